@@ -1,0 +1,67 @@
+"""Global configuration, in the manner of ``sklearn.set_config``."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .exceptions import PrivacyLeakWarning
+
+__all__ = ["config_context", "get_config", "set_config"]
+
+# The environment, not a module variable: workers started by joblib then inherit it.
+_STRICT = "SKPRIVACY_STRICT"
+
+
+def get_config() -> dict[str, bool]:
+    """Return the current configuration.
+
+    Examples
+    --------
+    >>> from skprivacy import get_config
+    >>> get_config()
+    {'strict': False}
+    """
+    return {"strict": os.environ.get(_STRICT, "0") not in ("", "0")}
+
+
+def set_config(*, strict: bool | None = None) -> None:
+    """Set the configuration of this process and of the processes it starts from now on.
+
+    Parameters
+    ----------
+    strict : bool, default=None
+        Whether reading bounds, classes or categories off the private data is an error
+        instead of a :class:`~skprivacy.exceptions.PrivacyLeakWarning`. ``None`` leaves it as is.
+        The environment variable ``SKPRIVACY_STRICT=1`` does the same from a shell.
+    """
+    if strict is not None:
+        os.environ[_STRICT] = "1" if strict else "0"
+
+
+@contextmanager
+def config_context(*, strict: bool | None = None) -> Iterator[None]:
+    """Set the configuration for the length of a ``with`` block.
+
+    Examples
+    --------
+    >>> from skprivacy import config_context, get_config
+    >>> with config_context(strict=True):
+    ...     get_config()
+    {'strict': True}
+    """
+    before = get_config()["strict"]
+    set_config(strict=strict)
+    try:
+        yield
+    finally:
+        set_config(strict=before)
+
+
+def leak(message: str) -> None:
+    """Report that something was read off the private data: a warning, or an error when strict."""
+    if get_config()["strict"]:
+        raise ValueError(f"{message} (an error because strict=True; see skprivacy.set_config)")
+    warnings.warn(message, PrivacyLeakWarning, stacklevel=3)
