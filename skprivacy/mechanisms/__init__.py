@@ -2,6 +2,7 @@
 
 from .base import Mechanism
 from .entropy import SecureRandom
+from .floating import FloatGaussian
 from .sampling import PoissonSampler
 
-__all__ = ["Mechanism", "PoissonSampler", "SecureRandom"]
+__all__ = ["FloatGaussian", "Mechanism", "PoissonSampler", "SecureRandom"]

@@ -55,9 +55,7 @@ class SecureRandom:
             key = os.urandom(32)
         else:
             key = hashlib.sha256(f"skprivacy-test-{self._seed}".encode()).digest()
-        self._stream: CipherContext = Cipher(
-            algorithms.AES(key), modes.CTR(bytes(16))
-        ).encryptor()
+        self._stream: CipherContext = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
     def __reduce__(self):
         raise TypeError(
