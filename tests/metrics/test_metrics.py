@@ -1,0 +1,238 @@
+"""Golden numbers, brute force and null calibration of the metrics."""
+
+import numpy as np
+import pytest
+from scipy.stats import beta, binom
+from sklearn.metrics import roc_auc_score
+
+from skprivacy import metrics
+from skprivacy.metrics import (
+    advantage,
+    auc,
+    auc_interval,
+    clopper_pearson,
+    epsilon_from_counts,
+    epsilon_lower_bound,
+    roc,
+    tpr_at_fpr,
+)
+
+
+def null_pair(seed, n=100, levels=None):
+    rng = np.random.default_rng(seed)
+    draw = rng.normal(size=(2, n))
+    return np.round(draw * levels) if levels else draw
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"), [((500, 1000, 10, 1000), 3.24200), ((1000, 1000, 0, 1000), 5.60058)]
+)
+def test_epsilon_golden(counts, expected):
+    assert epsilon_from_counts(*counts, delta=1e-5) == pytest.approx(expected, abs=6e-6)
+
+
+def test_epsilon_sees_sure_rejections_too():
+    # few false negatives among many: the mirror image of few false positives
+    assert epsilon_from_counts(990, 1000, 500, 1000, delta=1e-5) == pytest.approx(3.242, abs=6e-6)
+
+
+def test_epsilon_vectorised_and_never_negative():
+    bounds = epsilon_from_counts(np.array([0, 1, 500, 1000]), 1000, np.array([0, 500, 10, 0]), 1000)
+    assert bounds.shape == (4,)
+    assert (bounds >= 0).all()
+    assert bounds[0] == 0
+
+
+def test_epsilon_falls_with_delta_and_confidence():
+    loose = epsilon_from_counts(500, 1000, 10, 1000)
+    assert epsilon_from_counts(500, 1000, 10, 1000, delta=0.2) < loose
+    assert epsilon_from_counts(500, 1000, 10, 1000, alpha=0.001) < loose
+    assert epsilon_from_counts(500, 1000, 10, 1000, delta=0.99) == 0
+
+
+@pytest.mark.parametrize("k", [0, 1, 17, 49, 50])
+def test_clopper_pearson_solves_its_equations(k):
+    low, high = clopper_pearson(k, 50, 0.1)
+    assert (low == 0) if k == 0 else binom.sf(k - 1, 50, low) == pytest.approx(0.05)
+    assert (high == 1) if k == 50 else binom.cdf(k, 50, high) == pytest.approx(0.05)
+    if 0 < k < 50:
+        assert low == pytest.approx(beta.ppf(0.05, k, 51 - k))
+
+
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (lambda: clopper_pearson(3, 2), "between 0 and n=2"),
+        (lambda: clopper_pearson(0, 0), "at least 1"),
+        (lambda: clopper_pearson(1, 2, 0), "alpha=0"),
+        (lambda: tpr_at_fpr([1.0], [0.0], 0), "fpr=0"),
+        (lambda: auc([], [1.0]), "scores_in"),
+        (lambda: auc([1.0], [np.nan]), "scores_out"),
+        (lambda: auc([1.0], [np.inf]), "infinite"),
+        (lambda: auc(["a"], [1.0]), "numbers"),
+        (lambda: auc([[1.0]], [1.0]), "shape"),
+        (lambda: epsilon_from_counts(1, 2, 0, 2, delta=1.0), "delta=1.0"),
+        (lambda: epsilon_lower_bound([1.0], [0.0], thresholds=[]), "thresholds"),
+    ],
+)
+def test_bad_input_is_named(call, word):
+    with pytest.raises(ValueError, match=word):
+        call()
+
+
+@pytest.mark.parametrize("levels", [None, 2])
+@pytest.mark.parametrize("seed", range(5))
+def test_auc_matches_scikit_learn(seed, levels):
+    members, others = null_pair(seed, 37, levels)
+    others = others[:23]
+    truth = np.r_[np.ones(37), np.zeros(23)]
+    assert auc(members, others) == pytest.approx(roc_auc_score(truth, np.r_[members, others]))
+
+
+@pytest.mark.parametrize("levels", [None, 2])
+def test_delong_variance_matches_its_definition(levels):
+    members, others = null_pair(3, 40, levels)
+    others = others[:25] - 0.5
+    wins = np.sign(members[:, None] - others[None]) / 2 + 0.5
+    area = wins.mean()
+    variance = wins.mean(1).var(ddof=1) / 40 + wins.mean(0).var(ddof=1) / 25
+    half = 1.959963985 * np.sqrt(variance) / (area * (1 - area))
+    expected = 1 / (1 + np.exp(-(np.log(area / (1 - area)) + np.array([-half, half]))))
+    assert auc_interval(members, others) == pytest.approx(tuple(expected))
+
+
+@pytest.mark.parametrize(
+    ("members", "others"),
+    [
+        ([2, 3, 4], [1, 1, 0]),
+        ([1, 1, 0], [2, 3, 4]),
+        ([1, 1], [1, 1]),
+        ([1], [1, 2, 0]),
+        ([1], [0]),
+    ],
+)
+def test_auc_interval_never_collapses(members, others):
+    low, high = auc_interval(members, others)
+    assert 0 <= low <= auc(members, others) <= high <= 1
+    assert high - low > 0.1
+
+
+def test_roc_has_one_step_per_distinct_score():
+    fpr, tpr, cuts = roc([1, 1, 1], [1, 1])
+    assert fpr.tolist() == [0, 1]
+    assert tpr.tolist() == [0, 1]
+    assert cuts.tolist() == [np.inf, 1]
+
+
+def test_operating_point_against_brute_force():
+    members, others = null_pair(1, 200, 3)
+    for target in (0.005, 0.01, 0.1, 0.5, 0.99):
+        point = tpr_at_fpr(members, others, target)
+        cuts = [*np.unique(np.r_[members, others]), np.inf]
+        allowed = [cut for cut in cuts if (others >= cut).mean() <= target]
+        assert point.threshold == min(allowed)
+        assert point.tpr == (members >= point.threshold).mean()
+        assert point.realised_fpr == (others >= point.threshold).mean()
+        assert point.realised_fpr <= target
+
+
+def test_ties_are_told_and_never_interpolated():
+    point = tpr_at_fpr(np.zeros(500), np.zeros(500), 0.1)
+    assert point.tpr == point.realised_fpr == 0
+    assert point.ties == 1000
+    assert point.refused is None
+
+
+def test_too_few_non_members_are_refused():
+    assert tpr_at_fpr(np.ones(50), np.zeros(99), 0.01).refused is not None
+    assert tpr_at_fpr(np.ones(50), np.zeros(100), 0.01).refused is None
+    assert tpr_at_fpr(np.ones(50), np.zeros(1000), 0.001).refused is None
+
+
+def test_advantage():
+    assert advantage([1, 2], [1, 2]) == 0
+    assert advantage([2, 3], [0, 1]) == 1
+    assert advantage([0, 1], [2, 3]) == 0
+
+
+NULL_RUNS = 200
+# A valid bound exceeds 0 with probability at most alpha. Two Clopper-Pearson ends make it far more
+# careful than that at small alpha, which hides mistakes; at alpha = 0.5 they show.
+ALLOWED = {0.05: binom.ppf(0.999, NULL_RUNS, 0.05), 0.5: binom.ppf(0.999, NULL_RUNS, 0.5)}
+
+
+def null_failures(bound, alpha):
+    return sum(bound(*null_pair(seed, 300), alpha=alpha) > 0 for seed in range(NULL_RUNS))
+
+
+@pytest.mark.parametrize("alpha", ALLOWED)
+def test_null_scores_show_no_epsilon(alpha):
+    assert null_failures(epsilon_lower_bound, alpha) <= ALLOWED[alpha]
+
+
+@pytest.mark.parametrize("alpha", ALLOWED)
+def test_null_scores_show_no_epsilon_at_fixed_thresholds(alpha):
+    def bonferroni(members, others, alpha):
+        return epsilon_lower_bound(members, others, alpha=alpha, thresholds=np.linspace(-3, 3, 50))
+
+    assert null_failures(bonferroni, alpha) <= ALLOWED[alpha]
+
+
+def test_planted_best_of_many_thresholds_is_caught():
+    def uncorrected(members, others, alpha):
+        return metrics._best_epsilon(members, others, np.r_[members, others], 0.0, alpha)[0]
+
+    assert null_failures(uncorrected, 0.5) > ALLOWED[0.5]
+
+
+def test_planted_choice_on_the_judging_half_is_caught(monkeypatch):
+    monkeypatch.setattr(np, "array_split", lambda values, parts: (values, values))
+    assert null_failures(epsilon_lower_bound, 0.5) > ALLOWED[0.5]
+
+
+def test_planted_point_estimates_are_caught(monkeypatch):
+    def point(k, n, alpha=0.05):
+        return np.asarray(k) / n, np.maximum(np.asarray(k) / n, 1 / n)
+
+    monkeypatch.setattr(metrics, "clopper_pearson", point)
+    monkeypatch.setattr(np, "log", lambda x: np.log2(np.maximum(x, 1e-300)))
+    assert null_failures(epsilon_lower_bound, 0.05) > ALLOWED[0.05]
+
+
+def test_auc_interval_covers_the_null():
+    # 0.05 misses expected; more than 24 of 250 has probability < 2e-3
+    misses = 0
+    for seed in range(250):
+        low, high = auc_interval(*null_pair(seed, 60))
+        misses += not low <= 0.5 <= high
+    assert misses <= 24
+
+
+def test_auc_interval_covers_a_known_area():
+    # normal scores one unit apart: the area is Phi(1 / sqrt(2)) = 0.76025
+    misses = 0
+    for seed in range(250):
+        members, others = null_pair(seed, 60)
+        low, high = auc_interval(members + 1, others)
+        misses += not low <= 0.7602499 <= high
+    assert misses <= 24
+
+
+def test_real_leakage_is_found():
+    members, others = null_pair(0, 1000)
+    assert epsilon_lower_bound(members + 3, others) > 2
+    assert epsilon_lower_bound(members + 3, others, thresholds=[1.5]) > 2
+    # the wrong way round it is no membership signal above any threshold, but rejections tell
+    assert auc(members - 3, others) < 0.05
+
+
+def test_epsilon_bound_holds_for_a_true_epsilon():
+    # randomised response at epsilon 1 is exactly (1, 0)-private; the bound may exceed 1 in 5%
+    rng = np.random.default_rng(5)
+    keep = np.e / (1 + np.e)
+    above = 0
+    for _ in range(200):
+        members = (rng.random(400) < keep).astype(float)
+        others = (rng.random(400) >= keep).astype(float)
+        above += epsilon_lower_bound(members, others, thresholds=[0.5]) > 1
+    assert above <= 20
