@@ -1,0 +1,100 @@
+"""Data files: where they lie, whether they are the published ones, how to get them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from sklearn.datasets import fetch_file
+
+from ..exceptions import DatasetNotFoundError
+
+__all__ = ["PublishedFile", "data_folder"]
+
+ENVIRONMENT = "SKPRIVACY_DATA"
+
+
+def data_folder(data_home: str | PathLike[str] | None = None) -> Path:
+    """Return the data folder: the argument, else ``SKPRIVACY_DATA``, else ``~/skprivacy_data``.
+
+    Examples
+    --------
+    >>> data_folder("somewhere").name
+    'somewhere'
+    """
+    chosen = data_home or os.environ.get(ENVIRONMENT) or Path.home() / "skprivacy_data"
+    return Path(chosen).expanduser()
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """A file as it was published, known by its checksum.
+
+    ``checksum`` is "sha256:..." of the bytes or "git:..." (the id that git gives to the bytes).
+    """
+
+    folder: str
+    name: str
+    checksum: str
+    url: str
+
+    def path(self, data_home: str | PathLike[str] | None = None, download: bool = True) -> Path:
+        """Return where the file lies, downloading it first if it must and may.
+
+        Raises
+        ------
+        DatasetNotFoundError
+            If the file is absent and cannot be had, or is another file of that name.
+        """
+        path = data_folder(data_home) / self.folder / self.name
+        if not path.is_file():
+            self._download(path, download)
+        if (found := self._checksum_of(path)) != self.checksum:
+            raise DatasetNotFoundError(
+                f"{path} is not the published {self.name}: its checksum is {found}, expected "
+                f"{self.checksum}. Remove or replace it; it is not read."
+            )
+        return path
+
+    def _download(self, path: Path, allowed: bool) -> None:
+        if not allowed:
+            raise self._not_found(path, "download_if_missing is False")
+        try:
+            with _timeout(seconds=20):
+                fetch_file(self.url, folder=path.parent, local_filename=path.name, n_retries=0)
+        except OSError as error:  # no network, or a folder that cannot be written
+            raise self._not_found(path, f"downloading failed ({error})") from error
+
+    def _not_found(self, path: Path, reason: str) -> DatasetNotFoundError:
+        return DatasetNotFoundError(
+            f"{self.name} is not in {path.parent}, and {reason}. Put the file with checksum "
+            f"{self.checksum} there (it is published at {self.url}), or set the environment "
+            f"variable {ENVIRONMENT} or data_home to a folder that has {self.folder}/{self.name}."
+        )
+
+    def _checksum_of(self, path: Path) -> str:
+        kind = self.checksum.partition(":")[0]
+        digest = hashlib.sha256() if kind == "sha256" else hashlib.sha1(usedforsecurity=False)
+        if kind == "git":
+            digest.update(b"blob %d\0" % path.stat().st_size)
+        with path.open("rb") as stream:
+            while chunk := stream.read(1 << 20):
+                digest.update(chunk)
+        return f"{kind}:{digest.hexdigest()}"
+
+
+@contextmanager
+def _timeout(seconds: float) -> Iterator[None]:
+    """Give up on a host that drops packets; ``fetch_file`` itself would wait for minutes."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)

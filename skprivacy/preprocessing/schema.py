@@ -1,0 +1,363 @@
+"""What is publicly known about each column: bounds and categories."""
+
+from __future__ import annotations
+
+import json
+import math
+import numbers
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .. import _config
+
+__all__ = ["Bounded", "Categories", "Schema"]
+
+SCALES = ("linear", "log")
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A numeric column whose values lie in a publicly known range.
+
+    Parameters
+    ----------
+    lower, upper : float
+        The range, in the column's own units. Values outside are clipped to it.
+    scale : {"linear", "log"}, default="linear"
+        How the range is mapped to the unit interval. "log" spreads out the small values of a
+        column such as income: ``log1p(x - lower) / log1p(upper - lower)``.
+
+    Examples
+    --------
+    >>> Bounded(0, 100).to_unit([-5, 25, 1000, float("nan")])
+    array([0.  , 0.25, 1.  , 0.5 ])
+    """
+
+    lower: float
+    upper: float
+    scale: str = "linear"
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+                raise TypeError(f"Bounded: {name} must be a number, got {value!r}.")
+            if not math.isfinite(value):
+                raise ValueError(f"Bounded: {name} must be finite, got {value!r}.")
+            # Plain floats, so that equality, hashing and JSON do not depend on the number's type.
+            object.__setattr__(self, name, float(value))
+        if self.lower > self.upper:
+            raise ValueError(
+                f"Bounded: lower must not exceed upper, got lower={self.lower!r}, "
+                f"upper={self.upper!r}."
+            )
+        if not math.isfinite(self.upper - self.lower):
+            raise ValueError("Bounded: upper - lower overflows; choose narrower bounds.")
+        if self.scale not in SCALES:
+            raise ValueError(f"Bounded: scale must be one of {SCALES}, got {self.scale!r}.")
+
+    def to_unit(self, values: Any) -> np.ndarray:
+        """Map values to [0, 1]; NaN becomes the middle, infinities the ends.
+
+        Parameters
+        ----------
+        values : array-like of shape (n_samples,)
+            Numbers in the column's own units.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        shifted = np.clip(np.asarray(values, dtype=np.float64), self.lower, self.upper) - self.lower
+        span = self.upper - self.lower
+        if span == 0:
+            return np.full(shifted.shape, 0.5)
+        unit = np.log1p(shifted) / np.log1p(span) if self.scale == "log" else shifted / span
+        # Subnormal spans can round past the end, and the range is a promise.
+        return np.where(np.isnan(unit), 0.5, np.minimum(unit, 1.0))
+
+
+@dataclass(frozen=True)
+class Categories:
+    """A column whose possible values are publicly known.
+
+    Parameters
+    ----------
+    values : iterable of str, int, float or bool
+        The categories, in the order of the one-hot columns. A value that is not among them is
+        encoded as zeros.
+
+    Examples
+    --------
+    >>> Categories(["Female", "Male"])
+    Categories(values=('Female', 'Male'))
+    """
+
+    values: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.values, str) or not isinstance(self.values, Iterable):
+            raise TypeError(
+                f"Categories: values must be a list of categories, got {self.values!r}."
+            )
+        plain = tuple(v.item() if isinstance(v, np.generic) else v for v in self.values)
+        if not plain:
+            raise ValueError("Categories: values is empty; give all that the column can take.")
+        keys = [category_key(v) for v in plain]
+        for value, key in zip(plain, keys, strict=True):
+            if keys.count(key) > 1:
+                raise ValueError(
+                    f"Categories: {value!r} is there more than once (1 and '1' are one)."
+                )
+        object.__setattr__(self, "values", plain)
+
+
+def category_key(value: Any) -> str:
+    """Return the text by which values are compared, so that 1, 1.0, True and "1" are one."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, (numbers.Real, np.bool_)):
+        number = float(value)
+        if math.isnan(number):
+            raise ValueError("Categories: NaN is no category; a missing value is encoded as zeros.")
+        return str(int(number)) if number.is_integer() else repr(number)
+    raise TypeError(f"Categories: a category must be text, number or bool, got {value!r}.")
+
+
+Column = Bounded | Categories
+
+
+class Schema(Mapping[str, Column]):
+    """Public facts about the columns of a data set, in order.
+
+    Whatever a model needs to know about its input beforehand (ranges, categories, classes) has to
+    come from public documentation, such as a codebook. Reading it off the private data would leak
+    it outside every guarantee.
+
+    Parameters
+    ----------
+    columns : mapping of str to Bounded or Categories
+        The feature columns, in order.
+    target : str, default=None
+        The name of the target column.
+    classes : sequence of str or int, default=None
+        The target's publicly known classes.
+    inferred : bool, default=False
+        Whether the facts were read off private data, and so are not public.
+
+    See Also
+    --------
+    SchemaTransformer : Turns data into bounded features by a schema.
+
+    Examples
+    --------
+    >>> from skprivacy.preprocessing import Bounded, Categories, Schema
+    >>> schema = Schema({"age": Bounded(0, 120), "sex": Categories(["Female", "Male"])})
+    >>> schema["age"]
+    Bounded(lower=0.0, upper=120.0, scale='linear')
+    >>> Schema.from_json(schema.to_json()) == schema
+    True
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, Column],
+        *,
+        target: str | None = None,
+        classes: Iterable[Any] | None = None,
+        inferred: bool = False,
+    ) -> None:
+        if not isinstance(columns, Mapping) or not columns:
+            raise ValueError("Schema: columns must map at least one column name to its facts.")
+        for name, column in columns.items():
+            if not isinstance(name, str):
+                raise TypeError(f"Schema: column names must be text, got {name!r}.")
+            if not isinstance(column, (Bounded, Categories)):
+                raise TypeError(
+                    f"Schema: column {name!r} must be Bounded(lower, upper) or Categories(values), "
+                    f"got {column!r}."
+                )
+        if target is not None and target in columns:
+            raise ValueError(f"Schema: target {target!r} is among the feature columns.")
+        self._columns = dict(columns)
+        self.target = target
+        self.classes = None if classes is None else Categories(tuple(classes)).values
+        self.inferred = bool(inferred)
+
+    def __getitem__(self, name: str) -> Column:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((tuple(self._columns.items()), self.target, self.classes, self.inferred))
+
+    def __repr__(self) -> str:
+        numeric = sum(isinstance(c, Bounded) for c in self.values())
+        return (
+            f"Schema({numeric} bounded and {len(self) - numeric} categorical columns"
+            f"{', target ' + repr(self.target) if self.target else ''}"
+            f"{', INFERRED from data' if self.inferred else ''})"
+        )
+
+    @property
+    def n_features_out(self) -> int:
+        """How many columns :class:`SchemaTransformer` makes of it."""
+        return sum(1 if isinstance(c, Bounded) else len(c.values) for c in self.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as plain lists, strings and numbers."""
+        columns: dict[str, dict[str, Any]] = {}
+        for name, column in self.items():
+            if isinstance(column, Bounded):
+                columns[name] = {
+                    "type": "bounded",
+                    "lower": column.lower,
+                    "upper": column.upper,
+                    "scale": column.scale,
+                }
+            else:
+                columns[name] = {"type": "categories", "values": list(column.values)}
+        return {
+            "columns": columns,
+            "target": self.target,
+            "classes": None if self.classes is None else list(self.classes),
+            "inferred": self.inferred,
+        }
+
+    def to_json(self, path: str | PathLike[str] | None = None) -> str:
+        """Return the schema as JSON, and write it to ``path`` if one is given."""
+        text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
+        if path is not None:
+            Path(path).write_text(text + "\n", encoding="utf-8")
+        return text
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Schema:
+        """Make a schema of what :meth:`to_dict` returns.
+
+        Raises
+        ------
+        ValueError
+            If a key is unknown or missing; the message names the column.
+        """
+        if not isinstance(facts, Mapping) or not isinstance(facts.get("columns"), Mapping):
+            raise ValueError('Schema: expected {"columns": {name: {...}, ...}, ...}.')
+        if unknown := set(facts) - {"columns", "target", "classes", "inferred"}:
+            raise ValueError(f"Schema: unknown key {sorted(unknown)[0]!r}.")
+        columns = {name: _column(name, fact) for name, fact in facts["columns"].items()}
+        return cls(
+            columns,
+            target=facts.get("target"),
+            classes=facts.get("classes"),
+            inferred=facts.get("inferred", False),
+        )
+
+    @classmethod
+    def from_json(cls, source: str | PathLike[str]) -> Schema:
+        """Read a schema from a JSON file, or from JSON text (which starts with a brace).
+
+        Raises
+        ------
+        ValueError
+            If the JSON does not parse, names a column twice, or does not describe a schema.
+        FileNotFoundError
+            If there is no such file.
+        """
+        is_text = isinstance(source, str) and source.lstrip().startswith("{")
+        text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
+        try:
+            facts = json.loads(text, object_pairs_hook=_unique_keys)
+        except json.JSONDecodeError as error:
+            origin = "the given text" if is_text else str(source)
+            raise ValueError(f"Schema: {origin} is not valid JSON: {error}.") from error
+        return cls.from_dict(facts)
+
+    @classmethod
+    def infer(cls, X: Any, y: Any = None) -> Schema:
+        """Read a schema off data. This LEAKS the data's extremes and rare categories.
+
+        Use it on public data, or as a first draft that you then correct by the codebook.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            The data.
+        y : array-like of shape (n_samples,), default=None
+            The target, whose classes are read off as well.
+
+        Returns
+        -------
+        Schema
+            With ``inferred=True``.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            Always; under ``skprivacy.set_config(strict=True)`` it is a ValueError.
+        """
+        _config.leak(
+            "Schema.infer reads bounds and categories off the data: they leak outside every "
+            "guarantee unless the data is public. Write a Schema by the data's codebook instead."
+        )
+        frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
+        columns = {_name(name): _observed(_name(name), frame[name]) for name in frame.columns}
+        name = getattr(y, "name", None)
+        return cls(
+            columns,
+            target=name if isinstance(name, str) and name not in columns else None,
+            classes=None if y is None else np.unique(np.asarray(y)),
+            inferred=True,
+        )
+
+
+def _name(label: Any) -> str:
+    return label if isinstance(label, str) else f"x{label}"
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"Schema: {twice!r} is there more than once.")
+    return result
+
+
+def _column(name: str, fact: Any) -> Column:
+    makers = {"bounded": Bounded, "categories": Categories}
+    if not isinstance(fact, Mapping) or fact.get("type") not in makers:
+        raise ValueError(
+            f"Schema: column {name!r} must have a type of {sorted(makers)}, got {fact!r}."
+        )
+    arguments = {key: value for key, value in fact.items() if key != "type"}
+    try:
+        return makers[fact["type"]](**arguments)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Schema: column {name!r}: {error}") from error
+
+
+def _observed(name: str, column: pd.Series) -> Column:
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
+        numbers_ = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        finite = numbers_[np.isfinite(numbers_)]
+        if not len(finite):
+            raise ValueError(f"Schema.infer: column {name!r} has no finite value.")
+        return Bounded(finite.min(), finite.max())
+    values = pd.unique(column.dropna())
+    if not len(values):
+        raise ValueError(f"Schema.infer: column {name!r} has no value.")
+    return Categories(tuple(sorted(values, key=category_key)))
