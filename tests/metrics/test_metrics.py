@@ -191,11 +191,11 @@ def test_planted_choice_on_the_judging_half_is_caught(monkeypatch):
 
 
 def test_planted_point_estimates_are_caught(monkeypatch):
-    def point(k, n, alpha=0.05):
-        return np.asarray(k) / n, np.maximum(np.asarray(k) / n, 1 / n)
+    def point(k, n, alpha):
+        rate = np.clip(k / n, 1 / n, 1 - 1 / n)
+        return rate, rate
 
     monkeypatch.setattr(metrics, "clopper_pearson", point)
-    monkeypatch.setattr(np, "log", lambda x: np.log2(np.maximum(x, 1e-300)))
     assert null_failures(epsilon_lower_bound, 0.05) > ALLOWED[0.05]
 
 
