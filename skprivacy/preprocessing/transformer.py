@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -227,7 +228,7 @@ def _numbers(column: pd.Series) -> np.ndarray:
     """Return a column as floats, NaN for what is no number."""
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    return _each_value(column, _number, np.float64, np.nan)
+    return _each_value(column, _number, np.float64)
 
 
 def _number(value: Any) -> float:
@@ -251,16 +252,19 @@ def _codes(column: pd.Series, fact: Categories) -> np.ndarray:
         except (TypeError, ValueError, OverflowError):
             return -1
 
-    return _each_value(column, code, np.intp, -1)
+    return _each_value(column, code, np.intp)
 
 
-def _each_value(column: pd.Series, function: Callable, dtype: Any, missing: Any) -> np.ndarray:
-    """Apply a function to each distinct value; values that are equal must give equal results."""
+def _each_value(column: pd.Series, function: Callable, dtype: Any) -> np.ndarray:
+    """Apply a function to each value, once per distinct one.
+
+    The cache is typed: 1, True and Decimal(1) are equal, yet one row must never see what another
+    row holds.
+    """
+    cached = lru_cache(maxsize=None, typed=True)(function)
     try:
-        codes, values = pd.factorize(column)
-    except TypeError as error:
+        return np.fromiter(map(cached, column.tolist()), dtype, count=len(column))
+    except TypeError as error:  # unhashable
         raise ValueError(
             f"X: column {column.name!r} holds something that is no number, text or bool."
         ) from error
-    table = np.array([*(function(value) for value in values), missing], dtype=dtype)
-    return table[codes]  # a missing value has code -1: the last entry

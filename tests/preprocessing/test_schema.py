@@ -1,0 +1,113 @@
+"""Schema: public facts, read and written without loss, wrong ones refused by name."""
+
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skprivacy._config import config_context
+from skprivacy.exceptions import PrivacyLeakWarning
+from skprivacy.preprocessing import Bounded, Categories, Schema
+
+SCHEMA = Schema(
+    {"age": Bounded(0, 120), "gain": Bounded(0, 10, scale="log"), "sex": Categories(["F", "M"])},
+    target="income",
+    classes=["low", "hígh"],
+)
+
+
+def test_json_there_and_back(tmp_path):
+    path = tmp_path / "schema.json"
+    text = SCHEMA.to_json(path)
+    for source in (text, path, str(path)):
+        again = Schema.from_json(source)
+        assert again == SCHEMA
+        assert hash(again) == hash(SCHEMA)
+        assert list(again) == ["age", "gain", "sex"]
+        assert again.classes == ("low", "hígh")
+    assert pickle.loads(pickle.dumps(SCHEMA)) == SCHEMA
+    assert Schema({"age": Bounded(0, 121)}) != Schema({"age": Bounded(0, 120)})
+
+
+def test_numpy_numbers_become_plain():
+    schema = Schema({"a": Bounded(np.float32(0), np.int64(3)), "b": Categories(np.array([1, 2]))})
+    assert Schema.from_json(schema.to_json()) == schema
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Bounded(2, 1), "lower must not exceed upper"),
+        (lambda: Bounded(0, float("nan")), "upper must be finite"),
+        (lambda: Bounded("0", 1), "lower must be a number"),
+        (lambda: Bounded(False, 1), "lower must be a number"),
+        (lambda: Bounded(0, 1, scale="sqrt"), "scale"),
+        (lambda: Bounded(-1.7e308, 1.7e308), "overflows"),
+        (lambda: Categories([]), "empty"),
+        (lambda: Categories("abc"), "list"),
+        (lambda: Categories(["a", "a"]), "'a' is there more than once"),
+        (lambda: Categories([1, "1"]), "there more than once"),
+        (lambda: Categories([float("nan")]), "NaN"),
+        (lambda: Categories([None]), "text, number or bool"),
+        (lambda: Schema({}), "at least one column"),
+        (lambda: Schema({"a": (0, 1)}), "'a' must be Bounded"),
+        (lambda: Schema({1: Bounded(0, 1)}), "must be text"),
+        (lambda: Schema({"a": Bounded(0, 1)}, target="a"), "among the feature columns"),
+    ],
+)
+def test_wrong_facts(make, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not valid JSON"),
+        ("{}", "columns"),
+        ('{"columns": {"a": {"type": "bounded", "lower": 1}}}', "'a'.*upper"),
+        ('{"columns": {"a": {"type": "bounded", "lower": 2, "upper": 1}}}', "'a'.*lower"),
+        ('{"columns": {"a": {"type": "free"}}}', "'a'.*type"),
+        ('{"columns": {"a": {"type": "categories", "value": [1]}}}', "'a'.*value"),
+        ('{"columns": {"a": {}, "a": {}}}', "'a' is there more than once"),
+        ('{"columns": {"a": {"type": "bounded", "lower": NaN, "upper": 1}}}', "'a'.*finite"),
+        ('{"columns": {"a": {"type": "categories", "values": [1]}}, "x": 1}', "'x'"),
+    ],
+)
+def test_wrong_json(text, words):
+    with pytest.raises(ValueError, match=words):
+        Schema.from_json(text)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.json"):
+        Schema.from_json(tmp_path / "nowhere.json")
+
+
+def test_infer_leaks_and_is_marked():
+    X = pd.DataFrame({"n": [3, 1, 2], "c": ["b", "a", None], "k": [5.0, np.nan, np.inf]})
+    with pytest.warns(PrivacyLeakWarning, match="codebook"):
+        schema = Schema.infer(X, pd.Series(["no", "yes", "no"], name="y"))
+    assert schema.inferred
+    assert dict(schema) == {"n": Bounded(1, 3), "c": Categories(["a", "b"]), "k": Bounded(5, 5)}
+    assert schema.target == "y"
+    assert schema.classes == ("no", "yes")
+    assert json.loads(schema.to_json())["inferred"] is True
+    assert Schema.from_json(schema.to_json()).inferred
+    with config_context(strict=True), pytest.raises(ValueError, match="strict"):
+        Schema.infer(X)
+    with pytest.warns(PrivacyLeakWarning), pytest.raises(ValueError, match="'z' has no value"):
+        Schema.infer(pd.DataFrame({"z": [None, None]}, dtype=object))
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+@pytest.mark.parametrize("bounds", [(0, 1), (-5, 5), (1e300, 1.1e300), (0, 5e-324), (3, 3)])
+def test_to_unit_stays_in_the_unit_interval_and_in_order(scale, bounds):
+    values = np.array([-np.inf, -1e308, *np.linspace(*bounds, 7), 1e308, np.inf])
+    unit = Bounded(*bounds, scale=scale).to_unit(values)
+    assert unit.min() >= 0
+    assert unit.max() <= 1
+    assert (np.diff(unit) >= 0).all()
+    assert Bounded(*bounds, scale=scale).to_unit([np.nan])[0] == 0.5

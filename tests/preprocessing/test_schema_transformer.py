@@ -1,0 +1,235 @@
+"""SchemaTransformer: bounded, one row at a time, and blind to the private values."""
+
+import pickle
+import time
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skprivacy._config import config_context
+from skprivacy.exceptions import PrivacyLeakWarning
+from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+
+SCHEMA = Schema(
+    {
+        "age": Bounded(0, 100),
+        "gain": Bounded(0, 99_999, scale="log"),
+        "sex": Categories(["Female", "Male"]),
+        "code": Categories([1, 2, "x"]),
+    }
+)
+
+
+def table(**changes):
+    columns = {
+        "age": [20.0, 50.0, 80.0],
+        "gain": [0, 10, 99_999],
+        "sex": ["Male", "Female", "Male"],
+        "code": [1, 2, "x"],
+    }
+    return pd.DataFrame({**columns, **changes})
+
+
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyLeakWarning")
+@parametrize_with_checks(
+    [SchemaTransformer(), SchemaTransformer(feature_range=(0, 1), dtype=np.float32)]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_values_by_hand():
+    out = SchemaTransformer(SCHEMA).fit_transform(table())
+    log = 2 * np.log1p(10) / np.log1p(99_999) - 1
+    assert_array_equal(
+        out,
+        [
+            [-0.6, -1, 0, 1, 1, 0, 0],
+            [0, log, 1, 0, 0, 1, 0],
+            [0.6000000000000001, 1, 0, 1, 0, 0, 1],
+        ],
+    )
+
+
+def test_fit_on_other_data_gives_the_same_transform():
+    X = table()
+    other = table(age=[1e9, -1e9, np.nan], gain=[7, 7, 7], sex=["?"] * 3, code=["z", None, 3])
+    one, two = SchemaTransformer(SCHEMA).fit(X), SchemaTransformer(SCHEMA).fit(other)
+    assert_array_equal(one.transform(X), two.transform(X))
+    assert pickle.dumps(one) == pickle.dumps(two)  # nothing of either is kept
+
+
+def test_one_row_moves_one_row():
+    rng = np.random.default_rng(0)
+    n = 50
+    X = pd.DataFrame(
+        {
+            "age": rng.uniform(-50, 150, n),
+            "gain": rng.integers(0, 10**6, n),
+            "sex": rng.choice(["Female", "Male", "?"], n),
+            "code": rng.choice(np.array([1, "x", "y"], dtype=object), n),
+        }
+    ).astype(object)
+    before = SchemaTransformer(SCHEMA).fit(X).transform(X)
+    odd = [
+        True,
+        np.inf,
+        -np.inf,
+        None,
+        "1",
+        1.0,
+        "nan",
+        "inf",
+        10**400,
+        -(10**400),
+        b"x",
+        pd.NA,
+        2j,
+    ]
+    odd += [2j, 1 + 0j, Decimal(1), np.int8(1), np.str_("x")]  # equal to what other rows hold
+    for value in odd:
+        changed = X.copy()
+        changed.iloc[7] = [value] * 4
+        after = SchemaTransformer(SCHEMA).fit(changed).transform(changed)
+        assert_array_equal(np.delete(after, 7, 0), np.delete(before, 7, 0))
+        assert np.isfinite(after).all()
+        assert np.abs(after).max() <= 1
+        alone = SchemaTransformer(SCHEMA).fit(X).transform(changed.iloc[[7]])
+        assert_array_equal(alone[0], after[7])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.floats(), st.integers(), st.text(max_size=4), st.none(), st.booleans(), st.binary()
+        ),
+        min_size=2,
+        max_size=8,
+    )
+)
+def test_each_row_is_a_function_of_itself(values):
+    schema = Schema({"n": Bounded(-3, 5, scale="log"), "c": Categories([0, 1, "a", 0.5])})
+    X = pd.DataFrame({"n": pd.Series(values, dtype=object), "c": pd.Series(values, dtype=object)})
+    whole = SchemaTransformer(schema).fit(X).transform(X)
+    for i in range(len(X)):
+        assert_array_equal(SchemaTransformer(schema).fit(X).transform(X.iloc[[i]])[0], whole[i])
+    assert np.abs(whole).max() <= 1
+
+
+def test_unknown_missing_and_out_of_range():
+    X = table(age=[-5, np.nan, np.inf], gain=["many", None, "10"], sex=["?", None, np.nan])
+    out = SchemaTransformer(SCHEMA, feature_range=(0, 1)).fit_transform(X)
+    assert_array_equal(out[:, 0], [0, 0.5, 1])
+    assert_array_equal(out[:, 1], [0.5, 0.5, np.log1p(10) / np.log1p(99_999)])
+    assert_array_equal(out[:, 2:4], np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series([1, 2, 3]),
+        pd.Series([1.0, 2.0, 3.0]),
+        pd.Series(["1", " 2", "3 "]),
+        pd.Series([1, 2, 3], dtype="Int64"),
+        pd.Series(["1", "2", "3"], dtype="category"),
+        pd.Series(["1", "2", "3"], dtype="string"),
+        pd.Series([1, "2", 3.0], dtype=object),
+        pd.Series([1, 2, 3], dtype=np.float32),
+    ],
+    ids=lambda c: str(c.dtype),
+)
+@pytest.mark.parametrize("facts", [Categories([1, 2]), Categories(["1", "2"]), Bounded(1, 3)])
+def test_columns_of_any_dtype(column, facts):
+    schema = Schema({"a": facts})
+    out = SchemaTransformer(schema, feature_range=(0, 1)).fit_transform(column.to_frame("a"))
+    expected = [[0], [0.5], [1]] if isinstance(facts, Bounded) else [[1, 0], [0, 1], [0, 0]]
+    assert_array_equal(out, expected)
+
+
+def test_arrays_go_by_position_and_frames_by_name():
+    X = table()
+    transformer = SchemaTransformer(SCHEMA)
+    expected = transformer.fit_transform(X)
+    assert_array_equal(transformer.fit_transform(X.to_numpy()), expected)
+    assert_array_equal(transformer.fit_transform(X[["sex", "code", "gain", "age"]]), expected)
+
+
+def test_names_set_output_clone_pickle():
+    X = table()
+    transformer = SchemaTransformer(SCHEMA, dtype=np.float32).set_output(transform="pandas")
+    out = clone(transformer).fit(X).transform(X)
+    names = ["age", "gain", "sex_Female", "sex_Male", "code_1", "code_2", "code_x"]
+    assert list(out.columns) == names
+    assert (out.dtypes == np.float32).all()
+    again = pickle.loads(pickle.dumps(transformer.fit(X)))
+    assert again.transform(X).equals(out)
+    array = SchemaTransformer(SCHEMA).fit(X.to_numpy())
+    assert list(array.get_feature_names_out()) == names
+    assert list(array.get_feature_names_out(list("abcd")))[:3] == ["a", "b", "c_Female"]
+
+
+def test_no_schema_leaks_and_says_so():
+    X = np.array([[0.0, 5.0], [10.0, 7.0]])
+    with pytest.warns(PrivacyLeakWarning, match="codebook"):
+        transformer = SchemaTransformer().fit(X)
+    assert not transformer.data_independent_
+    assert_array_equal(transformer.transform(X), [[-1, -1], [1, 1]])
+    with config_context(strict=True), pytest.raises(ValueError, match="strict"):
+        SchemaTransformer().fit(X)
+    assert SchemaTransformer(SCHEMA).fit(table()).data_independent_
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (table().drop(columns="age"), "lacks.*'age'"),
+        (table().assign(name="x"), "does not describe.*'name'"),
+        (pd.concat([table(), table()[["age"]]], axis=1), "more than once|unique column names"),
+        (table().to_numpy()[:, :2], "2 columns.*describes 4"),
+        (table().iloc[:0], "0 sample"),
+        ([1, 2, 3], "Expected 2D"),
+        (table(age=pd.to_datetime(["2020-01-01"] * 3)).assign(age=[[1], [2], [3]]), "'age'"),
+    ],
+)
+def test_wrong_columns(X, words):
+    with pytest.raises(ValueError, match=words):
+        SchemaTransformer(SCHEMA).fit(X).transform(X)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"schema": {"age": (0, 1)}}, "schema must be a Schema"),
+        ({"feature_range": (1, 0)}, "feature_range"),
+        ({"feature_range": (0, np.inf)}, "feature_range"),
+        ({"dtype": np.int64}, "dtype"),
+    ],
+)
+def test_wrong_parameters(parameters, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        SchemaTransformer(**{"schema": SCHEMA, **parameters}).fit(table())
+
+
+def test_fast_on_adult_sized_data():
+    rng = np.random.default_rng(0)
+    n = 32_561
+    columns = {f"n{i}": rng.uniform(size=n) for i in range(6)}
+    words = [f"value {i}" for i in range(13)]
+    columns |= {f"c{i}": rng.choice(words, n).astype(object) for i in range(8)}
+    X = pd.DataFrame(columns)
+    schema = Schema({c: Bounded(0, 1) if c[0] == "n" else Categories(words) for c in X.columns})
+    transformer = SchemaTransformer(schema, dtype=np.float32).fit(X)
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        transformer.transform(X)
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 0.2
