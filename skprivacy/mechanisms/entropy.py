@@ -30,7 +30,8 @@ class SecureRandom:
     -----
     The stream is AES-256-CTR (NIST SP 800-38A) over a key from :func:`os.urandom`. A copy made
     by ``fork``, ``pickle`` or ``deepcopy`` never continues the parent's stream: the first two
-    would repeat its noise in two places, so a fork draws a fresh key and the others are refused.
+    would repeat its noise in two places, so a fork draws a fresh key and the others are refused. (A
+    snapshot of a whole virtual machine, resumed twice, cannot be noticed from inside.)
 
     Examples
     --------
@@ -41,21 +42,20 @@ class SecureRandom:
 
     def __init__(self, seed: int | None = None) -> None:
         self._seed = seed
-        self._lock = threading.Lock()
-        self._start()
+        self._streams = {os.getpid(): self._open()}
 
     @property
     def seeded(self) -> bool:
         """Whether the stream is reproducible, hence whether guarantees built on it are void."""
         return self._seed is not None
 
-    def _start(self) -> None:
-        self._pid = os.getpid()
+    def _open(self) -> tuple[threading.Lock, CipherContext]:
         if self._seed is None:
             key = os.urandom(32)
         else:
             key = hashlib.sha256(f"skprivacy-test-{self._seed}".encode()).digest()
-        self._stream: CipherContext = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        return threading.Lock(), stream
 
     def __reduce__(self):
         raise TypeError(
@@ -65,17 +65,22 @@ class SecureRandom:
 
     def random_bytes(self, n: int) -> bytes:
         """Return ``n`` uniformly random bytes."""
-        with self._lock:
-            if self._pid != os.getpid() and self._seed is None:
-                self._start()
-            return self._stream.update(bytes(n))
+        pid = os.getpid()
+        if pid not in self._streams:
+            # Forked: take a new key, and a new lock, for the parent may have held the old one.
+            # setdefault is atomic, so threads that come here together agree; the parent's key goes.
+            self._streams = {pid: self._streams.setdefault(pid, self._open())}
+        lock, stream = self._streams[pid]
+        with lock:
+            return stream.update(bytes(n))
 
     def _uint(self, size: int, dtype: type) -> NDArray:
         return np.frombuffer(self.random_bytes(size * np.dtype(dtype).itemsize), dtype=dtype)
 
     def uniform(self, size: int) -> NDArray[np.float64]:
         """Draw ``size`` multiples of 2**-53 uniformly from (0, 1]."""
-        return ((self._uint(size, np.uint64) >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
+        steps = (self._uint(size, np.uint64) >> np.uint64(11)) + np.uint64(1)
+        return steps.astype(np.float64) * 2.0**-53
 
     def integers(self, high: int, size: int) -> NDArray[np.int64]:
         """Draw ``size`` integers uniformly from ``0 .. high-1``, exactly (by rejection)."""

@@ -1,0 +1,138 @@
+"""Exact samplers of integers, by rejection and in integer arithmetic alone.
+
+The algorithms are those of Canonne, Kamath and Steinke, worked on whole arrays. No logarithm,
+exponential or other rounded operation takes part, so the distributions are exact, given
+uniformly random bits. Scales may reach 2**60.
+
+References
+----------
+C. Canonne, G. Kamath and T. Steinke, "The discrete Gaussian for differential privacy",
+NeurIPS 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .entropy import SecureRandom
+
+__all__ = ["bernoulli_exp", "discrete_gaussian", "discrete_laplace", "discrete_logistic"]
+
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+Fraction = tuple[Integers, int]  # numerators, and the denominator they share
+
+
+def _bernoulli_exp_product(fractions: list[Fraction], size: int, random: SecureRandom) -> Booleans:
+    """Bernoulli(exp(-g)) where g, in [0, 1], is the product of ``fractions``, each in [0, 1].
+
+    With A_k ~ Bernoulli(g / k), the first k with A_k = 0 is odd with probability exp(-g). A
+    product of probabilities is a conjunction of independent events, so nothing is multiplied
+    and nothing overflows.
+    """
+    result = np.empty(size, bool)
+    going = np.arange(size)
+    k = 1
+    while going.size:
+        more = random.integers(k, going.size) == 0
+        for numerator, denominator in fractions:
+            more &= random.integers(denominator, going.size) < numerator[going]
+        result[going[~more]] = k % 2 == 1
+        going = going[more]
+        k += 1
+    return result
+
+
+def _geometric(size: int, random: SecureRandom) -> Integers:
+    """Count Bernoulli(1/e) successes before the first failure: P(count >= k) = exp(-k)."""
+    count = np.zeros(size, np.int64)
+    going = np.arange(size)
+    while going.size:
+        going = going[_bernoulli_exp_product([], going.size, random)]
+        count[going] += 1
+    return count
+
+
+def bernoulli_exp(numerator: Integers, denominator: int, random: SecureRandom) -> Booleans:
+    """Draw Bernoulli(exp(-numerator / denominator)) for every numerator >= 0."""
+    whole, rest = np.divmod(numerator, denominator)
+    return (_geometric(len(whole), random) >= whole) & _bernoulli_exp_product(
+        [(rest, denominator)], len(rest), random
+    )
+
+
+def _rejection(size: int, yield_: float, propose: Callable[[int], Integers]) -> Integers:
+    """Collect ``size`` accepted proposals; ``propose(n)`` returns those of n that it accepts."""
+    parts: list[Integers] = []
+    missing = size
+    while missing > 0:
+        parts.append(propose(int(missing / yield_) + 8))
+        missing -= len(parts[-1])
+    return np.concatenate(parts)[:size] if parts else np.empty(0, np.int64)
+
+
+def discrete_laplace(scale: int, size: int, random: SecureRandom) -> Integers:
+    """Draw integers k with probability proportional to exp(-abs(k) / scale)."""
+
+    def propose(n: int) -> Integers:
+        low = random.integers(scale, n)
+        low = low[_bernoulli_exp_product([(low, scale)], n, random)]
+        magnitude = low + scale * _geometric(len(low), random)
+        negative = random.integers(2, len(low)) == 1
+        keep = ~(negative & (magnitude == 0))  # zero must not be counted twice
+        return np.where(negative, -magnitude, magnitude)[keep]
+
+    return _rejection(size, 0.6, propose)
+
+
+def discrete_gaussian(sigma: int, size: int, random: SecureRandom) -> Integers:
+    """Draw integers k with probability proportional to exp(-k**2 / (2 sigma**2)).
+
+    A discrete Laplace number of scale sigma is kept with probability exp(-d**2 / (2 sigma**2)),
+    d = abs(abs(k) - sigma). With d = a sigma + r the exponent is the sum of a**2 / 2,
+    a r / sigma and (r / sigma) (r / (2 sigma)): three independent coins.
+    """
+
+    def propose(n: int) -> Integers:
+        k = discrete_laplace(sigma, n, random)
+        a, r = np.divmod(np.abs(np.abs(k) - sigma), sigma)
+        keep = bernoulli_exp(a * a, 2, random)
+        keep &= bernoulli_exp(a * r, sigma, random)
+        keep &= _bernoulli_exp_product([(r, sigma), (r, 2 * sigma)], n, random)
+        return k[keep]
+
+    return _rejection(size, 0.75, propose)
+
+
+def discrete_logistic(scale: int, size: int, random: SecureRandom) -> Integers:
+    """Draw integers k with probability proportional to 1 / cosh(k / (2 scale))**2.
+
+    That is q / (1 + q)**2 with q = exp(-abs(k) / scale): a discrete Laplace number is kept when
+    two coins of probability 1 / (1 + q) both say so.
+    """
+
+    def propose(n: int) -> Integers:
+        k = discrete_laplace(scale, n, random)
+        for _ in range(2):
+            k = k[_bernoulli_half_up(np.abs(k), scale, random)]
+        return k
+
+    return _rejection(size, 0.5, propose)
+
+
+def _bernoulli_half_up(numerator: Integers, denominator: int, random: SecureRandom) -> Booleans:
+    """Bernoulli(1 / (1 + q)), q = exp(-numerator / denominator).
+
+    A round says yes with probability 1/2, no with q/2, and otherwise is repeated.
+    """
+    result = np.ones(len(numerator), bool)
+    going = np.arange(len(numerator))
+    while going.size:
+        going = going[random.integers(2, going.size) == 1]
+        no = bernoulli_exp(numerator[going], denominator, random)
+        result[going[no]] = False
+        going = going[~no]
+    return result
