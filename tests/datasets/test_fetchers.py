@@ -1,0 +1,183 @@
+"""Data files are read only if they are the published ones; errors say what to do."""
+
+import hashlib
+import os
+import urllib.request
+from urllib.error import URLError
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skprivacy.datasets import _files, adult, fetch_adult, load_demo
+from skprivacy.datasets._files import PublishedFile, data_folder
+from skprivacy.exceptions import DatasetNotFoundError
+from skprivacy.preprocessing import SchemaTransformer
+
+TRAIN = """\
+39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, \
+2174, 0, 40, United-States, <=50K
+54, ?, 180211, Some-college, 10, Married-civ-spouse, ?, Husband, Asian-Pac-Islander, Male, \
+0, 0, 60, South, >50K
+
+"""
+TEST = """\
+|1x3 Cross validator
+25, Private, 226802, 11th, 7, Never-married, Machine-op-inspct, Own-child, Black, Male, \
+0, 0, 40, United-States, <=50K.
+"""
+real = pytest.mark.skipif(
+    not (data_folder() / "adult" / "adult.data").is_file(),
+    reason="the original files are not in SKPRIVACY_DATA",
+)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A data folder with two small files of Adult's form, published as far as tests go."""
+    (tmp_path / "adult").mkdir()
+    for part, text in {"train": TRAIN, "test": TEST}.items():
+        file = adult._FILES[part]
+        (tmp_path / "adult" / file.name).write_text(text)
+        checksum = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        small = PublishedFile(file.folder, file.name, checksum, file.url)
+        monkeypatch.setitem(adult._FILES, part, small)
+    return tmp_path
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise URLError("no network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    monkeypatch.setattr(_files, "fetch_file", refuse)
+
+
+@pytest.mark.parametrize("subset", ["train", "test", "all"])
+def test_format(home, subset):
+    bunch = fetch_adult(subset=subset, data_home=home, as_frame=True)
+    assert len(bunch.data) == {"train": 2, "test": 1, "all": 3}[subset]
+    assert list(bunch.data.columns) == bunch.feature_names == list(bunch.schema)
+    assert set(bunch.target) <= {"<=50K", ">50K"}
+    assert bunch.target.name == "income"
+    assert list(bunch.frame.columns) == [*bunch.feature_names, "income"]
+    assert list(bunch.classes) == ["<=50K", ">50K"]
+
+
+def test_unknown_stays_unknown_and_becomes_zeros(home):
+    bunch = fetch_adult(data_home=home)
+    assert bunch.data[1, 1] == "?"
+    transformer = SchemaTransformer(bunch.schema).fit(bunch.data)
+    out = pd.DataFrame(
+        transformer.transform(bunch.data), columns=transformer.get_feature_names_out()
+    )
+    assert out.shape == (2, 105)
+    work = out.filter(like="workclass")
+    assert work.shape[1] == 8
+    assert work.sum(axis=1).tolist() == [1, 0]
+    X, y = fetch_adult(data_home=home, return_X_y=True)
+    assert X.shape == (2, 14)
+    np.testing.assert_array_equal(y, ["<=50K", ">50K"])
+
+
+def test_folder_argument_beats_environment_beats_home(home, monkeypatch, tmp_path):
+    monkeypatch.setenv("SKPRIVACY_DATA", str(home))
+    assert len(fetch_adult().data) == 2
+    assert data_folder("other").name == "other"
+    monkeypatch.delenv("SKPRIVACY_DATA")
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    assert data_folder() == tmp_path / "me" / "skprivacy_data"
+
+
+def test_offline_says_what_to_do(tmp_path, offline):
+    with pytest.raises(DatasetNotFoundError) as caught:
+        fetch_adult(data_home=tmp_path)
+    for word in ("adult.data", str(tmp_path / "adult"), "5b00264637db", "SKPRIVACY_DATA", "http"):
+        assert word in str(caught.value)
+
+
+def test_no_download_unless_allowed(tmp_path, monkeypatch):
+    monkeypatch.setattr(_files, "fetch_file", lambda *a, **k: pytest.fail("downloaded"))
+    with pytest.raises(DatasetNotFoundError, match="download_if_missing"):
+        fetch_adult(data_home=tmp_path, download_if_missing=False)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes into any folder")
+def test_read_only_folder_is_not_written(tmp_path):
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(DatasetNotFoundError, match="denied"):
+            fetch_adult(data_home=tmp_path)
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_unwritable_place_is_told(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("a file where the folder should be")
+    with pytest.raises(DatasetNotFoundError, match="downloading failed"):
+        fetch_adult(data_home=blocked)
+
+
+def test_another_file_of_that_name_is_refused(home):
+    path = home / "adult" / "adult.data"
+    path.write_text(TRAIN.replace("39", "93"))
+    before = path.read_bytes()
+    with pytest.raises(DatasetNotFoundError, match=r"adult\.data is not the published"):
+        fetch_adult(data_home=home)
+    assert path.read_bytes() == before
+
+
+def test_download_lands_in_the_folder_and_is_checked(tmp_path, monkeypatch, home):
+    def download(url, folder, local_filename, n_retries):
+        folder.mkdir(parents=True)
+        (folder / local_filename).write_text(TRAIN)
+
+    monkeypatch.setattr(_files, "fetch_file", download)
+    assert len(fetch_adult(data_home=tmp_path / "new").data) == 2
+    monkeypatch.setattr(_files, "fetch_file", lambda *a, **k: download(*a, **k) or _spoil(tmp_path))
+    with pytest.raises(DatasetNotFoundError, match="not the published"):
+        fetch_adult(data_home=tmp_path / "spoilt")
+
+
+def _spoil(tmp_path):
+    (tmp_path / "spoilt" / "adult" / "adult.data").write_text("<html>moved</html>")
+
+
+def test_wrong_subset():
+    with pytest.raises(ValueError, match="subset must be one of"):
+        fetch_adult(subset="both")
+
+
+@real
+def test_original_files():
+    train, test = (
+        fetch_adult(subset=s, as_frame=True, download_if_missing=False) for s in ("train", "test")
+    )
+    assert train.data.shape == (32_561, 14)
+    assert test.data.shape == (16_281, 14)
+    assert (train.target == ">50K").sum() == 7_841
+    assert (test.target == ">50K").sum() == 3_846
+    for name, fact in train.schema.items():
+        if hasattr(fact, "values"):
+            assert set(train.data[name]) - set(fact.values) <= {"?"}
+        else:
+            assert train.data[name].between(fact.lower, fact.upper).all()
+
+
+def test_git_checksum(tmp_path):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "hello").write_bytes(b"hello\n")
+    file = PublishedFile("x", "hello", "git:ce013625030ba8dba906f756967f9e9ca394464a", "http://x")
+    assert file.path(tmp_path).read_bytes() == b"hello\n"  # what `git hash-object` says
+
+
+@pytest.mark.parametrize("as_frame", [True, False])
+def test_demo(as_frame):
+    bunch = load_demo(as_frame=as_frame)
+    out = SchemaTransformer(bunch.schema).fit_transform(bunch.data)
+    np.testing.assert_allclose(out, np.asarray(bunch.data) / 8 - 1)
+    assert list(bunch.classes) == list(range(10))
+    assert set(np.unique(bunch.target)) == set(range(10))
