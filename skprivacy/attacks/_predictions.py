@@ -1,0 +1,66 @@
+"""What an attacker sees of a model: probabilities over one common list of classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["class_list", "label_columns", "predict_aligned"]
+
+Floats = NDArray[np.float64]
+
+
+def class_list(*parts: Any) -> NDArray[Any]:
+    """Return the sorted union of several lists of labels."""
+    arrays = [np.asarray(part) for part in parts]
+    kinds = {"number" if a.dtype.kind in "biuf" else "text" for a in arrays}
+    if len(kinds) > 1:
+        raise ValueError(
+            "The labels of the records and the classes of the model are of different types: "
+            f"{[a.dtype.name for a in arrays]}. Give y in the form the model was fitted with."
+        )
+    return np.unique(np.concatenate(arrays))
+
+
+def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Floats:
+    """Return ``model.predict_proba(X)`` with one column for each of ``classes``.
+
+    A class that the model has never seen has probability 0, which is what the model says.
+    """
+    if not hasattr(model, "predict_proba"):
+        raise TypeError(
+            f"{type(model).__name__} has no predict_proba, which this attack reads. Use a "
+            "label-only attack, or wrap the model in CalibratedClassifierCV."
+        )
+    proba = np.asarray(model.predict_proba(X), dtype=float)
+    if proba.ndim != 2 or proba.shape[1] != len(model.classes_):
+        raise ValueError(
+            f"{type(model).__name__}.predict_proba returned shape {proba.shape}; expected one "
+            f"column for each of its {len(model.classes_)} classes."
+        )
+    if not np.isfinite(proba).all() or proba.min(initial=0.0) < 0 or proba.max(initial=1.0) > 1.001:
+        raise ValueError(
+            f"{type(model).__name__}.predict_proba returned values outside [0, 1] or not finite; "
+            "the model is broken, not private. Refit it (a smaller learning rate, scaled inputs)."
+        )
+    columns = np.searchsorted(classes, model.classes_)
+    known = columns < len(classes)
+    known[known] = classes[columns[known]] == np.asarray(model.classes_)[known]
+    aligned = np.zeros((len(proba), len(classes)))
+    aligned[:, columns[known]] = proba[:, known]
+    return aligned
+
+
+def label_columns(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the column of each label in ``classes``."""
+    y = np.asarray(y)
+    columns = np.searchsorted(classes, y)
+    unknown = (columns == len(classes)) | (classes[np.minimum(columns, len(classes) - 1)] != y)
+    if unknown.any():
+        raise ValueError(
+            f"y holds the label {y[unknown][0]!r}, which neither the model nor the attacker's "
+            f"records know; expected one of {classes.tolist()[:20]}."
+        )
+    return columns

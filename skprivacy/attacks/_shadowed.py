@@ -1,0 +1,62 @@
+"""Attacks that compare the target with shadow models."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from .._sklearn import Interval
+from . import scores
+from ._predictions import class_list
+from .membership import MembershipAttack
+from .shadow import ShadowPool
+
+__all__ = ["ShadowedAttack"]
+
+
+class ShadowedAttack(MembershipAttack):
+    """Base of attacks with parameters ``n_shadows``, ``pool``, ``n_jobs`` and ``random_state``."""
+
+    n_shadows: int
+    pool: Any
+    n_jobs: int | None
+    random_state: Any
+
+    _parameter_constraints: dict[str, Any] = {
+        **MembershipAttack._parameter_constraints,
+        "n_shadows": [Interval(Integral, 2, None, closed="left")],
+        "pool": [ShadowPool, None],
+        "n_jobs": [None, Integral],
+        "random_state": ["random_state"],
+    }
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        if self.pool is None:
+            pool = ShadowPool(
+                self.target,
+                n_shadows=self.n_shadows,
+                n_jobs=self.n_jobs,
+                random_state=self.random_state,
+            )
+            self.pool_ = pool.fit(X, y)
+        elif hasattr(self.pool, "estimators_"):
+            self.pool_ = self.pool
+        else:
+            self.pool_ = clone(self.pool).fit(X, y)
+        self.classes_ = class_list(self.classes_, self.pool_.classes_)
+
+    def _target_logit(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+        return scores.logit(*self._target_proba(X, y))
+
+    def _check_known(self, X: Any) -> None:
+        strangers = int(np.sum(~self.pool_.membership(X)[1]))
+        if strangers:
+            raise ValueError(
+                f"online=True, but {strangers} records were not among those the shadow models "
+                "were trained on, so no model has seen them. Train the pool on all records to be "
+                "scored, or use online=False."
+            )

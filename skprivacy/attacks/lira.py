@@ -1,0 +1,106 @@
+"""The likelihood ratio attack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._sklearn import StrOptions
+from . import scores
+from ._shadowed import ShadowedAttack
+
+__all__ = ["LiRA"]
+
+# Below this many models, one deviation for all records is better than one each (Carlini et al.).
+PER_EXAMPLE_FROM = 64
+
+
+class LiRA(ShadowedAttack):
+    """Likelihood ratio attack (Carlini et al. 2022).
+
+    Compares the target's log-odds for a record with those of shadow models that never saw it
+    (offline) or with both kinds of shadow models (online).
+
+    Parameters
+    ----------
+    target : fitted classifier with ``predict_proba``, default=None
+        The model attacked. None makes a template for ``clone`` and ``set_params``.
+    n_shadows : int, default=16
+        Shadow models to train if ``pool`` is None; even.
+    online : bool, default=False
+        Compare with models that did see the record, too. Needs every scored record to be among
+        those the pool was trained on.
+    variance : {"auto", "global", "per_example"}, default="auto"
+        One standard deviation for all records or one for each. "auto" takes one for each from
+        64 shadow models on.
+    pool : ShadowPool, default=None
+        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
+        trained on the records given to ``fit``. None clones the target.
+    n_jobs : int, default=None
+        Shadow models trained at once, if ``pool`` is None.
+    random_state : int, RandomState instance or None, default=None
+        Of the shadow pool, if ``pool`` is None.
+    fpr : float, default=0.05
+        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+
+    Attributes
+    ----------
+    pool_ : ShadowPool
+        The fitted pool.
+
+    References
+    ----------
+    N. Carlini, S. Chien, M. Nasr, S. Song, A. Terzis, F. Tramer. Membership inference attacks
+    from first principles. IEEE S&P 2022.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import LiRA
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = LiRA(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **ShadowedAttack._parameter_constraints,
+        "online": ["boolean"],
+        "variance": [StrOptions({"auto", "global", "per_example"})],
+    }
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        n_shadows: int = 16,
+        online: bool = False,
+        variance: str = "auto",
+        pool: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        fpr: float = 0.05,
+    ) -> None:
+        self.target = target
+        self.n_shadows = n_shadows
+        self.online = online
+        self.variance = variance
+        self.pool = pool
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.fpr = fpr
+
+    def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+        shadow, out = self.pool_.logits(X, y), self.pool_.left_out(X)
+        per_example = self.variance == "per_example" or (
+            self.variance == "auto" and self.pool_.n_shadows >= PER_EXAMPLE_FROM
+        )
+        compare = scores.lira_offline
+        if self.online:
+            self._check_known(X)
+            compare = scores.lira_online
+        return compare(self._target_logit(X, y), shadow, out, per_example=per_example)

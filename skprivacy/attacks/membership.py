@@ -1,0 +1,200 @@
+"""What every membership attack is: a score, a calibration and a decision."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted
+
+from .. import metrics
+from .._sklearn import Interval
+from . import scores
+from ._predictions import class_list, label_columns, predict_aligned
+from ._records import as_records, concat, fingerprints, num_samples
+from .result import AttackResult
+
+__all__ = ["LossThreshold", "MembershipAttack"]
+
+Floats = NDArray[np.float64]
+SHARED_BY_CLONES = ("target", "pool")
+
+
+class MembershipAttack(ABC, BaseEstimator):
+    """Base of attacks that ask whether a record was in a fitted model's training set.
+
+    A subclass implements ``_score(X, label)`` and, if it learns anything before, ``_learn``.
+    A clone attacks the same fitted target with the same pool of shadow models.
+    """
+
+    target: Any
+    fpr: float
+
+    _parameter_constraints: dict[str, Any] = {
+        "target": "no_validation",
+        "fpr": [Interval(Real, 0, 1, closed="neither")],
+    }
+
+    def fit(self, X: Any, y: Any, member: ArrayLike | None = None) -> MembershipAttack:
+        """Learn from what the attacker knows.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records like the target's training records.
+        y : array-like of shape (n_records,)
+            Their classes, of the type the target was fitted with.
+        member : array-like of bool of shape (n_records,), default=None
+            Whether each record was in the target's training set, if the attacker knows. None:
+            not known.
+
+        Notes
+        -----
+        Sets ``threshold_``, the lowest score that ``predict`` calls a member. With ``member`` it
+        is where TPR minus FPR on these records is largest, else where a share ``fpr`` of these
+        records would be called members: if some of them are members, the false positive rate
+        is lower still.
+        """
+        self._validate_params()
+        if self.target is None:
+            raise ValueError(
+                "target=None: give the fitted model to attack, "
+                f"{type(self).__name__}(target) or set_params(target=model)."
+            )
+        classes = getattr(self.target, "classes_", None)
+        if classes is None:
+            raise NotFittedError(
+                f"target={type(self.target).__name__} has no classes_; expected a fitted "
+                "classifier. Call target.fit first."
+            )
+        X, y = as_records(X), np.asarray(y)
+        check_consistent_length(X, y)
+        known = None if member is None else _check_member(member, num_samples(X))
+        self.classes_ = class_list(classes, y)
+        self._learn(X, y, known)
+        values = self._score(X, y)
+        self.threshold_ = _threshold(values, known, self.fpr)
+        return self
+
+    def score_samples(self, X: Any, y: Any) -> Floats:
+        """Return a membership score for each record, higher for members.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+        y : array-like of shape (n_records,)
+            True classes.
+        """
+        check_is_fitted(self, "threshold_")
+        X, y = as_records(X), np.asarray(y)
+        check_consistent_length(X, y)
+        return self._score(X, y)
+
+    def predict(self, X: Any, y: Any) -> NDArray[np.bool_]:
+        """Return True for each record called a member."""
+        return self.score_samples(X, y) >= self.threshold_
+
+    def evaluate(self, X_in: Any, y_in: Any, X_out: Any, y_out: Any) -> AttackResult:
+        """Attack records whose membership is known and return how well that went.
+
+        Parameters
+        ----------
+        X_in, y_in : records of the target's training set
+        X_out, y_out : records like them that were not in it
+
+        Notes
+        -----
+        Both samples are scored in one call. ``details["in_both"]`` counts the non-members that
+        equal a member: they are kept, since dropping them from one side only would tell the
+        sides apart without any leakage.
+        """
+        check_is_fitted(self, "threshold_")
+        X_in, X_out = as_records(X_in), as_records(X_out)
+        n_in = num_samples(X_in)
+        y = np.concatenate([np.asarray(y_in), np.asarray(y_out)])
+        values = self.score_samples(concat(X_in, X_out), y)
+        details = {
+            "in_both": int(np.isin(fingerprints(X_out), fingerprints(X_in)).sum()),
+            "threshold": float(self.threshold_),
+        }
+        return AttackResult(values[:n_in], values[n_in:], type(self).__name__, details=details)
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        """Learn what ``_score`` needs; nothing by default."""
+
+    @abstractmethod
+    def _score(self, X: Any, y: NDArray[Any]) -> Floats:
+        """Return the scores of checked records."""
+
+    def _target_proba(self, X: Any, y: NDArray[Any]) -> tuple[Floats, NDArray[np.intp]]:
+        """Return the target's probabilities over ``classes_`` and the column of each label."""
+        return predict_aligned(self.target, X, self.classes_), label_columns(y, self.classes_)
+
+    def __sklearn_clone__(self) -> MembershipAttack:
+        params = self.get_params(deep=False)
+        for name, value in params.items():
+            if name not in SHARED_BY_CLONES:
+                params[name] = clone(value, safe=False)
+        return type(self)(**params)
+
+
+class LossThreshold(MembershipAttack):
+    """Call a record a member if the target's loss on it is low (Yeom et al. 2018).
+
+    Parameters
+    ----------
+    target : fitted classifier with ``predict_proba``, default=None
+        The model attacked. None makes a template for ``clone`` and ``set_params``.
+    fpr : float, default=0.05
+        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+
+    References
+    ----------
+    S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha. Privacy risk in machine learning: analyzing
+    the connection to overfitting. CSF 2018.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skprivacy.attacks import LossThreshold
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = DecisionTreeClassifier(random_state=0).fit(X[:200], y[:200])
+    >>> attack = LossThreshold(target).fit(X, y)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
+    True
+    """
+
+    def __init__(self, target: Any = None, *, fpr: float = 0.05) -> None:
+        self.target = target
+        self.fpr = fpr
+
+    def _score(self, X: Any, y: NDArray[Any]) -> Floats:
+        return scores.loss(*self._target_proba(X, y))
+
+
+def _check_member(member: ArrayLike, n_records: int) -> NDArray[np.bool_]:
+    known = np.asarray(member)
+    if known.shape != (n_records,) or known.dtype != bool:
+        raise ValueError(
+            f"member has shape {known.shape} and type {known.dtype}; expected one bool for each "
+            f"of the {n_records} records."
+        )
+    if known.all() or not known.any():
+        raise ValueError("member must hold both True and False; leave it None if it is not known.")
+    return known
+
+
+def _threshold(values: Floats, member: NDArray[np.bool_] | None, fpr: float) -> float:
+    if member is not None:
+        false, true, cuts = metrics.roc(values[member], values[~member])
+        return float(cuts[np.argmax(true - false)])
+    cuts = np.append(np.unique(values), np.inf)
+    share = 1 - np.searchsorted(np.sort(values), cuts) / len(values)
+    return float(cuts[share <= fpr][0])

@@ -1,0 +1,231 @@
+"""What an attack measured, with its uncertainty and without what it cannot know."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .. import metrics
+from ..metrics import Interval, OperatingPoint
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["AttackResult"]
+
+REPORTED_FPRS = (0.1, 0.01, 0.001)
+
+
+@dataclass(frozen=True, eq=False)
+class AttackResult:
+    """Scores of members and non-members under one attack, and what follows from them.
+
+    Parameters
+    ----------
+    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
+        Scores of members and of non-members; higher means member.
+    attack : str, default="attack"
+        Name of the attack, for tables and plots.
+    alpha : float, default=0.05
+        Error probability of every interval and bound.
+
+    Attributes
+    ----------
+    auc : float
+        Area under the ROC curve; 0.5 is chance.
+    auc_interval : (float, float)
+        Its confidence interval.
+    advantage : float
+        Largest TPR minus FPR, an upward-biased estimate (see :func:`skprivacy.metrics.advantage`).
+
+    Notes
+    -----
+    Records are treated as independent given the trained model.
+
+    Examples
+    --------
+    >>> from skprivacy.attacks import AttackResult
+    >>> result = AttackResult(range(60, 160), range(100), attack="made up")
+    >>> result
+    made up: AUC 0.92 [0.88, 0.95], TPR 0.61 at 1% FPR [0.51, 0.71], epsilon > 1.28
+    >>> result.tpr_at_fpr(0.001).refused
+    'n_out=100 non-members cannot measure a false positive rate of 0.001: at least 1000 are needed'
+    """
+
+    scores_in: NDArray[np.float64]
+    scores_out: NDArray[np.float64]
+    attack: str = "attack"
+    alpha: float = 0.05
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        members, others = metrics._check_scores(self.scores_in, self.scores_out)
+        metrics._check_open_unit("alpha", self.alpha)
+        object.__setattr__(self, "scores_in", members)
+        object.__setattr__(self, "scores_out", others)
+
+    @cached_property
+    def auc(self) -> float:
+        return metrics.auc(self.scores_in, self.scores_out)
+
+    @cached_property
+    def auc_interval(self) -> Interval:
+        return metrics.auc_interval(self.scores_in, self.scores_out, alpha=self.alpha)
+
+    @cached_property
+    def advantage(self) -> float:
+        return metrics.advantage(self.scores_in, self.scores_out)
+
+    def tpr_at_fpr(self, fpr: float) -> OperatingPoint:
+        """Return the true positive rate at a false positive rate of at most ``fpr``."""
+        return metrics.tpr_at_fpr(self.scores_in, self.scores_out, fpr, alpha=self.alpha)
+
+    def epsilon_lower_bound(self, delta: float = 0.0, alpha: float | None = None) -> float:
+        """Return the epsilon that the scores refute, at confidence ``1 - alpha``.
+
+        The threshold is chosen on one half of the records and judged on the other.
+        """
+        return metrics.epsilon_lower_bound(
+            self.scores_in,
+            self.scores_out,
+            delta=delta,
+            alpha=self.alpha if alpha is None else alpha,
+        )
+
+    def precision_recall(self, threshold: float) -> tuple[float, float]:
+        """Precision and recall of "member if the score is at least ``threshold``".
+
+        Precision is that among equally many members and non-members, whatever the sample sizes;
+        it is 0.5 by chance and NaN when nobody is called a member.
+        """
+        tpr = float(np.mean(self.scores_in >= threshold))
+        fpr = float(np.mean(self.scores_out >= threshold))
+        return (tpr / (tpr + fpr) if tpr + fpr > 0 else float("nan")), tpr
+
+    def records(self) -> pd.DataFrame:
+        """Return one row per record: ``member``, ``score`` and ``risk``.
+
+        ``risk`` is how unusual the record's score is for a non-member: the share of OTHER
+        non-members (plus one) that score at least as high. A member with a risk of 0.01 stands
+        out as one non-member in a hundred does. Small is exposed.
+        """
+        import pandas as pd
+
+        ordered = np.sort(self.scores_out)
+        n_out = len(ordered)
+        higher_in = n_out - np.searchsorted(ordered, self.scores_in)
+        higher_out = n_out - np.searchsorted(ordered, self.scores_out) - 1
+        return pd.DataFrame(
+            {
+                "member": np.r_[np.ones(len(self.scores_in), bool), np.zeros(n_out, bool)],
+                "score": np.r_[self.scores_in, self.scores_out],
+                "risk": np.r_[(higher_in + 1) / (n_out + 1), (higher_out + 1) / n_out],
+            }
+        )
+
+    def by_group(self, groups_in: ArrayLike, groups_out: ArrayLike) -> pd.DataFrame:
+        """Return one row per class or subgroup, comparing its members with its non-members.
+
+        Parameters
+        ----------
+        groups_in, groups_out : array-like of shape (n_in,) and (n_out,)
+            Group of each record, in the order of the scores.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by group; ``alpha`` is shared among the groups (Bonferroni), so that all
+            intervals together miss with probability ``alpha``. A group without members or
+            without non-members is told with NaN.
+        """
+        import pandas as pd
+
+        members, others = np.asarray(groups_in), np.asarray(groups_out)
+        if members.shape != self.scores_in.shape or others.shape != self.scores_out.shape:
+            raise ValueError(
+                f"groups have shapes {members.shape} and {others.shape}; expected one group per "
+                f"score, {self.scores_in.shape} and {self.scores_out.shape}."
+            )
+        names = np.unique(np.concatenate([members, others]))
+        rows = {}
+        for name in names:
+            scores_in = self.scores_in[members == name]
+            scores_out = self.scores_out[others == name]
+            row: dict[str, Any] = {"n_in": len(scores_in), "n_out": len(scores_out)}
+            if len(scores_in) and len(scores_out):
+                part = AttackResult(scores_in, scores_out, alpha=self.alpha / len(names))
+                row |= {"auc": part.auc, "auc_low": part.auc_interval[0]}
+                row |= {"auc_high": part.auc_interval[1], "epsilon": part.epsilon_lower_bound()}
+            rows[name] = row
+        columns = ["n_in", "n_out", "auc", "auc_low", "auc_high", "epsilon"]
+        return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("group")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row of figures, ready to be concatenated with other attacks' rows."""
+        import pandas as pd
+
+        row: dict[str, Any] = {"attack": self.attack}
+        row |= {"n_in": len(self.scores_in), "n_out": len(self.scores_out)}
+        row |= {"auc": self.auc, "auc_low": self.auc_interval[0], "auc_high": self.auc_interval[1]}
+        row |= {"advantage": self.advantage, "epsilon_lower_bound": self.epsilon_lower_bound()}
+        for fpr in REPORTED_FPRS:
+            point = self.tpr_at_fpr(fpr)
+            name = f"tpr_at_{fpr:g}"
+            row |= {name: point.tpr, f"{name}_low": point.interval[0]}
+            row |= {f"{name}_high": point.interval[1], f"{name}_realised_fpr": point.realised_fpr}
+        return pd.DataFrame([row])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return figures and scores as plain values; ``json.dumps`` takes them."""
+        return {
+            "attack": self.attack,
+            "alpha": self.alpha,
+            "auc": self.auc,
+            "auc_interval": list(self.auc_interval),
+            "advantage": self.advantage,
+            "epsilon_lower_bound": self.epsilon_lower_bound(),
+            "operating_points": [_plain(self.tpr_at_fpr(fpr)) for fpr in REPORTED_FPRS],
+            "details": self.details,
+            "scores_in": self.scores_in.tolist(),
+            "scores_out": self.scores_out.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, state: dict[str, Any]) -> AttackResult:
+        """Rebuild a result from :meth:`to_dict`; figures are computed anew from the scores."""
+        return cls(
+            np.asarray(state["scores_in"], dtype=float),
+            np.asarray(state["scores_out"], dtype=float),
+            state["attack"],
+            state["alpha"],
+            state["details"],
+        )
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as JSON; what was refused is null."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def __repr__(self) -> str:
+        low, high = self.auc_interval
+        text = f"{self.attack}: AUC {self.auc:.2f} [{low:.2f}, {high:.2f}]"
+        point = self.tpr_at_fpr(0.01)
+        if point.refused is None:
+            low, high = point.interval
+            text += f", TPR {point.tpr:.2f} at 1% FPR [{low:.2f}, {high:.2f}]"
+        return text + f", epsilon > {self.epsilon_lower_bound():.2f}"
+
+
+def _plain(point: OperatingPoint) -> dict[str, Any]:
+    """Return the point with None for what JSON cannot say: NaN and infinity."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return [plain(item) for item in value]
+        return None if isinstance(value, float) and not np.isfinite(value) else value
+
+    return {name: plain(value) for name, value in point.to_dict().items()}

@@ -1,0 +1,210 @@
+"""Membership scores as pure functions of predictions. HIGHER means MEMBER, everywhere.
+
+Two kinds. The scores of one model take ``proba`` of shape (n_records, n_classes), rows summing
+to one, and ``label`` of shape (n_records,), the column of each record's true class. The
+calibrated scores (:func:`lira_offline`, :func:`lira_online`, :func:`rmia`) compare the target's
+signal for a record with the signals of shadow models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "SIGNALS",
+    "confidence",
+    "correctness",
+    "entropy",
+    "lira_offline",
+    "lira_online",
+    "logit",
+    "loss",
+    "margin",
+    "max_confidence",
+    "modified_entropy",
+    "rmia",
+]
+
+Floats = NDArray[np.float64]
+Labels = NDArray[np.intp]
+
+# Probabilities of exactly 0 and 1 (trees, nearest neighbours, saturated softmax) get a finite
+# logarithm: about -27.6. Smaller would let one such prediction dwarf every other.
+FLOOR = 1e-12
+
+
+def _of_label(proba: Floats, label: Labels) -> Floats:
+    return np.take_along_axis(proba, label[:, None], axis=1)[:, 0]
+
+
+def _others(proba: Floats, label: Labels) -> Floats:
+    rest = proba.copy()
+    np.put_along_axis(rest, label[:, None], 0.0, axis=1)
+    return rest
+
+
+def correctness(proba: Floats, label: Labels) -> Floats:
+    """1 where the model predicts the true class, else 0 (the gap attack of Yeom et al. 2018)."""
+    return (proba.argmax(axis=1) == label).astype(float)
+
+
+def confidence(proba: Floats, label: Labels) -> Floats:
+    """Probability of the true class."""
+    return _of_label(proba, label)
+
+
+def max_confidence(proba: Floats, label: Labels) -> Floats:
+    """Highest probability; the label is not used (ML-Leaks adversary 3, Salem et al. 2019)."""
+    return proba.max(axis=1)
+
+
+def loss(proba: Floats, label: Labels) -> Floats:
+    """Minus the cross-entropy loss (Yeom et al. 2018)."""
+    return np.log(np.maximum(_of_label(proba, label), FLOOR))
+
+
+def entropy(proba: Floats, label: Labels) -> Floats:
+    """Minus the entropy of the prediction; the label is not used."""
+    return np.sum(proba * np.log(np.maximum(proba, FLOOR)), axis=1)
+
+
+def modified_entropy(proba: Floats, label: Labels) -> Floats:
+    """Minus the modified entropy (Song & Mittal 2021), which knows the true class.
+
+    ``-(1 - p_y) ln p_y - sum over i != y of p_i ln(1 - p_i)`` is small for a sure and right
+    prediction and large for a sure and wrong one.
+    """
+    p = _of_label(proba, label)
+    rest = _others(proba, label)
+    wrong = np.sum(rest * np.log(np.maximum(1 - rest, FLOOR)), axis=1)
+    return (1 - p) * np.log(np.maximum(p, FLOOR)) + wrong
+
+
+def logit(proba: Floats, label: Labels) -> Floats:
+    """Log-odds of the true class: ``ln p_y - ln(1 - p_y)`` (Carlini et al. 2022).
+
+    ``1 - p_y`` is summed from the other classes: near ``p_y = 1`` the subtraction would lose it.
+    """
+    p = np.maximum(_of_label(proba, label), FLOOR)
+    return np.log(p) - np.log(np.maximum(_others(proba, label).sum(axis=1), FLOOR))
+
+
+def margin(proba: Floats, label: Labels) -> Floats:
+    """Probability of the true class minus the highest other one, in [-1, 1]."""
+    return _of_label(proba, label) - _others(proba, label).max(axis=1)
+
+
+SIGNALS: dict[str, Callable[[Floats, Labels], Floats]] = {
+    "loss": loss,
+    "correctness": correctness,
+    "confidence": confidence,
+    "max_confidence": max_confidence,
+    "entropy": entropy,
+    "modified_entropy": modified_entropy,
+    "logit": logit,
+    "margin": margin,
+}
+
+
+def _spread(values: Floats, used: NDArray[np.bool_], *, per_example: bool) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of each column over the rows where ``used``.
+
+    The global deviation pools the deviations WITHIN columns: differences between records are
+    what the mean already accounts for. It never falls below ``1e-6`` of log-odds, so that models
+    that do not vary at all divide by something.
+    """
+    count = used.sum(axis=0)
+    mean = np.sum(values, axis=0, where=used) / count
+    squares = np.sum((values - mean) ** 2, axis=0, where=used)
+    if per_example:
+        variance = squares / np.maximum(count - 1, 1)
+    else:
+        variance = np.full(len(mean), squares.sum() / max(int((count - 1).sum()), 1))
+    return mean, np.sqrt(np.maximum(variance, 1e-12))
+
+
+def lira_offline(
+    target: Floats, shadow: Floats, out: NDArray[np.bool_], *, per_example: bool = False
+) -> Floats:
+    """How far the target's signal lies above what models show that never saw the record.
+
+    Parameters
+    ----------
+    target : ndarray of shape (n_records,)
+        Signal (:func:`logit`) of the attacked model.
+    shadow : ndarray of shape (n_shadows, n_records)
+        Signals of the shadow models.
+    out : bool ndarray of shape (n_shadows, n_records)
+        Which shadow models did NOT train on the record; at least one for every record.
+    per_example : bool, default=False
+        Estimate a standard deviation for each record, instead of one for all of them.
+
+    Returns
+    -------
+    score : ndarray of shape (n_records,)
+        Standard score. Its normal distribution function is the score of Carlini et al. 2022,
+        which ranks the same and saturates in floating point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.attacks.scores import lira_offline
+    >>> lira_offline(np.array([3.0]), np.array([[0.0], [2.0]]), np.array([[True], [True]]))
+    array([1.41421356])
+    """
+    mean, deviation = _spread(shadow, out, per_example=per_example)
+    return (target - mean) / deviation
+
+
+def lira_online(
+    target: Floats, shadow: Floats, out: NDArray[np.bool_], *, per_example: bool = False
+) -> Floats:
+    """Log-likelihood ratio of the target's signal under models with and without the record.
+
+    Parameters and return value as in :func:`lira_offline`; every record needs at least one
+    model on either side.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.attacks.scores import lira_online
+    >>> shadow = np.array([[0.0], [2.0], [4.0], [6.0]])
+    >>> out = np.array([[True], [True], [False], [False]])
+    >>> lira_online(np.array([3.0, ]), shadow, out)   # half-way
+    array([0.])
+    """
+    mean_out, sd_out = _spread(shadow, out, per_example=per_example)
+    mean_in, sd_in = _spread(shadow, ~out, per_example=per_example)
+    z_out, z_in = (target - mean_out) / sd_out, (target - mean_in) / sd_in
+    return (z_out**2 - z_in**2) / 2 + np.log(sd_out) - np.log(sd_in)
+
+
+def rmia(ratio: Floats, population_ratio: Floats, *, gamma: float = 1.0) -> Floats:
+    """Share of population records that the record's likelihood ratio beats by ``gamma``.
+
+    Parameters
+    ----------
+    ratio : ndarray of shape (n_records,)
+        ``p(x) / pbar(x)``: the target's probability of the true class over its mean over models.
+    population_ratio : ndarray of shape (n_population,)
+        The same for records z of the population.
+    gamma : float, default=1.0
+        Factor by which a ratio must exceed another one.
+
+    References
+    ----------
+    S. Zarifzadeh, P. Liu, R. Shokri. Low-cost high-power membership inference attacks.
+    ICML 2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.attacks.scores import rmia
+    >>> rmia(np.array([1.0, 4.0]), np.array([1.0, 2.0, 3.0]), gamma=1.5)
+    array([0.        , 0.66666667])
+    """
+    beaten = np.searchsorted(np.sort(population_ratio) * gamma, ratio, side="right")
+    return beaten / len(population_ratio)

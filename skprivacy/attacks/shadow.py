@@ -1,0 +1,275 @@
+"""One pool of shadow models, trained once and shared by every attack that wants it."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from .._sklearn import Interval
+from . import scores
+from ._predictions import class_list, label_columns, predict_aligned
+from ._records import as_records, fingerprints, safe_indexing
+
+__all__ = ["ShadowPool"]
+
+Mask = NDArray[np.bool_]
+REDRAWS = 20
+
+
+class ShadowPool(BaseEstimator):
+    """Models like the target, each trained on a random half of the attacker's records.
+
+    Models come in pairs that train on complementary halves, so every record is in the training
+    half of exactly ``n_shadows / 2`` models. Rows with equal features are kept together: a
+    record is "out" for a model only if no copy of it was "in".
+
+    Parameters
+    ----------
+    estimator : estimator
+        Classifier or pipeline with ``predict_proba``; cloned, never changed. Usually the target.
+    n_shadows : int, default=16
+        Number of models; even.
+    n_jobs : int, default=None
+        Models trained at once, as in joblib, whose backend is honoured.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the halves, and the models if they take a ``random_state``.
+    path : str or path-like, default=None
+        Folder in which every model is saved as soon as it is trained. A later ``fit`` on the same
+        records with the same estimator loads what is there and trains the rest, so that a killed
+        run resumes. The files are pickles: open only folders that you wrote.
+    verbose : int, default=0
+        Verbosity of joblib.
+
+    Attributes
+    ----------
+    estimators_ : list of estimators
+        The trained shadow models.
+    classes_ : ndarray of shape (n_classes,)
+        All classes, those missing in some halves included.
+    fingerprints_ : ndarray of shape (n_groups,)
+        Sorted fingerprints of the distinct rows.
+    masks_ : bool ndarray of shape (n_shadows, n_groups)
+        Which model trained on which distinct row.
+
+    Notes
+    -----
+    Warnings of shadow models are silenced: the target raised the same ones. A parameter named
+    ``budget`` is set to None in the clones: shadow models belong to the attacker and are never
+    charged to a privacy budget.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skprivacy.attacks import ShadowPool
+    >>> X, y = make_classification(random_state=0)
+    >>> pool = ShadowPool(DecisionTreeClassifier(), n_shadows=4, random_state=0).fit(X, y)
+    >>> pool.membership(X)[0].sum(axis=0).tolist() == [2] * 100
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        "estimator": "no_validation",
+        "n_shadows": [Interval(Integral, 2, None, closed="left")],
+        "n_jobs": [None, Integral],
+        "random_state": ["random_state"],
+        "path": [None, str, os.PathLike],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        n_shadows: int = 16,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        path: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.n_shadows = n_shadows
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.path = path
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> ShadowPool:
+        """Train the shadow models.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            The attacker's records: drawn like the target's training records, and possibly
+            among them.
+        y : array-like of shape (n_records,)
+            Their classes.
+
+        Raises
+        ------
+        ValueError
+            If ``n_shadows`` is odd, there are fewer than 4 distinct rows or fewer than 2 classes,
+            or ``path`` holds a pool of other records or of another estimator.
+        """
+        self._validate_params()
+        if self.n_shadows % 2:
+            raise ValueError(
+                f"n_shadows={self.n_shadows} must be even: shadow models come in pairs that "
+                "train on complementary halves."
+            )
+        X, y = as_records(X), np.asarray(y)
+        check_consistent_length(X, y)
+        check_classification_targets(y)
+        prints, groups = np.unique(fingerprints(X), return_inverse=True)
+        if len(prints) < 4 or len(np.unique(y)) < 2:
+            raise ValueError(
+                f"{len(prints)} distinct rows of {len(np.unique(y))} classes cannot be halved; "
+                "expected at least 4 rows and 2 classes. Give the attacker more records."
+            )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        folder = None if self.path is None else Path(self.path)
+        if folder is not None:
+            seed = _open_folder(folder, joblib.hash((clone(self.estimator), prints, y)), seed)
+        masks = _halves(groups, y, self.n_shadows, np.random.default_rng(seed))
+        seeds = np.random.SeedSequence(seed).generate_state(self.n_shadows) >> 1
+        self.estimators_ = joblib.Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
+            joblib.delayed(_train)(self.estimator, X, y, np.flatnonzero(mask[groups]), s, file)
+            for mask, s, file in zip(masks, seeds, _files(folder, self.n_shadows), strict=True)
+        )
+        self.fingerprints_, self.masks_ = prints, masks
+        self.classes_ = class_list(y, *(model.classes_ for model in self.estimators_))
+        self._memo: tuple[str, Any] | None = None
+        return self
+
+    def membership(self, X: Any) -> tuple[Mask, Mask]:
+        """Return which models trained on each row, and which rows the pool knows at all.
+
+        Returns
+        -------
+        trained : bool ndarray of shape (n_shadows, n_records)
+        known : bool ndarray of shape (n_records,)
+        """
+        check_is_fitted(self)
+        places, known = self._places(X)
+        return self.masks_[:, places] & known, known
+
+    def left_out(self, X: Any) -> Mask:
+        """Return the models to take as not having seen each row, of shape (n_shadows, n_records).
+
+        Among rows of which the pool knows some, each row gets exactly half of the models, known
+        or not. All rows are then measured against equally many models; otherwise a steadier
+        mean for unknown rows would itself tell them apart.
+        """
+        check_is_fitted(self)
+        places, known = self._places(X)
+        if not known.any():
+            return np.ones((self.n_shadows, len(known)), dtype=bool)
+        return ~self.masks_[:, places]
+
+    def _places(self, X: Any) -> tuple[NDArray[np.intp], Mask]:
+        """Return the column of each row in ``masks_``, one by hash for unknown rows."""
+        prints = fingerprints(as_records(X))
+        places = np.minimum(np.searchsorted(self.fingerprints_, prints), self.masks_.shape[1] - 1)
+        known = self.fingerprints_[places] == prints
+        stand_in = (prints % self.masks_.shape[1]).astype(np.intp)
+        return np.where(known, places, stand_in), known
+
+    def iter_proba(self, X: Any, classes: Any = None) -> Iterator[NDArray[np.float64]]:
+        """Yield each model's probabilities over ``classes`` (None: ``classes_``)."""
+        check_is_fitted(self)
+        X = as_records(X)
+        for model in self.estimators_:
+            yield predict_aligned(model, X, self.classes_ if classes is None else classes)
+
+    def logits(self, X: Any, y: Any) -> NDArray[np.float64]:
+        """Return the log-odds of the true class, of shape (n_shadows, n_records).
+
+        The last answer is remembered, so that several attacks on one target ask once.
+        """
+        check_is_fitted(self)
+        X = as_records(X)
+        classes = class_list(self.classes_, y)
+        label = label_columns(y, classes)
+        key = joblib.hash((fingerprints(X), label))
+        if self._memo is None or self._memo[0] != key:
+            values = np.stack([scores.logit(proba, label) for proba in self.iter_proba(X, classes)])
+            self._memo = key, values
+        return self._memo[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return state | {"_memo": None} if "_memo" in state else state
+
+
+def _halves(
+    groups: NDArray[np.intp], y: NDArray[Any], n_shadows: int, rng: np.random.Generator
+) -> Mask:
+    """Draw complementary halves of the groups, each with at least two classes in it."""
+    n_groups = int(groups.max()) + 1
+    masks = np.zeros((n_shadows, n_groups), dtype=bool)
+    for pair in range(0, n_shadows, 2):
+        for _ in range(REDRAWS):
+            half = np.zeros(n_groups, dtype=bool)
+            half[rng.permutation(n_groups)[: n_groups // 2]] = True
+            taken = half[groups]
+            if len(np.unique(y[taken])) > 1 and len(np.unique(y[~taken])) > 1:
+                break
+        else:
+            raise ValueError(
+                f"No half with two classes in it was found in {REDRAWS} draws: one class is too "
+                "rare. Give the attacker more records of it."
+            )
+        masks[pair], masks[pair + 1] = half, ~half
+    return masks
+
+
+def _train(
+    estimator: Any, X: Any, y: Any, rows: NDArray[np.intp], seed: int, file: Path | None
+) -> Any:
+    if file is not None and file.exists():
+        return joblib.load(file)
+    model = clone(estimator)
+    names = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]
+    budgets = [name for name in model.get_params() if name.split("__")[-1] == "budget"]
+    model.set_params(**dict.fromkeys(names, int(seed)), **dict.fromkeys(budgets))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(safe_indexing(X, rows), y[rows])
+    if file is not None:
+        unfinished = file.with_suffix(f".{os.getpid()}")
+        joblib.dump(model, unfinished)
+        os.replace(unfinished, file)  # a kill leaves a whole file or none
+    return model
+
+
+def _files(folder: Path | None, n_shadows: int) -> list[Path | None]:
+    return [folder and folder / f"shadow_{place:04d}.joblib" for place in range(n_shadows)]
+
+
+def _open_folder(folder: Path, content: str, seed: int) -> int:
+    """Return the seed of the pool in the folder, after checking that it is the same pool."""
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = folder / "pool.json"
+    if not plan.exists():
+        plan.write_text(json.dumps({"content": content, "seed": seed}))
+        return seed
+    known = json.loads(plan.read_text())
+    if known["content"] != content:
+        raise ValueError(
+            f"path={str(folder)!r} holds shadow models of other records or of another estimator. "
+            "Give another folder, or delete this one."
+        )
+    return int(known["seed"])

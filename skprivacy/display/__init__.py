@@ -1,0 +1,6 @@
+"""Plots in scikit-learn's manner: ``from_...`` computes and draws, ``plot`` draws again."""
+
+from .membership_roc import MembershipRocDisplay
+from .privacy_utility import PrivacyUtilityDisplay
+
+__all__ = ["MembershipRocDisplay", "PrivacyUtilityDisplay"]

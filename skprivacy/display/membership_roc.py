@@ -1,0 +1,160 @@
+"""The ROC curve of membership attacks, where it matters: at low false positive rates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..attacks.result import AttackResult
+from ..metrics import clopper_pearson, roc
+
+__all__ = ["MembershipRocDisplay"]
+
+
+class MembershipRocDisplay:
+    """ROC curve of a membership attack on logarithmic axes.
+
+    Make one with :meth:`from_result` or :meth:`from_predictions`.
+
+    Parameters
+    ----------
+    fpr, tpr : ndarray of shape (n_points,)
+        The curve, from nobody called a member to everybody.
+    n_in, n_out : int
+        Members and non-members behind it.
+    alpha : float, default=0.05
+        Error probability of the band, at each single point.
+    name : str, default=None
+        Label of the curve.
+    bound : callable, default=None
+        The largest TPR that any attack can reach at an FPR, such as a guarantee's ``tpr_bound``.
+
+    Attributes
+    ----------
+    ax_, figure_, line_, band_, chance_ : matplotlib artists
+        Set by :meth:`plot`, as is ``bound_`` if there is a bound.
+
+    Examples
+    --------
+    >>> from skprivacy.attacks import AttackResult
+    >>> from skprivacy.display import MembershipRocDisplay
+    >>> result = AttackResult(range(60, 160), range(100), attack="made up")
+    >>> display = MembershipRocDisplay.from_result(result)
+    >>> display.line_.get_label()
+    'made up (AUC 0.92)'
+    """
+
+    ax_: Any
+    figure_: Any
+    line_: Any
+    band_: Any
+    chance_: Any
+    bound_: Any
+
+    def __init__(
+        self,
+        fpr: NDArray[np.float64],
+        tpr: NDArray[np.float64],
+        *,
+        n_in: int,
+        n_out: int,
+        alpha: float = 0.05,
+        name: str | None = None,
+        bound: Any = None,
+    ) -> None:
+        self.fpr = fpr
+        self.tpr = tpr
+        self.n_in = n_in
+        self.n_out = n_out
+        self.alpha = alpha
+        self.name = name
+        self.bound = bound
+
+    @classmethod
+    def from_result(
+        cls, result: AttackResult, *, ax: Any = None, bound: Any = None, **kwargs: Any
+    ) -> MembershipRocDisplay:
+        """Plot an :class:`~skprivacy.attacks.AttackResult`.
+
+        Parameters
+        ----------
+        result : AttackResult
+        ax : matplotlib Axes, default=None
+            None makes a new figure.
+        bound : callable or PrivacyGuarantee, default=None
+            Drawn as the limit that the guarantee sets to every attack.
+        **kwargs
+            Passed to matplotlib's ``plot`` for the curve.
+        """
+        name = f"{result.attack} (AUC {result.auc:.2f})"
+        return cls.from_predictions(
+            result.scores_in,
+            result.scores_out,
+            alpha=result.alpha,
+            name=name,
+            ax=ax,
+            bound=bound,
+            **kwargs,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        scores_in: ArrayLike,
+        scores_out: ArrayLike,
+        *,
+        alpha: float = 0.05,
+        name: str | None = None,
+        ax: Any = None,
+        bound: Any = None,
+        **kwargs: Any,
+    ) -> MembershipRocDisplay:
+        """Plot the scores of members and non-members; parameters as in :meth:`from_result`."""
+        fpr, tpr, _ = roc(scores_in, scores_out)
+        display = cls(
+            fpr,
+            tpr,
+            n_in=np.size(scores_in),
+            n_out=np.size(scores_out),
+            alpha=alpha,
+            name=name,
+            bound=getattr(bound, "tpr_bound", bound),
+        )
+        return display.plot(ax=ax, **kwargs)
+
+    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Any:
+        """Draw the curve, its band and the line of chance; a bound if there is one.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            None makes a new figure.
+        name : str, default=None
+            Label of the curve, instead of the one given before.
+        **kwargs
+            Passed to matplotlib's ``plot`` for the curve.
+        """
+        import matplotlib.pyplot as plt
+
+        self.ax_ = plt.subplots()[1] if ax is None else ax
+        self.figure_ = self.ax_.figure
+        least = 0.5 / self.n_out  # below one non-member; zero has no place on a log axis
+        fpr, tpr = np.maximum(self.fpr, least), np.maximum(self.tpr, 0.5 / self.n_in)
+        low, high = clopper_pearson(np.rint(self.tpr * self.n_in), self.n_in, self.alpha)
+        (self.line_,) = self.ax_.step(
+            fpr, tpr, where="post", label=self.name if name is None else name, **kwargs
+        )
+        self.band_ = self.ax_.fill_between(
+            fpr, low, high, step="post", alpha=0.2, color=self.line_.get_color(), linewidth=0
+        )
+        grid = np.geomspace(least, 1, 200)
+        (self.chance_,) = self.ax_.plot(grid, grid, "--", color="grey", label="chance")
+        if self.bound is not None:
+            limits = np.array([float(self.bound(rate)) for rate in grid])
+            (self.bound_,) = self.ax_.plot(grid, limits, ":", color="black", label="guarantee")
+        self.ax_.set(xscale="log", yscale="log", xlim=(least, 1), ylim=(least, 1.05))
+        self.ax_.set(xlabel="False positive rate", ylabel="True positive rate")
+        self.ax_.legend(loc="lower right")
+        return self

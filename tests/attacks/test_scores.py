@@ -1,0 +1,84 @@
+"""Scores: their direction, their formulas, and probabilities of exactly 0 and 1."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from skprivacy.attacks import scores
+
+SURE_RIGHT = np.array([[0.98, 0.01, 0.01]])
+UNSURE = np.array([[0.4, 0.3, 0.3]])
+SURE_WRONG = np.array([[0.01, 0.98, 0.01]])
+FIRST = np.array([0])
+KNOW_LABEL = ["loss", "correctness", "confidence", "modified_entropy", "logit", "margin"]
+
+
+@pytest.mark.parametrize("name", scores.SIGNALS)
+def test_higher_is_member(name):
+    signal = scores.SIGNALS[name]
+    assert signal(SURE_RIGHT, FIRST) >= signal(UNSURE, FIRST)
+    if name != "correctness":
+        assert signal(SURE_RIGHT, FIRST) > signal(UNSURE, FIRST)
+    if name in KNOW_LABEL:
+        assert signal(UNSURE, FIRST) > signal(SURE_WRONG, FIRST)
+
+
+@pytest.mark.parametrize("name", scores.SIGNALS)
+@pytest.mark.parametrize("proba", [[[1.0, 0.0]], [[0.0, 1.0]], [[0.5, 0.5]], [[1.0]]])
+def test_extreme_probabilities_are_finite(name, proba):
+    if len(proba[0]) == 1 and name == "margin":
+        proba = [[1.0, 0.0]]
+    assert np.isfinite(scores.SIGNALS[name](np.array(proba), FIRST)).all()
+
+
+def test_modified_entropy_formula():
+    p = np.array([[0.5, 0.3, 0.2]])
+    expected = -(1 - 0.5) * np.log(0.5) - 0.3 * np.log(0.7) - 0.2 * np.log(0.8)
+    assert scores.modified_entropy(p, FIRST) == pytest.approx(-expected)
+
+
+def test_logit_keeps_what_subtraction_loses():
+    tiny = 1e-11
+    wide = scores.logit(np.array([[1 - tiny, tiny]]), FIRST)
+    assert wide == pytest.approx(-np.log(tiny), rel=1e-6)
+    single = np.float32(1e-10)  # 1 - 1e-10 is 1 in single precision
+    low = scores.logit(np.array([[np.float32(1) - single, single]], dtype=np.float64), FIRST)
+    assert low == pytest.approx(-np.log(1e-10), rel=1e-6)
+
+
+@pytest.mark.parametrize("per_example", [False, True])
+def test_lira_against_normal_densities(per_example):
+    rng = np.random.default_rng(0)
+    shadow = rng.normal(size=(12, 5))
+    out = np.zeros((12, 5), bool)
+    for column in out.T:
+        column[rng.permutation(12)[:6]] = True
+    target = rng.normal(size=5)
+    offline = scores.lira_offline(target, shadow, out, per_example=per_example)
+    online = scores.lira_online(target, shadow, out, per_example=per_example)
+    deviation = {}
+    for side, used in (("out", out), ("in", ~out)):
+        own = np.array([shadow[used[:, j], j].std(ddof=1) for j in range(5)])
+        deviation[side] = own if per_example else np.full(5, np.sqrt(np.mean(own**2)))
+    for j in range(5):
+        mean_out, mean_in = shadow[out[:, j], j].mean(), shadow[~out[:, j], j].mean()
+        assert offline[j] == pytest.approx((target[j] - mean_out) / deviation["out"][j])
+        ratio = norm.logpdf(target[j], mean_in, deviation["in"][j])
+        ratio -= norm.logpdf(target[j], mean_out, deviation["out"][j])
+        assert online[j] == pytest.approx(ratio)
+
+
+def test_lira_of_models_that_do_not_vary():
+    flat = np.zeros((4, 3))
+    out = np.array([[True], [True], [False], [False]]).repeat(3, 1)
+    assert (scores.lira_offline(np.zeros(3), flat, out) == 0).all()
+    assert (scores.lira_online(np.zeros(3), flat, out, per_example=True) == 0).all()
+    assert np.isfinite(scores.lira_online(np.ones(3), flat, out)).all()
+
+
+@pytest.mark.parametrize("gamma", [1.0, 2.0])
+def test_rmia_against_its_definition(gamma):
+    rng = np.random.default_rng(0)
+    ratio, population = rng.gamma(2, size=20), rng.gamma(2, size=31)
+    expected = (ratio[:, None] / population >= gamma).mean(1)
+    assert scores.rmia(ratio, population, gamma=gamma) == pytest.approx(expected)

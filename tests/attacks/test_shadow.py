@@ -1,0 +1,245 @@
+"""The pool: balanced halves, copies kept together, any container, resumption."""
+
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.compose import make_column_transformer
+from sklearn.exceptions import NotFittedError
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from skprivacy.attacks import ShadowPool
+from skprivacy.attacks._records import fingerprints
+
+
+class Remembering(ClassifierMixin, BaseEstimator):
+    """Remembers its training rows; sure of them and of nothing else. Takes no random_state."""
+
+    def __init__(self, budget=None):
+        self.budget = budget
+
+    def fit(self, X, y):
+        if self.budget is not None:
+            raise AssertionError("a shadow model was charged")
+        warnings.warn("as the target warned", UserWarning, stacklevel=2)
+        self.rows_ = set(fingerprints(X).tolist())
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        known = np.isin(fingerprints(X), list(self.rows_))
+        rest = 1 / len(self.classes_)
+        proba = np.full((len(known), len(self.classes_)), rest)
+        proba[known] = np.eye(len(self.classes_))[0]
+        return proba
+
+
+def records(n=40):
+    return np.arange(2.0 * n).reshape(n, 2), np.arange(n) % 3
+
+
+def test_each_record_is_in_exactly_half_of_the_models():
+    X, y = records(41)
+    pool = ShadowPool(GaussianNB(), n_shadows=6, random_state=0).fit(X, y)
+    trained, known = pool.membership(X)
+    assert known.all()
+    assert (trained.sum(0) == 3).all()
+    assert (trained[0] != trained[1]).all()
+    assert sorted(np.unique(trained.sum(1))) == [20, 21]
+
+
+def test_membership_is_the_truth():
+    X, y = records()
+    pool = ShadowPool(Remembering(), n_shadows=4, random_state=0).fit(X, y)
+    for model, row in zip(pool.estimators_, pool.membership(X)[0], strict=True):
+        assert (np.isin(fingerprints(X), list(model.rows_)) == row).all()
+
+
+def test_copies_stay_together():
+    X, y = records(20)
+    X = np.r_[X, X, X[:5]]
+    y = np.r_[y, y[::-1], y[:5]]  # the copies of a row have other classes: still copies
+    pool = ShadowPool(Remembering(), n_shadows=4, random_state=1).fit(X, y)
+    trained, _ = pool.membership(X)
+    assert (trained[:, :20] == trained[:, 20:40]).all()
+    assert (trained.sum(0) == 2).all()
+    for model, row in zip(pool.estimators_, trained, strict=True):
+        assert (np.isin(fingerprints(X), list(model.rows_)) == row).all()
+
+
+def test_left_out_gives_all_rows_equally_many_models():
+    X, y = records()
+    pool = ShadowPool(GaussianNB(), n_shadows=4, random_state=0).fit(X, y)
+    strangers = X + 1000
+    assert pool.left_out(strangers).all()
+    assert (pool.left_out(np.r_[X, strangers]).sum(0) == 2).all()
+    known = pool.left_out(np.r_[X, strangers])[:, : len(X)]
+    assert (known == ~pool.membership(X)[0]).all()
+    assert not pool.membership(strangers)[1].any()
+    assert not pool.membership(strangers)[0].any()
+
+
+def test_string_labels_and_classes_missing_in_a_half():
+    X, y = records()
+    y = np.where(y == 0, "oak", "elm").astype(object)
+    y[7] = "rare"
+    pool = ShadowPool(GaussianNB(), n_shadows=4, random_state=0).fit(X, y)
+    assert pool.classes_.tolist() == ["elm", "oak", "rare"]
+    trained = pool.membership(X[[7]])[0][:, 0]
+    for proba, saw_it in zip(pool.iter_proba(X), trained, strict=True):
+        assert proba.sum(1) == pytest.approx(np.ones(40))
+        assert saw_it or (proba[:, 2] == 0).all()
+    assert np.isfinite(pool.logits(X, y)).all()
+
+
+def test_mixed_frame_in_a_pipeline():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(17, 90, 80),
+            "work": pd.Categorical(rng.choice(["a", "b"], 80)),
+            "note": rng.choice(["x", "y", "z"], 80),
+        },
+        index=rng.permutation(1000)[:80],
+    )
+    y = pd.Series(rng.choice(["no", "yes"], 80), index=frame.index)
+    encode = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["work", "note"]), (StandardScaler(), ["age"])
+    )
+    model = make_pipeline(encode, DecisionTreeClassifier())
+    pool = ShadowPool(model, n_shadows=4, random_state=0).fit(frame, y)
+    assert pool.membership(frame)[1].all()
+    assert pool.logits(frame, y).shape == (4, 80)
+
+
+def test_fingerprints_compare_values():
+    X = np.array([[1, 0], [1, 2], [1, 0]])
+    base = fingerprints(X)
+    assert base[0] == base[2] != base[1]
+    for other in (
+        X.astype(float),
+        X.astype(np.float32),
+        pd.DataFrame(X),
+        np.array([[1, -0.0]] * 3),
+    ):
+        assert fingerprints(other)[0] == base[0]
+    assert fingerprints(X.astype(object))[0] == fingerprints(X.astype(object))[2]
+    text = pd.DataFrame({"a": ["u", "v"], "b": [1, 2]})
+    assert (fingerprints(text) == fingerprints(text.astype({"a": "category"}))).all()
+    assert (fingerprints(text) == fingerprints(text.astype({"b": float}))).all()
+    assert fingerprints(np.array([["1"]], object)) != fingerprints(np.array([[1]], object))
+    assert fingerprints(np.array([[np.nan, 1]])) == fingerprints(np.array([[np.nan, 1]]))
+
+
+def test_sparse_fingerprints_ignore_explicit_zeros():
+    X = sparse.csr_matrix(np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]]))
+    X.data[2] = 0.0
+    prints = fingerprints(X)
+    assert prints[0] == prints[1]
+    assert prints[2] == fingerprints(sparse.csr_matrix((1, 2)))[0]
+
+
+def test_reproducible_and_different_models():
+    X, y = records()
+    model = MLPClassifier((4,), max_iter=3)
+    one, two = (ShadowPool(model, n_shadows=2, random_state=3).fit(X, y) for _ in range(2))
+    assert (one.logits(X, y) == two.logits(X, y)).all()
+    assert one.estimators_[0].random_state != one.estimators_[1].random_state
+    assert model.random_state is None
+
+
+def test_shadow_models_are_silent_and_never_charged():
+    X, y = records()
+    ShadowPool(Remembering(budget="mine"), n_shadows=2, random_state=0).fit(X, y)
+
+
+def test_processes_agree_with_one_process():
+    X, y = records()
+    model = DecisionTreeClassifier()
+    one = ShadowPool(model, n_shadows=4, random_state=0).fit(X, y)
+    two = ShadowPool(model, n_shadows=4, random_state=0, n_jobs=2).fit(X, y)
+    assert (one.logits(X, y) == two.logits(X, y)).all()
+
+
+class Dying(Remembering):
+    """Is killed when it is trained for the third time."""
+
+    trained = 0
+
+    def fit(self, X, y):
+        Dying.trained += 1
+        if Dying.trained == 3:
+            raise KeyboardInterrupt
+        return super().fit(X, y)
+
+
+def test_resumes_after_a_kill(tmp_path):
+    X, y = records()
+    pool = ShadowPool(Dying(), n_shadows=6, path=tmp_path / "pool")
+    with pytest.raises(KeyboardInterrupt):
+        pool.fit(X, y)
+    assert not hasattr(pool, "estimators_")
+    pool = clone(pool).fit(X, y)
+    assert Dying.trained == 7  # 2 whole, 1 killed, 4 more
+    trained = pool.membership(X)[0]
+    assert (trained.sum(0) == 3).all()  # the seed was kept, although random_state is None
+    for model, row in zip(pool.estimators_, trained, strict=True):
+        assert (np.isin(fingerprints(X), list(model.rows_)) == row).all()
+    with pytest.raises(ValueError, match="other records or of another estimator"):
+        clone(pool).fit(X[:30], y[:30])
+    with pytest.raises(ValueError, match="other records or of another estimator"):
+        clone(pool).set_params(estimator=GaussianNB()).fit(X, y)
+
+
+def test_survives_pickling(tmp_path):
+    X, y = records()
+    pool = ShadowPool(GaussianNB(), n_shadows=2, random_state=0).fit(X, y)
+    before = pool.logits(X, y)
+    joblib.dump(pool, tmp_path / "pool")
+    assert (joblib.load(tmp_path / "pool").logits(X, y) == before).all()
+
+
+def test_memory_of_the_last_answer_knows_its_question():
+    X, y = records()
+    pool = ShadowPool(GaussianNB(), n_shadows=2, random_state=0).fit(X, y)
+    first = pool.logits(X, y)
+    assert pool.logits(X, y) is first
+    assert (pool.logits(X, (y + 1) % 3) != first).any()
+    assert (pool.logits(X[::-1], y[::-1]) == first[:, ::-1]).all()
+
+
+def test_labels_the_pool_never_saw_have_no_probability():
+    X, y = records()
+    pool = ShadowPool(GaussianNB(), n_shadows=2, random_state=0).fit(X, y)
+    assert (pool.logits(X[:1], [9]) < -20).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "X", "y", "word"),
+    [
+        ({"n_shadows": 3}, *records(), "even"),
+        ({"n_shadows": 0}, *records(), "n_shadows"),
+        ({}, np.ones((40, 2)), records()[1], "distinct rows"),
+        ({}, records()[0], np.zeros(40), "classes"),
+        ({}, records()[0], np.r_[1, np.zeros(39)], "too rare"),
+        ({}, records()[0], records()[1][:7], "inconsistent"),
+        ({}, records()[0], np.linspace(0, 1, 40), "label type"),
+    ],
+)
+def test_bad_input_is_named(change, X, y, word):
+    pool = ShadowPool(GaussianNB(), n_shadows=2, random_state=0).set_params(**change)
+    with pytest.raises(ValueError, match=word):
+        pool.fit(X, y)
+
+
+def test_unfitted_pool_says_so():
+    with pytest.raises(NotFittedError):
+        ShadowPool(GaussianNB()).membership(np.ones((2, 2)))
