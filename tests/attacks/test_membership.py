@@ -1,0 +1,261 @@
+"""Attacks find real leakage, and find nothing on models that never saw the members."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from skprivacy.attacks import LiRA, LossThreshold, ShadowPool, scores
+
+ATTACKS = {
+    "loss": LossThreshold(),
+    "lira offline": LiRA(),
+    "lira online": LiRA(online=True),
+    "lira per example": LiRA(variance="per_example"),
+}
+
+
+def template(name, pool=None):
+    attack = clone(ATTACKS[name])
+    return attack.set_params(pool=pool) if "pool" in attack.get_params() else attack
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_finds_leakage(name, leaky):
+    attack = template(name, leaky.pool).set_params(target=leaky.target).fit(leaky.X, leaky.y)
+    result = attack.evaluate(*leaky.split)
+    assert result.auc_interval[0] > 0.6
+    assert result.epsilon_lower_bound() > 0.2
+    assert result.attack == type(attack).__name__
+
+
+def test_shadow_models_beat_the_loss(leaky):
+    fitted = [
+        template(name, leaky.pool).set_params(target=leaky.target).fit(leaky.X, leaky.y)
+        for name in ("loss", "lira offline")
+    ]
+    loss, lira = (attack.evaluate(*leaky.split).auc for attack in fitted)
+    assert lira > loss
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_null_calibration(name, assert_null):
+    assert_null(lambda pool: template(name, pool), runs=20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ATTACKS)
+def test_null_calibration_in_100_runs(name, assert_null):
+    assert_null(lambda pool: template(name, pool), runs=100)
+
+
+@pytest.mark.parametrize("name", ["lira offline", "lira per example"])
+def test_null_holds_when_the_pool_knows_only_the_non_members(name, noisy_problem):
+    misses = 0
+    for seed in range(20):
+        X, y = noisy_problem(seed, 340)
+        model = DecisionTreeClassifier(min_samples_leaf=3, random_state=seed)
+        target = clone(model).fit(X[:100], y[:100])
+        pool = ShadowPool(model, n_shadows=8, random_state=seed).fit(X[220:], y[220:])
+        attack = template(name, pool).set_params(target=target).fit(X[220:], y[220:])
+        result = attack.evaluate(X[100:220], y[100:220], X[220:], y[220:])
+        low, high = result.auc_interval
+        misses += not low <= 0.5 <= high
+    assert misses <= binom.ppf(0.999, 20, 0.05)
+
+
+def test_offline_uses_only_models_that_did_not_see_the_record(leaky):
+    attack = LiRA(leaky.target, pool=leaky.pool).fit(leaky.X, leaky.y)
+    columns = np.searchsorted(leaky.target.classes_, leaky.y)
+    signals = [scores.logit(m.predict_proba(leaky.X), columns) for m in leaky.pool.estimators_]
+    trained = leaky.pool.membership(leaky.X)[0]
+    unseen = np.ma.array(signals, mask=trained)
+    deviation = np.sqrt(unseen.var(axis=0, ddof=1).mean())
+    signal = scores.logit(leaky.target.predict_proba(leaky.X), columns)
+    expected = (signal - unseen.mean(axis=0)) / deviation
+    assert attack.score_samples(leaky.X, leaky.y) == pytest.approx(np.asarray(expected))
+
+
+def test_planted_sign_flip_is_caught(leaky, monkeypatch):
+    monkeypatch.setattr(scores, "loss", lambda proba, label: -scores.confidence(proba, label))
+    attack = LossThreshold(leaky.target).fit(leaky.X, leaky.y)
+    assert attack.evaluate(*leaky.split).auc_interval[1] < 0.5
+
+
+def test_planted_dependence_on_the_position_is_caught(assert_null):
+    class Positional(LossThreshold):
+        def _score(self, X, y):
+            return super()._score(X, y) - np.linspace(0, 20, len(y))
+
+    with pytest.raises(AssertionError, match="claims leakage"):
+        assert_null(lambda pool: Positional(), runs=20)
+
+
+def test_threshold_without_known_members_keeps_the_rate(leaky):
+    attack = LiRA(leaky.target, pool=leaky.pool, fpr=0.1).fit(*leaky.split[2:])
+    called = attack.predict(*leaky.split[2:])
+    assert called.dtype == bool
+    assert 0.05 < called.mean() <= 0.1
+
+
+def test_threshold_from_known_members_is_the_best_one(leaky):
+    member = np.arange(600) < 300
+    attack = LossThreshold(leaky.target).fit(leaky.X, leaky.y, member)
+    called = attack.predict(leaky.X, leaky.y)
+    result = attack.evaluate(*leaky.split)
+    assert called[:300].mean() - called[300:].mean() == pytest.approx(result.advantage)
+    precision, recall = result.precision_recall(attack.threshold_)
+    assert recall == called[:300].mean()
+    assert precision > 0.6
+
+
+def test_one_pool_serves_many_targets(leaky):
+    forest = RandomForestClassifier(5, min_samples_leaf=2, random_state=1)
+    other = forest.fit(*leaky.split[2:])
+    attack = clone(LiRA(n_shadows=16)).set_params(target=other, pool=leaky.pool)
+    result = attack.fit(leaky.X, leaky.y).evaluate(*leaky.split[2:], *leaky.split[:2])
+    assert attack.pool_ is leaky.pool
+    assert result.auc_interval[0] > 0.6
+
+
+def test_clone_attacks_the_same_target_with_the_same_pool(leaky):
+    attack = clone(LiRA(leaky.target, pool=leaky.pool, n_shadows=4))
+    assert attack.target is leaky.target
+    assert attack.pool is leaky.pool
+    assert attack.n_shadows == 4
+    assert not hasattr(attack, "threshold_")
+
+
+def test_unfitted_pool_is_cloned_and_trained(leaky):
+    pool = ShadowPool(DecisionTreeClassifier(), n_shadows=2, random_state=0)
+    attack = LiRA(leaky.target, pool=pool).fit(leaky.X, leaky.y)
+    assert not hasattr(pool, "estimators_")
+    assert len(attack.pool_.estimators_) == 2
+
+
+def test_scores_do_not_depend_on_the_other_records_of_a_call(leaky):
+    for name in ATTACKS:
+        attack = template(name, leaky.pool).set_params(target=leaky.target).fit(leaky.X, leaky.y)
+        if name == "loss":
+            whole = attack.score_samples(leaky.X, leaky.y)
+            assert (attack.score_samples(leaky.X[:7], leaky.y[:7]) == whole[:7]).all()
+        order = np.random.default_rng(0).permutation(600)
+        shuffled = attack.score_samples(leaky.X[order], leaky.y[order])
+        assert shuffled == pytest.approx(attack.score_samples(leaky.X, leaky.y)[order])
+
+
+def test_frames_and_pipelines(leaky):
+    X = pd.DataFrame(leaky.X).add_prefix("f")
+    y = pd.Series(leaky.y)
+    target = make_pipeline(StandardScaler(), DecisionTreeClassifier(random_state=0))
+    target.fit(X[:300], y[:300])
+    attack = LiRA(target, n_shadows=4, random_state=0).fit(X, y)
+    assert attack.evaluate(X[:300], y[:300], X[300:], y[300:]).auc > 0.6
+
+
+class Constant(ClassifierMixin, BaseEstimator):
+    """Predicts the same for everybody, with probabilities of exactly 0 and 1."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        return np.eye(len(self.classes_))[np.zeros(len(X), int)]
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_constant_model(name, leaky):
+    target = Constant().fit(leaky.X, leaky.y)
+    pool = ShadowPool(Constant(), n_shadows=4, random_state=0)
+    attack = template(name, pool).set_params(target=target).fit(leaky.X, leaky.y)
+    result = attack.evaluate(*leaky.split)
+    assert result.auc_interval[0] <= 0.5 <= result.auc_interval[1]
+    assert result.epsilon_lower_bound() == 0
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_target_that_misses_classes(name, noisy_problem):
+    X, y = noisy_problem(1)
+    y = y.astype(object)
+    y[300:310], y[310:320] = "fir", "gum"
+    target = RandomForestClassifier(5, random_state=0).fit(X[:300], y[:300])
+    pool = ShadowPool(target, n_shadows=4, random_state=0)
+    attack = template(name, pool).set_params(target=target).fit(X, y)
+    result = attack.evaluate(X[:300], y[:300], X[300:], y[300:])
+    assert len(target.classes_) == 3
+    assert result.auc > 0.6
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_one_member(name, leaky):
+    attack = template(name, leaky.pool).set_params(target=leaky.target).fit(leaky.X, leaky.y)
+    result = attack.evaluate(leaky.X[:1], leaky.y[:1], *leaky.split[2:])
+    assert result.epsilon_lower_bound() == 0
+    assert result.auc_interval[0] < result.auc <= result.auc_interval[1]
+
+
+def test_records_on_both_sides_are_told(leaky):
+    attack = LossThreshold(leaky.target).fit(leaky.X, leaky.y)
+    result = attack.evaluate(leaky.X[:300], leaky.y[:300], leaky.X[290:], leaky.y[290:])
+    assert result.details["in_both"] == 10
+
+
+@pytest.mark.parametrize(
+    ("attack", "error", "word"),
+    [
+        (LossThreshold(), ValueError, "target=None"),
+        (LossThreshold(DecisionTreeClassifier()), NotFittedError, "classes_"),
+        (LossThreshold(Constant(), fpr=0.0), ValueError, "fpr"),
+        (LiRA(Constant(), n_shadows=1), ValueError, "n_shadows"),
+        (LiRA(Constant(), variance="some"), ValueError, "variance"),
+        (LiRA(Constant(), pool=Constant()), ValueError, "pool"),
+    ],
+)
+def test_bad_parameters_are_named(attack, error, word, leaky):
+    with pytest.raises(error, match=word):
+        attack.fit(leaky.X, leaky.y)
+
+
+@pytest.mark.parametrize(
+    ("member", "word"),
+    [
+        (np.ones(600, bool), "both True and False"),
+        (np.ones(3, bool), "one bool"),
+        (np.ones(600), "one bool"),
+    ],
+)
+def test_bad_membership_is_named(member, word, leaky):
+    with pytest.raises(ValueError, match=word):
+        LossThreshold(leaky.target).fit(leaky.X, leaky.y, member)
+
+
+def test_other_mistakes_are_named(leaky):
+    ridge = RidgeClassifier().fit(leaky.X, leaky.y)
+    with pytest.raises(TypeError, match="predict_proba"):
+        LossThreshold(ridge).fit(leaky.X, leaky.y)
+    attack = LossThreshold(leaky.target).fit(leaky.X, leaky.y)
+    with pytest.raises(ValueError, match="'yew'"):
+        attack.score_samples(leaky.X[:1], ["yew"])
+    with pytest.raises(ValueError, match="different types"):
+        LossThreshold(leaky.target).fit(leaky.X, np.arange(600) % 3)
+    with pytest.raises(NotFittedError):
+        LossThreshold(leaky.target).score_samples(leaky.X, leaky.y)
+    online = LiRA(leaky.target, pool=leaky.pool, online=True).fit(leaky.X, leaky.y)
+    with pytest.raises(ValueError, match="online=True"):
+        online.score_samples(leaky.X + 1, leaky.y)
+
+
+@pytest.mark.parametrize("value", [np.nan, -0.5, 7.0])
+def test_broken_probabilities_are_refused(value, leaky):
+    target = Constant().fit(leaky.X, leaky.y)
+    target.predict_proba = lambda X: np.full((len(X), 3), value)
+    with pytest.raises(ValueError, match="broken, not private"):
+        LossThreshold(target).fit(leaky.X, leaky.y)
