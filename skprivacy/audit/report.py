@@ -1,0 +1,242 @@
+"""What an audit found, as a table, as plain values and as a page to print."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..attacks import AttackResult
+from . import _html
+
+__all__ = ["AttackFinding", "AuditReport"]
+
+FPRS = (0.01, 0.001)
+
+
+@dataclass(frozen=True)
+class AttackFinding:
+    """One attack's result beside what the claimed guarantee allows.
+
+    Attributes
+    ----------
+    result : AttackResult
+        The scores and all figures that follow from them.
+    epsilon_lower_bound : float
+        The epsilon refuted by this attack, at the claim's delta, corrected for the number of
+        attacks.
+    points : tuple of dict
+        For each reported false positive rate: ``fpr``, ``tpr``, ``low``, ``high``, ``refused``
+        and ``bound``, the most that the claim allows (None without a claim).
+    """
+
+    result: AttackResult
+    epsilon_lower_bound: float
+    points: tuple[dict[str, Any], ...]
+
+    @classmethod
+    def of(
+        cls, result: AttackResult, guarantee: Any, alpha: float, corrected: float
+    ) -> AttackFinding:
+        """Compare a result with a guarantee.
+
+        Parameters
+        ----------
+        result : AttackResult
+        guarantee : PrivacyGuarantee or None
+        alpha : float
+            Error probability of the intervals.
+        corrected : float
+            Error probability of the epsilon lower bound.
+        """
+        result = AttackResult(
+            result.scores_in, result.scores_out, result.attack, alpha, result.details
+        )
+        delta = 0.0 if guarantee is None else guarantee.at_delta
+        points = []
+        for fpr in FPRS:
+            point = result.tpr_at_fpr(fpr)
+            points.append(
+                {
+                    "fpr": fpr,
+                    "tpr": point.tpr,
+                    "low": point.interval[0],
+                    "high": point.interval[1],
+                    "realised_fpr": point.realised_fpr,
+                    "refused": point.refused,
+                    "bound": None if guarantee is None else float(guarantee.tpr_bound(fpr)),
+                }
+            )
+        return cls(result, result.epsilon_lower_bound(delta, corrected), tuple(points))
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """A model's claimed privacy against the measured one.
+
+    Made by :func:`~skprivacy.audit.audit`.
+
+    Attributes
+    ----------
+    model : str
+        The model and its parameters.
+    guarantee : PrivacyGuarantee or None
+        What it claims.
+    findings : tuple of AttackFinding
+        One for each attack.
+    uncovered : dict
+        Steps of a pipeline that read private data outside the guarantee, and why.
+    n_train, n_test : int
+        Numbers of members and of non-members.
+    train_accuracy, test_accuracy : float
+        The model's accuracy on both.
+    alpha : float
+        Error probability of the verdict and of each interval.
+    n_shadows : int
+        Shadow models trained for the audit.
+    """
+
+    model: str
+    guarantee: Any
+    findings: tuple[AttackFinding, ...]
+    uncovered: dict[str, str]
+    n_train: int
+    n_test: int
+    train_accuracy: float
+    test_accuracy: float
+    alpha: float
+    n_shadows: int
+
+    @property
+    def epsilon_lower_bound(self) -> float:
+        """The largest epsilon that an attack refutes; what the model leaks at least."""
+        return max(finding.epsilon_lower_bound for finding in self.findings)
+
+    @property
+    def claimed_epsilon(self) -> float:
+        """The claimed epsilon; infinity without a claim."""
+        return math.inf if self.guarantee is None else float(self.guarantee.epsilon())
+
+    @property
+    def verdict(self) -> str:
+        """ "consistent", "VIOLATED" or "no claim".
+
+        "consistent" means that no attack refuted the claim, and no more than that.
+        """
+        if not math.isfinite(self.claimed_epsilon):
+            return "no claim"
+        return "VIOLATED" if self.epsilon_lower_bound > self.claimed_epsilon else "consistent"
+
+    @property
+    def caveats(self) -> list[str]:
+        """What limits the claim or the measurement, in words."""
+        found = [f"Step {name!r}: {reason}." for name, reason in self.uncovered.items()]
+        if self.uncovered and self.verdict != "no claim":
+            found.append(
+                "Because of these steps the claim holds for the last step alone, "
+                "not for the pipeline as it would be released."
+            )
+        if self.guarantee is not None and self.guarantee.kind != "proved":
+            found.append(f"The claim is of kind {self.guarantee.kind!r}: it is not proved.")
+        refused = {p["refused"] for f in self.findings for p in f.points if p["refused"]}
+        found += [f"{reason}." for reason in sorted(refused)]
+        return found
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per attack: its figures, the claim and the verdict."""
+        rows = []
+        for finding in self.findings:
+            result = finding.result
+            row: dict[str, Any] = {
+                "attack": result.attack,
+                "auc": result.auc,
+                "auc_low": result.auc_interval[0],
+                "auc_high": result.auc_interval[1],
+            }
+            for point in finding.points:
+                name = f"tpr_at_{point['fpr']:g}"
+                row |= {name: point["tpr"], f"{name}_low": point["low"]}
+                row |= {f"{name}_high": point["high"]}
+                row[f"{name}_bound"] = math.nan if point["bound"] is None else point["bound"]
+            row["epsilon_lower_bound"] = finding.epsilon_lower_bound
+            row["claimed_epsilon"] = self.claimed_epsilon
+            row["claimed_delta"] = math.nan if self.guarantee is None else self.guarantee.at_delta
+            row["violated"] = (
+                self.verdict != "no claim" and finding.epsilon_lower_bound > self.claimed_epsilon
+            )
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the findings as plain values, without any record's score; JSON takes them."""
+        return _plain(
+            {
+                "model": self.model,
+                "verdict": self.verdict,
+                "claim": None if self.guarantee is None else self.guarantee.to_dict(),
+                "claimed_epsilon": self.claimed_epsilon,
+                "epsilon_lower_bound": self.epsilon_lower_bound,
+                "alpha": self.alpha,
+                "n_train": self.n_train,
+                "n_test": self.n_test,
+                "n_shadows": self.n_shadows,
+                "train_accuracy": self.train_accuracy,
+                "test_accuracy": self.test_accuracy,
+                "caveats": self.caveats,
+                "attacks": [
+                    {
+                        "attack": finding.result.attack,
+                        "auc": finding.result.auc,
+                        "auc_interval": list(finding.result.auc_interval),
+                        "points": list(finding.points),
+                        "epsilon_lower_bound": finding.epsilon_lower_bound,
+                    }
+                    for finding in self.findings
+                ],
+            }
+        )
+
+    def to_html(self, path: str | PathLike[str] | None = None) -> str:
+        """Return the report as one HTML page without outside parts; write it if a path is given.
+
+        Every label, name and parameter is escaped.
+        """
+        page = _html.render("audit.html", report=self, figure=_html.roc_figure(self))
+        if path is not None:
+            Path(path).write_text(page, encoding="utf-8")
+        return page
+
+    def _repr_html_(self) -> str:
+        return _html.render("audit_brief.html", report=self)
+
+    def __repr__(self) -> str:
+        claim = "none" if self.guarantee is None else repr(self.guarantee)
+        lines = [
+            f"Audit: {self.verdict}",
+            f"  claimed:  {claim}",
+            f"  measured: epsilon of at least {self.epsilon_lower_bound:.3g} "
+            f"(confidence {1 - self.alpha:.0%}); a lower bound proves no privacy",
+        ]
+        for finding in self.findings:
+            low, high = finding.result.auc_interval
+            lines.append(
+                f"  {finding.result.attack}: AUC {finding.result.auc:.3f} [{low:.3f}, {high:.3f}], "
+                f"epsilon of at least {finding.epsilon_lower_bound:.3g}"
+            )
+        lines += [f"  ! {caveat}" for caveat in self.caveats]
+        return "\n".join(lines)
+
+
+def _plain(value: Any) -> Any:
+    """Return the value with None for what JSON cannot say."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value

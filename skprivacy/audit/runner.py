@@ -1,0 +1,172 @@
+"""Attack a fitted model and hold the result against its claim."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted
+from tqdm.auto import tqdm
+
+from .._sklearn import num_samples
+from ..attacks import LiRA, LossThreshold, MembershipAttack, ShadowPool
+from ..attacks._records import concat
+from ._claims import guarantee_of, uncovered_steps
+from .report import AttackFinding, AuditReport
+
+__all__ = ["audit"]
+
+
+def audit(
+    model: Any,
+    X_train: Any,
+    y_train: Any,
+    X_test: Any,
+    y_test: Any,
+    *,
+    attacks: Iterable[MembershipAttack] | None = None,
+    n_shadows: int = 16,
+    alpha: float = 0.05,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> AuditReport:
+    """Attack a fitted model and compare what is measured with what it claims.
+
+    The model is never trained. Shadow models, where an attack wants them, are trained once, on
+    random halves of all the records given, and shared by all attacks.
+
+    Parameters
+    ----------
+    model : fitted classifier or pipeline
+        The model as it would be released. Its claim is the ``privacy_`` of the last step.
+    X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
+        The records that the model was trained on, all or a random part of them.
+    X_test, y_test : array-like of shape (n_test, n_features) and (n_test,)
+        Records of the same population that the model has not seen. To speak of a false positive
+        rate of 0.1% takes at least 1,000 of them.
+    attacks : iterable of MembershipAttack, default=None
+        Attacks without target. ``None`` means the loss threshold and offline LiRA.
+    n_shadows : int, default=16
+        Shadow models for the default attacks, and the least number for given ones.
+    alpha : float, default=0.05
+        Error probability: an honest claim is called violated with at most this probability, over
+        all attacks together.
+    random_state : int, RandomState instance or None, default=None
+        Drives the halves that shadow models are trained on.
+    n_jobs : int, default=None
+        How many shadow models are trained at once.
+    verbose : int, default=0
+        Whether a progress bar is shown.
+
+    Returns
+    -------
+    AuditReport
+
+    Raises
+    ------
+    NotFittedError
+        If the model is not fitted.
+    ValueError
+        If the records or parameters do not fit; before anything is trained.
+
+    Notes
+    -----
+    **Guarantees.** None: an audit reads private data and is itself not private. A measured epsilon
+    is a LOWER bound on what the model leaks. It can refute a claim, never confirm one; a model
+    that no attack gets into has not been shown to be private.
+
+    **Edge cases.** The bounds treat records as independent given the model. Members and
+    non-members of different origin (another year, another hospital) make attacks look better
+    than they are; take both from one random split.
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from sklearn.datasets import make_classification
+    >>> from skprivacy.audit import audit
+    >>> X, y = make_classification(2000, flip_y=0.2, random_state=0)
+    >>> tree = DecisionTreeClassifier(random_state=0).fit(X[:1000], y[:1000])
+    >>> report = audit(tree, X[:1000], y[:1000], X[1000:], y[1000:], n_shadows=4, random_state=0)
+    >>> report.verdict
+    'no claim'
+    >>> report.epsilon_lower_bound > 0.1
+    True
+    """
+    check_is_fitted(model)
+    _check_records(model, X_train, y_train, X_test, y_test)
+    if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real) or not 0 < alpha < 1:
+        raise ValueError(f"alpha must lie between 0 and 1, got {alpha!r}.")
+    chosen = _check_attacks(attacks)
+
+    everything = concat(X_train, X_test), np.concatenate([np.asarray(y_train), np.asarray(y_test)])
+    pool = None
+    if wanted := [attack.n_shadows for attack in chosen if _wants_pool(attack)]:
+        size = n_shadows if attacks is None else max(n_shadows, *wanted)
+        pool = ShadowPool(
+            model, n_shadows=size, random_state=random_state, n_jobs=n_jobs, verbose=verbose
+        ).fit(*everything)
+
+    guarantee = guarantee_of(model)
+    findings = []
+    for attack in tqdm(chosen, disable=not verbose, desc="attacks", unit="attack"):
+        shared = {"pool": pool} if _wants_pool(attack) else {}
+        fitted = clone(attack).set_params(target=model, **shared).fit(*everything)
+        result = fitted.evaluate(X_train, y_train, X_test, y_test)
+        # Bonferroni: the verdict is a statement over all attacks together.
+        findings.append(AttackFinding.of(result, guarantee, alpha, alpha / len(chosen)))
+    return AuditReport(
+        model=_describe(model),
+        guarantee=guarantee,
+        findings=tuple(findings),
+        uncovered=uncovered_steps(model),
+        n_train=num_samples(X_train),
+        n_test=num_samples(X_test),
+        train_accuracy=_accuracy(model, X_train, y_train),
+        test_accuracy=_accuracy(model, X_test, y_test),
+        alpha=float(alpha),
+        n_shadows=0 if pool is None else pool.n_shadows,
+    )
+
+
+def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None:
+    for part, X, y in (("train", X_train, y_train), ("test", X_test, y_test)):
+        if num_samples(X) < 2:
+            raise ValueError(f"X_{part} has {num_samples(X)} record(s); an audit needs at least 2.")
+        try:
+            check_consistent_length(X, y)
+        except ValueError as error:
+            raise ValueError(f"X_{part} and y_{part} differ in length: {error}") from error
+        if strangers := set(np.unique(np.asarray(y))) - set(np.asarray(model.classes_)):
+            raise ValueError(
+                f"y_{part} holds labels that the model does not know: {sorted(strangers)[:5]}; "
+                f"it knows {list(model.classes_)[:20]}."
+            )
+
+
+def _check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
+    if attacks is None:
+        return [LossThreshold(), LiRA()]
+    chosen = [attacks] if isinstance(attacks, MembershipAttack) else list(attacks)
+    if not chosen:
+        raise ValueError("attacks is empty; leave it None for the default ones.")
+    for attack in chosen:
+        if not isinstance(attack, MembershipAttack):
+            raise TypeError(f"attacks must be membership attacks, got {attack!r}.")
+    return chosen
+
+
+def _wants_pool(attack: Any) -> bool:
+    return hasattr(attack, "n_shadows") and attack.pool is None
+
+
+def _describe(model: Any) -> str:
+    return " ".join(repr(model).split())
+
+
+def _accuracy(model: Any, X: Any, y: Any) -> float:
+    return float(np.mean(np.asarray(model.predict(X)) == np.asarray(y)))

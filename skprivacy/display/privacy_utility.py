@@ -1,0 +1,179 @@
+"""What privacy costs and what it buys: utility and attack success over epsilon."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+__all__ = ["PrivacyUtilityDisplay"]
+
+UTILITY, ATTACK, PLAIN = "#1b6ca8", "#c0392b", "#5f6b76"
+
+
+class PrivacyUtilityDisplay:
+    """Utility and membership leakage over epsilon, on two panels with a common axis.
+
+    Make one with :meth:`from_estimator`, or with ``PrivacySweepCV.plot``.
+
+    Parameters
+    ----------
+    epsilons : array-like of shape (n_candidates,)
+        The privacy levels; infinity is drawn as the level without privacy.
+    utility, utility_std : array-like of shape (n_candidates,)
+        Mean test score and its standard deviation over splits.
+    attack_auc, attack_auc_std : array-like of shape (n_candidates,)
+        Mean AUC of the attack and its standard deviation over splits.
+    attack_auc_bound : array-like of shape (n_candidates,), default=None
+        The most that the claimed guarantee allows; NaN where there is no claim.
+    utility_name : str, default="score"
+        Label of the utility axis.
+    attack_name : str, default="attack"
+        Name of the attack.
+
+    Attributes
+    ----------
+    axes_ : ndarray of two matplotlib Axes
+        Utility above, attack below. Set by :meth:`plot`, as is ``figure_``.
+
+    Examples
+    --------
+    >>> from skprivacy.display import PrivacyUtilityDisplay
+    >>> display = PrivacyUtilityDisplay(
+    ...     [0.1, 1, 10, float("inf")], [0.7, 0.8, 0.84, 0.85], [0.02, 0.01, 0.01, 0.01],
+    ...     [0.5, 0.51, 0.52, 0.6], [0.01, 0.01, 0.01, 0.01],
+    ... ).plot()
+    >>> display.axes_[1].get_xscale()
+    'log'
+    """
+
+    def __init__(
+        self,
+        epsilons: ArrayLike,
+        utility: ArrayLike,
+        utility_std: ArrayLike,
+        attack_auc: ArrayLike,
+        attack_auc_std: ArrayLike,
+        *,
+        attack_auc_bound: ArrayLike | None = None,
+        utility_name: str = "score",
+        attack_name: str = "attack",
+    ) -> None:
+        order = np.argsort(np.asarray(epsilons, dtype=float))
+
+        def column(values: ArrayLike) -> np.ndarray:
+            return np.asarray(values, dtype=float)[order]
+
+        self.epsilons = column(epsilons)
+        self.utility, self.utility_std = column(utility), column(utility_std)
+        self.attack_auc, self.attack_auc_std = column(attack_auc), column(attack_auc_std)
+        self.attack_auc_bound = column(
+            np.full(len(order), np.nan) if attack_auc_bound is None else attack_auc_bound
+        )
+        self.utility_name = utility_name
+        self.attack_name = attack_name
+
+    @classmethod
+    def from_estimator(cls, sweep: Any, *, axes: Any = None) -> PrivacyUtilityDisplay:
+        """Plot a fitted :class:`~skprivacy.model_selection.PrivacySweepCV`.
+
+        Parameters
+        ----------
+        sweep : fitted PrivacySweepCV
+        axes : sequence of two matplotlib Axes, default=None
+            None makes a new figure.
+        """
+        results = sweep.cv_results_
+        scoring = sweep.scoring
+        display = cls(
+            [next(iter(params.values())) for params in results["params"]],
+            results["mean_test_score"],
+            results["std_test_score"],
+            results["mean_attack_auc"],
+            results["std_attack_auc"],
+            attack_auc_bound=results["mean_attack_auc_bound"],
+            utility_name=scoring if isinstance(scoring, str) else "accuracy",
+            attack_name=sweep.attack_name_,
+        )
+        return display.plot(axes=axes)
+
+    def plot(self, axes: Any = None) -> PrivacyUtilityDisplay:
+        """Draw both panels.
+
+        Parameters
+        ----------
+        axes : sequence of two matplotlib Axes, default=None
+            Utility above, attack below. None makes a new figure.
+        """
+        if axes is None:
+            import matplotlib.pyplot as plt
+
+            _, axes = plt.subplots(
+                2, 1, sharex=True, figsize=(7, 6), height_ratios=(3, 2), layout="constrained"
+            )
+        self.axes_ = np.asarray(axes, dtype=object)
+        if self.axes_.shape != (2,):
+            raise ValueError(f"axes must be two matplotlib Axes, got shape {self.axes_.shape}.")
+        above, below = self.axes_
+        self.figure_ = above.figure
+        self._curve(above, self.utility, self.utility_std, UTILITY, "private, mean ± std of splits")
+        above.set(ylabel=f"Test {self.utility_name.replace('_', ' ')}")
+        self._attack(below)
+        for ax in (above, below):
+            ax.set_xscale("log")
+            ax.grid(True, color="#e3e6e8", linewidth=0.8)
+            ax.set_axisbelow(True)
+            ax.spines[["top", "right"]].set_visible(False)
+        self._ticks(below)
+        below.set_xlabel("ε (smaller is more private)")
+        above.set_title("What privacy costs", loc="left", fontsize=11)
+        below.set_title("What it buys: membership attack", loc="left", fontsize=11)
+        above.legend(loc="lower right", fontsize=9, edgecolor="none")
+        below.legend(loc="upper left", fontsize=9, edgecolor="none", ncols=2)
+        return self
+
+    def _attack(self, ax: Any) -> None:
+        self._curve(ax, self.attack_auc, self.attack_auc_std, ATTACK, self.attack_name)
+        ax.axhline(0.5, color=PLAIN, linestyle=":", linewidth=1.2, label="chance")
+        if np.isfinite(self.attack_auc_bound[self._private]).any():
+            ax.plot(
+                self.epsilons[self._private],
+                self.attack_auc_bound[self._private],
+                color="black",
+                linewidth=1,
+                linestyle="-.",
+                label="ceiling set by the guarantee",
+            )
+        highest = np.nanmax(self.attack_auc + self.attack_auc_std)
+        lowest = np.nanmin(self.attack_auc - self.attack_auc_std)
+        # The ceiling soon nears 1; the axis follows the measurements, and never magnifies noise.
+        ax.set_ylim(min(0.45, lowest - 0.02), min(1.02, max(0.68, highest + 0.1)))
+        ax.set_ylabel("Attack AUC")
+
+    @property
+    def _private(self) -> np.ndarray:
+        return np.isfinite(self.epsilons)
+
+    def _curve(self, ax: Any, mean: Any, std: Any, color: str, label: str) -> None:
+        private = self._private
+        if private.any():
+            ax.errorbar(
+                self.epsilons[private],
+                mean[private],
+                yerr=std[private],
+                color=color,
+                marker="o",
+                capsize=3,
+                label=label,
+            )
+        if not private.all():
+            (level,), (spread,) = mean[~private], std[~private]
+            ax.axhline(level, color=color, linestyle="--", linewidth=1.2, label="without privacy")
+            ax.axhspan(level - spread, level + spread, color=color, alpha=0.08, linewidth=0)
+
+    def _ticks(self, ax: Any) -> None:
+        values = self.epsilons[self._private]
+        if 0 < len(values) <= 12:
+            ax.set_xticks(values, labels=[f"{value:g}" for value in values])
+            ax.set_xticks([], minor=True)
