@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtr
 
+from ..accounting import events
 from . import discrete
 from .base import Mechanism
 from .entropy import SecureRandom
@@ -31,10 +32,15 @@ class _GridNoise(Mechanism):
     upper: float = math.inf
 
     def __post_init__(self) -> None:
-        for name in ("noise_multiplier", "sensitivity"):
-            number = getattr(self, name)
-            if not 1e-50 < number < 1e50:
-                raise ValueError(f"{name}={number!r} must be a number between 1e-50 and 1e50.")
+        if not (self.noise_multiplier == 0 or 1e-50 < self.noise_multiplier < 1e50):
+            raise ValueError(
+                f"noise_multiplier={self.noise_multiplier!r} must be 0 (no noise, no privacy) or "
+                "a number between 1e-50 and 1e50."
+            )
+        if not 1e-50 < self.sensitivity < 1e50:
+            raise ValueError(
+                f"sensitivity={self.sensitivity!r} must be a number between 1e-50 and 1e50."
+            )
         if not self.lower < self.upper:
             raise ValueError(
                 f"lower={self.lower!r} must be below upper={self.upper!r}: they are the public "
@@ -52,6 +58,14 @@ class _GridNoise(Mechanism):
     def scale(self) -> float:
         """Scale of the noise of a single number (of a vector: larger by its rounding)."""
         return self.grid * self._scale_steps(1)
+
+    @property
+    def event(self) -> events.Event:
+        """What to account for; ``NonPrivate()`` without noise."""
+        return self._event() if self.noise_multiplier else events.NonPrivate()
+
+    @abstractmethod
+    def _event(self) -> events.Event: ...
 
     def _scale_steps(self, size: int) -> int:
         """Scale of the noise in grid steps, for neighbours that are further apart by rounding."""
@@ -77,8 +91,9 @@ class _GridNoise(Mechanism):
             raise ValueError("value holds NaN. Clip and impute records before they are summed.")
         exact = np.clip(exact, max(self.lower, -_HUGE), min(self.upper, _HUGE))
         steps = np.rint(exact.ravel() / self.grid)
-        noise = self._noise(self._scale_steps(steps.size), steps.size, random)
-        noisy = _add(steps, noise) * self.grid
+        if self.noise_multiplier:
+            steps = _add(steps, self._noise(self._scale_steps(steps.size), steps.size, random))
+        noisy = steps * self.grid
         return float(noisy[0]) if exact.ndim == 0 else noisy.reshape(exact.shape)
 
 
@@ -96,7 +111,7 @@ class Laplace(_GridNoise):
     Parameters
     ----------
     noise_multiplier : float
-        Scale of the noise divided by ``sensitivity``: 1 / epsilon.
+        Scale of the noise divided by ``sensitivity``: 1 / epsilon. 0 adds none: no privacy.
     sensitivity : float
         L1 sensitivity of the value.
     lower, upper : float, default=-inf, inf
@@ -135,11 +150,7 @@ class Laplace(_GridNoise):
         """Return the mechanism of pure differential privacy ``epsilon``."""
         return cls(1.0 / epsilon, sensitivity, **bounds)
 
-    @property
-    def event(self) -> Any:
-        """``Laplace(noise_multiplier)``."""
-        from ..accounting import events
-
+    def _event(self) -> events.Event:
         return events.Laplace(self.noise_multiplier)
 
     @property
@@ -161,7 +172,7 @@ class Gaussian(_GridNoise):
     Parameters
     ----------
     noise_multiplier : float
-        Standard deviation of the noise divided by ``sensitivity``.
+        Standard deviation of the noise divided by ``sensitivity``. 0 adds none: no privacy.
     sensitivity : float
         L2 sensitivity of the value.
     lower, upper : float, default=-inf, inf
@@ -205,11 +216,7 @@ class Gaussian(_GridNoise):
         """Return the mechanism of least noise that is (epsilon, delta)-DP."""
         return cls(analytic_noise_multiplier(epsilon, delta), sensitivity, **bounds)
 
-    @property
-    def event(self) -> Any:
-        """``Gaussian(noise_multiplier)``."""
-        from ..accounting import events
-
+    def _event(self) -> events.Event:
         return events.Gaussian(self.noise_multiplier)
 
     @property
@@ -231,7 +238,7 @@ class Logistic(_GridNoise):
     Parameters
     ----------
     noise_multiplier : float
-        Scale of the noise divided by ``sensitivity``.
+        Scale of the noise divided by ``sensitivity``. 0 adds none: no privacy.
     sensitivity : float
         Sensitivity of the value in the norm ``norm``.
     lower, upper : float, default=-inf, inf
@@ -241,7 +248,7 @@ class Logistic(_GridNoise):
 
     Notes
     -----
-    **Guarantees.** As ``Logistic(noise_multiplier, norm)``: under L1, pure
+    **Guarantees.** As the event ``Logistic``: under L1, pure
     ``1 / noise_multiplier`` differential privacy; under L2, ``1 / (6 noise_multiplier**2)``-zCDP
     in any dimension. On a grid as :class:`Laplace` describes, with probabilities proportional
     to the logistic density at the grid's points. Sketch of why the bounds carry over: the slope
@@ -277,12 +284,8 @@ class Logistic(_GridNoise):
         """Return the mechanism of pure differential privacy ``epsilon`` (L1 sensitivity)."""
         return cls(1.0 / epsilon, sensitivity, **bounds)
 
-    @property
-    def event(self) -> Any:
-        """``Logistic(noise_multiplier, norm)``."""
-        from ..accounting import events
-
-        return events.Logistic(self.noise_multiplier, self.norm)
+    def _event(self) -> events.Event:
+        return events.Logistic(self.noise_multiplier, int(self.norm[1]))
 
     @property
     def std(self) -> float:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..accounting import events
 from .base import Mechanism
 from .entropy import SecureRandom
 
@@ -69,10 +69,8 @@ class FloatGaussian(Mechanism):
             raise ValueError(f"sensitivity={self.sensitivity!r} must be a finite number > 0.")
 
     @property
-    def event(self) -> Any:
+    def event(self) -> events.Event:
         """``Gaussian(noise_multiplier)``, or ``NonPrivate()`` without noise."""
-        from ..accounting import events
-
         if self.noise_multiplier == 0:
             return events.NonPrivate()
         return events.Gaussian(self.noise_multiplier)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..accounting import events
 from .base import Mechanism
 from .entropy import SecureRandom
 
@@ -63,10 +63,8 @@ class RandomizedResponse(Mechanism):
             raise ValueError(f"n_categories={self.n_categories!r} must be an integer >= 2.")
 
     @property
-    def event(self) -> Any:
+    def event(self) -> events.Event:
         """``ApproxDP(epsilon, 0)``, of one report."""
-        from ..accounting import events
-
         return events.ApproxDP(self.epsilon, 0.0)
 
     @property

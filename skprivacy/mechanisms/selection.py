@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..accounting import events
 from .base import Mechanism
 from .discrete import bernoulli_exp
 from .entropy import SecureRandom
@@ -32,10 +32,8 @@ class _Selection(Mechanism):
                 raise ValueError(f"{name}={number!r} must be a number from 1e-6 to 1e50.")
 
     @property
-    def event(self) -> Any:
+    def event(self) -> events.Event:
         """``ApproxDP(epsilon, 0)``."""
-        from ..accounting import events
-
         return events.ApproxDP(self.epsilon, 0.0)
 
     def _release(self, value: ArrayLike, random: SecureRandom) -> int:
