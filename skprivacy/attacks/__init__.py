@@ -2,7 +2,23 @@
 
 from .lira import LiRA
 from .membership import LossThreshold, MembershipAttack
+from .quantile import QuantileAttack
 from .result import AttackResult
+from .rmia import RMIA
 from .shadow import ShadowPool
+from .shadow_classifier import MLLeaksAttack, ShokriAttack
+from .threshold import ReferenceThreshold, SignalThreshold
 
-__all__ = ["AttackResult", "LiRA", "LossThreshold", "MembershipAttack", "ShadowPool"]
+__all__ = [
+    "RMIA",
+    "AttackResult",
+    "LiRA",
+    "LossThreshold",
+    "MLLeaksAttack",
+    "MembershipAttack",
+    "QuantileAttack",
+    "ReferenceThreshold",
+    "ShadowPool",
+    "ShokriAttack",
+    "SignalThreshold",
+]

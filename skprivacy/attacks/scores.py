@@ -12,9 +12,11 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 __all__ = [
     "SIGNALS",
+    "break_ties",
     "confidence",
     "correctness",
     "entropy",
@@ -208,3 +210,24 @@ def rmia(ratio: Floats, population_ratio: Floats, *, gamma: float = 1.0) -> Floa
     """
     beaten = np.searchsorted(np.sort(population_ratio) * gamma, ratio, side="right")
     return beaten / len(population_ratio)
+
+
+def break_ties(share: Floats, finer: Floats, steps: int) -> Floats:
+    """Order equal shares by a finer score, without changing the order of unequal ones.
+
+    Parameters
+    ----------
+    share : ndarray of shape (n_records,)
+        Multiples of ``1 / steps``.
+    finer : ndarray of shape (n_records,)
+        Any score; higher means member.
+    steps : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.attacks.scores import break_ties
+    >>> break_ties(np.array([0.5, 0.5, 1.0]), np.array([9.0, 1.0, -9.0]), 2).argsort()
+    array([1, 0, 2])
+    """
+    return share + expit(finer) / (2 * steps)

@@ -12,13 +12,32 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.attacks import LiRA, LossThreshold, ShadowPool, scores
+from skprivacy.attacks import (
+    RMIA,
+    LiRA,
+    LossThreshold,
+    MLLeaksAttack,
+    QuantileAttack,
+    ReferenceThreshold,
+    ShadowPool,
+    ShokriAttack,
+    SignalThreshold,
+    scores,
+)
 
 ATTACKS = {
     "loss": LossThreshold(),
     "lira offline": LiRA(),
     "lira online": LiRA(online=True),
     "lira per example": LiRA(variance="per_example"),
+    "rmia offline": RMIA(),
+    "rmia online": RMIA(online=True),
+    "modified entropy": SignalThreshold(),
+    "attack p": SignalThreshold(signal="logit", per_class=True),
+    "attack r": ReferenceThreshold(),
+    "shokri": ShokriAttack(),
+    "ml-leaks": MLLeaksAttack(),
+    "quantile": QuantileAttack(),
 }
 
 

@@ -1,0 +1,136 @@
+"""An attack without shadow models: what the target says of records like this one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from .._sklearn import HasMethods, num_samples, safe_indexing
+from . import scores
+from ._predictions import label_columns
+from ._records import fingerprints
+from .membership import MembershipAttack
+
+__all__ = ["QuantileAttack"]
+
+Floats = NDArray[np.float64]
+N_FOLDS = 3
+HIGH = 0.9
+
+
+class QuantileAttack(MembershipAttack):
+    """Quantile regression (Bertran et al. 2023): a threshold for each record, no shadow models.
+
+    On records that were not in the target's training set it learns the median and a high
+    quantile of the target's log-odds as functions of the record. A member lies far above both.
+
+    Parameters
+    ----------
+    target : fitted classifier with ``predict_proba``, default=None
+        The model attacked. None makes a template for ``clone`` and ``set_params``.
+    regressor : regressor with a ``quantile`` parameter, default=None
+        Fitted at two levels. None: gradient boosting on features, with text and categories as
+        numbers, and the class.
+    fpr : float, default=0.05
+        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+
+    Notes
+    -----
+    Of the records given to ``fit``, those known to be members are left out. Every record is
+    judged by regressors that were not fitted on it (3 folds, told by its fingerprint): otherwise
+    their overfitting would look like the target's.
+
+    References
+    ----------
+    M. Bertran, S. Tang, A. Roth, M. Kearns, J. Morgenstern, Z. S. Wu. Scalable membership
+    inference attacks via quantile regression. NeurIPS 2023.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import QuantileAttack
+    >>> X, y = make_classification(600, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = QuantileAttack(target).fit(X[400:], y[400:])
+    >>> attack.evaluate(X[:200], y[:200], X[200:400], y[200:400]).auc > 0.7
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **MembershipAttack._parameter_constraints,
+        "regressor": [HasMethods(["fit", "predict", "set_params"]), None],
+    }
+
+    def __init__(self, target: Any = None, *, regressor: Any = None, fpr: float = 0.05) -> None:
+        self.target = target
+        self.regressor = regressor
+        self.fpr = fpr
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        others = np.ones(len(y), bool) if member is None else ~member
+        X, y = safe_indexing(X, np.flatnonzero(others)), y[others]
+        fold = fingerprints(X) % N_FOLDS
+        if len(np.unique(fold)) < N_FOLDS:
+            raise ValueError(
+                f"{num_samples(X)} non-members are too few to learn from; expected at least some "
+                "dozens. Give fit more records that were not in the target's training set."
+            )
+        self._values = _text_values(X)
+        features = self._features(X, y)
+        signal = scores.logit(*self._target_proba(X, y))
+        base = self.regressor or HistGradientBoostingRegressor(
+            loss="quantile", max_iter=60, max_leaf_nodes=15, random_state=0
+        )
+        self._regressors = [
+            [
+                clone(base).set_params(quantile=level).fit(features[fold != k], signal[fold != k])
+                for level in (0.5, HIGH)
+            ]
+            for k in range(N_FOLDS)
+        ]
+
+    def _score(self, X: Any, y: NDArray[Any]) -> Floats:
+        signal = scores.logit(*self._target_proba(X, y))
+        features, fold = self._features(X, y), fingerprints(X) % N_FOLDS
+        middle, high = np.empty(len(signal)), np.empty(len(signal))
+        for k, (median, quantile) in enumerate(self._regressors):
+            here = fold == k
+            if here.any():
+                middle[here] = median.predict(features[here])
+                high[here] = quantile.predict(features[here])
+        # quantiles fitted apart may cross, and a constant model has none
+        spread = np.maximum(high - middle, 0.1)
+        return (signal - middle) / spread
+
+    def _features(self, X: Any, y: NDArray[Any]) -> Floats:
+        label = label_columns(y, self.classes_)
+        if sparse.issparse(X):
+            X = X.toarray()
+        frame = pd.DataFrame(X)
+        columns = [
+            _as_numbers(frame.iloc[:, place], self._values.get(place))
+            for place in range(frame.shape[1])
+        ]
+        return np.column_stack([*columns, np.eye(len(self.classes_))[label]])
+
+
+def _text_values(X: Any) -> dict[int, NDArray[Any]]:
+    """Return the distinct texts of each column that is not numeric, by place."""
+    if not isinstance(X, pd.DataFrame):
+        X = pd.DataFrame(X.toarray() if sparse.issparse(X) else X)
+    places = range(X.shape[1])
+    text = [p for p in places if not pd.api.types.is_numeric_dtype(X.iloc[:, p].dtype)]
+    return {p: np.unique(X.iloc[:, p].astype(str).to_numpy(dtype=object)) for p in text}
+
+
+def _as_numbers(column: Any, values: NDArray[Any] | None) -> Floats:
+    if values is None:
+        return column.to_numpy(dtype=float, na_value=np.nan)
+    return np.searchsorted(values, column.astype(str).to_numpy(dtype=object)).astype(float)

@@ -1,0 +1,225 @@
+"""Attack models trained on what shadow models say of their own members and non-members."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from .._sklearn import HasMethods, Interval, safe_indexing
+from . import scores
+from ._predictions import label_columns
+from ._shadowed import ShadowedAttack
+
+__all__ = ["MLLeaksAttack", "ShokriAttack"]
+
+Floats = NDArray[np.float64]
+ALL_CLASSES = -1
+
+
+class ShokriAttack(ShadowedAttack):
+    """Shokri et al. 2017: an attack model for each class, trained on shadow models.
+
+    Parameters
+    ----------
+    target : fitted classifier with ``predict_proba``, default=None
+        The model attacked. None makes a template for ``clone`` and ``set_params``.
+    n_shadows : int, default=16
+        Shadow models to train if ``pool`` is None; even.
+    attack_model : classifier with ``predict_proba``, default=None
+        Cloned for each class. None: logistic regression on scaled log-probabilities.
+    per_class : bool, default=True
+        One attack model for each class of record. A class without members or without
+        non-members among the training vectors gets the attack model of all classes.
+    pool : ShadowPool, default=None
+        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
+        trained on the records given to ``fit``. None clones the target.
+    n_jobs : int, default=None
+        Shadow models trained at once, if ``pool`` is None.
+    random_state : int, RandomState instance or None, default=None
+        Of the shadow pool, if ``pool`` is None.
+    fpr : float, default=0.05
+        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+
+    Attributes
+    ----------
+    pool_ : ShadowPool
+        The fitted pool.
+
+    Notes
+    -----
+    The records given to ``fit`` must be those that the pool was trained on, or some of them:
+    they are shown to every shadow model, with and without which half it was trained. Attackers
+    without data can synthesise some (:mod:`skprivacy.attacks.synthesis`).
+
+    References
+    ----------
+    R. Shokri, M. Stronati, C. Song, V. Shmatikov. Membership inference attacks against machine
+    learning models. IEEE S&P 2017.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import ShokriAttack
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = ShokriAttack(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **ShadowedAttack._parameter_constraints,
+        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
+        "per_class": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        n_shadows: int = 16,
+        attack_model: Any = None,
+        per_class: bool = True,
+        pool: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        fpr: float = 0.05,
+    ) -> None:
+        self.target = target
+        self.n_shadows = n_shadows
+        self.attack_model = attack_model
+        self.per_class = per_class
+        self.pool = pool
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.fpr = fpr
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        super()._learn(X, y, member)
+        trained, known = self.pool_.membership(X)
+        if not known.any():
+            raise ValueError(
+                "None of the records given to fit is among those the pool was trained on, so "
+                "there is nothing to learn members from. Give fit the pool's records."
+            )
+        label = label_columns(y[known], self.classes_)
+        views = [
+            self._view(proba, label)
+            for proba in self.pool_.iter_proba(safe_indexing(X, known), self.classes_)
+        ]
+        features, truth = np.concatenate(views), trained[:, known].ravel()
+        self._models: dict[int, Any] = {ALL_CLASSES: self._train(features, truth)}
+        if not self.per_class:
+            return
+        labels = np.tile(label, len(views))
+        for c in np.unique(label):
+            here = labels == c
+            if len(np.unique(truth[here])) > 1:
+                self._models[int(c)] = self._train(features[here], truth[here])
+
+    def _train(self, features: Floats, truth: NDArray[np.bool_]) -> Any:
+        if self.attack_model is not None:
+            return clone(self.attack_model).fit(features, truth)
+        return make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000)).fit(features, truth)
+
+    def _view(self, proba: Floats, label: NDArray[np.intp]) -> Floats:
+        """Return what the attack model sees of each prediction."""
+        signals = [scores.logit(proba, label), scores.modified_entropy(proba, label)]
+        return np.column_stack([np.log(np.maximum(proba, scores.FLOOR)), *signals])
+
+    def _score(self, X: Any, y: NDArray[Any]) -> Floats:
+        proba, label = self._target_proba(X, y)
+        features = self._view(proba, label)
+        values = np.empty(len(label))
+        for c in np.unique(label):
+            here = label == c
+            model = self._models.get(int(c), self._models[ALL_CLASSES])
+            values[here] = model.predict_proba(features[here])[:, -1]
+        return values
+
+
+class MLLeaksAttack(ShokriAttack):
+    """ML-Leaks, adversaries 1 and 2 (Salem et al. 2019): the highest probabilities, no labels.
+
+    One attack model for all classes sees the highest probabilities in order, so it needs neither
+    labels nor many shadow models. Adversary 1 trains shadow models like the target on data like
+    the target's: the default. Adversary 2 has another kind of model or other data: give a
+    ``pool`` of these. Adversary 3 trains nothing:
+    ``SignalThreshold(target, signal="max_confidence")``.
+
+    Parameters
+    ----------
+    target : fitted classifier with ``predict_proba``, default=None
+        The model attacked. None makes a template for ``clone`` and ``set_params``.
+    n_shadows : int, default=2
+        Shadow models to train if ``pool`` is None; even.
+    top : int, default=3
+        How many of the highest probabilities the attack model sees.
+    attack_model : classifier with ``predict_proba``, default=None
+        None: logistic regression on scaled log-probabilities.
+    pool : ShadowPool, default=None
+        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
+        trained on the records given to ``fit``. None clones the target.
+    n_jobs : int, default=None
+        Shadow models trained at once, if ``pool`` is None.
+    random_state : int, RandomState instance or None, default=None
+        Of the shadow pool, if ``pool`` is None.
+    fpr : float, default=0.05
+        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+
+    References
+    ----------
+    A. Salem, Y. Zhang, M. Humbert, P. Berrang, M. Fritz, M. Backes. ML-Leaks: model and data
+    independent membership inference attacks and defenses. NDSS 2019.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import MLLeaksAttack
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = MLLeaksAttack(target, random_state=0).fit(X, y)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **ShadowedAttack._parameter_constraints,
+        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
+        "top": [Interval(Integral, 1, None, closed="left")],
+    }
+    per_class = False
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        n_shadows: int = 2,
+        top: int = 3,
+        attack_model: Any = None,
+        pool: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        fpr: float = 0.05,
+    ) -> None:
+        self.target = target
+        self.n_shadows = n_shadows
+        self.top = top
+        self.attack_model = attack_model
+        self.pool = pool
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.fpr = fpr
+
+    def _view(self, proba: Floats, label: NDArray[np.intp]) -> Floats:
+        highest = -np.sort(-proba, axis=1)[:, : self.top]
+        return np.log(np.maximum(highest, scores.FLOOR))

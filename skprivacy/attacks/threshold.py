@@ -1,0 +1,167 @@
+"""Thresholds on a signal: one for all, one for each class, one for each record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._sklearn import StrOptions
+from . import scores
+from ._shadowed import ShadowedAttack
+from .membership import MembershipAttack
+
+__all__ = ["ReferenceThreshold", "SignalThreshold"]
+
+
+class SignalThreshold(MembershipAttack):
+    """Call a record a member if a signal of the target's prediction is high.
+
+    With ``per_class=True`` this is Attack-P of Ye et al. 2022 with a threshold for each class: a
+    signal counts by its rank among population records of the same class.
+
+    Parameters
+    ----------
+    target : fitted classifier with ``predict_proba``, default=None
+        The model attacked. None makes a template for ``clone`` and ``set_params``.
+    signal : str, default="modified_entropy"
+        One of ``skprivacy.attacks.scores.SIGNALS``: "loss" (Yeom et al. 2018), "correctness"
+        (the gap attack), "confidence", "max_confidence", "entropy", "modified_entropy" (Song &
+        Mittal 2021), "logit", "margin".
+    per_class : bool, default=False
+        Rank the signal among the records of the same class that ``fit`` was given. Classes
+        without such records are ranked among all of them.
+    fpr : float, default=0.05
+        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+
+    References
+    ----------
+    J. Ye, A. Maddi, S. K. Murakonda, V. Bindschaedler, R. Shokri. Enhanced membership inference
+    attacks against machine learning models. CCS 2022.
+    L. Song, P. Mittal. Systematic evaluation of privacy risks of machine learning models.
+    USENIX Security 2021.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import SignalThreshold
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = SignalThreshold(target, per_class=True).fit(X, y)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **MembershipAttack._parameter_constraints,
+        "signal": [StrOptions(set(scores.SIGNALS))],
+        "per_class": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        signal: str = "modified_entropy",
+        per_class: bool = False,
+        fpr: float = 0.05,
+    ) -> None:
+        self.target = target
+        self.signal = signal
+        self.per_class = per_class
+        self.fpr = fpr
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        if not self.per_class:
+            return
+        proba, label = self._target_proba(X, y)
+        signal = scores.SIGNALS[self.signal](proba, label)
+        self._of_class = {c: np.sort(signal[label == c]) for c in np.unique(label)}
+        self._of_all = np.sort(signal)
+
+    def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+        proba, label = self._target_proba(X, y)
+        signal = scores.SIGNALS[self.signal](proba, label)
+        if not self.per_class:
+            return signal
+        rank = np.empty(len(signal))
+        for c in np.unique(label):
+            here = label == c
+            rank[here] = _rank(signal[here], self._of_class.get(c, self._of_all))
+        return rank
+
+
+class ReferenceThreshold(ShadowedAttack):
+    """Attack-R of Ye et al. 2022: rank the target among models that never saw the record.
+
+    Parameters
+    ----------
+    target : fitted classifier with ``predict_proba``, default=None
+        The model attacked. None makes a template for ``clone`` and ``set_params``.
+    n_shadows : int, default=16
+        Shadow models to train if ``pool`` is None; even. The score has this many steps, so low
+        false positive rates need many.
+    pool : ShadowPool, default=None
+        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
+        trained on the records given to ``fit``. None clones the target.
+    n_jobs : int, default=None
+        Shadow models trained at once, if ``pool`` is None.
+    random_state : int, RandomState instance or None, default=None
+        Of the shadow pool, if ``pool`` is None.
+    fpr : float, default=0.05
+        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+
+    References
+    ----------
+    J. Ye, A. Maddi, S. K. Murakonda, V. Bindschaedler, R. Shokri. Enhanced membership inference
+    attacks against machine learning models. CCS 2022.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import ReferenceThreshold
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = ReferenceThreshold(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    True
+    """
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        n_shadows: int = 16,
+        pool: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        fpr: float = 0.05,
+    ) -> None:
+        self.target = target
+        self.n_shadows = n_shadows
+        self.pool = pool
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.fpr = fpr
+
+    def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+        signal, shadow = self._target_logit(X, y), self.pool_.logits(X, y)
+        out = self.pool_.left_out(X)
+        lower = (np.sign(signal - shadow) + 1) / 2
+        share = np.mean(lower, axis=0, where=out)
+        above_mean = signal - np.mean(shadow, axis=0, where=out)
+        return scores.break_ties(share, above_mean, 2 * int(out[:, 0].sum()))
+
+
+def _rank(values: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Share of ``ordered`` below each value, ties half.
+
+    Ties half keep the mean at 0.5 for a value that is itself in ``ordered`` and for one that is
+    not: being known to the attacker must not tell members from others.
+    """
+    below = np.searchsorted(ordered, values, side="left")
+    upto = np.searchsorted(ordered, values, side="right")
+    return (below + upto) / (2 * len(ordered))
