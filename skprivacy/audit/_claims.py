@@ -41,8 +41,7 @@ def auc_ceiling(guarantee: Any) -> float:
     rate, so that each strip's right end covers it.
     """
     edges = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 400)])
-    heights = np.array([guarantee.tpr_bound(float(fpr)) for fpr in edges[1:]])
-    return float(min(1.0, np.sum(np.diff(edges) * heights)))
+    return float(min(1.0, np.sum(np.diff(edges) * guarantee.tpr_bound(edges[1:]))))
 
 
 def _transformers(model: Any) -> Iterator[tuple[str, Any]]:

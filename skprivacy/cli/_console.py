@@ -1,0 +1,46 @@
+"""What the commands say, and what they say it about."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["UserError", "check_outputs", "number_list", "say", "warn"]
+
+
+class UserError(Exception):
+    """A mistake on the command line or in a file: one line to the user, no traceback."""
+
+
+def say(text: str) -> None:
+    """Print a remark, on one line, to standard error."""
+    print(" ".join(text.split()), file=sys.stderr, flush=True)
+
+
+def warn(message: Any, category: Any, *_: Any, **__: Any) -> None:
+    """Print a Python warning as one line; takes the place of ``warnings.showwarning``."""
+    say(f"WARNING: {message}")
+
+
+def check_outputs(*paths: str | None) -> None:
+    """Refuse a place that cannot be written, before hours of training rather than after."""
+    for name in paths:
+        if name is None:
+            continue
+        path = Path(name)
+        if path.is_dir():
+            raise UserError(f"{path} is a folder; give a file name.")
+        if not path.absolute().parent.is_dir():
+            raise UserError(f"there is no folder {path.absolute().parent} to write {path.name} in.")
+
+
+def number_list(text: str) -> list[float]:
+    """Parse ``0.1,1,inf``."""
+    try:
+        return [float(part) for part in text.replace(",", " ").split()]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"expected numbers separated by commas, such as 0.1,1,10, got {text!r}"
+        ) from error

@@ -1,0 +1,38 @@
+"""``skprivacy datasets``: which data sets there are by name."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..datasets._files import data_folder
+from ..datasets.catalogue import CATALOGUE
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "datasets",
+        help="list the data sets that DATA can name",
+        description="List the data sets that DATA can name, or print one's public schema as JSON, "
+        "to start a schema of your own from.",
+    )
+    parser.add_argument(
+        "name", nargs="?", choices=sorted(CATALOGUE), help="print this one's schema"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """List the data sets or print a schema."""
+    if args.name:
+        print(CATALOGUE[args.name].load().schema.to_json())
+        return 0
+    width = max(map(len, CATALOGUE))
+    for name, entry in CATALOGUE.items():
+        print(f"{name:{width}}  {entry.summary}")
+    print(f"{'demo':{width}}  adult if it can be had, digits otherwise")
+    print(f"\nData folder: {data_folder()} (change it by the environment variable SKPRIVACY_DATA)")
+    return 0

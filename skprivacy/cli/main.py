@@ -1,0 +1,90 @@
+"""The ``skprivacy`` command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from .. import __version__
+from ..exceptions import PrivacyWarning
+from . import audit, datasets, sweep
+from ._console import UserError, say, warn
+
+__all__ = ["main"]
+
+DESCRIPTION = "Train private models and prove how private they are."
+EPILOG = """\
+start here:
+  skprivacy sweep demo --out report.html --plot curve.png
+  skprivacy audit digits --epsilon 1
+
+Each command explains itself: skprivacy sweep --help
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, default=None
+        The arguments; ``None`` means those of the process.
+
+    Returns
+    -------
+    int
+        0 for success, 1 for an audit that refuted a claim, 2 for a user's mistake, 130 for Ctrl-C.
+
+    Examples
+    --------
+    >>> from skprivacy.cli import main
+    >>> main(["datasets"])
+    adult ...
+    0
+    """
+    try:
+        args = _parser().parse_args(argv)
+    except SystemExit as stop:  # argparse has said why
+        return stop.code if isinstance(stop.code, int) else 2
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("once", PrivacyWarning)
+            warnings.showwarning = warn
+            return args.run(args)
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
+    except BrokenPipeError:  # the reader of the output has gone, as in `skprivacy datasets | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (UserError, ValueError, TypeError, OSError) as error:
+        if args.traceback:
+            raise
+        say(f"skprivacy: error: {error}")
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="skprivacy",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"skprivacy {__version__}")
+    parser.add_argument(
+        "--traceback", action="store_true", help="show where an error came from, for bug reports"
+    )
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    sweep.add_parser(subparsers)
+    audit.add_parser(subparsers)
+    if find_spec("skprivacy.cli.budget") is not None:
+        from . import budget
+
+        budget.add_parser(subparsers)
+    datasets.add_parser(subparsers)
+    return parser

@@ -1,0 +1,361 @@
+"""Utility and leakage over a range of privacy levels."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils import indexable
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted
+from tqdm.auto import tqdm
+
+from .._sklearn import safe_indexing
+from ..accounting import Composed, NonPrivate, PrivacyGuarantee
+from ..attacks import LossThreshold, MembershipAttack, ShadowPool
+from ..audit._claims import auc_ceiling, guarantee_of
+
+__all__ = ["PrivacySweepCV"]
+
+FPR = 0.01
+
+
+def _refitted(self: Any) -> bool:
+    if not hasattr(self, "estimator_"):
+        raise AttributeError("PrivacySweepCV keeps no model: give refit=<epsilon> to get one.")
+    return True
+
+
+class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
+    """Cross-validated utility and membership leakage of a model at several privacy levels.
+
+    For each epsilon and each split one model is trained on the training folds; it is scored on
+    the test fold and attacked with the training folds as members and the test fold as
+    non-members. Nothing is trained twice: shadow models, where the attack needs them, are trained
+    once per epsilon on the whole of ``(X, y)`` and shared by all splits.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A classifier or pipeline with a parameter ``epsilon``. It is cloned, never fitted itself.
+    epsilons : sequence of float
+        The privacy levels, positive; ``numpy.inf`` asks for a model without privacy.
+    attack : MembershipAttack, default=None
+        The attack, without target, such as ``LiRA(n_shadows=64)``. ``None`` means
+        :class:`~skprivacy.attacks.LossThreshold`, which needs no shadow models.
+    param_name : str, default=None
+        Name of the parameter to vary, as in ``get_params``. ``None`` finds the one parameter
+        that is called ``epsilon``, nested (``dpsgdclassifier__epsilon``) or not.
+    cv : int, splitter or iterable, default=5
+        As in :class:`~sklearn.model_selection.GridSearchCV`.
+    scoring : str or callable, default=None
+        The utility; ``None`` means the estimator's own ``score``.
+    n_jobs : int, default=None
+        How many models are trained at once, through joblib.
+    verbose : int, default=0
+        Whether a progress bar is shown.
+    refit : float, default=None
+        The epsilon (one of ``epsilons``) at which a model is trained on all data in the end. It
+        is never chosen by the scores: the best score would as a rule take the least privacy.
+
+    Attributes
+    ----------
+    cv_results_ : dict of ndarray
+        As :class:`~sklearn.model_selection.GridSearchCV` has it, one entry per epsilon: ``params``,
+        ``param_<name>``, ``mean_fit_time``, ``split<i>_test_score``, ``mean_``, ``std_`` and
+        ``rank_test_score``, the same for ``train_score``, ``attack_auc``,
+        ``attack_tpr_at_0.01`` (TPR at 1% FPR; NaN where the test folds are too small to tell)
+        and ``attack_auc_bound``: the most that the claimed guarantee allows any attack.
+    best_index_, best_score_, best_params_
+        The candidate with the highest mean test score.
+    privacy_ : PrivacyGuarantee
+        What all trained models TOGETHER cost, see Notes.
+    attack_name_ : str
+        Name of the attack.
+    n_splits_ : int
+        Number of splits.
+    estimator_ : estimator
+        The model trained on all data, if ``refit`` was given.
+
+    Raises
+    ------
+    ValueError
+        If an epsilon, the parameter, the splits or the labels do not fit; before any training.
+
+    Notes
+    -----
+    **Guarantees.** The sweep is a tool of whoever may see the data. Its models compose: releasing
+    all of them costs candidates times folds (plus the refit), which is what ``privacy_`` holds.
+    Test scores, attack results and the choice of an epsilon by them are computed from the private
+    data without noise; NO guarantee covers ``cv_results_``. Publishing them, or tuning by them,
+    leaks beyond every epsilon in the table.
+
+    **Edge cases.** A sweep with ``numpy.inf``, or over an estimator without ``privacy_``, costs
+    epsilon = infinity, and ``privacy_`` says so.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skprivacy.datasets import load_demo
+    >>> from skprivacy.model_selection import PrivacySweepCV
+    >>> from skprivacy.neural_network import DPSGDClassifier
+    >>> from skprivacy.preprocessing import SchemaTransformer
+    >>> digits = load_demo()
+    >>> model = make_pipeline(
+    ...     SchemaTransformer(digits.schema),
+    ...     DPSGDClassifier(epsilon=1.0, delta=1e-4, classes=digits.classes),
+    ... )
+    >>> sweep = PrivacySweepCV(model, epsilons=[1, 10], cv=2).fit(digits.data, digits.target)
+    >>> sweep.cv_results_["param_dpsgdclassifier__epsilon"].tolist()
+    [1.0, 10.0]
+    >>> bool(np.diff(sweep.cv_results_["mean_test_score"])[0] > 0)
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        epsilons: Iterable[float],
+        attack: Any = None,
+        param_name: str | None = None,
+        cv: Any = 5,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        refit: float | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.epsilons = epsilons
+        self.attack = attack
+        self.param_name = param_name
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.refit = refit
+
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> PrivacySweepCV:
+        """Train, score and attack a model for each epsilon and split.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            The data.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        groups : array-like of shape (n_samples,), default=None
+            Groups for the splitter.
+
+        Returns
+        -------
+        self
+        """
+        epsilons = _check_epsilons(self.epsilons, self.refit)
+        param = _check_param(self.estimator, self.param_name)
+        scorer = check_scoring(self.estimator, self.scoring)
+        attack = _check_attack(self.attack)
+        X, y, groups = indexable(X, y, groups)
+        check_classification_targets(y)
+        if len(np.unique(np.asarray(y))) < 2:
+            raise ValueError("y has one class only; a sweep needs at least two.")
+        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        splits = list(cv.split(X, y, groups))
+
+        candidates = [clone(self.estimator).set_params(**{param: e}) for e in epsilons]
+        pools: list[ShadowPool | None] = [None] * len(candidates)
+        if hasattr(attack, "n_shadows"):
+            waiting = tqdm(candidates, disable=not self.verbose, desc="shadow models", unit="pool")
+            pools = [
+                ShadowPool(
+                    model,
+                    n_shadows=attack.n_shadows,
+                    n_jobs=self.n_jobs,
+                    random_state=attack.random_state,  # type: ignore[attr-defined]
+                ).fit(X, y)
+                for model in waiting
+            ]
+        fits = Parallel(n_jobs=self.n_jobs, return_as="generator")(
+            delayed(_fit_and_attack)(clone(model), X, y, train, test, scorer, attack, pool)
+            for model, pool in zip(candidates, pools, strict=True)
+            for train, test in splits
+        )
+        total = len(candidates) * len(splits)
+        rows = list(tqdm(fits, total=total, disable=not self.verbose, desc="models", unit="fit"))
+
+        self.n_splits_ = len(splits)
+        self.attack_name_ = type(attack).__name__
+        self.cv_results_ = _format(rows, [{param: e} for e in epsilons], len(splits))
+        self.best_index_ = int(np.argmin(self.cv_results_["rank_test_score"]))
+        self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
+        self.best_params_ = self.cv_results_["params"][self.best_index_]
+        guarantees = [row["guarantee"] for row in rows]
+        if self.refit is not None:
+            self.estimator_ = candidates[epsilons.index(float(self.refit))].fit(X, y)
+            guarantees.append(guarantee_of(self.estimator_))
+        self.privacy_ = _together(guarantees)
+        return self
+
+    def plot(self, **kwargs: Any) -> Any:
+        """Draw utility and leakage over epsilon.
+
+        Parameters
+        ----------
+        **kwargs
+            Passed to :class:`~skprivacy.display.PrivacyUtilityDisplay`'s ``plot``.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+        """
+        from ..display import PrivacyUtilityDisplay
+
+        return PrivacyUtilityDisplay.from_estimator(self, **kwargs)
+
+    @available_if(_refitted)
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict with the refitted model."""
+        return self.estimator_.predict(X)
+
+    @available_if(_refitted)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Predict probabilities with the refitted model."""
+        return self.estimator_.predict_proba(X)
+
+    @available_if(_refitted)
+    def score(self, X: Any, y: Any) -> float:
+        """Score the refitted model by ``scoring``."""
+        return check_scoring(self.estimator_, self.scoring)(self.estimator_, X, y)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Class labels of the refitted model."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.classes_
+
+
+def _check_epsilons(epsilons: Any, refit: Any) -> list[float]:
+    if isinstance(epsilons, (str, numbers.Real)) or not isinstance(epsilons, Iterable):
+        raise ValueError(f"epsilons must be a list of positive numbers, got {epsilons!r}.")
+    given = list(epsilons)
+    if not given:
+        raise ValueError("epsilons is empty; give at least one positive number.")
+    for epsilon in given:
+        if isinstance(epsilon, bool) or not isinstance(epsilon, numbers.Real) or not epsilon > 0:
+            raise ValueError(f"epsilons must be positive numbers, got {epsilon!r}.")
+    values = [float(epsilon) for epsilon in given]
+    if len(set(values)) < len(values):
+        raise ValueError(f"epsilons holds a value twice: {given!r}.")
+    if refit is not None and (isinstance(refit, bool) or refit not in values):
+        raise ValueError(f"refit must be None or one of epsilons={values}, got {refit!r}.")
+    return values
+
+
+def _check_param(estimator: Any, name: str | None) -> str:
+    if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
+        raise TypeError(f"estimator must be a scikit-learn estimator, got {estimator!r}.")
+    params = estimator.get_params(deep=True)
+    if name is not None:
+        if name not in params:
+            raise ValueError(
+                f"param_name={name!r} is no parameter of {type(estimator).__name__}; "
+                f"it has {sorted(params)}."
+            )
+        return name
+    found = [p for p in params if p.rpartition("__")[2] == "epsilon"]
+    if len(found) != 1:
+        raise ValueError(
+            f"{type(estimator).__name__} has {len(found)} parameters called epsilon "
+            f"({found}); name the one to vary by param_name."
+        )
+    return found[0]
+
+
+def _check_attack(attack: Any) -> MembershipAttack:
+    if attack is None:
+        return LossThreshold()
+    if not isinstance(attack, MembershipAttack):
+        raise TypeError(f"attack must be a membership attack or None, got {attack!r}.")
+    if getattr(attack, "pool", None) is not None:
+        raise ValueError(
+            "attack has a pool already, but each epsilon needs shadow models of its own; "
+            "leave pool=None and give n_shadows."
+        )
+    return attack
+
+
+def _fit_and_attack(
+    model: Any, X: Any, y: Any, train: Any, test: Any, scorer: Any, attack: Any, pool: Any
+) -> dict[str, Any]:
+    X_in, y_in = safe_indexing(X, train), safe_indexing(y, train)
+    X_out, y_out = safe_indexing(X, test), safe_indexing(y, test)
+    known = np.concatenate([train, test])
+    start = time.perf_counter()
+    model.fit(X_in, y_in)
+    fitted = time.perf_counter()
+    test_score = scorer(model, X_out, y_out)
+    scored = time.perf_counter()
+    attack = clone(attack).set_params(target=model)
+    if pool is not None:
+        attack.set_params(pool=pool)
+    attack.fit(safe_indexing(X, known), safe_indexing(y, known))
+    result = attack.evaluate(X_in, y_in, X_out, y_out)
+    guarantee = guarantee_of(model)
+    return {
+        "fit_time": fitted - start,
+        "score_time": scored - fitted,
+        "test_score": test_score,
+        "train_score": scorer(model, X_in, y_in),
+        "attack_auc": result.auc,
+        f"attack_tpr_at_{FPR}": result.tpr_at_fpr(FPR).tpr,
+        "attack_auc_bound": math.nan if guarantee is None else auc_ceiling(guarantee),
+        "guarantee": guarantee,
+    }
+
+
+def _format(rows: list[dict[str, Any]], params: list[dict[str, float]], n_splits: int) -> dict:
+    """Arrange rows (candidate by candidate, split by split) as GridSearchCV does."""
+    (name,) = params[0]
+    values = np.ma.MaskedArray([p[name] for p in params], mask=False)
+    results: dict[str, Any] = {}
+    for key in (key for key in rows[0] if key != "guarantee"):
+        table = np.array([row[key] for row in rows], dtype=float).reshape(len(params), n_splits)
+        if not key.endswith("_time"):
+            results |= {f"split{i}_{key}": table[:, i] for i in range(n_splits)}
+        results[f"mean_{key}"] = table.mean(axis=1)
+        results[f"std_{key}"] = table.std(axis=1)
+        if key == "test_score":
+            ranked = rankdata(-np.nan_to_num(table.mean(axis=1), nan=-np.inf), method="min")
+            results["rank_test_score"] = ranked.astype(np.int32)
+        if key == "score_time":
+            results |= {f"param_{name}": values, "params": params}
+    return results
+
+
+def _together(guarantees: list[Any]) -> PrivacyGuarantee:
+    """Compose what every trained model claims; a model without a claim is not private."""
+    note = "covers the trained models together, never the scores and attack results in cv_results_"
+    relations = {g.relation for g in guarantees if g is not None}
+    if None in guarantees or len(relations) != 1:
+        return PrivacyGuarantee(NonPrivate(), at_delta=0.0, assumptions=(note,))
+    first = guarantees[0]
+    assumptions = {a: None for g in guarantees for a in g.assumptions}
+    weakest = next((g.kind for g in guarantees if g.kind != "proved"), "proved")
+    return PrivacyGuarantee(
+        Composed(tuple(g.event for g in guarantees)),
+        at_delta=first.at_delta,
+        relation=first.relation,
+        kind=weakest,
+        assumptions=(*assumptions, note),
+    )
