@@ -1,0 +1,45 @@
+"""What private releases cost: events, their interpreters, guarantees and calibration."""
+
+from .calibration import calibrate_noise_multiplier
+from .events import (
+    RELATIONS,
+    ApproxDP,
+    Composed,
+    Event,
+    Gaussian,
+    Laplace,
+    Logistic,
+    NonPrivate,
+    PoissonSampled,
+    Repeated,
+    flatten,
+)
+from .guarantee import PrivacyGuarantee, check_delta, delta_of, epsilon_of
+from .pld import NoLossDistributionError, PrivacyLossDistribution, pld
+from .rdp import DEFAULT_ORDERS, rdp, rdp_delta, rdp_epsilon
+
+__all__ = [
+    "DEFAULT_ORDERS",
+    "RELATIONS",
+    "ApproxDP",
+    "Composed",
+    "Event",
+    "Gaussian",
+    "Laplace",
+    "Logistic",
+    "NoLossDistributionError",
+    "NonPrivate",
+    "PoissonSampled",
+    "PrivacyGuarantee",
+    "PrivacyLossDistribution",
+    "Repeated",
+    "calibrate_noise_multiplier",
+    "check_delta",
+    "delta_of",
+    "epsilon_of",
+    "flatten",
+    "pld",
+    "rdp",
+    "rdp_delta",
+    "rdp_epsilon",
+]

@@ -1,0 +1,124 @@
+"""How much noise a target needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from .events import Event, check_relation, positive
+from .guarantee import check_delta, epsilon_of
+from .pld import NoLossDistributionError, pld
+
+__all__ = ["calibrate_noise_multiplier"]
+
+_CLOSE = 1e-3  # how far below the target the result may lie, relatively
+_MAX_NOISE = 1e9
+
+MakeEvent = Callable[[float], Event]
+
+
+def calibrate_noise_multiplier(
+    make_event: MakeEvent,
+    epsilon: float,
+    delta: float,
+    relation: str = "add_remove",
+) -> float:
+    """Return the least noise with which an event is (epsilon, delta)-differentially private.
+
+    Parameters
+    ----------
+    make_event : callable
+        Takes a noise multiplier and returns the event; more noise must not cost more.
+    epsilon, delta : float
+        The target: ``epsilon`` > 0 and ``delta`` in [0, 1).
+    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+
+    Returns
+    -------
+    float
+        A noise multiplier at which epsilon is at most the target, and within 0.1 % of it.
+
+    Raises
+    ------
+    ValueError
+        If no amount of noise reaches the target.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import Gaussian, calibrate_noise_multiplier
+    >>> round(calibrate_noise_multiplier(Gaussian, epsilon=1.0, delta=1e-5), 2)
+    3.73
+    """
+    positive("epsilon", epsilon)
+    check_delta(delta)
+    check_relation(relation)
+    if not callable(make_event):
+        raise TypeError(f"make_event={make_event!r} must be callable.")
+    # A function has no identity to cache by; the events that it makes have one.
+    signature = make_event(1.0), make_event(3.0)
+    key = (*signature, float(epsilon), float(delta), relation)
+    known = _SOLVED.get(key)
+    if known is not None and make_event(known[0]) == known[1]:
+        return known[0]
+    noise = _solve(
+        lambda z: epsilon_of(make_event(z), delta, relation),
+        float(epsilon),
+        _first_guess(make_event, float(epsilon), delta, relation),
+    )
+    if len(_SOLVED) >= 256:
+        _SOLVED.pop(next(iter(_SOLVED)))
+    _SOLVED[key] = noise, make_event(noise)
+    return noise
+
+
+_SOLVED: dict[tuple, tuple[float, Event]] = {}
+
+
+def _first_guess(make_event: MakeEvent, epsilon: float, delta: float, relation: str) -> float:
+    """Return the noise at which a saddle-point estimate meets the target, or 1."""
+    if delta == 0:
+        return 1.0
+    try:
+        return _solve(lambda z: pld(make_event(z), relation).estimate(delta), epsilon, 1.0, 0.02)
+    except (NoLossDistributionError, ValueError):
+        return 1.0
+
+
+def _solve(
+    cost: Callable[[float], float], target: float, guess: float, close: float = _CLOSE
+) -> float:
+    """Return ``z`` with ``target * (1 - close) <= cost(z) <= target`` for a falling cost.
+
+    Secant steps between logarithms, where the cost is nearly a straight line, kept inside the
+    bracket. If the cost jumps over the target, the safe side of the jump is returned.
+    """
+    low, high = -math.inf, math.inf  # ln z with too much cost, and with little enough
+    aim = math.log(target * (1 - close / 2))
+    limit = math.log(_MAX_NOISE)
+    last: tuple[float, float] | None = None
+    x, slope, reach = math.log(guess), -1.0, 0.5
+    while True:
+        value = cost(math.exp(x))
+        if value <= target:
+            high = x
+        else:
+            low = x
+        if target * (1 - close) <= value <= target or high - low < 1e-9 or high < -limit:
+            return math.exp(high)
+        if low > limit:
+            raise ValueError(
+                f"No noise multiplier up to {_MAX_NOISE:g} reaches the target {target:g}; some "
+                "part of the event costs more than that whatever its noise."
+            )
+        y = math.log(value) if 0 < value < math.inf else math.nan
+        if last is not None and x != last[0] and (y - last[1]) / (x - last[0]) < 0:
+            slope = (y - last[1]) / (x - last[0])
+        step = (aim - y) / slope
+        if math.isnan(step):
+            step = reach if value > target else -reach
+        last = x, y
+        x += min(max(step, -reach), reach)
+        reach *= 2
+        margin = 1e-3 * (high - low)
+        if math.isfinite(margin) and not low + margin < x < high - margin:
+            x = (low + high) / 2

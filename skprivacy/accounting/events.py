@@ -1,0 +1,281 @@
+"""What was released, as frozen facts; the interpreters say what it costs.
+
+An event knows nothing of accounting. Only :class:`Repeated` knows a count, and an event's meaning
+never changes: a new meaning is a new class.
+
+Every sensitivity that an event divides by is the one under the relation of the guarantee, with
+one exception that :class:`PoissonSampled` states.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+__all__ = [
+    "RELATIONS",
+    "ApproxDP",
+    "Composed",
+    "Event",
+    "Gaussian",
+    "Laplace",
+    "Logistic",
+    "NonPrivate",
+    "PoissonSampled",
+    "Repeated",
+    "check_relation",
+    "flatten",
+]
+
+RELATIONS = ("add_remove", "replace_one", "zero_out")
+
+
+def check_relation(relation: str) -> str:
+    """Return ``relation`` if it is one that the library knows."""
+    if relation not in RELATIONS:
+        raise ValueError(f"relation={relation!r} must be one of {RELATIONS}.")
+    return relation
+
+
+def positive(name: str, value: Any) -> None:
+    """Refuse anything but a finite number above zero."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not (number and math.isfinite(value) and value > 0):
+        raise ValueError(f"{name}={value!r} must be a finite number > 0.")
+
+
+def probability(name: str, value: Any) -> None:
+    """Refuse anything outside [0, 1)."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not (number and 0 <= value < 1):
+        raise ValueError(f"{name}={value!r} must be a number in [0, 1).")
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base class of everything that an accountant can be asked to interpret.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import Event, Gaussian, Repeated
+    >>> Event.from_dict(Repeated(Gaussian(2.0), 3).to_dict())
+    Repeated(event=Gaussian(noise_multiplier=2.0), count=3)
+    """
+
+    _classes: ClassVar[dict[str, type[Event]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        Event._classes[cls.__name__] = cls
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description made of JSON types only."""
+        values = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        return {"type": type(self).__name__, **values}
+
+    @staticmethod
+    def from_dict(description: dict[str, Any]) -> Event:
+        """Rebuild the event that :meth:`to_dict` described.
+
+        Raises
+        ------
+        ValueError
+            If the type is unknown or its fields do not fit.
+        """
+        if not isinstance(description, dict) or description.get("type") not in Event._classes:
+            raise ValueError(
+                f"{description!r} is not the description of a known event; "
+                f"known types are {sorted(Event._classes)}."
+            )
+        values = {k: _event_like(v) for k, v in description.items() if k != "type"}
+        try:
+            return Event._classes[description["type"]](**values)
+        except TypeError as error:
+            raise ValueError(f"{description!r} does not fit its type: {error}.") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Event):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    return value
+
+
+def _event_like(value: Any) -> Any:
+    if isinstance(value, dict):
+        return Event.from_dict(value)
+    if isinstance(value, list):
+        return tuple(_event_like(v) for v in value)
+    return value
+
+
+def _check_event(name: str, value: Any) -> None:
+    if not isinstance(value, Event):
+        raise TypeError(f"{name}={value!r} must be an Event.")
+
+
+@dataclass(frozen=True)
+class NonPrivate(Event):
+    """A release without any protection."""
+
+
+@dataclass(frozen=True)
+class Gaussian(Event):
+    """A value of bounded L2 sensitivity plus Gaussian noise.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise divided by the L2 sensitivity.
+    """
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True)
+class Laplace(Event):
+    """A scalar or vector of bounded L1 sensitivity plus independent Laplace noise.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Scale of the noise divided by the L1 sensitivity; its inverse is the pure epsilon.
+    """
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True)
+class Logistic(Event):
+    """A scalar or vector plus independent logistic noise (the additive logistic mechanism).
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Scale of the noise divided by the sensitivity. The variance is (pi * scale)**2 / 3.
+    norm : {1, 2}, default=1
+        The norm in which the sensitivity is bounded.
+    """
+
+    noise_multiplier: float
+    norm: int = 1
+
+    def __post_init__(self) -> None:
+        positive("noise_multiplier", self.noise_multiplier)
+        if self.norm not in (1, 2):
+            raise ValueError(f"norm={self.norm!r} must be 1 or 2.")
+
+
+@dataclass(frozen=True)
+class ApproxDP(Event):
+    """Anything that is (epsilon, delta)-differentially private.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    delta : float, default=0.0
+        In [0, 1).
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.epsilon != 0:
+            positive("epsilon", self.epsilon)
+        probability("delta", self.delta)
+
+
+@dataclass(frozen=True)
+class PoissonSampled(Event):
+    """An event on a sample that includes every record independently.
+
+    Parameters
+    ----------
+    sampling_rate : float
+        The probability of inclusion, in (0, 1].
+    event : Event
+        What is done to the sample. **Its sensitivity bounds the norm of one record's
+        contribution, under every relation**: a DP-SGD step of clipping norm C and noise of
+        standard deviation z * C is ``PoissonSampled(q, Gaussian(z))`` whatever the relation.
+    """
+
+    sampling_rate: float
+    event: Event
+
+    def __post_init__(self) -> None:
+        positive("sampling_rate", self.sampling_rate)
+        if self.sampling_rate > 1:
+            raise ValueError(f"sampling_rate={self.sampling_rate!r} must be in (0, 1].")
+        _check_event("event", self.event)
+
+
+@dataclass(frozen=True)
+class Repeated(Event):
+    """The same event several times over, each possibly chosen after seeing the last answer.
+
+    Parameters
+    ----------
+    event : Event
+    count : int
+        At least 0.
+    """
+
+    event: Event
+    count: int
+
+    def __post_init__(self) -> None:
+        _check_event("event", self.event)
+        if not isinstance(self.count, int) or isinstance(self.count, bool) or self.count < 0:
+            raise ValueError(f"count={self.count!r} must be an integer >= 0.")
+
+
+@dataclass(frozen=True)
+class Composed(Event):
+    """Several events on the same data.
+
+    Parameters
+    ----------
+    events : tuple of Event
+    """
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", tuple(self.events))
+        for event in self.events:
+            _check_event("events", event)
+
+
+def flatten(event: Event) -> Counter[Event]:
+    """Return how often each elementary event happens in ``event``.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import Composed, Gaussian, Repeated, flatten
+    >>> flatten(Composed((Repeated(Gaussian(1.0), 3), Gaussian(1.0))))
+    Counter({Gaussian(noise_multiplier=1.0): 4})
+    """
+    counts: Counter[Event] = Counter()
+    stack = [(event, 1)]
+    while stack:
+        current, times = stack.pop()
+        if isinstance(current, Repeated):
+            stack.append((current.event, times * current.count))
+        elif isinstance(current, Composed):
+            stack.extend((e, times) for e in current.events)
+        elif isinstance(current, Event):
+            counts[current] += times
+        else:
+            raise TypeError(f"{current!r} is not an Event.")
+    return Counter({e: n for e, n in counts.items() if n})

@@ -1,0 +1,290 @@
+"""A guarantee that says all of itself: event, relation, kind, assumptions, and the whole curve."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .events import ApproxDP, Event, NonPrivate, check_relation, flatten, probability
+from .pld import NoLossDistributionError, pld
+from .rdp import rdp_delta, rdp_epsilon
+
+__all__ = ["KINDS", "PrivacyGuarantee", "check_delta", "delta_of", "epsilon_of"]
+
+KINDS = ("proved", "random_dp", "estimate")
+
+
+def check_delta(delta: float, n_records: int | None = None) -> float:
+    """Return ``delta`` if it is one that a guarantee may be stated at.
+
+    Parameters
+    ----------
+    delta : float
+        The probability with which the guarantee may fail.
+    n_records : int, default=None
+        If given, ``delta`` must also be below ``1 / n_records``: publishing one record at random
+        would otherwise be allowed.
+
+    Raises
+    ------
+    ValueError
+        If it is not a number in [0, 1), or too large for the data.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import check_delta
+    >>> check_delta(1e-6, n_records=30_000)
+    1e-06
+    """
+    probability("delta", delta)
+    if n_records is not None and delta >= 1 / n_records:
+        raise ValueError(
+            f"delta={delta!r} must be below 1/n = {1 / n_records:.3g} for {n_records} records: at "
+            "1/n even publishing a record chosen at random would pass. Give a smaller delta."
+        )
+    return float(delta)
+
+
+@lru_cache(maxsize=1024)
+def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> float:
+    """Return the smallest epsilon that can be proved for ``event`` at ``delta``.
+
+    By its privacy loss distribution where one is known for every part, else by Renyi accounting.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import ApproxDP, Repeated, epsilon_of
+    >>> round(epsilon_of(Repeated(ApproxDP(0.1), 4), 0.0), 6)
+    0.4
+    """
+    check_relation(relation)
+    if any(isinstance(part, NonPrivate) for part in flatten(event)):
+        return math.inf
+    try:
+        return pld(event, relation).epsilon(delta)
+    except NoLossDistributionError:
+        if delta == 0:
+            raise ValueError(
+                "delta=0 was asked of an event that only Renyi accounting covers; give a delta > 0."
+            ) from None
+        return rdp_epsilon(event, delta, relation)
+
+
+@lru_cache(maxsize=1024)
+def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> float:
+    """Return the smallest delta that can be proved for ``event`` at ``epsilon``."""
+    check_relation(relation)
+    if any(isinstance(part, NonPrivate) for part in flatten(event)):
+        return 1.0
+    try:
+        return pld(event, relation).delta(epsilon)
+    except NoLossDistributionError:
+        return rdp_delta(event, epsilon, relation)
+
+
+@lru_cache(maxsize=64)
+def _curve(event: Event, relation: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return epsilons and the deltas proved there, fine enough to read a trade-off curve from."""
+    top = epsilon_of(event, 1e-9, relation)
+    if not math.isfinite(top):
+        top = 30.0
+    epsilons = np.unique(
+        np.r_[np.linspace(0, top, 400), np.geomspace(1e-3, 1, 100) * max(top, 1e-9)]
+    )
+    try:
+        deltas = pld(event, relation).deltas(epsilons)
+    except NoLossDistributionError:
+        deltas = np.array([rdp_delta(event, float(e), relation) for e in epsilons])
+    return epsilons, deltas
+
+
+@dataclass(frozen=True)
+class PrivacyGuarantee:
+    """What has been promised, to whom, and on which conditions.
+
+    Parameters
+    ----------
+    event : Event
+        What was released.
+    at_delta : float, default=None
+        The delta at which ``epsilon()`` is read. ``None`` stands for 0: pure differential privacy.
+    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+        Which data sets are neighbours. ``zero_out``: the number of records is public, and a record
+        is exchanged for one that contributes nothing.
+    kind : {"proved", "random_dp", "estimate"}, default="proved"
+        Only proved guarantees may be added up.
+    assumptions : tuple of str, default=()
+        What has to be true, or public, for the guarantee to hold.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import Gaussian, PrivacyGuarantee
+    >>> guarantee = PrivacyGuarantee(Gaussian(4.2246789), at_delta=1e-6, relation="zero_out")
+    >>> guarantee
+    (1.00, 1e-06)-DP, zero-out, proved
+    >>> round(float(guarantee.tpr_bound(0.01)), 3)
+    0.018
+    """
+
+    event: Event
+    at_delta: float | None = None
+    relation: str = "add_remove"
+    kind: str = "proved"
+    assumptions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.event, Event):
+            raise TypeError(f"event={self.event!r} must be an Event.")
+        if self.at_delta is not None:
+            check_delta(self.at_delta)
+        check_relation(self.relation)
+        if self.kind not in KINDS:
+            raise ValueError(f"kind={self.kind!r} must be one of {KINDS}.")
+        if isinstance(self.assumptions, str):
+            raise TypeError("assumptions must be a tuple of strings, not one string.")
+        object.__setattr__(self, "assumptions", tuple(self.assumptions))
+
+    def epsilon(self, delta: float | None = None) -> float:
+        """Return the smallest epsilon that is proved at ``delta`` (default: ``at_delta``)."""
+        if delta is None:
+            delta = self.at_delta or 0.0
+        return epsilon_of(self.event, check_delta(delta), self.relation)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta that is proved at ``epsilon`` >= 0."""
+        if not (isinstance(epsilon, (int, float, np.floating)) and epsilon >= 0):
+            raise ValueError(f"epsilon={epsilon!r} must be a number >= 0.")
+        return delta_of(self.event, float(epsilon), self.relation)
+
+    def tpr_bound(self, fpr: ArrayLike) -> NDArray[np.float64]:
+        """Return the highest true-positive rate of any membership attack at ``fpr``.
+
+        Parameters
+        ----------
+        fpr : array-like of float
+            False-positive rates in [0, 1], of any shape.
+
+        Returns
+        -------
+        ndarray of the same shape
+
+        Notes
+        -----
+        The minimum over epsilon of e^epsilon fpr + delta(epsilon), and of its mirror image,
+        1 - e^-epsilon (1 - delta(epsilon) - fpr): every point of the privacy curve is a bound.
+        """
+        fpr = np.asarray(fpr, dtype=float)
+        if not ((fpr >= 0) & (fpr <= 1)).all():
+            raise ValueError(f"fpr={fpr!r} must lie in [0, 1].")
+        if any(isinstance(part, NonPrivate) for part in flatten(self.event)):
+            return np.ones(fpr.shape)
+        epsilons, deltas = _curve(self.event, self.relation)
+        flat = fpr.reshape(-1, 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            direct = np.where(flat > 0, np.exp(epsilons) * flat, 0.0) + deltas
+        mirror = 1 - np.exp(-epsilons) * (1 - deltas - flat)
+        bound = np.minimum(direct, mirror).min(axis=1)
+        return np.clip(bound, flat[:, 0], 1.0).reshape(fpr.shape)
+
+    def advantage_bound(self) -> float:
+        """Return the largest membership advantage, TPR - FPR, of any attack: delta at epsilon 0."""
+        return self.delta(0.0)
+
+    def group(self, k: int) -> PrivacyGuarantee:
+        """Return what is promised to ``k`` records together, at the same ``at_delta``.
+
+        Notes
+        -----
+        (epsilon, delta) for one record is, for k of them,
+        (k epsilon, delta (e^(k epsilon) - 1)/(e^epsilon - 1)); the best point of the privacy curve
+        is taken. Infinity if none reaches ``at_delta``.
+        """
+        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+            raise ValueError(f"k={k!r} must be an integer >= 1.")
+        steps = np.arange(k)
+        return self._derived(
+            lambda e: k * e,
+            lambda e: np.exp(np.outer(e, steps)).sum(axis=1),
+            self.relation,
+            f"for groups of {k} records",
+        )
+
+    def as_replace_one(self) -> PrivacyGuarantee:
+        """Return the replace-one guarantee that follows: (2 epsilon, (1 + e^epsilon) delta).
+
+        Replacing a record is removing one and adding another, hence two steps.
+        """
+        if self.relation == "replace_one":
+            return self
+        return self._derived(
+            lambda e: 2 * e,
+            lambda e: 1 + np.exp(e),
+            "replace_one",
+            f"converted from {self.relation}",
+        )
+
+    def _derived(self, epsilon_to, factor, relation: str, why: str) -> PrivacyGuarantee:
+        delta = self.at_delta or 0.0
+        if delta == 0:
+            epsilon = self.epsilon(0.0)
+        else:
+            epsilons, deltas = _curve(self.event, self.relation)
+            with np.errstate(over="ignore", invalid="ignore"):
+                reached = deltas * factor(epsilons) <= delta
+            epsilon = float(epsilons[reached].min()) if reached.any() else math.inf
+        event: Event = NonPrivate()
+        if math.isfinite(epsilon):
+            event = ApproxDP(float(epsilon_to(epsilon)), delta)
+        return PrivacyGuarantee(event, self.at_delta, relation, self.kind, (*self.assumptions, why))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description made of JSON types only."""
+        return {
+            "event": self.event.to_dict(),
+            "at_delta": self.at_delta,
+            "relation": self.relation,
+            "kind": self.kind,
+            "assumptions": list(self.assumptions),
+        }
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> PrivacyGuarantee:
+        """Rebuild the guarantee that :meth:`to_dict` described."""
+        values = dict(description)
+        values["event"] = Event.from_dict(values.get("event", {}))
+        values["assumptions"] = tuple(values.get("assumptions", ()))
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise ValueError(f"This does not describe a guarantee: {error}.") from None
+
+    def __repr__(self) -> str:
+        epsilon, delta = self.epsilon(), self.at_delta
+        shown = "inf" if math.isinf(epsilon) else _rounded_up(epsilon)
+        claim = f"({shown}, {delta:g})-DP" if delta else f"{shown}-DP"
+        return f"{claim}, {self.relation.replace('_', '-')}, {self.kind.replace('_', '-')}"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("relation", self.relation),
+            ("kind", self.kind),
+            ("assumptions", "; ".join(self.assumptions) or "none"),
+            ("event", json.dumps(self.event.to_dict())),
+        ]
+        body = "".join(
+            f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows
+        )
+        return f"<table><caption>{html.escape(repr(self))}</caption>{body}</table>"
+
+
+def _rounded_up(epsilon: float) -> str:
+    """Return epsilon rounded up, with two decimals or, if it is small, more."""
+    digits = max(2, 1 - math.floor(math.log10(epsilon))) if epsilon > 0 else 2
+    return f"{math.ceil(epsilon * 10**digits - 1e-6) / 10**digits:.{digits}f}"
