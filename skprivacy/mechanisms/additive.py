@@ -21,6 +21,7 @@ __all__ = ["Gaussian", "Laplace", "Logistic", "analytic_noise_multiplier"]
 _SCALE_BITS = 36  # the noise scale is 2**35 to 2**36 grid steps
 _MARGIN = 1.0 + 2.0**-20  # covers the rounding of the scale and the step from real to grid noise
 _INT64_SAFE = 2.0**61
+_UPWARDS = 1.0 + 2.0**-30  # so that no accountant's own rounding finds the target exceeded
 _HUGE = 1e150  # finite in grid steps, whatever the grid
 
 
@@ -312,7 +313,7 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
     Returns
     -------
     noise_multiplier : float
-        Standard deviation over L2 sensitivity, rounded up by less than one part in 1e12.
+        Standard deviation over L2 sensitivity, rounded up by one part in 2**30.
 
     Raises
     ------
@@ -350,4 +351,4 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
     while high > low * (1.0 + 1e-12):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if spent(middle) <= delta else (middle, high)
-    return high
+    return high * _UPWARDS

@@ -1,0 +1,273 @@
+"""What the private linear models have in common: public bounds, certificate, prediction."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .. import _config
+from .._sklearn import Interval, StrOptions
+from ..accounting import Event, PrivacyGuarantee, check_delta
+from ..exceptions import PrivacyWarning
+from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
+from ..mechanisms.bounds import UnitBall
+
+__all__ = ["PrivateLinearClassifier", "PrivateLinearModel", "PrivateLinearRegressor"]
+
+_CONSTANT = 0.5  # the constant column, beside features in [-1, 1]: a smaller radius, so less noise
+
+
+class PrivateLinearModel(BaseEstimator):
+    """Parameters and steps that all private linear models share."""
+
+    _parameter_constraints: dict = {
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "bounds": ["array-like", None],
+        "radius": [Interval(Real, 0, None, closed="neither"), None],
+        "fit_intercept": ["boolean"],
+        "relation": [StrOptions({"add_remove", "zero_out", "replace_one"})],
+        "noise_seed": [Integral, None],
+    }
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.allow_nan = True  # in fit: refusing a record would tell that it is there
+        return tags
+
+    def _validated(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
+        self._validate_params()
+        rows, target = validate_data(
+            self, X, y, dtype=np.float64, ensure_all_finite=False, **checks
+        )
+        if self.relation != "add_remove" and self.delta > 0:
+            check_delta(self.delta, len(rows))
+        return rows, target
+
+    def _ball(self, X: NDArray, assumptions: list[str]) -> UnitBall:
+        """Return the map of records into the unit ball, from public bounds."""
+        d = X.shape[1]
+        if self.bounds is None:
+            _config.leak(
+                "bounds=None: the bounds of the features are read off X. Pass "
+                "bounds=(lower, upper), numbers or one per feature, from public knowledge."
+            )
+            assumptions.append("the bounds of the features are public (they were read off X)")
+            finite = np.where(np.isfinite(X), X, np.nan)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # a column without any number
+                lower, upper = np.nanmin(finite, axis=0), np.nanmax(finite, axis=0)
+            lower, upper = np.nan_to_num(lower), np.nan_to_num(upper)
+        else:
+            lower, upper = checked_bounds("bounds", self.bounds, d)
+        radius = 0.5 * math.sqrt(d) if self.radius is None else float(self.radius)
+        return UnitBall(
+            tuple(lower.tolist()),
+            tuple(upper.tolist()),
+            radius=min(radius, math.sqrt(d)),
+            intercept=_CONSTANT if self.fit_intercept else 0.0,
+        )
+
+    def _noise(self, sensitivity: float) -> Laplace | Gaussian:
+        """Return the mechanism of a single release that spends the whole target."""
+        pure = self.delta == 0
+        if math.isinf(self.epsilon):
+            multiplier = 0.0
+        elif pure:
+            multiplier = 1.0 / self.epsilon
+        else:
+            multiplier = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
+        return (Laplace if pure else Gaussian)(multiplier, sensitivity)
+
+    def _certify(self, event: Event, assumptions: list[str]) -> None:
+        """Set what is claimed, before any noise is drawn."""
+        if self.noise_seed is not None:
+            warnings.warn(
+                f"noise_seed={self.noise_seed!r} makes the noise predictable: there is no "
+                "privacy. Use it in tests only.",
+                PrivacyWarning,
+                stacklevel=3,
+            )
+            assumptions.append("nobody knows or guesses noise_seed")
+        if self.relation == "zero_out":
+            assumptions.append("the number of records is public")
+        self.privacy_event_ = event
+        self.privacy_ = PrivacyGuarantee(
+            event,
+            at_delta=float(self.delta),
+            relation=self.relation,
+            kind="proved" if self.noise_seed is None else "estimate",
+            assumptions=tuple(assumptions),
+        )
+        self.epsilon_ = self.privacy_.epsilon()
+        self.delta_ = float(self.delta)
+
+    def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
+        check_is_fitted(self, "coef_")
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return X @ self.coef_.T + self.intercept_
+
+
+class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
+    """A linear regression whose targets have public bounds."""
+
+    _parameter_constraints: dict = {
+        **PrivateLinearModel._parameter_constraints,
+        "y_bounds": ["array-like", None],
+    }
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # epsilon=1 is not much for the few rows of a check
+        return tags
+
+    def _target_bounds(self, y: NDArray, assumptions: list[str]) -> tuple[float, float]:
+        if self.y_bounds is None:
+            _config.leak(
+                "y_bounds=None: the bounds of the target are read off y. Pass "
+                "y_bounds=(lower, upper) from public knowledge."
+            )
+            assumptions.append("the bounds of the target are public (they were read off y)")
+            low, high = float(y.min()), float(y.max())
+            return (low, high) if low < high else (low - 1.0, high + 1.0)
+        lower, upper = checked_bounds("y_bounds", self.y_bounds, 1)
+        return float(lower[0]), float(upper[0])
+
+    def _coefficients(self, ball: UnitBall, solution: NDArray) -> tuple[NDArray, float]:
+        """Return ``coef`` and ``intercept`` of weights, (size, 1), that predict within [-1, 1]."""
+        coef, intercept = ball.coefficients(solution)
+        lower, upper = self.y_bounds_
+        half, middle = (upper - lower) / 2, (upper + lower) / 2
+        return coef[0] * half, float(intercept[0] * half + middle)
+
+    def _scaled_target(self, y: NDArray) -> NDArray[np.float64]:
+        """Clip targets to their bounds and scale those to [-1, 1]."""
+        lower, upper = self.y_bounds_
+        scaled = (np.clip(y, lower, upper) - lower) * (2.0 / (upper - lower)) - 1.0
+        return np.clip(scaled, -1.0, 1.0)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Predict, within the public bounds of the target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return np.clip(self._scores(X), *self.y_bounds_)
+
+
+class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
+    """A linear classifier whose labels are public."""
+
+    _parameter_constraints: dict = {
+        **PrivateLinearModel._parameter_constraints,
+        "classes": ["array-like", None],
+    }
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # epsilon=1 is not much for the few rows of a check
+        return tags
+
+    def _encode(self, y: NDArray, assumptions: list[str]) -> NDArray[np.int64]:
+        """Set ``classes_`` and return the labels as indices into them."""
+        check_classification_targets(y)
+        if self.classes is None:
+            _config.leak(
+                "classes=None: the labels are read off y, which tells whether a rare class "
+                "occurs. Pass classes=[...], all labels that are publicly possible."
+            )
+            assumptions.append("the set of class labels is public (it was read off y)")
+        classes = np.unique(np.asarray(y if self.classes is None else self.classes))
+        if len(classes) < 2:
+            raise ValueError(
+                f"classes={classes.tolist()!r}: {type(self).__name__} needs at least two classes, "
+                f"got {len(classes)} class. Pass classes=[...] with all possible labels."
+            )
+        known = np.isin(y, classes)
+        if not known.all():
+            strange = np.unique(y[~known])[:5].tolist()
+            raise ValueError(
+                f"y holds labels that are not in classes={classes.tolist()!r}: {strange!r}. "
+                "Add them to classes, or drop those records."
+            )
+        self.classes_ = classes
+        return np.searchsorted(classes, y)
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the log-odds of the second class, or one score per class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        scores = self.decision_function(X)
+        if scores.ndim == 2:
+            return softmax(scores, axis=1)
+        second = expit(scores)
+        return np.column_stack([1.0 - second, second])
+
+    def predict(self, X: ArrayLike) -> NDArray:
+        """Return the most probable class of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        scores = self.decision_function(X)
+        chosen = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)
+        return self.classes_[chosen]
+
+
+def checked_bounds(name: str, bounds: Any, size: int) -> tuple[NDArray, NDArray]:
+    """Return lower and upper bounds, (size,) each, of a pair of numbers or of sequences."""
+    wanted = (
+        f"{name}={bounds!r} must be a pair (lower, upper) of finite numbers, or of sequences of "
+        f"length {size}, with lower <= upper"
+    )
+    try:
+        lower, upper = (np.broadcast_to(np.asarray(bound, np.float64), (size,)) for bound in bounds)
+    except (TypeError, ValueError):
+        raise ValueError(f"{wanted}.") from None
+    if not (np.isfinite(lower).all() and np.isfinite(upper).all() and (lower <= upper).all()):
+        raise ValueError(f"{wanted}.")
+    if size == 1 and lower[0] == upper[0]:
+        raise ValueError(f"{wanted}; equal bounds leave nothing to learn.")
+    return lower, upper

@@ -1,0 +1,118 @@
+"""The clipping that a sensitivity is derived from, and sums that it holds for exactly."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["UnitBall", "exact_product", "quantize"]
+
+_STEP = 2.0**-16
+_ROWS = 1 << 20  # rows whose products sum exactly in float64: 2**20 * 2**32 < 2**53
+_INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm
+
+
+def quantize(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round towards zero to multiples of 2**-16, so that no norm grows."""
+    values = values * (1.0 / _STEP)
+    np.trunc(values, out=values)
+    values *= _STEP
+    return values
+
+
+def exact_product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ``a.T @ b`` for quantised numbers of magnitude at most 1, without rounding.
+
+    **Guarantees.** Every product is a multiple of 2**-32 and every partial sum below 2**20, so
+    float64 holds all of them, whatever the order of summation: neighbours differ by exactly one
+    record's product. Above 2**20 rows the partial results are added in float64, exact up to two
+    million rows and within 2**-53 of the number of rows beyond, which is far below the margin
+    that the mechanisms keep.
+    """
+    total = np.zeros((a.shape[1], b.shape[1]))
+    for start in range(0, len(a), _ROWS):
+        total += a[start : start + _ROWS].T @ b[start : start + _ROWS]
+    return total
+
+
+@dataclass(frozen=True)
+class UnitBall:
+    """Map records of public bounds into the unit ball by weighting them.
+
+    A feature is clipped to its bounds and scaled to [-1, 1]. A record of norm above ``radius``
+    gets a weight below 1, which multiplies its target too: the fit of a linear model stays
+    unbiased, where shrinking the features alone would bend it.
+
+    Parameters
+    ----------
+    lower, upper : tuple of float
+        Public bounds of each feature.
+    radius : float
+        L2 norm, after scaling, above which a record loses weight.
+    intercept : float
+        Value of the constant column; 0 for no such column.
+
+    Notes
+    -----
+    **Guarantees.** Each row is a function of its own record, has norm at most 1 exactly (not up
+    to rounding) and lies on a grid of 2**-16.
+
+    **Edge cases.** A record with NaN gets weight 0 and contributes nothing. Infinity is clipped.
+    A feature of equal bounds becomes 0.
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    radius: float
+    intercept: float
+
+    @property
+    def norm(self) -> float:
+        """Radius of the records with the constant column in it; it becomes 1."""
+        return math.hypot(self.radius, self.intercept)
+
+    @property
+    def size(self) -> int:
+        """Number of columns of the result."""
+        return len(self.lower) + (self.intercept > 0)
+
+    @property
+    def l1_radius(self) -> float:
+        """The largest L1 norm of a row: equal features, and the constant at its share or whole."""
+        d = len(self.lower)
+        constant = min(self.intercept / self.norm, 1.0 / math.sqrt(d + 1))
+        return math.sqrt(d * (1.0 - constant**2)) + constant
+
+    def transform(self, X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the rows (n_samples, size) and the weights (n_samples,) that they contain."""
+        lower, scale = np.asarray(self.lower), self._scale()
+        rows = np.empty((len(X), self.size))
+        features = rows[:, : len(lower)]
+        np.clip(X, lower, np.asarray(self.upper), out=features)
+        features -= (lower + np.asarray(self.upper)) / 2
+        features *= scale / self.norm
+        if self.intercept:
+            rows[:, -1] = self.intercept / self.norm
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        weights = _INWARDS / np.maximum(norms, 1.0)
+        if (missing := np.isnan(norms)).any():
+            rows[missing], weights[missing] = 0.0, 0.0
+        rows *= weights[:, None]
+        return quantize(rows), weights
+
+    def _scale(self) -> NDArray[np.float64]:
+        width = np.asarray(self.upper) - np.asarray(self.lower)
+        return np.divide(2.0, width, out=np.zeros_like(width), where=width > 0)
+
+    def coefficients(
+        self, solution: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Turn weights of the rows, (size, n_outputs), into ``coef`` and ``intercept`` of X."""
+        d = len(self.lower)
+        coef = solution[:d] * (self._scale() / self.norm)[:, None]
+        middle = (np.asarray(self.lower) + np.asarray(self.upper)) / 2
+        constant = solution[d] * (self.intercept / self.norm) if self.intercept else 0.0
+        return coef.T, constant - middle @ coef
