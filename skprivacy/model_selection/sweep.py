@@ -13,11 +13,11 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils import indexable
+from sklearn.utils import get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
 from .._sklearn import safe_indexing
@@ -167,6 +167,7 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         scorer = check_scoring(self.estimator, self.scoring)
         attack = _check_attack(self.attack)
         X, y, groups = indexable(X, y, groups)
+        validate_data(self, X, skip_check_array=True)
         check_classification_targets(y)
         if len(np.unique(np.asarray(y))) < 2:
             raise ValueError("y has one class only; a sweep needs at least two.")
@@ -237,6 +238,12 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
     def score(self, X: Any, y: Any) -> float:
         """Score the refitted model by ``scoring``."""
         return check_scoring(self.estimator_, self.scoring)(self.estimator_, X, y)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags
+        tags.target_tags.required = True
+        return tags
 
     @property
     def classes_(self) -> np.ndarray:

@@ -1,0 +1,287 @@
+"""PrivacySweepCV: every model once, results as GridSearchCV has them, its cost told."""
+
+import os
+import pickle
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skprivacy.accounting import Gaussian, NonPrivate, PrivacyGuarantee
+from skprivacy.attacks import LiRA, LossThreshold, ShadowPool
+from skprivacy.model_selection import PrivacySweepCV
+
+matplotlib.use("Agg")
+X, y = make_classification(400, n_features=8, flip_y=0.2, random_state=0)
+
+
+class Noisy(ClassifierMixin, BaseEstimator):
+    """A tree that is shallow for a small epsilon; it appends a line to a file for each fit."""
+
+    def __init__(self, epsilon=1.0, log=None, relation="zero_out"):
+        self.epsilon = epsilon
+        self.log = log
+        self.relation = relation
+
+    def fit(self, X, y):
+        if self.log:
+            with Path(self.log).open("a") as stream:
+                stream.write(f"{self.epsilon} {len(y)} {os.getpid()}\n")
+        depth = None if np.isinf(self.epsilon) else max(1, int(self.epsilon))
+        self.tree_ = DecisionTreeClassifier(max_depth=depth, random_state=0).fit(X, y)
+        self.classes_ = self.tree_.classes_
+        event = NonPrivate() if np.isinf(self.epsilon) else Gaussian(4 / self.epsilon)
+        self.privacy_ = PrivacyGuarantee(
+            event, at_delta=1e-6, relation=self.relation, assumptions=("a stub",)
+        )
+        return self
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True  # as the tree has it
+        return tags
+
+    def predict_proba(self, X):
+        return self.tree_.predict_proba(X)
+
+    def predict(self, X):
+        return self.tree_.predict(X)
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "fits"
+    path.touch()
+    return path
+
+
+@parametrize_with_checks(
+    [
+        PrivacySweepCV(Noisy(), epsilons=[1, 2], cv=2),
+        PrivacySweepCV(Noisy(), epsilons=[1, 2], cv=2, refit=2),
+    ]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def fits(log):
+    return [line.split()[:2] for line in log.read_text().splitlines()]
+
+
+def test_scores_are_those_of_grid_search():
+    cv = StratifiedKFold(4, shuffle=True, random_state=1)
+    model = make_pipeline(StandardScaler(), Noisy())
+    epsilons = [1, 3, 10]
+    sweep = PrivacySweepCV(model, epsilons=epsilons, cv=cv).fit(X, y)
+    search = GridSearchCV(model, {"noisy__epsilon": epsilons}, cv=cv, return_train_score=True)
+    expected = search.fit(X, y).cv_results_
+    for key, values in expected.items():
+        if key.endswith(("_test_score", "_train_score")):
+            np.testing.assert_allclose(sweep.cv_results_[key], values, err_msg=key)
+        assert key in sweep.cv_results_
+    assert sweep.cv_results_["params"] == expected["params"]
+    assert sweep.cv_results_["param_noisy__epsilon"].tolist() == epsilons
+    assert sweep.best_index_ == search.best_index_
+    assert sweep.best_score_ == pytest.approx(search.best_score_)
+    assert sweep.best_params_ == search.best_params_
+
+
+def test_attack_is_what_one_would_do_by_hand():
+    cv = KFold(3, shuffle=True, random_state=0)
+    sweep = PrivacySweepCV(Noisy(), epsilons=[5], cv=cv).fit(X, y)
+    for i, (train, test) in enumerate(cv.split(X)):
+        attack = LossThreshold(Noisy(epsilon=5).fit(X[train], y[train])).fit(X, y)
+        result = attack.evaluate(X[train], y[train], X[test], y[test])
+        assert sweep.cv_results_[f"split{i}_attack_auc"][0] == pytest.approx(result.auc)
+        tpr = result.tpr_at_fpr(0.01).tpr
+        assert sweep.cv_results_[f"split{i}_attack_tpr_at_0.01"][0] == pytest.approx(tpr)
+    values = [sweep.cv_results_[f"split{i}_attack_auc"][0] for i in range(3)]
+    assert sweep.cv_results_["mean_attack_auc"][0] == pytest.approx(np.mean(values))
+    assert sweep.cv_results_["std_attack_auc"][0] == pytest.approx(np.std(values))
+
+
+def test_a_memorising_level_shows(log):
+    sweep = PrivacySweepCV(Noisy(), epsilons=[1, np.inf], cv=3).fit(X, y)
+    shallow, deep = sweep.cv_results_["mean_attack_auc"]
+    assert shallow < 0.56
+    assert deep > 0.62
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_nothing_is_trained_twice(log, n_jobs):
+    model = Noisy(log=str(log))
+    attack = LiRA(n_shadows=4, random_state=0)
+    PrivacySweepCV(model, epsilons=[1, 8], cv=5, attack=attack, n_jobs=n_jobs).fit(X, y)
+    done = fits(log)
+    for epsilon in ("1.0", "8.0"):
+        assert done.count([epsilon, "320"]) == 5  # a target for each split
+        assert done.count([epsilon, "200"]) == 4  # one pool for all of them, on halves of it all
+    assert len(done) == 2 * (5 + 4)
+    assert not hasattr(model, "tree_")
+
+
+def test_jobs_change_nothing():
+    one, two = (
+        PrivacySweepCV(
+            Noisy(), epsilons=[2, 8], cv=3, attack=LiRA(n_shadows=4, random_state=0), n_jobs=n_jobs
+        )
+        .fit(X, y)
+        .cv_results_
+        for n_jobs in (1, 2)
+    )
+    for key, values in one.items():
+        if "time" not in key and key != "params":
+            np.testing.assert_allclose(values.astype(float), two[key].astype(float), err_msg=key)
+
+
+def test_the_ceiling_is_above_what_chance_gives_and_grows():
+    sweep = PrivacySweepCV(Noisy(), epsilons=[0.1, 1, 10, np.inf], cv=2).fit(X, y)
+    ceiling = sweep.cv_results_["mean_attack_auc_bound"]
+    assert (np.diff(ceiling) > 0).all()
+    assert 0.5 < ceiling[0] < 0.55
+    assert ceiling[-1] == pytest.approx(1)
+
+
+def test_the_cost_of_looking_composes():
+    sweep = PrivacySweepCV(Noisy(), epsilons=[1, 2], cv=3, refit=1).fit(X, y)
+    single = Noisy(epsilon=2).fit(X, y).privacy_
+    assert sweep.privacy_.relation == "zero_out"
+    assert sweep.privacy_.epsilon() > 1.7 * single.epsilon()
+    # 4 fits at 4, 3 at 2: Gaussians compose exactly, in the sum of 1/z^2
+    z = (4 * (1 / 4) ** 2 + 3 * (2 / 4) ** 2) ** -0.5
+    assert sweep.privacy_.epsilon() == pytest.approx(
+        PrivacyGuarantee(Gaussian(z), at_delta=1e-6, relation="zero_out").epsilon(), rel=1e-2
+    )
+    assert any("never the scores" in text for text in sweep.privacy_.assumptions)
+    assert "a stub" in sweep.privacy_.assumptions
+
+
+def test_without_a_claim_the_cost_is_infinite():
+    model = make_pipeline(LogisticRegression())
+    sweep = PrivacySweepCV(
+        model, epsilons=[0.5, 1.0], cv=2, param_name="logisticregression__C"
+    ).fit(X, y)
+    assert np.isinf(sweep.privacy_.epsilon())
+    assert np.isnan(sweep.cv_results_["mean_attack_auc_bound"]).all()
+    assert np.isinf(
+        PrivacySweepCV(Noisy(), epsilons=[1, np.inf], cv=2).fit(X, y).privacy_.epsilon()
+    )
+
+
+def test_refit_is_asked_for_and_never_chosen_by_the_scores(log):
+    sweep = PrivacySweepCV(Noisy(log=str(log)), epsilons=[1, 8], cv=2, refit=1).fit(X, y)
+    assert sweep.estimator_.epsilon == 1
+    assert fits(log)[-1] == ["1.0", "400"]
+    np.testing.assert_array_equal(sweep.predict(X), Noisy(epsilon=1).fit(X, y).predict(X))
+    assert sweep.score(X, y) == np.mean(sweep.predict(X) == y)
+    assert sweep.predict_proba(X).shape == (400, 2)
+    assert list(sweep.classes_) == [0, 1]
+    bare = PrivacySweepCV(Noisy(), epsilons=[1], cv=2).fit(X, y)
+    with pytest.raises(AttributeError, match="predict") as caught:
+        bare.predict(X)
+    assert "refit=<epsilon>" in str(caught.value.__cause__)
+
+
+def test_frames_strings_groups_scoring_pickle():
+    import pandas as pd
+
+    frame, names = pd.DataFrame(X).add_prefix("x"), np.where(y == 1, "yes", "no")
+    groups = np.arange(len(y)) // 10
+    from sklearn.model_selection import GroupKFold
+
+    sweep = PrivacySweepCV(
+        Noisy(), epsilons=[3], cv=GroupKFold(3), scoring="roc_auc", attack=LiRA(n_shadows=2)
+    )
+    sweep.fit(frame, names, groups=groups)
+    assert sweep.cv_results_["mean_test_score"][0] > 0.6
+    again = pickle.loads(pickle.dumps(sweep))
+    assert again.best_score_ == sweep.best_score_
+    assert clone(sweep).epsilons == [3]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"epsilons": []}, "epsilons is empty"),
+        ({"epsilons": [1, 0]}, "positive numbers, got 0"),
+        ({"epsilons": [1, float("nan")]}, "positive numbers, got nan"),
+        ({"epsilons": [1, "2"]}, "positive numbers, got '2'"),
+        ({"epsilons": [1, True]}, "positive numbers, got True"),
+        ({"epsilons": [1, 1.0]}, "twice"),
+        ({"epsilons": 1.0}, "list of positive numbers"),
+        ({"epsilons": "1,2"}, "list of positive numbers"),
+        ({"refit": 5}, "refit must be None or one of"),
+        ({"refit": True}, "refit must be None or one of"),
+        ({"estimator": LogisticRegression()}, "0 parameters called epsilon"),
+        ({"param_name": "eps"}, "param_name='eps' is no parameter"),
+        ({"estimator": Noisy}, "estimator must be"),
+        ({"attack": LiRA}, "attack must be"),
+        ({"attack": "lira"}, "attack must be"),
+        ({"attack": LiRA(pool=ShadowPool(Noisy()))}, "pool"),
+        ({"cv": 1000}, "n_splits=1000"),
+        ({"scoring": "no such"}, "no such"),
+    ],
+)
+def test_wrong_parameters_are_told_before_any_training(changes, words, log):
+    arguments = {"estimator": Noisy(log=str(log)), "epsilons": [1, 2], **changes}
+    with pytest.raises((TypeError, ValueError), match=words):
+        PrivacySweepCV(**arguments).fit(X, y)
+    assert not fits(log)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (np.zeros(400), "one class"),
+        (y[:-1], "inconsistent numbers of samples"),
+        (np.linspace(0, 1, 400), "[Cc]ontinuous"),
+    ],
+)
+def test_wrong_labels_are_told_before_any_training(labels, words, log):
+    with pytest.raises(ValueError, match=words):
+        PrivacySweepCV(Noisy(log=str(log)), epsilons=[1], cv=2).fit(X, labels)
+    assert not fits(log)
+
+
+def test_two_epsilons_need_a_name():
+    class Two(Noisy):
+        def __init__(self, epsilon=1.0, inner=None):
+            self.epsilon = epsilon
+            self.inner = inner
+
+    with pytest.raises(ValueError, match="2 parameters called epsilon"):
+        PrivacySweepCV(Two(inner=Noisy()), epsilons=[1]).fit(X, y)
+
+
+def test_plot_draws_the_measured_numbers():
+    import matplotlib.pyplot as plt
+
+    sweep = PrivacySweepCV(Noisy(), epsilons=[10, 1, np.inf], cv=2).fit(X, y)
+    display = sweep.plot()
+    above, below = display.axes_
+    results = sweep.cv_results_
+    for ax, key in ((above, "test_score"), (below, "attack_auc")):
+        line = ax.containers[0].lines[0]
+        np.testing.assert_allclose(line.get_xdata(), [1, 10])
+        np.testing.assert_allclose(line.get_ydata(), results[f"mean_{key}"][[1, 0]])
+    labels = [text.get_text() for text in below.get_legend().get_texts()]
+    assert {"chance", "without privacy", "ceiling set by the guarantee"} <= set(labels)
+    np.testing.assert_allclose(above.lines[-1].get_ydata(), results["mean_test_score"][2])
+    plt.close(display.figure_)
+
+
+def test_progress_is_shown_on_request(capsys):
+    PrivacySweepCV(Noisy(), epsilons=[1], cv=2).fit(X, y)
+    assert capsys.readouterr().err == ""
+    PrivacySweepCV(Noisy(), epsilons=[1], cv=2, verbose=1).fit(X, y)
+    assert "2/2" in capsys.readouterr().err
