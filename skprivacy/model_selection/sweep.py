@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils import get_tags, indexable
+from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
@@ -168,8 +168,10 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         attack = _check_attack(self.attack)
         X, y, groups = indexable(X, y, groups)
         validate_data(self, X, skip_check_array=True)
+        y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
         check_classification_targets(y)
-        if len(np.unique(np.asarray(y))) < 2:
+        if len(np.unique(y)) < 2:
             raise ValueError("y has one class only; a sweep needs at least two.")
         cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         splits = list(cv.split(X, y, groups))
@@ -241,8 +243,11 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.estimator).input_tags
-        tags.target_tags.required = True
+        inner = get_tags(self.estimator)
+        tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
+        if self.refit is not None:  # only then can it predict
+            tags.estimator_type = inner.estimator_type
+            tags.classifier_tags = inner.classifier_tags
         return tags
 
     @property
