@@ -22,6 +22,7 @@ from .._sklearn import Interval
 from . import scores
 from ._predictions import class_list, label_columns, predict_aligned
 from ._records import as_records, fingerprints, safe_indexing
+from ._stacked import chunk_size, train_stacked
 
 __all__ = ["ShadowPool"]
 
@@ -50,6 +51,9 @@ class ShadowPool(BaseEstimator):
         Folder in which every model is saved as soon as it is trained. A later ``fit`` on the same
         records with the same estimator loads what is there and trains the rest, so that a killed
         run resumes. The files are pickles: open only folders that you wrote.
+    stacked : bool, default=False
+        Train all models at once as one batched network (needs torch, much faster). For
+        ``MLPClassifier(solver="adam")``, alone or at the end of a pipeline.
     verbose : int, default=0
         Verbosity of joblib.
 
@@ -87,6 +91,7 @@ class ShadowPool(BaseEstimator):
         "n_jobs": [None, Integral],
         "random_state": ["random_state"],
         "path": [None, str, os.PathLike],
+        "stacked": ["boolean"],
         "verbose": ["verbose"],
     }
 
@@ -98,6 +103,7 @@ class ShadowPool(BaseEstimator):
         n_jobs: int | None = None,
         random_state: Any = None,
         path: Any = None,
+        stacked: bool = False,
         verbose: int = 0,
     ) -> None:
         self.estimator = estimator
@@ -105,6 +111,7 @@ class ShadowPool(BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.path = path
+        self.stacked = stacked
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> ShadowPool:
@@ -142,13 +149,19 @@ class ShadowPool(BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         folder = None if self.path is None else Path(self.path)
         if folder is not None:
-            seed = _open_folder(folder, joblib.hash((clone(self.estimator), prints, y)), seed)
+            content = joblib.hash((clone(self.estimator), self.stacked, self.n_shadows, prints, y))
+            seed = _open_folder(folder, content, seed)
         masks = _halves(groups, y, self.n_shadows, np.random.default_rng(seed))
         seeds = np.random.SeedSequence(seed).generate_state(self.n_shadows) >> 1
-        self.estimators_ = joblib.Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
-            joblib.delayed(_train)(self.estimator, X, y, np.flatnonzero(mask[groups]), s, file)
-            for mask, s, file in zip(masks, seeds, _files(folder, self.n_shadows), strict=True)
-        )
+        rows = [np.flatnonzero(mask[groups]) for mask in masks]
+        files = _files(folder, self.n_shadows)
+        if self.stacked:
+            self.estimators_ = _train_stacked(self.estimator, X, y, rows, seeds, files)
+        else:
+            self.estimators_ = joblib.Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
+                joblib.delayed(_train)(self.estimator, X, y, *job)
+                for job in zip(rows, seeds, files, strict=True)
+            )
         self.fingerprints_, self.masks_ = prints, masks
         self.classes_ = class_list(y, *(model.classes_ for model in self.estimators_))
         self._memo: tuple[str, Any] | None = None
@@ -248,6 +261,29 @@ def _train(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(safe_indexing(X, rows), y[rows])
+    return _save(model, file)
+
+
+def _train_stacked(
+    estimator: Any, X: Any, y: NDArray[Any], rows: list[Any], seeds: Any, files: list[Path | None]
+) -> list[Any]:
+    """Load the models that are there and train the others, a chunk at a time."""
+    classes = np.unique(y)
+    label = label_columns(y, classes)
+    models = [joblib.load(file) if file is not None and file.exists() else None for file in files]
+    missing = [place for place, model in enumerate(models) if model is None]
+    size = chunk_size(estimator, X.shape[1], len(classes))
+    for start in range(0, len(missing), size):
+        chunk = missing[start : start + size]
+        trained = train_stacked(
+            estimator, X, label, classes, [rows[i] for i in chunk], [int(seeds[i]) for i in chunk]
+        )
+        for place, model in zip(chunk, trained, strict=True):
+            models[place] = _save(model, files[place])
+    return models
+
+
+def _save(model: Any, file: Path | None) -> Any:
     if file is not None:
         unfinished = file.with_suffix(f".{os.getpid()}")
         joblib.dump(model, unfinished)

@@ -128,7 +128,9 @@ class ShokriAttack(ShadowedAttack):
     def _train(self, features: Floats, truth: NDArray[np.bool_]) -> Any:
         if self.attack_model is not None:
             return clone(self.attack_model).fit(features, truth)
-        return make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000)).fit(features, truth)
+        return make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000)).fit(
+            features, truth
+        )
 
     def _view(self, proba: Floats, label: NDArray[np.intp]) -> Floats:
         """Return what the attack model sees of each prediction."""

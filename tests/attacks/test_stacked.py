@@ -1,0 +1,152 @@
+"""Stacked training is MLPClassifier's, many at a time."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from skprivacy.attacks import LiRA, ShadowPool
+from skprivacy.attacks._stacked import _batches, train_stacked
+
+pytest.importorskip("torch")
+
+
+def problem(n_classes, n=400):
+    return make_classification(
+        n, 12, n_informative=8, n_classes=n_classes, n_clusters_per_class=1, random_state=0
+    )
+
+
+def start_from(net, X, y, layers):
+    """Return ``net`` trained by scikit-learn in full batches from the given weights."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        own = clone(net).set_params(max_iter=1, warm_start=True).fit(X, y)
+        own.coefs_[:] = [weight.astype(float) for weight, _ in layers]
+        own.intercepts_[:] = [bias.astype(float) for _, bias in layers]
+        del own._optimizer  # its moments and the best loss belong to the discarded first step
+        own.best_loss_ = np.inf
+        return own.set_params(max_iter=net.max_iter).fit(X, y)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
+def test_equals_scikit_learn_step_by_step(n_classes, activation):
+    # full batches in the order given leave nothing to chance but the initial weights
+    X, y = problem(n_classes, 200)
+    net = MLPClassifier(
+        (8, 5), activation=activation, shuffle=False, batch_size=200, max_iter=40, alpha=1.0
+    ).set_params(n_iter_no_change=1000)
+    rows = [np.arange(200)]
+    classes = np.arange(n_classes)
+    untrained = clone(net).set_params(max_iter=1, learning_rate_init=1e-30)
+    (start,) = train_stacked(untrained, X, y, classes, rows, [7])
+    (stacked,) = train_stacked(net, X, y, classes, rows, [7])
+    own = start_from(net, X, y, start.layers)
+    assert stacked.predict_proba(X) == pytest.approx(own.predict_proba(X), abs=2e-4)
+
+
+def test_members_do_not_mix():
+    X, y = problem(3)
+    net = MLPClassifier((6,), max_iter=20, batch_size=64)
+    rows = [np.arange(150), np.arange(230, 400), np.arange(0, 400, 3)]  # three steps each
+    together = train_stacked(net, X, y, np.arange(3), rows, [1, 2, 3])
+    for place, chosen in enumerate(rows):
+        (alone,) = train_stacked(net, X, y, np.arange(3), [chosen], [place + 1])
+        difference = together[place].predict_proba(X) - alone.predict_proba(X)
+        assert np.abs(difference).max() < 1e-4
+
+
+@pytest.mark.parametrize("counts", [[7], [150, 171, 134], [3, 40], [64, 64]])
+def test_every_record_is_in_one_batch_of_its_own_member(counts):
+    longest, rngs = max(counts), [np.random.default_rng(0) for _ in counts]
+    seen = [[] for _ in counts]
+    sizes = []
+    for places, real in _batches(np.array(counts), longest, 64, rngs):
+        sizes.append(real.sum(1).numpy())
+        for member, (place, used) in enumerate(zip(places, real, strict=True)):
+            seen[member] += place[used == 1].tolist()
+    for member, count in enumerate(counts):
+        assert sorted(seen[member]) == list(range(member * longest, member * longest + count))
+    assert np.max(sizes) <= 64
+    assert np.min(sizes) >= 1
+
+
+def test_stops_as_scikit_learn_does():
+    X, y = problem(2)
+    net = MLPClassifier((4,), max_iter=1000, tol=1.0, n_iter_no_change=2, batch_size=400)
+    three = clone(net).set_params(max_iter=4)
+    one, other = (
+        train_stacked(each, X, y, np.arange(2), [np.arange(400)], [0])[0] for each in (net, three)
+    )
+    # no epoch improves by 1.0 after the first: 1 + 2 + 1 epochs are trained
+    assert one.predict_proba(X) == pytest.approx(other.predict_proba(X))
+
+
+def test_equal_accuracy_to_separate_training():
+    X, y = problem(3, 800)
+    net = make_pipeline(StandardScaler(), MLPClassifier((32,), max_iter=40))
+    accuracy = {}
+    for stacked in (False, True):
+        pool = ShadowPool(net, n_shadows=4, random_state=0, stacked=stacked).fit(X, y)
+        right = [(proba.argmax(1) == y).mean() for proba in pool.iter_proba(X)]
+        accuracy[stacked] = np.mean(right)
+    assert accuracy[True] == pytest.approx(accuracy[False], abs=0.02)
+
+
+def test_attack_on_a_stacked_pool():
+    X, y = make_classification(600, flip_y=0.4, random_state=0)
+    labels = np.array(["no", "yes"])[y]
+    target = MLPClassifier((64,), learning_rate_init=0.01, max_iter=60, n_iter_no_change=60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        target.fit(X[:300], labels[:300])
+    pool = ShadowPool(target, n_shadows=4, random_state=0, stacked=True)
+    attack = LiRA(target, pool=pool).fit(X, labels)
+    result = attack.evaluate(X[:300], labels[:300], X[300:], labels[300:])
+    assert result.auc_interval[0] > 0.6
+
+
+def test_stacked_pool_resumes(tmp_path):
+    X, y = problem(3)
+    net = MLPClassifier((6,), max_iter=3)
+    pool = ShadowPool(net, n_shadows=4, path=tmp_path, stacked=True, random_state=0).fit(X, y)
+    (tmp_path / "shadow_0002.joblib").unlink()
+    again = clone(pool).fit(X, y)
+    assert again.logits(X, y)[:2] == pytest.approx(pool.logits(X, y)[:2])
+    assert again.logits(X, y)[2] == pytest.approx(pool.logits(X, y)[2], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        MLPClassifier(solver="lbfgs"),
+        MLPClassifier(early_stopping=True),
+        make_pipeline(StandardScaler()),
+    ],
+)
+def test_what_cannot_be_stacked_says_so(estimator):
+    with pytest.raises(ValueError, match="stacked=False"):
+        ShadowPool(estimator, n_shadows=2, stacked=True).fit(*problem(2))
+
+
+def test_unequal_preprocessing_says_so():
+    X, y = problem(2)
+    X = np.c_[X[:, :1] > 0, np.arange(400)]  # each half knows other categories
+    net = make_pipeline(OneHotEncoder(handle_unknown="ignore"), MLPClassifier((2,), max_iter=1))
+    with pytest.raises(ValueError, match="same number of features"):
+        ShadowPool(net, n_shadows=2, stacked=True, random_state=0).fit(X[:399], y[:399])
+
+
+def test_importing_attacks_takes_no_torch():
+    import subprocess
+    import sys
+
+    code = "import sys, skprivacy.attacks; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
