@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.multiclass import type_of_target
 
+from .. import _config
 from ..datasets.catalogue import CATALOGUE
 from ..exceptions import DatasetNotFoundError
 from ..preprocessing import Bounded, Categories, Schema
@@ -109,10 +110,10 @@ def _csv(path: Path, target: str | None, schema_path: str | None) -> Records:
         raise UserError(f"column {target!r} has {frame[target].isna().sum()} missing values.")
     X = frame.drop(columns=target)
     if schema is None:
-        y = frame[target]
-        if type_of_target(y) not in ("binary", "multiclass"):
-            raise UserError(f"column {target!r} holds {type_of_target(y)} values, not classes.")
-        schema = Schema.infer(X, y)
+        kind = type_of_target(frame[target])
+        if kind not in ("binary", "multiclass"):
+            raise UserError(f"column {target!r} holds {kind} values, not classes.")
+        schema = Schema.infer(X, frame[target])
     if absent := [name for name in schema if name not in X]:
         raise UserError(f"{path} lacks columns of the schema: {', '.join(absent)}.")
     if extra := [str(name) for name in X if name not in schema]:
@@ -151,8 +152,6 @@ def _read(path: Path, schema: Schema | None, target: str) -> pd.DataFrame:
 def _labels(column: pd.Series, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
     """Return labels as the schema writes them, and all classes."""
     if schema.classes is None:
-        from .. import _config
-
         _config.leak(
             f"The classes of {column.name!r} are read off the data: list them in the schema."
         )

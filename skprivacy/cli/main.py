@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.util import find_spec
 
 from .. import __version__
@@ -83,8 +84,6 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_parser(subparsers)
     audit.add_parser(subparsers)
     if find_spec("skprivacy.cli.budget") is not None:
-        from . import budget
-
-        budget.add_parser(subparsers)
+        import_module("skprivacy.cli.budget").add_parser(subparsers)
     datasets.add_parser(subparsers)
     return parser

@@ -1,0 +1,288 @@
+"""audit(): the planted liar is caught, the honest model is not, nothing is trained twice."""
+
+import json
+import math
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import make_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from skprivacy.accounting import ApproxDP, Gaussian, PrivacyGuarantee
+from skprivacy.attacks import LiRA, LossThreshold
+from skprivacy.audit import audit
+from skprivacy.audit._claims import auc_ceiling, guarantee_of, uncovered_steps
+from skprivacy.exceptions import PrivacyLeakWarning
+from skprivacy.preprocessing import Bounded, Schema, SchemaTransformer
+
+X, y = make_classification(2000, n_features=8, flip_y=0.2, random_state=0)
+PARTS = (X[:1000], y[:1000], X[1000:], y[1000:])
+CLAIM = PrivacyGuarantee(ApproxDP(0.1, 1e-6), at_delta=1e-6, relation="zero_out")
+FITS = []
+
+
+class Claiming(ClassifierMixin, BaseEstimator):
+    """A tree that claims epsilon = 0.1: of full depth it memorises, at depth 0 it is a constant."""
+
+    def __init__(self, max_depth=None, claim=CLAIM):
+        self.max_depth = max_depth
+        self.claim = claim
+
+    def fit(self, X, y):
+        FITS.append(len(y))
+        self.classes_ = np.unique(y)
+        self.privacy_ = self.claim
+        self.tree_ = DecisionTreeClassifier(max_depth=self.max_depth, random_state=0).fit(X, y)
+        return self
+
+    def predict_proba(self, X):
+        if (
+            self.max_depth == 1
+        ):  # what is learned from two leaves on 1,000 rows leaks next to nothing
+            return self.tree_.predict_proba(X).round(1)
+        return self.tree_.predict_proba(X)
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+@pytest.fixture(scope="module")
+def liar():
+    return audit(Claiming().fit(*PARTS[:2]), *PARTS, n_shadows=4, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def honest():
+    return audit(Claiming(max_depth=1).fit(*PARTS[:2]), *PARTS, n_shadows=4, random_state=0)
+
+
+def test_a_memorising_model_that_claims_privacy_is_caught(liar):
+    assert liar.verdict == "VIOLATED"
+    assert liar.epsilon_lower_bound > 1 > liar.claimed_epsilon
+    assert liar.to_frame()["violated"].any()
+
+
+def test_an_honest_model_is_not_accused(honest):
+    assert honest.verdict == "consistent"
+    assert not honest.to_frame()["violated"].any()
+
+
+def test_null_models_are_accused_no_more_often_than_alpha():
+    """Scores that know nothing, an empty claim: over many audits at most alpha are called liars."""
+
+    class Random(Claiming):
+        def fit(self, X, y):
+            self.classes_, self.privacy_ = np.unique(y), self.claim
+            return self
+
+        def predict_proba(self, X):
+            p = np.random.default_rng(abs(hash(X.tobytes()))).uniform(size=len(X))
+            return np.column_stack([p, 1 - p])
+
+    nothing = PrivacyGuarantee(ApproxDP(0.0, 1e-9), at_delta=1e-9)
+    rng = np.random.default_rng(0)
+    accused = 0
+    for _ in range(150):
+        data = rng.normal(size=(400, 2))
+        labels = rng.integers(0, 2, 400)
+        model = Random(claim=nothing).fit(data, labels)
+        parts = data[:200], labels[:200], data[200:], labels[200:]
+        report = audit(model, *parts, attacks=[LossThreshold()], alpha=0.2)
+        accused += report.verdict == "VIOLATED"
+    # 150 tries at 0.2: beyond 45 has probability 0.2 percent
+    assert accused <= 45
+
+
+def test_the_target_is_never_trained_and_shadows_once():
+    model = Claiming().fit(*PARTS[:2])
+    tree = model.tree_
+    FITS.clear()
+    attacks = [LiRA(n_shadows=2), LiRA(online=True, n_shadows=4), LossThreshold()]
+    report = audit(model, *PARTS, attacks=attacks, n_shadows=4)
+    assert FITS == [1000] * 4  # halves of all 2,000 records, one pool for both attacks
+    assert model.tree_ is tree
+    assert report.n_shadows == 4
+    FITS.clear()
+    assert audit(model, *PARTS, attacks=LossThreshold()).n_shadows == 0
+    assert FITS == []
+
+
+def test_figures_are_those_of_the_attack(liar):
+    target = Claiming().fit(*PARTS[:2])
+    result = LossThreshold(target).fit(X, y).evaluate(*PARTS)
+    row = liar.to_frame().iloc[0]
+    assert row["attack"] == "LossThreshold"
+    assert row["auc"] == pytest.approx(result.auc)
+    assert (row["auc_low"], row["auc_high"]) == pytest.approx(result.auc_interval)
+    assert row["tpr_at_0.01"] == pytest.approx(result.tpr_at_fpr(0.01).tpr)
+    assert row["tpr_at_0.01_bound"] == pytest.approx(CLAIM.tpr_bound(0.01))
+    # two attacks share the error probability
+    assert row["epsilon_lower_bound"] == pytest.approx(result.epsilon_lower_bound(1e-6, 0.025))
+    assert liar.train_accuracy == 1
+    assert liar.test_accuracy == pytest.approx(np.mean(target.predict(X[1000:]) == y[1000:]))
+
+
+def test_without_a_claim_there_is_nothing_to_violate():
+    tree = DecisionTreeClassifier(random_state=0).fit(*PARTS[:2])
+    report = audit(tree, *PARTS, attacks=[LossThreshold()])
+    assert report.verdict == "no claim"
+    assert report.epsilon_lower_bound > 1
+    assert math.isinf(report.claimed_epsilon)
+    assert "no privacy claim" in report.to_html()
+    assert not report.to_frame()["violated"].any()
+
+
+def test_too_few_records_are_told_and_not_guessed():
+    parts = X[:50], y[:50], X[50:100], y[50:100]
+    report = audit(Claiming().fit(*parts[:2]), *parts, attacks=[LossThreshold()])
+    assert np.isnan(report.to_frame()["tpr_at_0.001"][0])
+    assert any("at least 1000 are needed" in text for text in report.caveats)
+    assert "too few records" in report.to_html()
+
+
+SCHEMA = Schema({f"x{i}": Bounded(-5, 5) for i in range(8)})
+
+
+@pytest.mark.parametrize(
+    ("step", "covered"),
+    [
+        (StandardScaler(), False),
+        (SchemaTransformer(SCHEMA), True),
+        (Normalizer(), True),
+        (FunctionTransformer(), True),
+        ("passthrough", True),
+        (make_column_transformer((StandardScaler(), [0]), (Normalizer(), [1, 2])), False),
+        (make_column_transformer((Normalizer(), [1, 2]), remainder="passthrough"), True),
+        (make_union(Normalizer(), OneHotEncoder(handle_unknown="ignore")), False),
+        (make_pipeline(Normalizer(), StandardScaler()), False),
+    ],
+    ids=lambda v: re.sub(r"\W+", " ", repr(v))[:40],
+)
+def test_preprocessing_outside_the_claim_is_flagged(step, covered):
+    model = make_pipeline(step, Claiming(max_depth=1)).fit(*PARTS[:2])
+    assert (uncovered_steps(model) == {}) is covered
+    report = audit(model, *PARTS, attacks=[LossThreshold()])
+    assert any("last step alone" in text for text in report.caveats) is not covered
+    assert guarantee_of(model) == CLAIM
+
+
+def test_an_inferred_schema_is_flagged():
+    model = make_pipeline(SchemaTransformer(), Claiming(max_depth=1))
+    with pytest.warns(PrivacyLeakWarning):
+        model.fit(*PARTS[:2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        report = audit(model, *PARTS, n_shadows=2)
+    assert "inferred its schema" in report.uncovered["schematransformer"]
+
+
+def test_a_search_is_looked_into():
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), Claiming(max_depth=1)), {"claiming__max_depth": [1]}, cv=2
+    ).fit(*PARTS[:2])
+    assert guarantee_of(search) == CLAIM
+    assert list(uncovered_steps(search)) == ["standardscaler"]
+
+
+def test_an_estimate_is_no_proof():
+    claim = PrivacyGuarantee(Gaussian(4.0), at_delta=1e-6, kind="estimate")
+    report = audit(Claiming(1, claim).fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
+    assert any("'estimate'" in text for text in report.caveats)
+
+
+def test_the_report_escapes_every_name(tmp_path):
+    evil = "<script>alert('x')</script>"
+
+    class Evil(Claiming):
+        def __repr__(self):
+            return f"Evil(label={evil!r})"
+
+    claim = PrivacyGuarantee(ApproxDP(1.0, 1e-6), at_delta=1e-6, assumptions=(evil,))
+    model = make_pipeline(StandardScaler(), Evil(1, claim)).fit(
+        X[:1000], np.where(y, evil, "b")[:1000]
+    )
+    model.steps[0] = (f"<b>{evil}", model.steps[0][1])
+    labels = np.where(y, evil, "b")
+    report = audit(
+        model, X[:1000], labels[:1000], X[1000:], labels[1000:], attacks=[LossThreshold()]
+    )
+    for page in (report.to_html(tmp_path / "audit.html"), report._repr_html_()):
+        assert "<script" not in page
+        assert "<b><" not in page
+        assert "&lt;script&gt;" in page
+    assert (tmp_path / "audit.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_the_page_stands_alone_and_says_what_it_cannot_know(liar, honest):
+    for report in (liar, honest):
+        page = re.sub('base64,[^"]*', "base64,", report.to_html())
+        assert not re.search(r"(src|href)=\"(?!data:image/png;base64,)", page)
+        assert "http" not in page
+        assert "lower bound" in page
+        assert "no privacy guarantee covers the page" in page
+    assert "VIOLATED" in liar.to_html()
+    assert "VIOLATED" not in honest.to_html()
+    assert "proves no privacy" in repr(honest)
+
+
+def test_plain_values_hold_no_record(liar):
+    state = liar.to_dict()
+    again = json.loads(json.dumps(state, allow_nan=False))
+    assert again["verdict"] == "VIOLATED"
+    assert again["claim"]["relation"] == "zero_out"
+    assert "scores_in" not in json.dumps(state)
+
+
+def test_auc_ceiling_by_brute_force():
+    guarantee = PrivacyGuarantee(ApproxDP(1.0, 0.0))
+    area = guarantee.tpr_bound((np.arange(20_000) + 0.5) / 20_000).mean()
+    assert area <= auc_ceiling(guarantee) < area + 0.02
+    # pure 1-DP, by hand: the corner lies at fpr = 1/(1+e)
+    corner = 1 / (1 + math.e)
+    assert area == pytest.approx(1 - corner, abs=1e-3)
+
+
+def test_frames():
+    frame = pd.DataFrame(X).add_prefix("x")
+    model = make_pipeline(SchemaTransformer(SCHEMA), LogisticRegression()).fit(
+        frame[:1000], y[:1000]
+    )
+    report = audit(model, frame[:1000], y[:1000], frame[1000:], y[1000:], n_shadows=2)
+    assert report.n_train == report.n_test == 1000
+    assert report.verdict == "no claim"
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"model": Claiming()}, NotFittedError, "not fitted"),
+        ({"X_train": X[:1]}, ValueError, "X_train has 1 record"),
+        ({"y_test": y[:10]}, ValueError, "X_test and y_test differ"),
+        ({"y_test": np.full(1000, 7)}, ValueError, "y_test holds labels"),
+        ({"X_test": X[1000:, :3]}, ValueError, "dimension"),
+        ({"alpha": 0}, ValueError, "alpha must lie"),
+        ({"alpha": "5%"}, ValueError, "alpha must lie"),
+        ({"attacks": []}, ValueError, "attacks is empty"),
+        ({"attacks": [LiRA]}, TypeError, "membership attacks"),
+        ({"attacks": ["lira"]}, TypeError, "membership attacks"),
+        ({"n_shadows": 3}, ValueError, "even"),
+    ],
+)
+def test_wrong_input_is_told_before_any_training(changes, error, words):
+    model = Claiming().fit(*PARTS[:2])
+    names = ("X_train", "y_train", "X_test", "y_test")
+    arguments = {"model": model, **dict(zip(names, PARTS, strict=True)), **changes}
+    FITS.clear()
+    with pytest.raises(error, match=words):
+        audit(**arguments)
+    assert FITS == []
