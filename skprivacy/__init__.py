@@ -1,0 +1,40 @@
+"""Train private models and prove how private they are, in scikit-learn's own words.
+
+``import skprivacy`` does not import torch: the neural networks are loaded when first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from ._config import config_context, get_config, set_config
+from ._version import __version__
+
+# Where each public name lives. The names are resolved on first use.
+_PUBLIC = {
+    "DPSGDClassifier": "neural_network",
+    "LiRA": "attacks",
+    "LossThreshold": "attacks",
+    "PrivacyGuarantee": "accounting",
+    "PrivacySweepCV": "model_selection",
+    "Schema": "preprocessing",
+    "SchemaTransformer": "preprocessing",
+    "ShadowPool": "attacks",
+}
+
+__all__ = ["__version__", "audit", "config_context", "get_config", "set_config", *_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})
+
+
+# Imported here and now: the function has the name of its subpackage, and the last binding wins.
+from .audit import audit  # noqa: E402

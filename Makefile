@@ -1,0 +1,51 @@
+# Two commands set everything up on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+SOURCES = pyproject.toml constraints.txt
+
+.PHONY: help demo test test-slow lint bench doc clean
+
+help:
+	@echo "make demo       install, train, draw the privacy-utility curve, write report.html and curve.png"
+	@echo "make test       install, check style and types, run the tests and the doctests"
+	@echo "make test-slow  the long proofs: many models, whole data sets"
+	@echo "make bench      speed against peers, interleaved"
+	@echo "make doc        build the documentation into doc/_build"
+
+$(VENV)/.installed: $(SOURCES)
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(PIP) --editable ".[test]"
+	@touch $@
+
+$(VENV)/.installed-doc: $(VENV)/.installed
+	$(PIP) --editable ".[doc]"
+	@touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/skprivacy sweep demo --out report.html --plot curve.png
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest -q
+
+test-slow: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -q -m slow
+
+bench: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/dpsgd.py
+
+doc: $(VENV)/.installed-doc
+	$(BIN)/python -m sphinx -W -b html doc doc/_build
+
+clean:
+	rm -rf $(VENV) build dist doc/_build .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,5 @@
+"""Private neural networks (needs torch and skorch, which are imported here and not before)."""
+
+from .dpsgd import DPSGDClassifier
+
+__all__ = ["DPSGDClassifier"]

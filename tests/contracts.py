@@ -1,0 +1,265 @@
+"""What every private estimator owes, as functions that raise AssertionError when it is not kept.
+
+``test_contracts.py`` runs them on every estimator, ``test_mutants.py`` on estimators with a planted
+bug, where they must fail.
+
+The record/replay check is the strongest: private data may reach the result only through
+``Mechanism.release``. A fit on D records what every release was given and what it gave. A fit on a
+neighbour D' is given the same answers; then everything but the inputs of the releases must be equal,
+and the inputs must lie within the declared sensitivity.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+
+from skprivacy.mechanisms import Laplace, Mechanism, PoissonSampler
+
+from .private_estimators import Case
+
+N = 24
+RECORDS: dict[str, Callable[[NDArray], NDArray]] = {
+    "typical": lambda row: row,
+    "outlier": lambda row: row + 1e3,
+    "huge": lambda row: np.full_like(row, 1e38),
+    "beyond single precision": lambda row: np.full_like(row, 1e300),
+    "infinite": lambda row: np.where(np.arange(row.size) == 1, np.inf, row),
+    "zero": np.zeros_like,
+}
+
+
+@dataclass
+class Tape:
+    """What went through the mechanisms and the sampler during a fit."""
+
+    mechanisms: list[Mechanism] = field(default_factory=list)
+    inputs: list[NDArray] = field(default_factory=list)
+    outputs: list[Any] = field(default_factory=list)
+    draws: list[NDArray] = field(default_factory=list)
+
+
+@contextmanager
+def recording(tape: Tape, always: int | None = None) -> Iterator[None]:
+    """Record; the record numbered ``always`` is made to take part in every step."""
+    release, draw = Mechanism.release, PoissonSampler.draw
+
+    def recorded_release(self, value, random):
+        tape.mechanisms.append(self)
+        tape.inputs.append(np.array(value, copy=True))
+        output = release(self, value, random)
+        tape.outputs.append(np.array(output, copy=True))
+        return output
+
+    def recorded_draw(self, n, random):
+        indices = draw(self, n, random)
+        if always is not None:
+            indices = np.union1d(indices, [always])
+        tape.draws.append(indices)
+        return indices
+
+    with (
+        mock.patch.object(Mechanism, "release", recorded_release),
+        mock.patch.object(PoissonSampler, "draw", recorded_draw),
+    ):
+        yield
+
+
+@contextmanager
+def replaying(recorded: Tape, tape: Tape, extra: int | None = None) -> Iterator[None]:
+    """Answer as recorded; ``extra`` is the number of a record that D' has and D has not."""
+
+    def replayed_release(self, value, random):
+        tape.mechanisms.append(self)
+        tape.inputs.append(np.array(value, copy=True))
+        assert len(tape.inputs) <= len(recorded.outputs), "more releases on the neighbour"
+        return np.array(recorded.outputs[len(tape.inputs) - 1], copy=True)
+
+    def replayed_draw(self, n, random):
+        assert len(tape.draws) < len(recorded.draws), "more steps on the neighbour"
+        indices = recorded.draws[len(tape.draws)]
+        if extra is not None:
+            indices = np.union1d(indices, [extra])
+        tape.draws.append(indices)
+        return indices[indices < n]
+
+    with (
+        mock.patch.object(Mechanism, "release", replayed_release),
+        mock.patch.object(PoissonSampler, "draw", replayed_draw),
+    ):
+        yield
+
+
+def check_replay(case: Case) -> None:
+    """Neighbours differ in nothing but mechanism inputs, and in those by the sensitivity at most."""
+    reached = []
+    for name, change in RECORDS.items():
+        for place in (0, N - 1):  # the last record is the only one of its class
+            X, y = case.data(N)
+            X[place] = change(X[place])
+            X_null, y_null = X.copy(), y.copy()
+            X_null[place], y_null[place] = np.nan, case.null_label
+            reached += _compare(case.make(), (X, y), (X_null, y_null), name, always=place)
+    for name, change in RECORDS.items():
+        X, y = case.data(N + 1)
+        X[-1] = change(X[-1])
+        model = case.make(n_records=N)
+        reached += _compare(model, (X[:-1], y[:-1]), (X, y), f"added {name}", extra=N)
+    assert max(reached) > 0.6, "no neighbour comes near the sensitivity: the check proves nothing"
+
+
+def _compare(model, data, neighbour, name, always=None, extra=None) -> list[float]:
+    """Return the distances of the inputs, in units of the sensitivity."""
+    tape, again = Tape(), Tape()
+    other = pickle.loads(pickle.dumps(model))
+    with recording(tape, always):
+        model.fit(*data)
+    with replaying(tape, again, extra):
+        other.fit(*neighbour)
+    assert tape.mechanisms, "nothing passed through a mechanism"
+    assert tape.mechanisms == again.mechanisms, f"{name}: other mechanisms on the neighbour"
+    distances = []
+    for mechanism, a, b in zip(tape.mechanisms, tape.inputs, again.inputs, strict=True):
+        assert a.shape == b.shape, f"{name}: the shape of a release depends on the data"
+        assert a.dtype == b.dtype, f"{name}: the type of a release depends on the data"
+        difference = (a.astype(float) - b.astype(float)).ravel()
+        distance = np.linalg.norm(difference, _order(mechanism))
+        # Sums of single-precision numbers round at 1e-6 of the sensitivity for batches this small.
+        assert distance <= mechanism.sensitivity * (1 + 1e-6), (
+            f"{name}: inputs differ by {distance}, declared {mechanism.sensitivity}"
+        )
+        distances.append(distance / mechanism.sensitivity)
+    assert fingerprint(model) == fingerprint(other), f"{name}: the result depends on the data"
+    return distances
+
+
+def _order(mechanism: Mechanism) -> int:
+    """Return 1 or 2: the norm that the sensitivity of a mechanism is measured in."""
+    named = getattr(mechanism, "norm", "l1" if isinstance(mechanism, Laplace) else "l2")
+    return int(named[1])
+
+
+class _Pickler(pickle.Pickler):
+    """Pickle tensors by their values: torch writes memory addresses."""
+
+    def reducer_override(self, obj):
+        if isinstance(obj, torch.Tensor):
+            return bytes, (obj.detach().numpy().tobytes(),)
+        return NotImplemented
+
+
+def fingerprint(model: Any) -> bytes:
+    """Everything that a fitted model holds."""
+    out = io.BytesIO()
+    _Pickler(out).dump(model)
+    return out.getvalue()
+
+
+def check_noise(case: Case) -> None:
+    """Noise is normal, of the declared size, new at every step, and accounted for as applied."""
+    tape = Tape()
+    with recording(tape):
+        model = case.make(hidden_layer_sizes=(40,)).fit(*case.data(N))
+    noise = np.array(
+        [
+            (out - value) / (m.noise_multiplier * m.sensitivity)
+            for m, value, out in zip(tape.mechanisms, tape.inputs, tape.outputs, strict=True)
+        ]
+    )
+    assert {m.noise_multiplier for m in tape.mechanisms} == {model.noise_multiplier_}
+    assert stats.kstest(noise.ravel(), "norm").pvalue > 1e-6, "the noise is not as declared"
+    correlation = np.corrcoef(noise[:8])[np.triu_indices(min(8, len(noise)), 1)]
+    assert np.abs(correlation).max() < 6 / np.sqrt(noise.shape[1]), "noise repeats between steps"
+
+
+def check_accounting(case: Case) -> None:
+    """The guarantee counts every release that was made, and keeps the target."""
+    tape = Tape()
+    with recording(tape):
+        model = case.make().fit(*case.data(N))
+    assert model.privacy_event_.count == len(tape.outputs) == model.n_steps_
+    assert model.privacy_event_.event.event == tape.mechanisms[0].event
+    assert 0.99 * model.epsilon < model.epsilon_ <= model.epsilon
+    assert model.delta_ == model.delta
+    assert model.privacy_.kind == "proved"
+
+
+def check_inclusion(case: Case) -> None:
+    """Every record takes part in each step independently, at the rate accounted for."""
+    n, tape = 400, Tape()
+    with recording(tape):
+        model = case.make(batch_size=40, epochs=20).fit(*case.data(n))
+    counts = np.bincount(np.concatenate(tape.draws), minlength=n)
+    rate, steps = model.privacy_event_.event.sampling_rate, model.n_steps_
+    assert len(tape.draws) == steps
+    sizes = np.array([len(d) for d in tape.draws])
+    for values, trials in ((counts, steps), (sizes, n)):
+        spread = ((values - trials * rate) ** 2).sum() / (trials * rate * (1 - rate))
+        p = stats.chi2(len(values)).cdf(spread)
+        assert 1e-6 < p < 1 - 1e-6, "records do not take part as a Poisson sample does"
+
+
+def check_fresh_noise(case: Case) -> None:
+    """Equal ``random_state`` and equal data never meet equal noise."""
+    noise = []
+    for _ in range(2):
+        tape = Tape()
+        with recording(tape):
+            case.make(random_state=3).fit(*case.data(N))
+        noise.append([o - v for v, o in zip(tape.inputs, tape.outputs, strict=True)])
+    for first, second in zip(*noise, strict=True):
+        assert not np.isclose(first, second, rtol=1e-6, atol=0).all(), "the noise is repeated"
+
+
+def check_no_traces(case: Case) -> None:
+    """Neither private values nor what was computed from them unreleased is in a fitted model."""
+    tape = Tape()
+    X, y = case.data(N)
+    canary = np.array([0.123456789, -0.987654321, 0.314159265, -0.271828182])
+    X[3] = canary
+    with recording(tape):
+        model = case.make().fit(X, y)
+    blob = pickle.dumps(model)
+    secrets = [canary, canary.astype(np.float32), *canary[:, None], *tape.inputs]
+    secrets += [d[:4] for d in tape.draws if len(d) > 3]
+    for secret in secrets:
+        if np.any(secret):
+            assert np.ascontiguousarray(secret).tobytes() not in blob, "a private value is kept"
+    for name in ("seed", "_average", "optimizer", "history"):
+        kept = [k for k in vars(model) if name in k and k not in model.get_params()]
+        assert not kept, f"training leftovers are kept: {kept}"
+
+
+def check_empty_batches(case: Case) -> None:
+    """A step without any record adds noise, counts, and moves the model by noise alone."""
+    X, y = case.data(N)
+    tape = Tape()
+    with recording(tape):
+        model = case.make(n_records=10**5, batch_size=1000, epochs=1, delta=1e-7).fit(X, y)
+    assert min(len(d) for d in tape.draws) == 0, "no batch was empty: the check proves nothing"
+    assert len(tape.outputs) == model.n_steps_
+    for draw, value, output in zip(tape.draws, tape.inputs, tape.outputs, strict=True):
+        assert len(draw) or not value.any()
+        assert output.any()
+
+
+def check_public_size(case: Case) -> None:
+    """With ``n_records`` nothing depends on how many records there are."""
+    fits = []
+    for n in (N - 1, N, N + 1):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fits.append(case.make(n_records=N, batch_size=7).fit(*case.data(n)))
+    assert len({(m.n_steps_, m.noise_multiplier_, m.privacy_event_) for m in fits}) == 1
+    assert {m.privacy_.relation for m in fits} == {"add_remove"}

@@ -1,0 +1,356 @@
+"""DPSGDClassifier as a user of scikit-learn meets it."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from joblib import Parallel, delayed
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skprivacy import config_context
+from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
+from skprivacy.mechanisms import FloatGaussian
+from skprivacy.neural_network import DPSGDClassifier, _net
+
+
+@pytest.fixture
+def blobs():
+    rng = np.random.RandomState(0)
+    y = np.arange(400) % 2
+    return rng.normal(size=(400, 3)) + 2.0 * y[:, None] - 1.0, y
+
+
+def private(**params):
+    return DPSGDClassifier(**{"classes": [0, 1], "epsilon": 3.0, "epochs": 10, **params})
+
+
+def test_learns(blobs):
+    model = private().fit(*blobs)
+    assert model.score(*blobs) > 0.9
+    assert model.predict_proba(blobs[0]).sum(1) == pytest.approx(1.0)
+
+
+def test_digits_are_learned_at_a_moderate_epsilon():
+    X, y = load_digits(return_X_y=True)
+    model = DPSGDClassifier(epsilon=8.0, classes=range(10)).fit(X / 16, y)
+    assert model.score(X / 16, y) > 0.75
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 10.0, 300.0])
+@pytest.mark.parametrize("batch_size", ["auto", 1, 10, 10**9])
+def test_epsilon_is_kept_and_used_up(blobs, epsilon, batch_size):
+    model = private(epsilon=epsilon, batch_size=batch_size, epochs=1).fit(*blobs)
+    assert 0.99 * epsilon < model.epsilon_ <= epsilon
+    assert model.privacy_.epsilon() == model.epsilon_
+    assert repr(model.privacy_).startswith("(")
+
+
+def test_without_noise_there_is_no_guarantee(blobs):
+    model = private(epsilon=np.inf).fit(*blobs)
+    assert model.epsilon_ == np.inf
+    assert model.noise_multiplier_ == 0
+
+
+def test_the_update_is_noise_over_divisor(blobs):
+    """With nothing to learn from, one step of rate 1 moves the weights by noise alone."""
+    X, y = blobs
+    starts, ends = [], []
+    for seed in range(40):
+        params = dict(
+            hidden_layer_sizes=(20,), epochs=1, batch_size=10**6, learning_rate=1.0, momentum=0.0,
+            averaging=0.0, max_grad_norm=0.5, random_state=seed,
+        )  # fmt: skip
+        ends.append(_weights(private(**params).fit(np.full_like(X, np.nan), y)))
+        starts.append(_weights(private(epsilon=np.inf, **params).fit(np.full_like(X, np.nan), y)))
+        noise_multiplier = private(**params).fit(X, y).noise_multiplier_
+    moves = (np.array(ends) - np.array(starts)).ravel()
+    expected = noise_multiplier * 0.5 / len(X)
+    # 40 fits of 122 weights: the standard deviation is known to 1.01% (one sigma).
+    assert moves.std() == pytest.approx(expected, rel=0.05)
+
+
+def _weights(model):
+    return np.concatenate([p.detach().numpy().ravel() for p in model.module_.parameters()])
+
+
+def test_averaging_takes_noise_away(blobs):
+    X, y = blobs
+    spread = {}
+    for averaging in (0.0, 0.5):
+        models = [
+            private(averaging=averaging, momentum=0.0, epsilon=0.5, random_state=0).fit(X, y)
+            for _ in range(15)
+        ]
+        spread[averaging] = np.std([_weights(m) for m in models], axis=0).mean()
+    assert spread[0.5] < spread[0.0]
+
+
+def test_string_labels_and_frames(blobs):
+    X, y = blobs
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    labels = np.array(["no", "yes"], dtype=object)[y]
+    model = private(classes=["yes", "no"]).fit(frame, labels)
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert set(model.predict(frame)) == {"no", "yes"}
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert model.score(frame, labels) > 0.9
+
+
+def test_a_class_without_records_is_still_a_class(blobs):
+    model = private(classes=[0, 1, 2]).fit(*blobs)
+    assert model.predict_proba(blobs[0]).shape == (400, 3)
+    assert private().fit(blobs[0], np.zeros(400, int)).classes_.tolist() == [0, 1]
+
+
+def test_classes_read_off_y_are_an_assumption(blobs):
+    with pytest.warns(PrivacyLeakWarning, match=r"classes=\[\.\.\.\]"):
+        model = DPSGDClassifier(epochs=1).fit(*blobs)
+    assert any("labels is public" in a for a in model.privacy_.assumptions)
+    with config_context(strict=True), pytest.raises(ValueError, match="classes"):
+        DPSGDClassifier(epochs=1).fit(*blobs)
+
+
+def test_relation_follows_from_what_is_public(blobs):
+    zero_out = private().fit(*blobs).privacy_
+    assert zero_out.relation == "zero_out"
+    assert "the number of records is public" in zero_out.assumptions
+    add_remove = private(n_records=500).fit(*blobs).privacy_
+    assert add_remove.relation == "add_remove"
+    assert not add_remove.assumptions
+
+
+def test_a_noise_seed_voids_the_guarantee(blobs):
+    with pytest.warns(PrivacyWarning, match="no privacy"):
+        first = private(noise_seed=1, random_state=0).fit(*blobs)
+    with pytest.warns(PrivacyWarning):
+        second = private(noise_seed=1, random_state=0).fit(*blobs)
+    assert first.privacy_.kind == "estimate"
+    assert np.array_equal(first.predict_proba(blobs[0]), second.predict_proba(blobs[0]))
+
+
+def test_random_state_drives_the_initial_weights(blobs):
+    params = dict(epsilon=np.inf, batch_size=10**6, epochs=1)
+    a, b, c = (_weights(private(random_state=s, **params).fit(*blobs)) for s in (0, 0, 1))
+    assert np.array_equal(a, b)
+    assert not np.allclose(a, c)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e38, 1e300])
+def test_one_row_that_cannot_be_computed_with_is_left_out_silently(blobs, value):
+    X, y = blobs
+    X = X.copy()
+    X[7, 1] = value
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = private().fit(X, y)
+    assert np.isfinite(_weights(model)).all()
+    assert model.score(*blobs) > 0.8
+
+
+BAD_PARAMETERS = [
+    ({"epsilon": 0.0}, "epsilon"),
+    ({"epsilon": -1.0}, "epsilon"),
+    ({"epsilon": np.nan}, "epsilon"),
+    ({"epsilon": "1"}, "epsilon"),
+    ({"delta": 0.0}, "delta"),
+    ({"delta": 1.0}, "delta"),
+    ({"delta": 1 / 400}, "delta=0.0025 must be below 1 / number of records"),
+    ({"max_grad_norm": 0.0}, "max_grad_norm"),
+    ({"max_grad_norm": np.inf}, "max_grad_norm"),
+    ({"max_grad_norm": np.nan}, "max_grad_norm"),
+    ({"learning_rate": np.inf}, "learning_rate"),
+    ({"batch_size": 0}, "batch_size"),
+    ({"batch_size": 2.5}, "batch_size"),
+    ({"epochs": 0}, "epochs"),
+    ({"momentum": 1.0}, "momentum"),
+    ({"averaging": 1.5}, "averaging"),
+    ({"activation": "step"}, "activation"),
+    ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes"),
+    ({"hidden_layer_sizes": (2.5,)}, "hidden_layer_sizes"),
+    ({"device": "abacus"}, "device='abacus'"),
+    ({"n_records": 0}, "n_records"),
+    ({"classes": [0]}, "at least two classes"),
+    ({"classes": [1, 2]}, r"not in classes=\[1, 2\]: \[0\]"),
+    ({"classes": ["0", "1"]}, "not in classes"),
+]
+
+
+@pytest.mark.parametrize(("params", "match"), BAD_PARAMETERS, ids=lambda v: str(v)[:40])
+def test_bad_parameters_are_named_before_anything_is_released(blobs, params, match, monkeypatch):
+    monkeypatch.setattr(FloatGaussian, "release", _never)
+    with pytest.raises(ValueError, match=match):
+        private(**params).fit(*blobs)
+
+
+def _never(*args):
+    raise AssertionError("private data was released")
+
+
+def _bad_data(X, y):
+    return {
+        "sparse": (sparse.csr_matrix(X), y, "[Ss]parse"),
+        "no rows": (X[:0], y[:0], "0 sample"),
+        "no columns": (X[:, :0], y, "0 feature"),
+        "one-dimensional": (X[:, 0], y, "2D array"),
+        "other length": (X, y[:-1], "inconsistent numbers"),
+        "text": (np.full(X.shape, "a", dtype=object), y, "could not convert"),
+        "continuous target": (X, X[:, 0], "continuous"),
+        "missing target": (X, np.where(y == 0, np.nan, 1.0), "NaN"),
+        "two-column target": (X, np.c_[y, y], "1d array"),
+    }
+
+
+@pytest.mark.parametrize("name", _bad_data(np.zeros((4, 2)), np.zeros(4)))
+def test_bad_data_is_refused_before_anything_is_released(blobs, name, monkeypatch):
+    monkeypatch.setattr(FloatGaussian, "release", _never)
+    X, y, match = _bad_data(*blobs)[name]
+    with pytest.raises((ValueError, TypeError), match=match):
+        private().fit(X, y)
+
+
+def test_one_row():
+    model = private(delta=0.01).fit([[0.5, 1.0]], [1])
+    assert model.predict_proba([[0.5, 1.0]]).shape == (1, 2)
+
+
+def test_prediction_refuses_what_is_not_finite(blobs):
+    model = private().fit(*blobs)
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict([[np.nan, 0.0, 0.0]])
+    with pytest.raises(ValueError, match="3 features"):
+        model.predict([[0.0, 0.0]])
+
+
+def test_object_numbers_and_duplicated_columns(blobs):
+    X, y = blobs
+    assert private().fit(X.astype(object), y).score(X, y) > 0.9
+    frame = pd.DataFrame(np.c_[X, X], columns=["a", "b", "c"] * 2)
+    with pytest.raises(ValueError, match="more than one column named 'a'"):
+        private().fit(frame, y)
+
+
+def test_works_in_pipeline_search_and_parallel_validation(blobs):
+    X, y = blobs
+    pipe = make_pipeline(FunctionTransformer(), private())
+    search = GridSearchCV(pipe, {"dpsgdclassifier__epsilon": [0.1, 5.0]}, cv=2, n_jobs=2)
+    search.fit(X, y)
+    assert search.best_params_["dpsgdclassifier__epsilon"] == 5.0
+    found = cross_validate(private(), X, y, cv=3, n_jobs=2, return_estimator=True)
+    assert found["test_score"].min() > 0.8
+    weights = [_weights(m) for m in found["estimator"]]
+    assert not np.allclose(weights[0], weights[1])
+
+
+def test_workers_and_threads_never_share_noise(blobs):
+    for backend in ("loky", "threading"):
+        run = Parallel(n_jobs=2, backend=backend)
+        first, second = run(delayed(_noise_alone)(blobs[1]) for _ in range(2))
+        assert not np.isclose(first, second).any()
+
+
+def _noise_alone(y):
+    return _weights(private(random_state=0).fit(np.full((len(y), 3), np.nan), y))
+
+
+def test_clone_and_pickle(blobs):
+    model = private(hidden_layer_sizes=(3,), random_state=1).fit(*blobs)
+    assert clone(model).get_params() == model.get_params()
+    assert not hasattr(clone(model), "privacy_")
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict_proba(blobs[0]), model.predict_proba(blobs[0]))
+    assert again.privacy_ == model.privacy_
+
+
+def test_an_interrupt_reaches_the_caller(blobs, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_net.PrivateNet, "train_step", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        private().fit(*blobs)
+
+
+def test_an_iterator_cannot_replace_the_sampler(blobs):
+    """skorch would take any loader; the guarantee holds for Poisson batches alone."""
+    import torch
+    from torch.utils.data import DataLoader
+
+    seen = []
+    net = _net.PrivateNet(
+        torch.nn.Sequential(torch.nn.Linear(3, 2)),
+        sampler=_Sampler(seen), mechanism=FloatGaussian(1.0, 1.0), random=_net.SecureRandom(),
+        divisor=1.0, steps_per_epoch=2, averaging=0.0, max_epochs=3, iterator_valid=DataLoader,
+    )  # fmt: skip
+    net.set_params(iterator_train=DataLoader, train_split=None)
+    net.train(torch.zeros(400, 3), torch.zeros(400, dtype=torch.long))
+    assert seen == [400] * 6
+
+
+class _Sampler:
+    def __init__(self, seen):
+        self.seen = seen
+
+    def draw(self, n, random):
+        self.seen.append(n)
+        return np.arange(2)
+
+
+def test_the_training_loop_keeps_no_record_of_the_data(blobs, monkeypatch):
+    nets = []
+    train = _net.PrivateNet.train
+    monkeypatch.setattr(
+        _net.PrivateNet, "train", lambda self, X, y: (nets.append(self), train(self, X, y))[1]
+    )
+    private().fit(*blobs)
+    logged = {key for row in nets[0].history_ for key in row}
+    assert logged <= {"epoch", "batches"}
+    assert not any(row["batches"] for row in nets[0].history_)
+
+
+def test_matrix_products_keep_single_precision(blobs):
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    seen = []
+    step = _net.PrivateNet.train_step
+
+    def watched(self, batch):
+        seen.append(torch.get_float32_matmul_precision())
+        step(self, batch)
+
+    try:
+        torch.set_float32_matmul_precision("medium")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_net.PrivateNet, "train_step", watched)
+            private().fit(*blobs)
+        assert set(seen) == {"highest"}
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_progress_is_shown_when_asked_for(blobs, capfd):
+    private(verbose=1).fit(*blobs)
+    assert "step" in capfd.readouterr().err
+    private().fit(*blobs)
+    assert capfd.readouterr().err == ""
+
+
+def test_threads_train_at_the_same_time(blobs):
+    models = [private() for _ in range(4)]
+    threads = [threading.Thread(target=m.fit, args=blobs) for m in models]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert all(m.score(*blobs) > 0.8 for m in models)

@@ -1,0 +1,163 @@
+"""Clipped sums against the slow way: one example at a time."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from opacus.grad_sample import GradSampleModule
+from torch import nn
+from torch.func import functional_call, grad, vmap
+
+from skprivacy.neural_network._per_example import ClippedGradientSum, flatten_parameters
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+NETWORKS = {
+    "linear": lambda: nn.Sequential(nn.Linear(6, 3)),
+    "mlp": lambda: nn.Sequential(nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 5), nn.ReLU(), nn.Linear(5, 3)),
+    "no bias": lambda: nn.Sequential(nn.Linear(6, 4, bias=False), nn.Sigmoid(), nn.Linear(4, 3)),
+    "with a layer without parameters": lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 3)),
+}  # fmt: skip
+
+
+def batch(n=17, scale=1.0):
+    generator = torch.Generator().manual_seed(n)
+    return (
+        torch.randn(n, 6, generator=generator) * scale,
+        torch.randint(3, (n,), generator=generator),
+    )
+
+
+def one_at_a_time(module, X, y, clip):
+    """Return the clipped sum of gradients, by batches of one in double precision."""
+    double = copy.deepcopy(module).double()
+    rows = []
+    for x, target in zip(X.double(), y, strict=True):
+        double.zero_grad()
+        LOSS(double(x[None]), target[None]).sum().backward()
+        rows.append(torch.cat([p.grad.reshape(-1) for p in double.parameters()]))
+    rows = torch.stack(rows)
+    return (rows * (clip / rows.norm(dim=1, keepdim=True)).clamp(max=1)).sum(0)
+
+
+def clipped_sum(module, X, y, clip, parts=1):
+    weights = flatten_parameters(module)
+    engine = ClippedGradientSum(module, LOSS, clip)
+    for part in torch.arange(len(X)).chunk(parts):
+        engine(X[part], y[part])
+    return weights.grad.clone()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("clip", [0.05, 1.0, 1e6])
+def test_equals_a_loop_over_single_examples(name, clip):
+    torch.manual_seed(0)
+    module = NETWORKS[name]()
+    X, y = batch()
+    expected = one_at_a_time(module, X, y, clip)
+    # The clipping norm is lowered by 1e-4 on purpose; undo it to compare to 1e-5.
+    exact = clipped_sum(module, X, y, clip / (1 - 1e-4))
+    assert (exact - expected).norm() <= 1e-5 * expected.norm()
+
+
+# Opacus itself: torch warns that its backward hooks start at a module whose input needs no gradient.
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.parametrize("name", ["linear", "mlp", "no bias"])
+def test_equals_opacus_and_functorch(name):
+    torch.manual_seed(0)
+    module = NETWORKS[name]()
+    X, y = batch()
+    parameters = {k: p.detach().clone() for k, p in module.named_parameters()}
+
+    def loss(params, x, target):
+        return LOSS(functional_call(module, params, (x[None],)), target[None]).sum()
+
+    per_example = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, X, y)
+    rows = torch.cat([g.flatten(1) for g in per_example.values()], 1)
+    expected = (rows * (0.3 / rows.norm(dim=1, keepdim=True)).clamp(max=1)).sum(0)
+    wrapped = GradSampleModule(module, loss_reduction="sum")
+    LOSS(wrapped(X), y).sum().backward()
+    theirs = torch.cat([p.grad_sample.flatten(1) for p in wrapped.parameters()], 1)
+    torch.testing.assert_close(theirs, rows, rtol=1e-4, atol=1e-6)
+    wrapped.remove_hooks()
+    for p in module.parameters():
+        del p.grad_sample
+    ours = clipped_sum(module, X, y, 0.3 / (1 - 1e-4))
+    assert (ours - expected).norm() <= 1e-5 * expected.norm()
+
+
+@pytest.mark.parametrize("parts", [2, 5, 17])
+def test_micro_batches_change_nothing(parts):
+    torch.manual_seed(0)
+    module = NETWORKS["mlp"]()
+    X, y = batch()
+    whole = clipped_sum(module, X, y, 0.1)
+    assert torch.allclose(clipped_sum(module, X, y, 0.1, parts), whole, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e38, -3e38])
+def test_a_row_without_finite_gradient_adds_nothing_and_harms_nobody(bad):
+    torch.manual_seed(0)
+    module = NETWORKS["mlp"]()
+    X, y = batch()
+    expected = clipped_sum(module, X, y, 0.1)
+    X_bad = torch.cat([X, torch.full((1, 6), bad)])
+    assert torch.equal(clipped_sum(module, X_bad, torch.cat([y, y[:1]]), 0.1), expected) or (
+        # The blocking of a matrix product may change with its length.
+        torch.allclose(clipped_sum(module, X_bad, torch.cat([y, y[:1]]), 0.1), expected, atol=1e-6)
+    )
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6, 1e15])
+def test_no_example_adds_more_than_the_clipping_norm(scale):
+    torch.manual_seed(0)
+    for name in NETWORKS:
+        module = NETWORKS[name]()
+        X, y = batch(200, scale)
+        for i in range(len(X)):
+            added = clipped_sum(module, X[i : i + 1], y[i : i + 1], 0.5)
+            assert added.double().norm() <= 0.5
+
+
+def test_empty_batch_adds_nothing():
+    module = NETWORKS["mlp"]()
+    X, y = batch()
+    assert not clipped_sum(module, X[:0], y[:0], 1.0).any()
+
+
+def test_flat_parameters_are_the_module():
+    module = NETWORKS["mlp"]()
+    weights = flatten_parameters(module)
+    weights.data.fill_(2.0)
+    assert all((p == 2).all() for p in module.parameters())
+
+
+class _Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+    def forward(self, x):
+        return self.layer(self.layer(x))
+
+
+def _tied():
+    first, second = nn.Linear(6, 6), nn.Linear(6, 6)
+    second.weight = first.weight
+    return nn.Sequential(first, second)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3)), "GroupNorm"),
+        (lambda: nn.Sequential(nn.Linear(6, 3), nn.LayerNorm(3)), "LayerNorm"),
+        (_tied, "shares a parameter"),
+        (_Twice, "exactly once"),
+    ],
+)
+def test_modules_whose_gradients_it_cannot_know_are_refused(make, match):
+    X, y = batch()
+    with pytest.raises(ValueError, match=match):
+        clipped_sum(make(), X, y, 1.0)

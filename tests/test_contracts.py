@@ -1,0 +1,35 @@
+"""Every private estimator keeps every contract."""
+
+from __future__ import annotations
+
+import pytest
+
+from . import contracts
+from .private_estimators import CASES
+
+EVERYBODY = [
+    contracts.check_replay,
+    contracts.check_noise,
+    contracts.check_accounting,
+    contracts.check_fresh_noise,
+    contracts.check_no_traces,
+]
+SAMPLERS = [
+    contracts.check_inclusion,
+    contracts.check_empty_batches,
+    contracts.check_public_size,
+]
+
+
+@pytest.mark.parametrize("check", EVERYBODY, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", CASES)
+def test_contract(name, check):
+    check(CASES[name])
+
+
+@pytest.mark.parametrize("check", SAMPLERS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", [k for k, v in CASES.items() if v.samples])
+def test_sampling_contract(name, check):
+    if name.endswith("full-batch") and check is not contracts.check_public_size:
+        pytest.skip("a full batch has no sampling to look at")
+    check(CASES[name])

@@ -1,0 +1,188 @@
+"""Bugs of the kind that made other software leak, planted one by one: the contracts catch each."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+
+from skprivacy.mechanisms import FloatGaussian, PoissonSampler, SecureRandom
+from skprivacy.neural_network import DPSGDClassifier, _net, _per_example
+from skprivacy.neural_network._net import PrivateNet
+from skprivacy.neural_network._per_example import ClippedGradientSum
+
+from . import contracts
+from .private_estimators import CASES
+
+CASE = CASES["DPSGDClassifier"]
+
+
+def patched(owner, name, make):
+    """Return a patch that puts ``make(original)`` in the place of ``owner.name``."""
+    return mock.patch.object(owner, name, make(getattr(owner, name)))
+
+
+def half_noise(original):
+    def release(self, value, random):
+        return original(FloatGaussian(self.noise_multiplier / 2, self.sensitivity), value, random)
+
+    return release
+
+
+def repeated_noise(original):
+    return lambda self, value, random: original(self, value, SecureRandom(0))
+
+
+def double_clip(original):
+    def init(self, module, loss, max_grad_norm):
+        original(self, module, loss, 2 * max_grad_norm)
+
+    return init
+
+
+def per_layer_clip(original):
+    """Clip each layer to the norm by itself instead of all parameters jointly."""
+
+    def call(self, inputs, targets):
+        if len(inputs) == 0:
+            return
+        records, output = self._forward(inputs)
+        loss = self.per_example_loss(output, targets).sum()
+        for r, g in zip(records, torch.autograd.grad(loss, [r.output for r in records])):
+            norm = r.squared_norms(g).sqrt()
+            keep = torch.isfinite(norm)
+            r.input[~keep] = 0
+            factor = torch.where(keep, (self.max_grad_norm / norm).clamp(max=1), 0)
+            r.add_sum(factor[:, None] * torch.where(keep[:, None], g, 0))
+
+    return call
+
+
+def shuffled(original):
+    """Walk through a permutation in batches of fixed size, as ordinary training does."""
+    state = {"order": np.array([], int)}
+
+    def draw(self, n, random):
+        size = round(self.rate * n)
+        if len(state["order"]) < size:
+            state["order"] = np.random.permutation(n)
+        batch, state["order"] = state["order"][:size], state["order"][size:]
+        return np.sort(batch)
+
+    return draw
+
+
+def realised_divisor(original):
+    def step(self, batch, **params):
+        before, self.divisor = self.divisor, max(1, len(batch[2]))
+        original(self, batch, **params)
+        self.divisor = before
+
+    return step
+
+
+def skipped_empty(original):
+    def step(self, batch, **params):
+        if len(batch[2]):
+            original(self, batch, **params)
+
+    return step
+
+
+def one_step_more(original):
+    def train(self, X, y):
+        self.max_epochs += 1
+        return original(self, X, y)
+
+    return train
+
+
+def loss_driven(original):
+    """Train longer when the loss is high: control flow by private data."""
+
+    def train(self, X, y):
+        loss = torch.nn.functional.cross_entropy(self.module(X[:, :]), y)
+        self.max_epochs += int(not torch.isfinite(loss))
+        return original(self, X, y)
+
+    return train
+
+
+def keeps_data(original):
+    def fit(self, X, y):
+        self._X = np.array(X)
+        return original(self, X, y)
+
+    return fit
+
+
+def scales_by_data(original):
+    """Standardise by the mean of the private data."""
+
+    def fit(self, X, y):
+        return original(self, X - np.nanmean(np.where(np.isfinite(X), X, np.nan), axis=0), y)
+
+    return fit
+
+
+def divides_by_n(original):
+    """Take the realised number of records for the public one."""
+
+    def plan(self, n):
+        made, self.n_records = self.n_records, None
+        try:
+            result = original(self, n)
+        finally:
+            self.n_records = made
+        object.__setattr__(result, "relation", "add_remove")
+        return result
+
+    return plan
+
+
+def seeded(original):
+    def step(self, batch, **params):
+        self.random = SecureRandom(self._step)
+        original(self, batch, **params)
+
+    return step
+
+
+def passes_all(original):
+    return lambda bad, records, grads, factors: (records, grads, factors)
+
+
+MUTANTS = {
+    "half the noise": (FloatGaussian, "_release", half_noise, contracts.check_noise),
+    "noise repeats": (FloatGaussian, "_release", repeated_noise, contracts.check_noise),
+    "seeded noise": (_net.PrivateNet, "train_step", seeded, contracts.check_fresh_noise),
+    "wrong sensitivity": (ClippedGradientSum, "__init__", double_clip, contracts.check_replay),
+    "clipped by layer": (ClippedGradientSum, "__call__", per_layer_clip, contracts.check_replay),
+    "no clipping": (_per_example, "_SAFETY", lambda _: np.inf, contracts.check_replay),
+    "NaN reaches the sum": (_per_example, "_without", passes_all, contracts.check_replay),
+    "shuffled": (PoissonSampler, "draw", shuffled, contracts.check_inclusion),
+    "divided by realised batch": (
+        PrivateNet, "train_step", realised_divisor, contracts.check_replay,
+    ),
+    "empty batches skipped": (
+        PrivateNet, "train_step", skipped_empty, contracts.check_empty_batches,
+    ),
+    "one step uncounted": (PrivateNet, "train", one_step_more, contracts.check_accounting),
+    "loss decides the steps": (PrivateNet, "train", loss_driven, contracts.check_replay),
+    "data kept": (DPSGDClassifier, "fit", keeps_data, contracts.check_no_traces),
+    "scaled by the data": (DPSGDClassifier, "fit", scales_by_data, contracts.check_replay),
+    "realised n": (DPSGDClassifier, "_plan", divides_by_n, contracts.check_public_size),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the mutants compute with NaN
+def test_planted_bug_is_caught(name):
+    owner, attribute, make, check = MUTANTS[name]
+    with (
+        patched(owner, attribute, make),
+        pytest.raises(AssertionError),
+    ):
+        check(CASE)
