@@ -1,0 +1,269 @@
+"""The command line: results, exit codes, and one clear line for a user's mistake."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import skprivacy
+import skprivacy.cli._data as cli_data
+from skprivacy import audit as audit_function
+from skprivacy.cli import main
+from skprivacy.exceptions import DatasetNotFoundError
+from skprivacy.preprocessing import Bounded, Categories, Schema
+
+SCHEMA = Schema(
+    {"age": Bounded(0, 100), "city": Categories(["NA", "Rome", "Oslo"])},
+    target="ill",
+    classes=["no", "yes"],
+)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working directory with a table, its schema, and some broken files."""
+    rng = np.random.default_rng(0)
+    n = 300
+    table = pd.DataFrame(
+        {"age": rng.integers(0, 100, n), "city": rng.choice(["NA", "Rome", "Oslo", "?"], n)}
+    )
+    table["ill"] = np.where(table["age"] + rng.normal(0, 10, n) > 50, "yes", "no")
+    table.to_csv(tmp_path / "data.csv", index=False)
+    table.assign(name="Jo").to_csv(tmp_path / "extra.csv", index=False)
+    table.drop(columns="city").to_csv(tmp_path / "narrow.csv", index=False)
+    table.assign(ill="no").to_csv(tmp_path / "one.csv", index=False)
+    table.assign(ill=table["age"] / 7).to_csv(tmp_path / "real.csv", index=False)
+    table.assign(ill=table["ill"].where(table.index > 3)).to_csv(tmp_path / "gaps.csv", index=False)
+    table.assign(ill=table["ill"].where(table.index != 3, "maybe")).to_csv(
+        tmp_path / "maybe.csv", index=False
+    )
+    table.iloc[:0].to_csv(tmp_path / "header.csv", index=False)
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "ragged.csv").write_text("a,b\n1,2\n1,2,3,4\n")
+    (tmp_path / "binary.csv").write_bytes(bytes(range(256)) * 4)
+    (tmp_path / "bad.json").write_text("{")
+    (tmp_path / "subfolder").mkdir()
+    SCHEMA.to_json(tmp_path / "schema.json")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(text, capsys):
+    code = main(text.split())
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def test_sweep_of_a_table(folder, capsys):
+    code, out, err = run(
+        "sweep data.csv --schema schema.json --epsilons 1,10,inf --cv 2 --delta 1e-4 --quiet "
+        "--out report.html --plot curve.png --csv results.csv",
+        capsys,
+    )
+    assert code == 0
+    assert "Traceback" not in err
+    results = pd.read_csv(folder / "results.csv")
+    assert results["epsilon"].tolist() == [1, 10, np.inf]
+    assert results["test_score"].iloc[-1] > 0.7
+    assert results["attack_auc"].between(0.3, 0.7).all()
+    for value in results["test_score"]:
+        assert f"{value:.3f}" in out
+    assert "not private" in out
+    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "data.csv" in page
+    assert "data:image/png;base64," in page
+    assert "Looking costs too" in page
+
+
+def test_sweep_with_lira_and_jobs(folder, capsys):
+    code, out, _ = run(
+        "sweep data.csv --schema schema.json --epsilons 5 --cv 2 --delta 1e-4 --attack lira "
+        "--n-shadows 2 --quiet",
+        capsys,
+    )
+    assert code == 0
+    assert "attack AUC" in out
+
+
+def test_audit_of_an_honest_model(folder, capsys):
+    code, out, _ = run(
+        "audit data.csv --schema schema.json --epsilon 1 --delta 1e-4 --n-shadows 2 --quiet "
+        "--out audit.html --csv audit.csv",
+        capsys,
+    )
+    assert code == 0
+    assert "Audit: consistent" in out
+    assert "zero-out" in out
+    assert pd.read_csv(folder / "audit.csv")["violated"].tolist() == [False, False]
+    assert "Consistent with the claim" in (folder / "audit.html").read_text(encoding="utf-8")
+
+
+def test_audit_that_refutes_returns_one(folder, capsys, monkeypatch):
+
+    def refuting(*args, **kwargs):
+        report = audit_function(*args, **kwargs)
+        finding = report.findings[0]
+        object.__setattr__(finding, "epsilon_lower_bound", 7.0)
+        return report
+
+    monkeypatch.setattr(sys.modules["skprivacy.audit"], "audit", refuting)
+    code, out, _ = run(
+        "audit data.csv --schema schema.json --delta 1e-4 --attack loss --quiet", capsys
+    )
+    assert code == 1
+    assert "VIOLATED" in out
+
+
+def test_without_schema_the_warning_is_loud(folder, capsys, monkeypatch):
+    line = "audit data.csv --target ill --delta 1e-4 --attack loss --quiet"
+    code, out, err = run(line, capsys)
+    assert code == 0
+    assert "WARNING: Schema.infer reads bounds" in err
+    assert "inferred its schema from the private data" in out
+    monkeypatch.setenv("SKPRIVACY_STRICT", "1")
+    code, _, err = run(line, capsys)
+    assert code == 2
+    assert "strict" in err
+
+
+def test_columns_outside_the_schema_are_told(folder, capsys):
+    line = "audit extra.csv --schema schema.json --delta 1e-4 --attack loss --quiet"
+    code, _, err = run(line, capsys)
+    assert code == 0
+    assert "not used: name" in err
+
+
+def test_categories_that_look_missing_are_categories(folder):
+    args = type("Args", (), {"data": "data.csv", "target": None, "schema": "schema.json"})
+    args.rows = None
+    records = cli_data.load(args)
+    assert {"NA", "Rome", "Oslo", "?"} == set(records.X["city"])
+    assert list(records.classes) == ["no", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("sweep nowhere.csv --target y", "nowhere.csv is neither a file nor a data set's name"),
+        ("sweep data.csv", "Give --target"),
+        ("sweep data.csv --target sick", "no column 'sick'; it has age, city, ill"),
+        ("sweep data.csv --target ill --schema no.json", "no schema file no.json"),
+        ("sweep data.csv --target ill --schema bad.json", "bad.json is not valid JSON"),
+        ("sweep narrow.csv --schema schema.json", "lacks columns of the schema: city"),
+        ("sweep one.csv --target ill", "one class only"),
+        ("sweep real.csv --target ill", "continuous values, not classes"),
+        ("sweep gaps.csv --target ill", "4 missing values"),
+        ("sweep maybe.csv --schema schema.json", "'maybe', which is none of the schema's classes"),
+        ("sweep header.csv --target ill", "no rows"),
+        ("sweep empty.csv --target ill", "cannot be read"),
+        ("sweep ragged.csv --target b", "cannot be read"),
+        ("sweep binary.csv --target b", "cannot be read"),
+        ("sweep subfolder --target b", "cannot be read"),
+        ("sweep data.csv --schema schema.json --epsilons 1,0", "epsilon must be positive, got 0"),
+        ("sweep data.csv --schema schema.json --epsilons 1,-1", "epsilon must be positive"),
+        ("sweep data.csv --schema schema.json --epsilons nan", "epsilon must be positive"),
+        ("sweep data.csv --schema schema.json --epsilons 1,one", "numbers separated by commas"),
+        ("sweep data.csv --schema schema.json --epsilons 1,1", "twice"),
+        ("sweep data.csv --schema schema.json --epsilons ,", "epsilons is empty"),
+        ("sweep data.csv --schema schema.json --delta 2", "--delta must lie between 0 and 1"),
+        ("sweep data.csv --schema schema.json --delta 0.1", "not below 1 over the 300 records"),
+        ("sweep data.csv --schema schema.json --cv 1", "--cv must be at least 2"),
+        ("sweep data.csv --schema schema.json --cv 290", "rarest class has"),
+        ("sweep data.csv --schema schema.json --rows 0", "--rows must be at least 1"),
+        ("sweep data.csv --schema schema.json --attack lira --n-shadows 3", "even number"),
+        ("sweep data.csv --schema schema.json --attack magic", "invalid choice"),
+        ("sweep data.csv --schema schema.json --out no/report.html", "there is no folder"),
+        ("sweep data.csv --schema schema.json --out subfolder", "is a folder"),
+        ("sweep data.csv --schema schema.json --plot curve.jpeg", "must end in .png"),
+        ("sweep digits --target digit", "brings its own target"),
+        ("audit data.csv --schema schema.json --alpha 2", "--alpha must lie"),
+        ("audit data.csv --schema schema.json --epsilon 0", "epsilon must be positive"),
+        ("audit data.csv --schema schema.json --epsilon one", "invalid float value"),
+        ("datasets nothing", "invalid choice"),
+        ("", "required"),
+        ("dance", "invalid choice"),
+    ],
+)
+def test_a_users_mistake_is_one_line(line, words, folder, capsys, monkeypatch):
+    from skprivacy.neural_network import DPSGDClassifier
+
+    monkeypatch.setattr(DPSGDClassifier, "fit", lambda *args: pytest.fail("trained"))
+    code, out, err = run(line, capsys)
+    assert code == 2
+    assert words in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert err.rstrip().rsplit("\n", 1)[-1].startswith(("skprivacy: error:", "skprivacy"))
+
+
+def test_a_traceback_on_request(folder):
+    with pytest.raises(Exception, match=r"nowhere\.csv"):
+        main(["--traceback", "sweep", "nowhere.csv", "--target", "y"])
+
+
+@pytest.mark.parametrize("command", ["", "sweep", "audit", "datasets"])
+def test_help_teaches(command, capsys):
+    code, out, _ = run(f"{command} --help", capsys)
+    assert code == 0
+    if command != "datasets":
+        assert "skprivacy sweep demo" in out or "skprivacy audit digits" in out
+
+
+def test_datasets(capsys):
+    code, out, _ = run("datasets", capsys)
+    assert code == 0
+    assert {"adult", "digits", "demo"} <= {line.split(" ")[0] for line in out.splitlines()}
+    code, out, _ = run("datasets digits", capsys)
+    assert code == 0
+    assert Schema.from_json(out)["pixel_0_0"] == Bounded(0, 16)
+    assert len(json.loads(out)["columns"]) == 64
+
+
+def test_demo_takes_adult_or_says_that_it_takes_digits(capsys, monkeypatch):
+    def absent(**kwargs):
+        raise DatasetNotFoundError("no adult here")
+
+    entry = cli_data.CATALOGUE["adult"]
+    monkeypatch.setitem(cli_data.CATALOGUE, "adult", type(entry)(absent, entry.summary))
+    code, _, err = run("sweep demo --epsilons 10 --cv 2 --rows 400 --delta 1e-4 --quiet", capsys)
+    assert code == 0
+    assert "embedded digits. (no adult here)" in err
+    assert "digits: 400 records" in err
+    code, _, err = run("sweep adult --epsilons 10", capsys)
+    assert code == 2
+    assert "no adult here" in err
+
+
+def test_interrupt_is_quiet():
+    """Ctrl-C in the middle of training: exit code 130 and no traceback."""
+    command = "import sys; from skprivacy.cli import main; sys.exit(main(sys.argv[1:]))"
+    arguments = ["sweep", "digits", "--epsilons", "1,2,3,4,5,6,7,8,9", "--cv", "20"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, *arguments],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=Path(skprivacy.__file__).parents[1],
+    )
+    with process:
+        seen = ""
+        while "models:" not in seen:  # the progress bar: training has begun
+            character = process.stderr.read(1)
+            assert character, seen
+            seen += character
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in err
+    assert "Traceback" not in err
