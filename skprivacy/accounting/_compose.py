@@ -18,6 +18,7 @@ error, some 1e-16 per step, would drown a delta of 1e-12.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,7 @@ __all__ = ["Composed", "Group", "Plan", "compose", "plan"]
 _ULP = 2.0**-53
 _TAIL = 1e-5  # share of delta that may be lost at the top of each distribution
 _WRAP = 1e-10  # tilted probability that may reappear at the top
-_LARGEST = 1 << 24  # points of the largest transform
+_LARGEST = 1 << 22  # points of the largest transform
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,15 @@ class Group:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where to look: an estimate of epsilon, the tilt, and a window for the composed loss."""
+    """Where to look, and how closely."""
 
-    epsilon: float
-    theta: float
-    low: float
+    epsilon: float  # an estimate, or what was asked for
+    theta: float  # the tilt
+    slope: float  # how fast ln delta falls with epsilon, about
+    low: float  # the window of the composed loss
     high: float
     chernoff: float  # the order of Chernoff's inequality at the top of the window
-    log_delta: float
+    log_delta: float  # an estimate, or what was asked for
 
 
 class _Cumulants:
@@ -65,7 +67,7 @@ class _Cumulants:
             self.parts.append((group.count, loss[keep], np.log(weight[keep])))
         tiny = np.array([0.0])
         _, _, variance = self(tiny)
-        self.scale = math.sqrt(max(float(variance[0]), 1e-300))
+        self.scale = max(math.sqrt(float(variance[0])), 1e-9)
 
     def __call__(self, theta: Array) -> tuple[Array, Array, Array]:
         """Return the function and its first two derivatives."""
@@ -87,31 +89,35 @@ def plan(groups: list[Group], *, delta: float | None = None, epsilon: float | No
     cumulants = _Cumulants(groups)
     thetas = np.geomspace(1e-4, 1e2, 100) / cumulants.scale
     value, mean, variance = cumulants(thetas)
-    spread = np.sqrt(variance / 2)
+    spread = np.sqrt(variance)
     # delta = e^(K - theta eps) E[e^(-theta Y) - e^(-(theta + 1) Y); Y > 0] for Y about N(0, K'').
-    overshoot = erfcx(thetas * spread) - erfcx((thetas + 1) * spread)
-    with np.errstate(divide="ignore"):
-        log_deltas = value - thetas * mean + np.log(overshoot / 2)
+    overshoot = erfcx(thetas * spread / 2**0.5) - erfcx((thetas + 1) * spread / 2**0.5)
+    log_share = np.log(np.maximum(overshoot / 2, 1e-300))
     if delta is not None:
         log_delta = math.log(delta)
-        epsilon = float(np.interp(-log_delta, -log_deltas, mean))
-        theta = float(np.exp(np.interp(-log_delta, -log_deltas, np.log(thetas))))
+        found = np.interp(-log_delta, thetas * mean - value - log_share, np.log(thetas))
+        epsilon = float(np.interp(found, np.log(thetas), mean))
     else:
         assert epsilon is not None
-        theta = float(np.exp(np.interp(epsilon, mean, np.log(thetas))))
-        log_delta = float(np.interp(epsilon, mean, log_deltas))
+        found = np.interp(epsilon, mean, np.log(thetas))
+    theta = float(np.exp(found))
     at_theta = float(cumulants(np.array([theta]))[0][0])
-    low = min(
-        epsilon, float(((math.log(_WRAP) - cumulants(theta - thetas)[0] + at_theta) / thetas).max())
-    )
+    if delta is None:
+        share = float(np.interp(found, np.log(thetas), log_share))
+        log_delta = min(0.0, at_theta - theta * epsilon) + share
+    below = (math.log(_WRAP) - cumulants(theta - thetas)[0] + at_theta) / thetas
+    low = min(epsilon, float(below.max()))
     # What lies above the window must be rare under P, because it is counted as infinite loss, and
     # rare when tilted if it is so high that it reappears not only above low but above epsilon.
-    above = np.where(thetas > theta, (value - log_delta - math.log(_TAIL)) / thetas, np.inf)
-    best = int(np.argmin(above))
-    far = float(((cumulants(theta + thetas)[0] - at_theta - math.log(_WRAP)) / thetas).min())
-    high = max(epsilon, float(above[best]), far - (epsilon - low))
+    orders = theta + thetas
+    beyond = cumulants(orders)[0]
+    above = (beyond - log_delta - math.log(_TAIL)) / orders
+    far = float(((beyond - at_theta - math.log(_WRAP)) / thetas).min())
+    high = max(epsilon, float(above.min()), far - (epsilon - low))
     ceiling = sum(g.count * g.pair.max_loss for g in groups)
-    return Plan(epsilon, theta, low, min(high, ceiling), float(thetas[best]), log_delta)
+    slope = max(theta, 1 / max(float(np.interp(found, np.log(thetas), spread)), 1e-9))
+    order = float(orders[np.argmin(above)])
+    return Plan(epsilon, theta, slope, low, min(high, ceiling), order, log_delta)
 
 
 @dataclass(frozen=True)
@@ -160,14 +166,18 @@ def _nearer_tail(masses: Array) -> Array:
     return np.minimum(np.cumsum(masses)[1:-1], right[1:-1])
 
 
-def _coarsening_cost(lattice: _Lattice, theta: float, step: float) -> float:
-    """Return how much ln E[e^(theta L)] would grow on a grid of twice the step."""
-    _, tilted, loss = lattice.log_mgf(theta, step)
-    odd = (lattice.first + np.arange(len(loss))) % 2 == 1
-    # Mass at an odd point goes up with probability 1/(1 + e^(-step)), which preserves P and Q.
+def _coarsened(lattice: _Lattice, step: float) -> _Lattice:
+    """Return the same losses on a grid of twice the step, again connecting the dots."""
+    offset = lattice.first % 2
+    size = offset + len(lattice.mass)
+    padded = np.zeros(size + 1 - size % 2)
+    padded[offset:size] = lattice.mass
+    # A point half way between two others goes up with this share, which preserves P and Q.
     up = 1 / (1 + math.exp(-step))
-    growth = up * math.exp(theta * step) + (1 - up) * math.exp(-theta * step)
-    return math.log1p(float(tilted[odd].sum()) * (growth - 1))
+    even, odd = padded[::2].copy(), padded[1::2]
+    even[1:] += up * odd
+    even[:-1] += (1 - up) * odd
+    return _Lattice((lattice.first - offset) // 2, even, lattice.infinity)
 
 
 def _power(base: Array, exponent: int) -> Array:
@@ -237,25 +247,38 @@ class Composed:
         return min(right, left + math.log1p(share * math.expm1(right - left)))
 
 
-def compose(groups: list[Group], plan: Plan, tolerance: float) -> Composed:
-    """Compose ``groups`` so that their log moment at the tilt is off by at most ``tolerance``."""
+def compose(
+    groups: list[Group],
+    plan: Plan,
+    tolerance: float,
+    question: Callable[[Composed], float],
+) -> Composed:
+    """Compose ``groups`` on a grid so fine that ``question`` is answered to about ``tolerance``.
+
+    The answer, in units of ln delta, on a grid of twice the step tells how good it is.
+    """
     count = sum(g.count for g in groups)
-    theta = plan.theta
     tail = max(math.exp(plan.log_delta) * _TAIL / count, 1e-300)
-    step = math.sqrt(12 * tolerance / (count * theta * (theta + 1)))
-    width = max(plan.high - plan.low, 1e-300)
-    step = min(step, width / 64)
-    for _ in range(4):
-        step = max(step, 4 * width / _LARGEST)
+    width = max(plan.high - plan.low, 1e-9)
+    # Connecting the dots multiplies E[e^(theta L)] by about 1 + theta (theta + 1) step^2 / 12.
+    steepness = max(plan.theta * (plan.theta + 1), plan.slope**2)
+    step = min(math.sqrt(12 * tolerance / (count * steepness)), width / 64)
+    gap = min((g.pair.gap for g in groups), default=0.0)
+    aligned = gap > 0 and all(g.pair.gap == gap for g in groups)
+    while True:
+        step = max(step, width / _LARGEST)
+        if gap > 0:
+            step = gap / math.ceil(gap / step)
         lattices = [_connect_the_dots(g.pair, step, tail) for g in groups]
-        cost = sum(
-            g.count * _coarsening_cost(lattice, theta, step) / 3
-            for g, lattice in zip(groups, lattices, strict=True)
-        )
-        if cost <= 1.5 * tolerance or step <= 4 * width / _LARGEST:
-            break
-        step *= max(0.1, 0.9 * math.sqrt(tolerance / cost))
-    return _transform(groups, lattices, plan, step)
+        composed = _transform(groups, lattices, plan, step)
+        if aligned or step <= width / _LARGEST:
+            return composed
+        coarse = [_coarsened(lattice, step) for lattice in lattices]
+        change = question(_transform(groups, coarse, plan, 2 * step)) - question(composed)
+        if change <= 3.3 * tolerance:
+            return composed
+        ratio = math.sqrt(tolerance / change) if change < math.inf else 0.0
+        step *= min(max(1.5 * ratio, 1 / 16), 1 / 2)
 
 
 def _transform(groups: list[Group], lattices: list[_Lattice], plan: Plan, step: float) -> Composed:
@@ -264,6 +287,7 @@ def _transform(groups: list[Group], lattices: list[_Lattice], plan: Plan, step: 
     size = fft.next_fast_len(math.ceil(plan.high / step) - start + 2, real=True)
     product, error = np.ones(size // 2 + 1, dtype=complex), np.zeros(size // 2 + 1)
     log_mgf, chernoff, log_finite = 0.0, -plan.chernoff * (start + size) * step, 0.0
+    top = sum(g.count * (c.first + len(c.mass) - 1) for g, c in zip(groups, lattices, strict=True))
     for group, lattice in zip(groups, lattices, strict=True):
         value, tilted, loss = lattice.log_mgf(theta, step)
         log_mgf += group.count * value
@@ -281,6 +305,7 @@ def _transform(groups: list[Group], lattices: list[_Lattice], plan: Plan, step: 
         size_of_error = off * np.abs(factor) ** (group.count - 1)
         error = error * np.abs(power) + np.abs(product) * size_of_error
         product = product * power
+    beyond = math.exp(min(chernoff, 0.0)) if top >= start + size else 0.0
     mass = fft.irfft(product, size)
     error += _ULP * 8 * math.log2(size) * np.abs(product)
     order = np.arange(start, start + size)
@@ -289,6 +314,6 @@ def _transform(groups: list[Group], lattices: list[_Lattice], plan: Plan, step: 
         mass=np.maximum(mass[order % size], 0.0),
         theta=theta,
         log_mgf=log_mgf,
-        infinity=min(1.0, -math.expm1(log_finite) + math.exp(min(chernoff, 0.0))),
+        infinity=min(1.0, -math.expm1(log_finite) + beyond),
         error=2 * math.sqrt(2 * float(np.square(error).sum()) / size),
     )

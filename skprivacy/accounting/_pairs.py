@@ -27,6 +27,7 @@ class Pair(ABC):
 
     infinity: float = 0.0  # the probability under P that the loss is infinite
     max_loss: float = math.inf  # the largest finite loss
+    gap: float = 0.0  # a number of which all losses are multiples, if there is one
 
     @abstractmethod
     def masses(self, edges: Array) -> tuple[Array, Array]:
@@ -81,6 +82,7 @@ class AtomPair(Pair):
     p: tuple[float, ...]
     q: tuple[float, ...]
     infinity: float = 0.0
+    gap: float = 0.0
 
     @property
     def max_loss(self):  # type: ignore[override]

@@ -67,7 +67,7 @@ def _(event: ApproxDP, relation):
     else:
         losses, p = (-event.epsilon, event.epsilon), (low, high)  # type: ignore[assignment]
     finite = tuple((1 - event.delta) * m for m in p)
-    return _both(AtomPair(losses, finite, finite[::-1], event.delta))
+    return _both(AtomPair(losses, finite, finite[::-1], event.delta, gap=event.epsilon))
 
 
 @pairs.register
@@ -170,9 +170,12 @@ def _epsilon(groups: list[Group], delta: float) -> float:
     if _is_alone(groups):
         return min(top, _epsilon_alone(groups[0].pair, delta))
     plan = _compose.plan(groups, delta=delta)
-    tolerance = _RELATIVE * max(plan.epsilon, 1e-9) * plan.theta
-    found = _compose.compose(groups, plan, tolerance).epsilon(delta)
-    return min(found, top)
+    # Near zero no relative accuracy can be had: a hundredth of the curve's width has to do.
+    tolerance = _RELATIVE * max(plan.epsilon * plan.slope, 0.01)
+    composed = _compose.compose(
+        groups, plan, tolerance, lambda composed: composed.epsilon(delta) * plan.slope
+    )
+    return min(composed.epsilon(delta), top)
 
 
 def _epsilon_alone(pair: Pair, delta: float) -> float:
@@ -196,8 +199,15 @@ def _delta(groups: list[Group], epsilon: float) -> float:
         return _alone(groups[0].pair, epsilon)
     if epsilon >= sum(g.count * g.pair.max_loss for g in groups):
         return _infinite(groups)
+    return _near(groups, epsilon, _RELATIVE).delta(epsilon)
+
+
+def _near(groups: list[Group], epsilon: float, tolerance: float) -> _compose.Composed:
+    """Return the composition, tilted so as to be sharp near ``epsilon``."""
     plan = _compose.plan(groups, epsilon=epsilon)
-    return _compose.compose(groups, plan, _RELATIVE).delta(epsilon)
+    return _compose.compose(
+        groups, plan, tolerance, lambda composed: math.log(composed.delta(epsilon) or 1e-320)
+    )
 
 
 def _deltas(groups: list[Group], epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -207,8 +217,7 @@ def _deltas(groups: list[Group], epsilons: NDArray[np.float64]) -> NDArray[np.fl
     anchors = np.quantile(epsilons, np.linspace(0, 1, min(8, len(epsilons))))
     best = np.ones(len(epsilons))
     for anchor in np.unique(anchors):
-        plan = _compose.plan(groups, epsilon=float(anchor))
-        composed = _compose.compose(groups, plan, 10 * _RELATIVE)
+        composed = _near(groups, float(anchor), 1e-2)
         best = np.minimum(best, [composed.delta(float(e)) for e in epsilons])
     return best
 
