@@ -1,10 +1,15 @@
 """Linear models with proved privacy: the functional mechanism and its rivals."""
 
 from .functional import FunctionalMechanismClassifier, FunctionalMechanismRegressor
+from .perturbation import ObjectivePerturbationClassifier, OutputPerturbationClassifier
 from .polynomial import PolynomialObjective
+from .sufficient import AdaSSPRegressor
 
 __all__ = [
+    "AdaSSPRegressor",
     "FunctionalMechanismClassifier",
     "FunctionalMechanismRegressor",
+    "ObjectivePerturbationClassifier",
+    "OutputPerturbationClassifier",
     "PolynomialObjective",
 ]

@@ -222,12 +222,11 @@ class NoisyPolynomial:
         left alone, and those that noise drowns shrink towards 0, the public midpoint. Nothing in
         this depends on the records but through the released numbers.
         """
-        p = len(self.quadratic)
         eigenvalues, vectors = np.linalg.eigh(self.quadratic)
         doubt = np.asarray(alphas, np.float64)[:, None] * (self.quadratic_norm / 2.0)
         trimmed = np.maximum(eigenvalues, 0.0) + _RIDGE * doubt
-        # Without noise, directions below rounding error carry no data.
-        floor = np.finfo(float).eps * p * max(float(eigenvalues[-1]), 0.0)
+        # Without noise, directions below the rounding of the rows carry no data.
+        floor = 2.0**-24 * max(float(eigenvalues[-1]), 0.0)
         power = trimmed**2 + doubt**2
         gains = np.divide(trimmed, power, out=np.zeros_like(power), where=trimmed > floor)
         return -self.unit * (vectors @ (gains[:, :, None] * (vectors.T @ self.linear)))

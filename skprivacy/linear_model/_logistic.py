@@ -1,0 +1,133 @@
+"""Minimise a regularised logistic loss to a gradient norm that the privacy proof relies on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+
+__all__ = ["LogisticLoss", "minimize"]
+
+_NEWTON_STEPS = 200
+_CG_STEPS = 100
+
+
+@dataclass(frozen=True)
+class LogisticLoss:
+    """``sum_i v_i**2 loss(y_i, x_i @ W / v_i) + ridge / 2 ||W||**2 + <tilt, W>``.
+
+    The rows x hold their weights v, as :class:`UnitBall` makes them. Written so, a record keeps its
+    own margin, and still has a gradient of at most ``||x||`` and a curvature of ``||x||**2``.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_samples, size)
+        In the unit ball.
+    targets : ndarray of shape (n_samples, n_outputs)
+        Indicators of the classes: of the second alone for two classes, else of all.
+    weights : ndarray of shape (n_samples,)
+        In [0, 1]; 0 for a record that contributes nothing, whose row is 0 too.
+    ridge : float
+        Above 0.
+    tilt : ndarray of shape (size, n_outputs)
+    """
+
+    rows: NDArray[np.float64]
+    targets: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    ridge: float
+    tilt: NDArray[np.float64]
+
+    def probabilities(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the predicted probabilities, of the shape of ``targets``."""
+        margins = self.rows @ W
+        np.divide(margins, self.weights[:, None], out=margins, where=self.weights[:, None] > 0)
+        return expit(margins) if margins.shape[1] == 1 else softmax(margins, axis=1)
+
+    def gradient(self, W: NDArray, probabilities: NDArray) -> NDArray[np.float64]:
+        """Return the gradient at W."""
+        residuals = (probabilities - self.targets) * self.weights[:, None]
+        return self.rows.T @ residuals + self.ridge * W + self.tilt
+
+    def hessian_product(self, V: NDArray, probabilities: NDArray) -> NDArray[np.float64]:
+        """Return the Hessian, where ``probabilities`` are, times V."""
+        change = self.rows @ V
+        if change.shape[1] == 1:
+            change *= probabilities * (1.0 - probabilities)
+        else:
+            change = probabilities * (
+                change - np.einsum("ij,ij->i", probabilities, change)[:, None]
+            )
+        return self.rows.T @ change + self.ridge * V
+
+
+def minimize(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
+    """Return W with a gradient of norm at most ``tolerance``.
+
+    Newton's method, its linear systems solved by conjugate gradients. The step is halved until
+    the norm of the gradient falls, which it does for a small enough step: the loss is strictly
+    convex. Function values are never compared, for they lose half the digits of a gradient.
+
+    Raises
+    ------
+    RuntimeError
+        If the tolerance is out of reach: it lies below rounding error then.
+    """
+    W = np.zeros_like(loss.tilt)
+    inverse = _preconditioner(loss)
+    probabilities = loss.probabilities(W)
+    gradient = loss.gradient(W, probabilities)
+    for _ in range(_NEWTON_STEPS):
+        norm = np.linalg.norm(gradient)
+        if norm <= tolerance:
+            return W
+        step = _solve(loss, probabilities, gradient, inverse)
+        size = 1.0
+        while size > 1e-10:
+            trial = W - size * step
+            probabilities = loss.probabilities(trial)
+            gradient = loss.gradient(trial, probabilities)
+            if np.linalg.norm(gradient) < (1.0 - 0.1 * size) * norm:
+                break
+            size /= 2.0
+        else:
+            break
+        W = trial
+    raise RuntimeError(
+        f"the gradient could not be brought below {tolerance:.3g}; nothing was released. "
+        "A larger alpha makes the problem better conditioned."
+    )
+
+
+def _preconditioner(loss: LogisticLoss) -> NDArray[Any]:
+    """Inverse of the constant matrix that bounds every Hessian (Boehning 1992)."""
+    curvature = 0.25 if loss.tilt.shape[1] == 1 else 0.5
+    bound = curvature * (loss.rows.T @ loss.rows)
+    bound[np.diag_indices_from(bound)] += loss.ridge
+    return np.linalg.inv(bound)
+
+
+def _solve(loss: LogisticLoss, probabilities, gradient, inverse) -> NDArray[Any]:
+    """Solve Hessian @ step = gradient, the more exactly the smaller the gradient is."""
+    step = np.zeros_like(gradient)
+    residual = gradient.copy()
+    scaled = inverse @ residual
+    direction = scaled
+    energy = np.vdot(residual, scaled)
+    start = np.linalg.norm(gradient)
+    enough = start * min(0.1, math.sqrt(start / len(loss.rows)))
+    for _ in range(_CG_STEPS):
+        image = loss.hessian_product(direction, probabilities)
+        length = energy / np.vdot(direction, image)
+        step = step + length * direction
+        residual = residual - length * image
+        if np.linalg.norm(residual) <= max(enough, 1e-14 * start):
+            break
+        scaled = inverse @ residual
+        energy, before = np.vdot(residual, scaled), energy
+        direction = scaled + (energy / before) * direction
+    return step
