@@ -31,7 +31,10 @@ class Bounded:
         The range, in the column's own units. Values outside are clipped to it.
     scale : {"linear", "log"}, default="linear"
         How the range is mapped to the unit interval. "log" spreads out the small values of a
-        column such as income: ``log1p(x - lower) / log1p(upper - lower)``.
+        column such as income: ``log1p((x - lower) / knee) / log1p((upper - lower) / knee)``.
+    knee : float, default=1.0
+        Where "log" bends, in the column's own units above ``lower``: about linear below it,
+        logarithmic above. Of an amount of money, take what counts as a notable amount.
 
     Examples
     --------
@@ -42,9 +45,10 @@ class Bounded:
     lower: float
     upper: float
     scale: str = "linear"
+    knee: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("lower", "upper"):
+        for name in ("lower", "upper", "knee"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
                 raise TypeError(f"Bounded: {name} must be a number, got {value!r}.")
@@ -61,6 +65,8 @@ class Bounded:
             raise ValueError("Bounded: upper - lower overflows; choose narrower bounds.")
         if self.scale not in SCALES:
             raise ValueError(f"Bounded: scale must be one of {SCALES}, got {self.scale!r}.")
+        if self.knee <= 0:
+            raise ValueError(f"Bounded: knee must be above 0, got {self.knee!r}.")
 
     def to_unit(self, values: Any) -> np.ndarray:
         """Map values to [0, 1]; NaN becomes the middle, infinities the ends.
@@ -78,7 +84,10 @@ class Bounded:
         span = self.upper - self.lower
         if span == 0:
             return np.full(shifted.shape, 0.5)
-        unit = np.log1p(shifted) / np.log1p(span) if self.scale == "log" else shifted / span
+        if self.scale == "log":
+            unit = np.log1p(shifted / self.knee) / np.log1p(span / self.knee)
+        else:
+            unit = shifted / span
         # Subnormal spans can round past the end, and the range is a promise.
         return np.where(np.isnan(unit), 0.5, np.minimum(unit, 1.0))
 
@@ -160,7 +169,7 @@ class Schema(Mapping[str, Column]):
     >>> from skprivacy.preprocessing import Bounded, Categories, Schema
     >>> schema = Schema({"age": Bounded(0, 120), "sex": Categories(["Female", "Male"])})
     >>> schema["age"]
-    Bounded(lower=0.0, upper=120.0, scale='linear')
+    Bounded(lower=0.0, upper=120.0, scale='linear', knee=1.0)
     >>> Schema.from_json(schema.to_json()) == schema
     True
     """
@@ -228,6 +237,7 @@ class Schema(Mapping[str, Column]):
                     "lower": column.lower,
                     "upper": column.upper,
                     "scale": column.scale,
+                    "knee": column.knee,
                 }
             else:
                 columns[name] = {"type": "categories", "values": list(column.values)}

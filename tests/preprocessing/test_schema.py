@@ -44,6 +44,7 @@ def test_numpy_numbers_become_plain():
         (lambda: Bounded("0", 1), "lower must be a number"),
         (lambda: Bounded(False, 1), "lower must be a number"),
         (lambda: Bounded(0, 1, scale="sqrt"), "scale"),
+        (lambda: Bounded(0, 1, scale="log", knee=0), "knee"),
         (lambda: Bounded(-1.7e308, 1.7e308), "overflows"),
         (lambda: Categories([]), "empty"),
         (lambda: Categories("abc"), "list"),
@@ -111,3 +112,12 @@ def test_to_unit_stays_in_the_unit_interval_and_in_order(scale, bounds):
     assert unit.max() <= 1
     assert (np.diff(unit) >= 0).all()
     assert Bounded(*bounds, scale=scale).to_unit([np.nan])[0] == 0.5
+
+
+def test_the_knee_parts_linear_from_logarithmic():
+    gain = Bounded(0, 99_999, scale="log", knee=5_000)
+    low = gain.to_unit([0, 50, 100])
+    assert low[1] == pytest.approx(low[2] / 2, rel=0.01)
+    high = np.diff(gain.to_unit([20_000, 40_000, 80_000]))
+    assert high[0] == pytest.approx(high[1], rel=0.15)
+    assert gain.to_unit([99_999])[0] == 1.0
