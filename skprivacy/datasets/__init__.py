@@ -1,6 +1,20 @@
-"""Data sets with public schemas, checked against the published files."""
+"""Data sets with public schemas, checked against the published files, and look-alikes."""
 
 from .adult import fetch_adult
 from .demo import load_demo
+from .lookalikes import make_adult_like, make_location_like, make_purchase_like, make_texas_like
+from .membership import fetch_location30, fetch_purchase100, fetch_texas100
+from .mnist import fetch_mnist
 
-__all__ = ["fetch_adult", "load_demo"]
+__all__ = [
+    "fetch_adult",
+    "fetch_location30",
+    "fetch_mnist",
+    "fetch_purchase100",
+    "fetch_texas100",
+    "load_demo",
+    "make_adult_like",
+    "make_location_like",
+    "make_purchase_like",
+    "make_texas_like",
+]

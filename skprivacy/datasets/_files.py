@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import socket
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from ..exceptions import DatasetNotFoundError
 __all__ = ["PublishedFile", "data_folder"]
 
 ENVIRONMENT = "SKPRIVACY_DATA"
+MOST_BYTES = 1 << 30
 
 
 def data_folder(data_home: str | PathLike[str] | None = None) -> Path:
@@ -36,7 +39,9 @@ def data_folder(data_home: str | PathLike[str] | None = None) -> Path:
 class PublishedFile:
     """A file as it was published, known by its checksum.
 
-    ``checksum`` is "sha256:..." of the bytes or "git:..." (the id that git gives to the bytes).
+    ``checksum`` is "sha256:..." of the bytes, "git:..." (the id that git gives to them), or
+    "unzipped:...", the sha256 of what a gzip file holds: some files are found compressed in
+    several ways.
     """
 
     folder: str
@@ -80,12 +85,19 @@ class PublishedFile:
 
     def _checksum_of(self, path: Path) -> str:
         kind = self.checksum.partition(":")[0]
-        digest = hashlib.sha256() if kind == "sha256" else hashlib.sha1(usedforsecurity=False)
+        digest = hashlib.sha1(usedforsecurity=False) if kind == "git" else hashlib.sha256()
         if kind == "git":
             digest.update(b"blob %d\0" % path.stat().st_size)
-        with path.open("rb") as stream:
-            while chunk := stream.read(1 << 20):
-                digest.update(chunk)
+        total = 0
+        try:
+            with gzip.open(path) if kind == "unzipped" else path.open("rb") as stream:
+                while chunk := stream.read(1 << 20):
+                    digest.update(chunk)
+                    total += len(chunk)
+                    if total > MOST_BYTES:
+                        return f"{kind}:none, it holds more than {MOST_BYTES} bytes"
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            return f"{kind}:none, {error}"
         return f"{kind}:{digest.hexdigest()}"
 
 

@@ -14,28 +14,28 @@ __all__ = ["as_bunch"]
 
 
 def as_bunch(
-    frame: pd.DataFrame,
+    data: pd.DataFrame,
+    target: pd.Series,
     schema: Schema,
     *,
     description: str,
     as_frame: bool = False,
     return_X_y: bool = False,
 ) -> Bunch | tuple[Any, Any]:
-    """Split a frame into features and target, as ``sklearn.datasets`` would return it."""
-    if schema.target is None or schema.classes is None:
-        raise ValueError("schema must name the target and its classes.")
-    data: Any = frame[list(schema)]
-    target: Any = frame[schema.target]
+    """Return features and target as ``sklearn.datasets`` would.
+
+    ``data`` has the schema's columns, in its order; ``schema`` knows the classes.
+    """
     classes = np.array(schema.classes)
-    if not as_frame:
-        data = data.to_numpy()
-        target = target.to_numpy(dtype=classes.dtype)
+    # Copies: pandas hands out read-only views, which torch and others refuse.
+    X: Any = data if as_frame else data.to_numpy(copy=True)
+    y: Any = target if as_frame else target.to_numpy(dtype=classes.dtype, copy=True)
     if return_X_y:
-        return data, target
+        return X, y
     return Bunch(
-        data=data,
-        target=target,
-        frame=frame if as_frame else None,
+        data=X,
+        target=y,
+        frame=pd.concat([data, target], axis=1) if as_frame else None,
         feature_names=list(schema),
         target_names=[str(label) for label in classes],
         classes=classes,

@@ -62,8 +62,8 @@ ADULT_SCHEMA = Schema(
         "relationship": _listed("Wife|Own-child|Husband|Not-in-family|Other-relative|Unmarried"),
         "race": _listed("White|Asian-Pac-Islander|Amer-Indian-Eskimo|Other|Black"),
         "sex": _listed("Female|Male"),
-        "capital-gain": Bounded(0, 99_999, scale="log"),
-        "capital-loss": Bounded(0, 5_000, scale="log"),
+        "capital-gain": Bounded(0, 99_999, scale="log", knee=5_000),
+        "capital-loss": Bounded(0, 5_000, scale="log", knee=5_000),
         "hours-per-week": Bounded(1, 99),
         "native-country": _listed(
             "United-States|Cambodia|England|Puerto-Rico|Canada|Germany|"
@@ -133,7 +133,8 @@ def fetch_adult(
     frames = [_read(part, data_home, download_if_missing) for part in parts[subset]]
     frame = pd.concat(frames, ignore_index=True)
     return as_bunch(
-        frame,
+        frame[list(ADULT_SCHEMA)],
+        frame["income"],
         ADULT_SCHEMA,
         description=f"Adult ({subset}), UCI Machine Learning Repository, 1996.",
         as_frame=as_frame,

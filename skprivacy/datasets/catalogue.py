@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from .adult import fetch_adult
 from .demo import load_demo
+from .lookalikes import (
+    make_adult_like,
+    make_location_like,
+    make_purchase_like,
+    make_texas_like,
+)
+from .membership import fetch_location30, fetch_purchase100, fetch_texas100
+from .mnist import fetch_mnist
 
 __all__ = ["CATALOGUE", "Entry"]
 
@@ -20,7 +29,20 @@ class Entry:
     summary: str
 
 
+def _seeded(make: Callable[..., Any]) -> Callable[..., Any]:
+    """A name must mean the same rows each time."""
+    return partial(make, random_state=0)
+
+
 CATALOGUE = {
-    "adult": Entry(fetch_adult, "census, 32,561 x 14, 2 classes; needs its files or a network"),
+    "adult": Entry(fetch_adult, "census, 32,561 x 14, 2 classes"),
+    "location30": Entry(fetch_location30, "places visited, 5,010 x 446, 30 classes"),
+    "mnist": Entry(fetch_mnist, "handwritten digits, 60,000 x 784, 10 classes"),
+    "purchase100": Entry(fetch_purchase100, "products bought, 197,324 x 600, 100 classes"),
+    "texas100": Entry(fetch_texas100, "hospital stays, 67,330 x 6,169, 100 classes"),
     "digits": Entry(load_demo, "handwritten digits, 1,797 x 64, 10 classes; embedded"),
+    "adult-like": Entry(_seeded(make_adult_like), "generated, 32,561 x 14, 2 classes"),
+    "location-like": Entry(_seeded(make_location_like), "generated, 5,010 x 446, 30 classes"),
+    "purchase-like": Entry(_seeded(make_purchase_like), "generated, 20,000 x 600, 100 classes"),
+    "texas-like": Entry(_seeded(make_texas_like), "generated, 10,000 x 6,169, 100 classes"),
 }

@@ -39,13 +39,10 @@ def load_demo(*, as_frame: bool = False, return_X_y: bool = False) -> Bunch | tu
     """
     data, target = load_digits(return_X_y=True)
     names = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
-    frame = pd.DataFrame(data, columns=names).assign(digit=target)
-    schema = Schema(
-        {name: Bounded(0, 16) for name in names}, target="digit", classes=tuple(range(10))
-    )
     return as_bunch(
-        frame,
-        schema,
+        pd.DataFrame(data, columns=names),
+        pd.Series(target, name="digit"),
+        Schema(dict.fromkeys(names, Bounded(0, 16)), target="digit", classes=range(10)),
         description="Handwritten digits, 8 by 8 pixels (scikit-learn's embedded copy).",
         as_frame=as_frame,
         return_X_y=return_X_y,

@@ -1,0 +1,204 @@
+"""Generated tables of the shape of well-known ones: for tests and benchmarks without any file."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import Bunch, check_random_state
+
+from ..preprocessing.schema import Bounded, Categories, Schema
+from ._table import as_bunch
+from .adult import ADULT_SCHEMA
+
+__all__ = ["make_adult_like", "make_location_like", "make_purchase_like", "make_texas_like"]
+
+
+def make_adult_like(
+    n_samples: int = 32_561,
+    *,
+    random_state: Any = None,
+    as_frame: bool = False,
+    return_X_y: bool = False,
+) -> Bunch | tuple[Any, Any]:
+    """Generate a table in Adult's schema, about as hard to learn, about nobody.
+
+    Parameters
+    ----------
+    n_samples : int, default=32561
+        Number of rows.
+    random_state : int, RandomState instance or None, default=None
+        Seed.
+    as_frame : bool, default=False
+        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
+    return_X_y : bool, default=False
+        Whether to return ``(data, target)`` only.
+
+    Returns
+    -------
+    Bunch
+        As :func:`~skprivacy.datasets.fetch_adult` returns it.
+
+    Examples
+    --------
+    >>> from skprivacy.datasets import make_adult_like
+    >>> table = make_adult_like(1000, random_state=0, as_frame=True)
+    >>> table.data.shape
+    (1000, 14)
+    """
+    n, rng = _check_size("n_samples", n_samples), check_random_state(random_state)
+    columns: dict[str, Any] = {
+        "age": np.clip(rng.gamma(7.5, 5.2, n), 17, 90).astype(int),
+        "fnlwgt": np.clip(rng.lognormal(12.05, 0.5, n), 12_000, 1_490_000).astype(int),
+        "education-num": np.clip(np.rint(rng.normal(10, 2.6, n)), 1, 16).astype(int),
+        "capital-gain": np.where(rng.uniform(size=n) < 0.083, rng.lognormal(8.5, 1, n), 0),
+        "capital-loss": np.where(rng.uniform(size=n) < 0.047, rng.normal(1870, 370, n), 0),
+        "hours-per-week": np.clip(np.rint(rng.normal(40, 12, n)), 1, 99).astype(int),
+    }
+    for name in ("capital-gain", "capital-loss"):
+        columns[name] = np.clip(columns[name], 0, ADULT_SCHEMA[name].upper).astype(int)
+    for name, fact in ADULT_SCHEMA.items():
+        if isinstance(fact, Categories):
+            weights = 0.6 ** np.arange(len(fact.values))
+            values = np.array(fact.values, dtype=object)
+            columns[name] = rng.choice(values, n, p=weights / weights.sum())
+    columns["occupation"][rng.uniform(size=n) < 0.056] = "?"
+    data = pd.DataFrame({name: columns[name] for name in ADULT_SCHEMA})
+    logit = (
+        -7.9
+        + 0.035 * data["age"]
+        + 0.42 * (data["education-num"] - 4)
+        + 0.035 * data["hours-per-week"]
+        + 0.30 * np.log1p(data["capital-gain"])
+        + 0.12 * np.log1p(data["capital-loss"])
+        + 2.6 * (data["marital-status"] == "Married-civ-spouse")
+        - 3.0 * (data["age"] < 25)
+    )
+    rich = rng.uniform(size=n) < 1 / (1 + np.exp(-1.1 * (logit - 0.2)))
+    target = pd.Series(np.where(rich, ">50K", "<=50K"), name="income")
+    return as_bunch(
+        data,
+        target,
+        ADULT_SCHEMA,
+        description="Generated, in Adult's schema.",
+        as_frame=as_frame,
+        return_X_y=return_X_y,
+    )
+
+
+def make_purchase_like(
+    n_samples: int = 20_000,
+    *,
+    n_features: int = 600,
+    n_classes: int = 100,
+    random_state: Any = None,
+    as_frame: bool = False,
+    return_X_y: bool = False,
+) -> Bunch | tuple[Any, Any]:
+    """Generate binary rows of Purchase-100's shape: many classes, dense features.
+
+    Parameters
+    ----------
+    n_samples : int, default=20000
+        Number of rows.
+    n_features, n_classes : int
+        The shape; as published by default.
+    random_state : int, RandomState instance or None, default=None
+        Seed.
+    as_frame : bool, default=False
+        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
+    return_X_y : bool, default=False
+        Whether to return ``(data, target)`` only.
+
+    Returns
+    -------
+    Bunch
+        As :func:`~skprivacy.datasets.fetch_purchase100` returns it.
+
+    Examples
+    --------
+    >>> from skprivacy.datasets import make_purchase_like
+    >>> X, y = make_purchase_like(500, random_state=0, return_X_y=True)
+    >>> X.shape, sorted(set(X.ravel().tolist()))
+    ((500, 600), [0, 1])
+    """
+    shape = n_samples, n_features, n_classes
+    return _clusters(shape, 0.25, 0.03, random_state, as_frame, return_X_y, "Purchase-100")
+
+
+def make_texas_like(
+    n_samples: int = 10_000,
+    *,
+    n_features: int = 6_169,
+    n_classes: int = 100,
+    random_state: Any = None,
+    as_frame: bool = False,
+    return_X_y: bool = False,
+) -> Bunch | tuple[Any, Any]:
+    """Generate binary rows of Texas-100's shape: thousands of features, few of them set.
+
+    Parameters and returned value are those of :func:`make_purchase_like`.
+    """
+    shape = n_samples, n_features, n_classes
+    return _clusters(shape, 0.03, 0.01, random_state, as_frame, return_X_y, "Texas-100")
+
+
+def make_location_like(
+    n_samples: int = 5_010,
+    *,
+    n_features: int = 446,
+    n_classes: int = 30,
+    random_state: Any = None,
+    as_frame: bool = False,
+    return_X_y: bool = False,
+) -> Bunch | tuple[Any, Any]:
+    """Generate binary rows of Location-30's shape: few rows, easy to memorise.
+
+    Parameters and returned value are those of :func:`make_purchase_like`.
+    """
+    shape = n_samples, n_features, n_classes
+    return _clusters(shape, 0.12, 0.027, random_state, as_frame, return_X_y, "Location-30")
+
+
+def _clusters(
+    shape: tuple[int, int, int],
+    density: float,
+    spread: float,
+    random_state: Any,
+    as_frame: bool,
+    return_X_y: bool,
+    name: str,
+) -> Bunch | tuple[Any, Any]:
+    """Draw each bit with a probability of its class and column, ``spread`` around the column's."""
+    names = ("n_samples", "n_features", "n_classes")
+    n, d, k = (_check_size(n, v) for n, v in zip(names, shape, strict=True))
+    if k < 2:
+        raise ValueError(f"n_classes must be at least 2, got {k}.")
+    rng = check_random_state(random_state)
+    common = rng.beta(1, 1 / density - 1, size=d)
+    concentration = 1 / spread
+    rates = rng.beta(common * concentration + 1e-3, (1 - common) * concentration + 1e-3, (k, d))
+    y = rng.randint(k, size=n)
+    X = np.empty((n, d), dtype=np.uint8)
+    for start in range(0, n, 1000):  # so that the draws never take more memory than the table
+        block = slice(start, start + 1000)
+        X[block] = rng.random_sample((len(y[block]), d)) < rates[y[block]]
+    schema = Schema(
+        {f"x{i}": Bounded(0, 1) for i in range(d)}, target="label", classes=range(1, k + 1)
+    )
+    return as_bunch(
+        pd.DataFrame(X, columns=list(schema), copy=False),
+        pd.Series(y + 1, name="label"),
+        schema,
+        description=f"Generated, of the shape of {name}.",
+        as_frame=as_frame,
+        return_X_y=return_X_y,
+    )
+
+
+def _check_size(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be an integer, at least 1, got {value!r}.")
+    return int(value)

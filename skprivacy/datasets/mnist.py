@@ -1,0 +1,105 @@
+"""MNIST: handwritten digits in the original idx files."""
+
+from __future__ import annotations
+
+import gzip
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import Bunch
+
+from ..exceptions import DatasetNotFoundError
+from ..preprocessing.schema import Bounded, Schema
+from ._files import PublishedFile
+from ._table import as_bunch
+
+__all__ = ["fetch_mnist"]
+
+_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+# Of the idx files themselves: they are found compressed in several ways.
+_SHA256 = {
+    "train-images-idx3": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "train-labels-idx1": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "t10k-images-idx3": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "t10k-labels-idx1": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+}
+_FILES = {
+    name: PublishedFile("mnist", f"{name}-ubyte.gz", f"unzipped:{digest}", f"{_URL}{name}-ubyte.gz")
+    for name, digest in _SHA256.items()
+}
+_PARTS = {"train": ("train", 60_000), "test": ("t10k", 10_000)}
+
+
+def fetch_mnist(
+    *,
+    subset: str = "train",
+    data_home: str | PathLike[str] | None = None,
+    as_frame: bool = False,
+    return_X_y: bool = False,
+    download_if_missing: bool = True,
+) -> Bunch | tuple[Any, Any]:
+    """Load MNIST: 28 by 28 grey pixels (0 to 255) of a handwritten digit.
+
+    Parameters
+    ----------
+    subset : {"train", "test", "all"}, default="train"
+        60,000 images, 10,000 images, or both.
+    data_home : path-like, default=None
+        The data folder; the files lie in ``<data_home>/mnist``. ``None`` means the environment
+        variable ``SKPRIVACY_DATA`` or, without it, ``~/skprivacy_data``.
+    as_frame : bool, default=False
+        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
+    return_X_y : bool, default=False
+        Whether to return ``(data, target)`` only.
+    download_if_missing : bool, default=True
+        Whether files that are not there are downloaded.
+
+    Returns
+    -------
+    Bunch
+        As :func:`~skprivacy.datasets.fetch_adult` returns it; ``data`` is (n_samples, 784) of
+        ``uint8``, row by row.
+
+    Raises
+    ------
+    DatasetNotFoundError
+        If a file is neither there nor can be downloaded, or is not the published one.
+
+    References
+    ----------
+    .. [1] Y. LeCun, C. Cortes, C. Burges. The MNIST database of handwritten digits.
+    """
+    parts = {"train": ["train"], "test": ["test"], "all": ["train", "test"]}
+    if subset not in parts:
+        raise ValueError(f"subset must be one of {sorted(parts)}, got {subset!r}.")
+    read = [_read(*_PARTS[part], data_home, download_if_missing) for part in parts[subset]]
+    names = [f"pixel_{row}_{column}" for row in range(28) for column in range(28)]
+    return as_bunch(
+        pd.DataFrame(np.concatenate([X for X, _ in read]), columns=names, copy=False),
+        pd.Series(np.concatenate([y for _, y in read]), name="digit"),
+        Schema(dict.fromkeys(names, Bounded(0, 255)), target="digit", classes=range(10)),
+        description=f"MNIST ({subset}), LeCun, Cortes, Burges.",
+        as_frame=as_frame,
+        return_X_y=return_X_y,
+    )
+
+
+def _read(stem: str, count: int, data_home: Any, download: bool) -> tuple[np.ndarray, np.ndarray]:
+    images = _FILES[f"{stem}-images-idx3"].path(data_home, download)
+    labels = _FILES[f"{stem}-labels-idx1"].path(data_home, download)
+    X = _idx(images, (count, 28, 28)).reshape(count, 784)
+    return X, _idx(labels, (count,)).astype(np.int64)
+
+
+def _idx(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+    """Read an idx file of bytes, which must have just this shape; never more than that."""
+    header = np.array([0x0800 + len(shape), *shape], dtype=">u4").tobytes()
+    size = len(header) + int(np.prod(shape))
+    with gzip.open(path) as stream:
+        content = stream.read(size + 1)
+    if len(content) != size or not content.startswith(header):
+        raise DatasetNotFoundError(f"{path} is no idx file of shape {shape}.")
+    return np.frombuffer(content, dtype=np.uint8, offset=len(header)).reshape(shape)
