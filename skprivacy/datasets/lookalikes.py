@@ -57,8 +57,8 @@ def make_adult_like(
         "capital-loss": np.where(rng.uniform(size=n) < 0.047, rng.normal(1870, 370, n), 0),
         "hours-per-week": np.clip(np.rint(rng.normal(40, 12, n)), 1, 99).astype(int),
     }
-    for name in ("capital-gain", "capital-loss"):
-        columns[name] = np.clip(columns[name], 0, ADULT_SCHEMA[name].upper).astype(int)
+    for name, most in (("capital-gain", 99_999), ("capital-loss", 4_356)):
+        columns[name] = np.clip(columns[name], 0, most).astype(int)
     for name, fact in ADULT_SCHEMA.items():
         if isinstance(fact, Categories):
             weights = 0.6 ** np.arange(len(fact.values))

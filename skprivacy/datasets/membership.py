@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -77,10 +76,10 @@ class _BinaryTable:
             raise ValueError(f"it has no member {name}") from error
         # a comma or line end follows each value, and a label takes 16 bytes at most
         most = self.n_samples * (2 * self.n_features + 16)
-        stream: IO[bytes] | None = archive.extractfile(member) if member.isfile() else None
+        stream = archive.extractfile(member) if member.isfile() else None
         if stream is None or member.size > most:
             raise ValueError(f"its member {name} is no file of at most {most} bytes")
-        return (line.rstrip(b"\r\n") for line in io.BufferedReader(stream))  # type: ignore[arg-type]
+        return (line.rstrip(b"\r\n") for line in stream)
 
     def _bits(self, values: bytes) -> np.ndarray:
         text = np.frombuffer(values, dtype=np.uint8)
