@@ -1,7 +1,10 @@
 """Attacks: what a fitted classifier tells about the records it was trained on."""
 
+from .attribute import AttributeInference, AttributeResult
+from .generalized import VulnerableRecordsAttack
 from .lira import LiRA
 from .membership import LossThreshold, MembershipAttack
+from .property import PropertyInference
 from .quantile import QuantileAttack
 from .result import AttackResult
 from .rmia import RMIA
@@ -12,13 +15,17 @@ from .threshold import ReferenceThreshold, SignalThreshold
 __all__ = [
     "RMIA",
     "AttackResult",
+    "AttributeInference",
+    "AttributeResult",
     "LiRA",
     "LossThreshold",
     "MLLeaksAttack",
     "MembershipAttack",
+    "PropertyInference",
     "QuantileAttack",
     "ReferenceThreshold",
     "ShadowPool",
     "ShokriAttack",
     "SignalThreshold",
+    "VulnerableRecordsAttack",
 ]

@@ -173,7 +173,7 @@ def _train(
             for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
                 hidden = activation(torch.baddbmm(bias, hidden, weight))
             logits = torch.baddbmm(biases[-1], hidden, weights[-1])
-            losses = (_loss(logits, truth[places]) * share).sum(1)
+            losses = (_loss(logits, truth.take(places)) * share).sum(1)
             optimizer.zero_grad()
             (losses / share.sum(1).clamp(min=1)).sum().backward()
             optimizer.step()

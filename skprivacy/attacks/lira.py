@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,10 @@ class LiRA(ShadowedAttack):
     variance : {"auto", "global", "per_example"}, default="auto"
         One standard deviation for all records or one for each. "auto" takes one for each from
         64 shadow models on.
+    augment : callable, default=None
+        ``augment(X)`` returns a list of variants of the records, row by row (shifted images,
+        records with a little noise; seed the noise). Scores are summed over the records and
+        their variants, on which members stand out as well.
     pool : ShadowPool, default=None
         Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
         trained on the records given to ``fit``. None clones the target.
@@ -70,6 +75,7 @@ class LiRA(ShadowedAttack):
     _parameter_constraints: dict[str, Any] = {
         **ShadowedAttack._parameter_constraints,
         "online": ["boolean"],
+        "augment": [callable, None],
         "variance": [StrOptions({"auto", "global", "per_example"})],
     }
 
@@ -80,6 +86,7 @@ class LiRA(ShadowedAttack):
         n_shadows: int = 16,
         online: bool = False,
         variance: str = "auto",
+        augment: Callable[[Any], list[Any]] | None = None,
         pool: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -89,13 +96,14 @@ class LiRA(ShadowedAttack):
         self.n_shadows = n_shadows
         self.online = online
         self.variance = variance
+        self.augment = augment
         self.pool = pool
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.fpr = fpr
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        shadow, out = self.pool_.logits(X, y), self.pool_.left_out(X)
+        out = self.pool_.left_out(X)
         per_example = self.variance == "per_example" or (
             self.variance == "auto" and self.pool_.n_shadows >= PER_EXAMPLE_FROM
         )
@@ -103,4 +111,8 @@ class LiRA(ShadowedAttack):
         if self.online:
             self._check_known(X)
             compare = scores.lira_online
-        return compare(self._target_logit(X, y), shadow, out, per_example=per_example)
+        total = np.zeros(len(y))
+        for query in [X, *(self.augment(X) if self.augment else [])]:
+            target, shadow = self._target_logit(query, y), self.pool_.logits(query, y)
+            total += compare(target, shadow, out, per_example=per_example)
+        return total

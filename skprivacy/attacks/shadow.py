@@ -254,14 +254,18 @@ def _train(
 ) -> Any:
     if file is not None and file.exists():
         return joblib.load(file)
+    return _save(train_clone(estimator, X, y, rows, seed), file)
+
+
+def train_clone(estimator: Any, X: Any, y: Any, rows: NDArray[np.intp], seed: int) -> Any:
+    """Train a clone on some rows: seeded, silent and never charged to a budget."""
     model = clone(estimator)
     names = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]
     budgets = [name for name in model.get_params() if name.split("__")[-1] == "budget"]
     model.set_params(**dict.fromkeys(names, int(seed)), **dict.fromkeys(budgets))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit(safe_indexing(X, rows), y[rows])
-    return _save(model, file)
+        return model.fit(safe_indexing(X, rows), y[rows])
 
 
 def _train_stacked(

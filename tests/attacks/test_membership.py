@@ -22,8 +22,14 @@ from skprivacy.attacks import (
     ShadowPool,
     ShokriAttack,
     SignalThreshold,
+    VulnerableRecordsAttack,
     scores,
 )
+
+
+def nudged(X):
+    return [X + 0.05, X - 0.05]
+
 
 ATTACKS = {
     "loss": LossThreshold(),
@@ -38,6 +44,8 @@ ATTACKS = {
     "shokri": ShokriAttack(),
     "ml-leaks": MLLeaksAttack(),
     "quantile": QuantileAttack(),
+    "vulnerable": VulnerableRecordsAttack(),
+    "lira augmented": LiRA(augment=nudged),
 }
 
 

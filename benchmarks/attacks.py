@@ -1,0 +1,196 @@
+"""Strength and speed of the attacks.
+
+python benchmarks/attacks.py location   # needs SKPRIVACY_DATA with Location-30 in it
+python benchmarks/attacks.py stacked    # 64 shadow networks: stacked, torch in turn, scikit-learn
+python benchmarks/attacks.py scoring    # LiRA and RMIA, 10,000 records against 128 models
+python benchmarks/attacks.py lira       # LiRA whole: 100 networks on 10,000 records
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tarfile
+import time
+import warnings
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.neural_network import MLPClassifier
+
+from skprivacy import attacks
+from skprivacy.attacks import scores
+from skprivacy.attacks._stacked import chunk_size, train_stacked
+
+
+def location() -> None:
+    """Every membership attack on Location-30: 1,600 members, 128 tanh units, 64 shadows."""
+    X, y = _load_location()
+    order = np.random.default_rng(0).permutation(len(X))[:3200]
+    X, y, member = X[order], y[order], np.arange(3200) < 1600
+    net = MLPClassifier((128,), activation="tanh", alpha=0.0, max_iter=60, random_state=0)
+    target = net.fit(X[member], y[member])
+    print(f"train {target.score(X[member], y[member]):.3f}", end=" ")
+    print(f"test {target.score(X[~member], y[~member]):.3f}")
+    start = time.perf_counter()
+    pool = attacks.ShadowPool(clone(net), n_shadows=64, random_state=0, stacked=True).fit(X, y)
+    print(f"64 shadow models in {time.perf_counter() - start:.1f} s")
+    rows = []
+    for name, attack in {
+        "gap": attacks.SignalThreshold(signal="correctness"),
+        "loss": attacks.LossThreshold(),
+        "modified entropy": attacks.SignalThreshold(),
+        "Attack-P, per class": attacks.SignalThreshold(signal="logit", per_class=True),
+        "Attack-R": attacks.ReferenceThreshold(pool=pool),
+        "Shokri": attacks.ShokriAttack(pool=pool),
+        "ML-Leaks 1": attacks.MLLeaksAttack(pool=pool),
+        "quantile": attacks.QuantileAttack(),
+        "LiRA offline": attacks.LiRA(pool=pool),
+        "LiRA online": attacks.LiRA(pool=pool, online=True),
+        "RMIA offline": attacks.RMIA(pool=pool),
+        "RMIA online": attacks.RMIA(pool=pool, online=True),
+    }.items():
+        start = time.perf_counter()
+        attack.set_params(target=target).fit(X, y)
+        result = attack.evaluate(X[member], y[member], X[~member], y[~member])
+        row = result.to_frame().assign(attack=name, seconds=time.perf_counter() - start)
+        # attack models put the threshold at even odds; no other attack has one of its own
+        row["precision"] = result.precision_recall(0.5)[0] if name == "Shokri" else np.nan
+        rows.append(row)
+    columns = ["attack", "auc", "auc_low", "auc_high", "tpr_at_0.01", "tpr_at_0.01_low"]
+    columns += ["tpr_at_0.01_high", "epsilon_lower_bound", "precision", "seconds"]
+    print(pd.concat(rows)[columns].round(3).to_string(index=False))
+
+
+def stacked() -> None:
+    """Seconds per model of three ways to train shadow networks, interleaved, medians of three."""
+    for n_features, n_classes, hidden in ((105, 2, (64, 32)), (600, 100, (256, 128))):
+        X, y = _problem(n_features, n_classes)
+        net = MLPClassifier(hidden, batch_size=256, max_iter=30, n_iter_no_change=30)
+        n_models = chunk_size(net, n_features, n_classes)
+        rng = np.random.default_rng(0)
+        rows = [rng.permutation(len(X))[:5000] for _ in range(n_models)]
+        rest = np.setdiff1d(np.arange(len(X)), rows[0])
+        seconds: dict[str, list[float]] = {"stacked": [], "torch in turn": [], "scikit-learn": []}
+        accuracy: dict[str, list[float]] = {name: [] for name in seconds}
+        for seed in range(3):
+            ways = _ways(net, X, y, rows, seed)
+            for name, train in ways.items():
+                start = time.perf_counter()
+                model = train()
+                took = time.perf_counter() - start
+                seconds[name].append(took / (n_models if name == "stacked" else 1))
+                right = model.predict_proba(X[rest]).argmax(1) == y[rest]
+                accuracy[name].append(right.mean())
+        print(f"{n_features}-{hidden}-{n_classes}, {n_models} models at once")
+        least = np.median(seconds["stacked"])
+        for name, took in seconds.items():
+            ratio = np.median(took) / least
+            right = np.mean(accuracy[name])
+            print(f"  {name:14} {np.median(took):7.3f} s/model {ratio:5.1f}x  accuracy {right:.3f}")
+
+
+def _ways(
+    net: MLPClassifier, X: np.ndarray, y: np.ndarray, rows: list[np.ndarray], seed: int
+) -> dict[str, Callable[[], Any]]:
+    own, label = X[rows[0]], y[rows[0]]
+    seeds = list(range(seed, seed + len(rows)))
+    return {
+        "stacked": lambda: train_stacked(net, X, y, np.unique(y), rows, seeds)[0],
+        "torch in turn": lambda: _TorchNet(net, seed).fit(own, label),
+        "scikit-learn": lambda: clone(net).set_params(random_state=seed).fit(own, label),
+    }
+
+
+def scoring() -> None:
+    """Seconds to score 10,000 records against 128 models, their predictions given."""
+    rng = np.random.default_rng(0)
+    shadow, target = rng.normal(size=(128, 10_000)), rng.normal(size=10_000)
+    out = rng.random((128, 10_000)) < 0.5
+    for name, score in {
+        "LiRA offline": lambda: scores.lira_offline(target, shadow, out, per_example=True),
+        "LiRA online": lambda: scores.lira_online(target, shadow, out, per_example=True),
+        "RMIA": lambda: scores.rmia(target - np.mean(shadow, 0, where=out), target),
+    }.items():
+        start = time.perf_counter()
+        score()
+        print(f"{name:13} {time.perf_counter() - start:.3f} s")
+
+
+def lira() -> None:
+    """LiRA from nothing: 100 networks of 64-32 units on 10,000 records, then every score."""
+    X, y = _problem(105, 2)
+    net = MLPClassifier((64, 32), batch_size=256, max_iter=30, n_iter_no_change=30)
+    target = clone(net).fit(X[:5000], y[:5000])
+    start = time.perf_counter()
+    pool = attacks.ShadowPool(net, n_shadows=100, stacked=True, random_state=0)
+    attack = attacks.LiRA(target, pool=pool).fit(X, y)
+    result = attack.evaluate(X[:5000], y[:5000], X[5000:], y[5000:])
+    print(result, f"{time.perf_counter() - start:.1f} s")
+
+
+class _TorchNet:
+    """The same recipe as a plain torch loop, one network at a time."""
+
+    def __init__(self, net: MLPClassifier, seed: int) -> None:
+        self.net = net
+        self.seed = seed
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> _TorchNet:
+        import torch
+
+        torch.manual_seed(self.seed)
+        sizes = [X.shape[1], *self.net.hidden_layer_sizes, int(y.max()) + 1]
+        layers: list[torch.nn.Module] = []
+        for fan_in, fan_out in pairwise(sizes):
+            layers += [torch.nn.Linear(fan_in, fan_out), torch.nn.ReLU()]
+        self.model = torch.nn.Sequential(*layers[:-1])
+        optimizer = torch.optim.Adam(self.model.parameters())
+        records, truth = torch.from_numpy(X), torch.from_numpy(y)
+        for _ in range(self.net.max_iter):
+            for places in torch.randperm(len(records)).split(self.net.batch_size):
+                logits = self.model(records[places])
+                loss = torch.nn.functional.cross_entropy(logits, truth[places])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        return self
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        import torch
+
+        with torch.no_grad():
+            return self.model(torch.from_numpy(X)).softmax(1).numpy()
+
+
+def _problem(n_features: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    X, y = make_classification(
+        10_000, n_features, n_informative=60, n_classes=n_classes, n_clusters_per_class=1,
+        class_sep=3.0, flip_y=0.1, random_state=0,
+    )  # fmt: skip
+    return X.astype(np.float32), y
+
+
+def _load_location() -> tuple[np.ndarray, np.ndarray]:
+    file = Path(os.environ["SKPRIVACY_DATA"]) / "location" / "dataset_location.tgz"
+    with tarfile.open(file) as archive:
+        member = archive.extractfile("bangkok")
+        assert member is not None
+        text = io.TextIOWrapper(member).read().replace('"', "")
+    table = np.loadtxt(io.StringIO(text), delimiter=",", dtype=np.int16)
+    return table[:, 1:].astype(np.float32), table[:, 0]
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    chosen = sys.argv[1:] or ["location", "stacked", "scoring", "lira"]
+    for question in chosen:
+        print(f"== {question}")
+        {"location": location, "stacked": stacked, "scoring": scoring, "lira": lira}[question]()

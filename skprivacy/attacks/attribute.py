@@ -1,0 +1,261 @@
+"""Attribute inference: does the model give away a sensitive attribute of its members?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+from sklearn.base import BaseEstimator, clone
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted
+
+from .. import metrics
+from . import scores
+from ._predictions import class_list, label_columns, predict_aligned
+
+__all__ = ["AttributeInference", "AttributeResult"]
+
+
+@dataclass(frozen=True)
+class AttributeResult:
+    """How often an attribute was inferred, beside what needs no access to the records.
+
+    Attributes
+    ----------
+    accuracy_in, accuracy_out : float
+        Share of members, and of non-members, whose attribute the attack inferred.
+    baseline_in, baseline_out : float
+        The same for imputation from the other attributes and the class, without the model.
+    advantage : float
+        ``accuracy_in - accuracy_out``: what membership adds. A correlation that the model
+        learned helps with both alike and is no leakage of a record.
+    advantage_interval : (float, float)
+        Confidence interval of ``advantage``.
+    gain : float
+        ``accuracy_in - baseline_in``: what the model adds to imputation.
+    gain_p_value : float
+        Exact one-sided McNemar test that the attack is right on members more often than
+        imputation.
+    """
+
+    accuracy_in: float
+    accuracy_out: float
+    baseline_in: float
+    baseline_out: float
+    advantage: float
+    advantage_interval: tuple[float, float]
+    gain: float
+    gain_p_value: float
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row of figures."""
+        row = dict(self.__dict__)
+        row["advantage_low"], row["advantage_high"] = row.pop("advantage_interval")
+        return pd.DataFrame([row])
+
+
+class AttributeInference(BaseEstimator):
+    """Infer one attribute of a record from the others, its class and the model.
+
+    Each value of the attribute is tried in turn. The classic attack (Fredrikson et al. 2014,
+    Yeom et al. 2018) takes the value that fits the class best, weighed by how common it is.
+    ``prior="imputation"`` weighs it by how probable it is given the other attributes (after
+    Mehnaz et al. 2022; Jayaraman & Evans 2022), which the model must then improve upon.
+
+    Parameters
+    ----------
+    target : fitted classifier with ``predict_proba``, default=None
+        The model attacked.
+    attribute : int or str, default=0
+        Column of the attribute; a name if records are DataFrames.
+    prior : {"imputation", "marginal", "uniform"}, default="imputation"
+        What the attacker believes before asking the model.
+    imputer : classifier with ``predict_proba``, default=None
+        Learns the attribute from the other columns and the class. None: a random forest.
+
+    Attributes
+    ----------
+    values_ : ndarray of shape (n_values,)
+        Values of the attribute among the records given to ``fit``.
+
+    Notes
+    -----
+    **Edge cases.** The attribute must have at least two values among the attacker's records. A
+    continuous one must be binned first.
+
+    References
+    ----------
+    B. Jayaraman, D. Evans. Are attribute inference attacks just imputation? CCS 2022.
+    S. Mehnaz et al. Are your sensitive attributes private? USENIX Security 2022.
+    S. Yeom et al. Privacy risk in machine learning. CSF 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skprivacy.attacks import AttributeInference
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.c_[rng.integers(0, 2, 600), rng.normal(size=(600, 3))]
+    >>> y = rng.integers(0, 2, 600)
+    >>> target = DecisionTreeClassifier(random_state=0).fit(X[:200], y[:200])
+    >>> attack = AttributeInference(target, attribute=0).fit(X[400:], y[400:])
+    >>> result = attack.evaluate(X[:200], y[:200], X[200:400], y[200:400])
+    >>> result.baseline_in < 0.6
+    True
+    """
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        attribute: int | str = 0,
+        prior: str = "imputation",
+        imputer: Any = None,
+    ) -> None:
+        self.target = target
+        self.attribute = attribute
+        self.prior = prior
+        self.imputer = imputer
+
+    def fit(self, X: Any, y: Any) -> AttributeInference:
+        """Learn the attribute's values and their probabilities from the attacker's records.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_records, n_features)
+            Records like the members, but not among those that will be attacked.
+        y : array-like of shape (n_records,)
+            Their classes.
+        """
+        if self.target is None:
+            raise ValueError("target=None: give the fitted model to attack.")
+        if self.prior not in ("imputation", "marginal", "uniform"):
+            raise ValueError(
+                f"prior={self.prior!r}: expected 'imputation', 'marginal' or 'uniform'."
+            )
+        frame, truth = self._split(X)
+        check_consistent_length(frame, y)
+        self.values_, counts = np.unique(truth, return_counts=True)
+        if len(self.values_) < 2:
+            raise ValueError(
+                f"attribute={self.attribute!r} has one value, {self.values_[0]!r}, among the "
+                "attacker's records; there is nothing to infer."
+            )
+        self.classes_ = class_list(self.target.classes_, y)
+        self.marginal_ = counts / counts.sum()
+        self.imputer_ = self._make_imputer().fit(self._with_class(frame, y), truth.astype(str))
+        return self
+
+    def predict(self, X: Any, y: Any) -> NDArray[Any]:
+        """Return the inferred attribute of each record; its true value in ``X`` is not read."""
+        check_is_fitted(self)
+        frame, _ = self._split(X)
+        label = label_columns(y, self.classes_)
+        total = np.log(np.maximum(self._beliefs(frame, y), scores.FLOOR))
+        for place, value in enumerate(self.values_):
+            proba = predict_aligned(self.target, self._fill(X, value), self.classes_)
+            total[:, place] += scores.loss(proba, label)
+        return self.values_[total.argmax(axis=1)]
+
+    def impute(self, X: Any, y: Any) -> NDArray[Any]:
+        """Return what the other attributes and the class alone tell: the baseline."""
+        check_is_fitted(self)
+        frame, _ = self._split(X)
+        return self.values_[self._imputed(frame, y).argmax(axis=1)]
+
+    def evaluate(
+        self, X_in: Any, y_in: Any, X_out: Any, y_out: Any, *, alpha: float = 0.05
+    ) -> AttributeResult:
+        """Attack members and non-members, and impute both.
+
+        Parameters
+        ----------
+        X_in, y_in : records of the target's training set
+        X_out, y_out : records like them that were not in it
+        alpha : float, default=0.05
+            Error probability of the interval.
+        """
+        right_in, imputed_in = self._right(X_in, y_in)
+        right_out, imputed_out = self._right(X_out, y_out)
+        difference = right_in.mean() - right_out.mean()
+        # Newcombe's interval of a difference, here from exact intervals of the two rates
+        low_in, high_in = metrics.clopper_pearson(int(right_in.sum()), len(right_in), alpha)
+        low_out, high_out = metrics.clopper_pearson(int(right_out.sum()), len(right_out), alpha)
+        down = np.hypot(right_in.mean() - low_in, high_out - right_out.mean())
+        up = np.hypot(high_in - right_in.mean(), right_out.mean() - low_out)
+        won, lost = int(np.sum(right_in & ~imputed_in)), int(np.sum(~right_in & imputed_in))
+        p_value = binomtest(won, won + lost, alternative="greater").pvalue if won + lost else 1.0
+        return AttributeResult(
+            accuracy_in=float(right_in.mean()),
+            accuracy_out=float(right_out.mean()),
+            baseline_in=float(imputed_in.mean()),
+            baseline_out=float(imputed_out.mean()),
+            advantage=float(difference),
+            advantage_interval=(float(difference - down), float(difference + up)),
+            gain=float(right_in.mean() - imputed_in.mean()),
+            gain_p_value=float(p_value),
+        )
+
+    def _right(self, X: Any, y: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        truth = self._split(X)[1]
+        return self.predict(X, y) == truth, self.impute(X, y) == truth
+
+    def _beliefs(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
+        if self.prior == "imputation":
+            return self._imputed(frame, y)
+        known = self.marginal_ if self.prior == "marginal" else np.ones(len(self.values_))
+        return np.tile(known, (len(frame), 1))
+
+    def _imputed(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
+        proba = self.imputer_.predict_proba(self._with_class(frame, y))
+        columns = [list(self.imputer_.classes_).index(str(value)) for value in self.values_]
+        return proba[:, columns]
+
+    def _make_imputer(self) -> Any:
+        if self.imputer is not None:
+            return clone(self.imputer)
+        encode = make_column_transformer(
+            (
+                OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1),
+                make_column_selector(dtype_exclude="number"),
+            ),
+            remainder="passthrough",
+        )
+        forest = RandomForestClassifier(100, min_samples_leaf=5, random_state=0)
+        return make_pipeline(encode, forest)
+
+    def _split(self, X: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
+        """Return the other columns, named by place, and the attribute."""
+        frame = pd.DataFrame(X)
+        if self.attribute not in frame.columns:
+            raise ValueError(
+                f"attribute={self.attribute!r} is not a column; expected one of "
+                f"{frame.columns.tolist()[:20]}."
+            )
+        others = frame.drop(columns=self.attribute)
+        others.columns = [f"x{place}" for place in range(others.shape[1])]
+        return others, frame[self.attribute].to_numpy()
+
+    def _with_class(self, frame: pd.DataFrame, y: Any) -> pd.DataFrame:
+        label = label_columns(y, self.classes_)
+        one_hot = np.eye(len(self.classes_))[label]
+        names = [f"class{place}" for place in range(len(self.classes_))]
+        return frame.assign(**dict(zip(names, one_hot.T, strict=True)))
+
+    def _fill(self, X: Any, value: Any) -> Any:
+        """Return the records with the attribute set to ``value``, in the container given."""
+        if isinstance(X, pd.DataFrame):
+            frame = X.copy()
+            frame[self.attribute] = pd.Series(value, index=X.index).astype(X[self.attribute].dtype)
+            return frame
+        filled = np.array(X)
+        filled[:, int(self.attribute)] = value
+        return filled

@@ -1,0 +1,110 @@
+"""The attack on models that generalise well: few members, but sure ones."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.neighbors import NearestNeighbors
+
+from .._sklearn import Interval
+from . import scores
+from ._records import fingerprints
+from ._shadowed import ShadowedAttack
+
+__all__ = ["VulnerableRecordsAttack"]
+
+
+class VulnerableRecordsAttack(ShadowedAttack):
+    """Long et al. 2018: accuse only records that have few neighbours.
+
+    A model that generalises well gives little away about most records, but a record unlike all
+    others may still move it. Such records are those with few neighbours in the space of shadow
+    models' predictions. They are ranked by how far the target's log-odds lie above those of
+    models that never saw them; all other records rank below.
+
+    Parameters
+    ----------
+    target : fitted classifier with ``predict_proba``, default=None
+        The model attacked. None makes a template for ``clone`` and ``set_params``.
+    n_shadows : int, default=16
+        Shadow models to train if ``pool`` is None; even.
+    radius : float, default=0.1
+        Records whose predictions differ by less than this are neighbours: the root mean square
+        over models of the Euclidean distance of the probabilities, in (0, sqrt(2)).
+    max_neighbours : int, default=5
+        Records with more neighbours among those given to ``fit`` are not accused.
+    pool : ShadowPool, default=None
+        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
+        trained on the records given to ``fit``. None clones the target.
+    n_jobs : int, default=None
+        Shadow models trained at once, if ``pool`` is None.
+    random_state : int, RandomState instance or None, default=None
+        Of the shadow pool, if ``pool`` is None.
+    fpr : float, default=0.05
+        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+
+    References
+    ----------
+    Y. Long, V. Bindschaedler, L. Wang, D. Bu, X. Wang, H. Tang, C. A. Gunter, K. Chen.
+    Understanding membership inferences on well-generalized learning models. arXiv:1802.04889.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import VulnerableRecordsAttack
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = VulnerableRecordsAttack(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **ShadowedAttack._parameter_constraints,
+        "radius": [Interval(Real, 0, 2**0.5, closed="neither")],
+        "max_neighbours": [Interval(Integral, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        n_shadows: int = 16,
+        radius: float = 0.1,
+        max_neighbours: int = 5,
+        pool: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        fpr: float = 0.05,
+    ) -> None:
+        self.target = target
+        self.n_shadows = n_shadows
+        self.radius = radius
+        self.max_neighbours = max_neighbours
+        self.pool = pool
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.fpr = fpr
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        super()._learn(X, y, member)
+        self._prints = np.unique(fingerprints(X))
+        # one more than needed: a known record is its own neighbour
+        wanted = min(self.max_neighbours + 2, len(y))
+        self._neighbours = NearestNeighbors(n_neighbors=wanted).fit(self._place(X))
+
+    def _place(self, X: Any) -> NDArray[np.float64]:
+        proba = np.hstack(list(self.pool_.iter_proba(X)))
+        return proba / np.sqrt(self.pool_.n_shadows)
+
+    def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+        distance = self._neighbours.kneighbors(self._place(X))[0]
+        near = np.sum(distance < self.radius, axis=1) - np.isin(fingerprints(X), self._prints)
+        shadow, out = self.pool_.logits(X, y), self.pool_.left_out(X)
+        z = scores.lira_offline(self._target_logit(X, y), shadow, out)
+        rank = z / (1 + np.abs(z))  # within (-1, 1), without saturating early
+        return np.where(near <= self.max_neighbours, rank + 2, rank)

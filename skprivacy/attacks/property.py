@@ -1,0 +1,154 @@
+"""Property inference: what a model gives away about its training set as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from . import scores
+from ._predictions import predict_aligned
+from ._records import as_records, num_samples, safe_indexing
+from .result import AttackResult
+from .shadow import train_clone
+
+__all__ = ["PropertyInference"]
+
+
+class PropertyInference(BaseEstimator):
+    """Tell from a model which of two mixtures its training set was drawn from.
+
+    Shadow models are trained on sets with and without the property; an attack model learns to
+    tell them by their predictions on fixed queries (Ateniese et al. 2015; black-box, after
+    Zhang, Tople & Ohrimenko 2021).
+
+    Parameters
+    ----------
+    estimator : classifier or pipeline with ``predict_proba``
+        Cloned for the shadow models.
+    n_shadows : int, default=40
+        Shadow models, half of them with the property.
+    n_train : int, default=None
+        Records each one is trained on; None: a quarter of those given.
+    attack_model : classifier with ``predict_proba``, default=None
+        None: logistic regression on scaled log-probabilities.
+    n_queries : int, default=100
+        Records whose predictions the attack model sees.
+    random_state : int, RandomState instance or None, default=None
+
+    References
+    ----------
+    G. Ateniese et al. Hacking smart machines with smarter ones. IJSN 10(3), 2015.
+    W. Zhang, S. Tople, O. Ohrimenko. Leakage of dataset properties in multi-party machine
+    learning. USENIX Security 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from skprivacy.attacks import PropertyInference
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(800, 2))
+    >>> y = rng.integers(0, 2, 800)
+    >>> old = X[:, 0] > 0
+    >>> attack = PropertyInference(GaussianNB(), n_shadows=8, random_state=0)
+    >>> attack = attack.fit(X, y, old, shares=(0.2, 0.8))
+    >>> target = GaussianNB().fit(X[old], y[old])
+    >>> bool(attack.predict(target))
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        n_shadows: int = 40,
+        n_train: int | None = None,
+        attack_model: Any = None,
+        n_queries: int = 100,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.n_shadows = n_shadows
+        self.n_train = n_train
+        self.attack_model = attack_model
+        self.n_queries = n_queries
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, group: Any, shares: tuple[float, float] = (0.5, 0.8)
+    ) -> PropertyInference:
+        """Train shadow models of both kinds, and the attack model.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+        y : array-like of shape (n_records,)
+        group : array-like of bool of shape (n_records,)
+            Whether each record is of the group whose share is asked for.
+        shares : (float, float), default=(0.5, 0.8)
+            Share of the group in training sets without, and with, the property.
+        """
+        rng = check_random_state(self.random_state)
+        X, y, group = as_records(X), np.asarray(y), np.asarray(group, dtype=bool)
+        if group.all() or not group.any():
+            raise ValueError("group must hold both True and False.")
+        self.classes_ = np.unique(y)
+        queries = rng.permutation(num_samples(X))[: self.n_queries]
+        self._queries = safe_indexing(X, queries)
+        views, truth = [], []
+        for place in range(self.n_shadows):
+            has_it = bool(place % 2)
+            model = self.train(X, y, group, shares[has_it], rng)
+            views.append(self._view(model))
+            truth.append(has_it)
+        default = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
+        base = default if self.attack_model is None else self.attack_model
+        self.attack_model_ = clone(base).fit(np.array(views), np.array(truth))
+        return self
+
+    def train(self, X: Any, y: Any, group: Any, share: float, rng: Any) -> Any:
+        """Train one model on records of which a share ``share`` is of the group."""
+        X, y, group = as_records(X), np.asarray(y), np.asarray(group, dtype=bool)
+        n_train = self.n_train or len(y) // 4
+        n_group = round(share * n_train)
+        if n_group > group.sum() or n_train - n_group > (~group).sum():
+            raise ValueError(
+                f"A share of {share:g} in {n_train} records needs {n_group} of the group and "
+                f"{n_train - n_group} others; there are {group.sum()} and {(~group).sum()}. "
+                "Lower n_train or give more records."
+            )
+        rows = np.r_[
+            rng.permutation(np.flatnonzero(group))[:n_group],
+            rng.permutation(np.flatnonzero(~group))[: n_train - n_group],
+        ]
+        return train_clone(self.estimator, X, y, rows, int(rng.randint(2**31 - 1)))
+
+    def decision_function(self, target: Any) -> float:
+        """Return the log-odds that the target's training set had the property."""
+        check_is_fitted(self)
+        proba = self.attack_model_.predict_proba(self._view(target)[None])[:, 1]
+        return float(scores.logit(np.c_[1 - proba, proba], np.array([1]))[0])
+
+    def predict(self, target: Any) -> bool:
+        """Return whether the target's training set is thought to have had the property."""
+        return self.decision_function(target) > 0
+
+    def evaluate(self, models_with: list[Any], models_without: list[Any]) -> AttackResult:
+        """Judge models of both kinds; each model is one trial."""
+        return AttackResult(
+            np.array([self.decision_function(model) for model in models_with]),
+            np.array([self.decision_function(model) for model in models_without]),
+            type(self).__name__,
+        )
+
+    def _view(self, model: Any) -> NDArray[np.float64]:
+        proba = predict_aligned(model, self._queries, self.classes_)
+        return np.log(np.maximum(proba, 1e-6)).ravel()

@@ -1,0 +1,109 @@
+"""Model inversion and property inference, each with its null."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from skprivacy.attacks import PropertyInference
+from skprivacy.attacks.inversion import invert_class, judge_inversion
+from skprivacy.attacks.shadow import train_clone
+
+
+def blobs(seed, n=200):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    return rng.normal(size=(n, 5)) + 2 * y[:, None], np.array(["low", "high"])[y]
+
+
+def test_inversion_reaches_the_class_and_stays_in_bounds():
+    X, y = blobs(0)
+    model = LogisticRegression().fit(X, y)
+    x = invert_class(model, "high", [[-3, 4]] * 5, random_state=0)
+    assert ((x >= -3) & (x <= 4)).all()
+    assert model.predict([x])[0] == "high"
+    # the climb goes on where the probability is flat: a linear model's height is in the corner
+    assert x[model.coef_[0] < -0.3] == pytest.approx(4, abs=0.2)
+
+
+def test_inversion_of_a_plateau_is_silent():
+    X, y = blobs(0)
+    model = DecisionTreeClassifier(max_depth=2, random_state=0).fit(X, y)
+    x = invert_class(model, "low", [[-3, 4]] * 5, n_iter=20, random_state=0)
+    assert model.predict([x])[0] == "low"
+
+
+def test_inversion_finds_a_lone_member():
+    rng = np.random.default_rng(0)
+    class_of = rng.normal(size=(40, 3))
+    member, others = class_of[:1], class_of[1:]
+    X = np.r_[member + 1e-3 * rng.normal(size=(5, 3)), rng.normal(size=(40, 3)) + 6]
+    y = np.r_[np.zeros(5), np.ones(40)]
+    model = KNeighborsClassifier(30, weights="distance").fit(X, y)
+    x = invert_class(model, 0, [[-3, 9]] * 3, random_state=0, n_iter=400)
+    assert judge_inversion(x, member, others).auc > 0.9
+
+
+def test_inversion_null():
+    wrong = 0
+    for seed in range(20):
+        X, y = blobs(seed, 300)
+        model = LogisticRegression().fit(X[:100], y[:100])
+        x = invert_class(model, "low", [[-3, 4]] * 5, n_iter=20, random_state=seed)
+        own = X[100:][y[100:] == "low"]
+        low, high = judge_inversion(x, own[::2], own[1::2]).auc_interval
+        wrong += not low <= 0.5 <= high
+    assert wrong <= binom.ppf(0.999, 20, 0.05)
+
+
+def test_inversion_mistakes():
+    X, y = blobs(0)
+    model = LogisticRegression().fit(X, y)
+    with pytest.raises(ValueError, match="bounds"):
+        invert_class(model, "low", [[1, 0]] * 5)
+    with pytest.raises(ValueError, match="neither the model"):
+        invert_class(model, "none", [[0, 1]] * 5)
+
+
+def town(seed, n=1200):
+    rng = np.random.default_rng(seed)
+    group = rng.random(n) < 0.5
+    X = rng.normal(size=(n, 4))
+    y = np.where(group, X[:, 0] > 0, X[:, 1] > 0)  # the classes depend on the group
+    return X, y.astype(int), group
+
+
+@pytest.mark.parametrize(("shares", "found"), [((0.2, 0.8), True), ((0.5, 0.5), False)])
+def test_property_inference_and_its_null(shares, found):
+    X, y, group = town(0)
+    attack = PropertyInference(GaussianNB(), n_train=150, random_state=0)
+    attack.fit(X, y, group, shares=shares)
+    rng = np.random.RandomState(1)
+    fresh = town(1)
+    without = [attack.train(*fresh, shares[0], rng) for _ in range(30)]
+    having = [attack.train(*fresh, shares[1], rng) for _ in range(30)]
+    result = attack.evaluate(having, without)
+    if found:
+        assert result.auc > 0.9
+        assert attack.predict(having[0])
+    else:
+        assert result.auc_interval[0] <= 0.5 <= result.auc_interval[1]
+        assert result.epsilon_lower_bound() == 0
+
+
+def test_property_mistakes():
+    X, y, group = town(0, 100)
+    with pytest.raises(ValueError, match="both True and False"):
+        PropertyInference(GaussianNB()).fit(X, y, group | True)
+    with pytest.raises(ValueError, match="Lower n_train"):
+        PropertyInference(GaussianNB(), n_train=90).fit(X, y, group)
+
+
+def test_train_clone_leaves_the_estimator_alone():
+    X, y, _ = town(0, 100)
+    model = GaussianNB()
+    train_clone(model, X, y, np.arange(50), 0)
+    assert not hasattr(model, "classes_")

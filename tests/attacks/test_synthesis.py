@@ -1,0 +1,75 @@
+"""Synthetic records look as they should, and are good enough to attack with."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+
+from skprivacy.attacks import ShadowPool, ShokriAttack, synthesis
+
+
+@pytest.fixture(scope="module")
+def shopping():
+    """Binary baskets of three kinds of customers, with labels wrong in 20%."""
+    rng = np.random.default_rng(0)
+    taste = rng.uniform(0.1, 0.9, size=(3, 20))
+    kind = rng.integers(0, 3, 800)
+    X = (rng.random((800, 20)) < taste[kind]).astype(float)
+    y = np.where(rng.random(800) < 0.2, rng.integers(0, 3, 800), kind)
+    target = RandomForestClassifier(30, random_state=0).fit(X[:300], y[:300])
+    return X, y, target
+
+
+def test_climbing_finds_records_of_each_class(shopping):
+    X, y = synthesis.from_model(shopping[2], [[0, 1]] * 20, 20, random_state=0)
+    assert set(np.unique(X)) <= {0.0, 1.0}
+    assert (np.bincount(y) >= 10).all()
+    proba = shopping[2].predict_proba(X)
+    assert (proba.argmax(1) == y).all()
+    start = shopping[2].predict_proba(np.random.default_rng(0).integers(0, 2, (500, 20)))
+    assert proba.max(1).mean() > start.max(1).mean() + 0.05
+
+
+def test_climbing_gives_up(shopping):
+    X, y = synthesis.from_model(
+        shopping[2], [[0]] * 20, 3, confidence=0.999, max_queries=5, random_state=0
+    )
+    assert X.shape == (0, 20)
+    assert y.shape == (0,)
+
+
+def test_marginals_are_kept_and_correlations_are_not():
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 2, 2000)
+    X = np.c_[first, first]
+    drawn, y = synthesis.from_marginals(X, first * 0, 2000, random_state=0)
+    assert drawn.mean(0) == pytest.approx(X.mean(0), abs=0.05)
+    assert abs(np.corrcoef(drawn.T)[0, 1]) < 0.1
+    assert len(y) == 2000
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2])
+def test_noise_resets_the_share(share):
+    X = np.random.default_rng(0).integers(0, 2, (50, 20))
+    changed = synthesis.noisy(X, share, random_state=0) != X
+    assert (changed.sum(1) == share * 20).all()
+    text = np.array([["a", "x"], ["b", "y"], ["c", "z"]], dtype=object)
+    assert set(synthesis.noisy(text, 1.0, random_state=0)[:, 1]) <= {"x", "y", "z"}
+
+
+def test_bad_share():
+    with pytest.raises(ValueError, match="share=2"):
+        synthesis.noisy(np.eye(3), 2)
+
+
+@pytest.mark.parametrize("kind", ["noisy", "marginals", "model"])
+def test_synthetic_records_carry_an_attack(kind, shopping):
+    X, y, target = shopping
+    if kind == "noisy":
+        own, label = synthesis.noisy(X[500:], 0.1, random_state=0), y[500:]
+    elif kind == "marginals":
+        own, label = synthesis.from_marginals(X[500:], y[500:], 150, random_state=0)
+    else:
+        own, label = synthesis.from_model(target, [[0, 1]] * 20, 150, random_state=0)
+    pool = ShadowPool(target, n_shadows=4, random_state=0)
+    attack = ShokriAttack(target, pool=pool).fit(own, label)
+    assert attack.evaluate(X[:300], y[:300], X[300:500], y[300:500]).auc_interval[0] > 0.6
