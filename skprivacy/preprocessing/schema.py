@@ -67,6 +67,8 @@ class Bounded:
             raise ValueError(f"Bounded: scale must be one of {SCALES}, got {self.scale!r}.")
         if self.knee <= 0:
             raise ValueError(f"Bounded: knee must be above 0, got {self.knee!r}.")
+        if not math.isfinite((self.upper - self.lower) / self.knee):
+            raise ValueError(f"Bounded: knee={self.knee!r} is too small for bounds so wide.")
 
     def to_unit(self, values: Any) -> np.ndarray:
         """Map values to [0, 1]; NaN becomes the middle, infinities the ends.

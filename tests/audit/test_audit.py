@@ -2,8 +2,10 @@
 
 import json
 import math
+import pickle
 import re
 import warnings
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -286,3 +288,39 @@ def test_wrong_input_is_told_before_any_training(changes, error, words):
     with pytest.raises(error, match=words):
         audit(**arguments)
     assert FITS == []
+
+
+def test_no_record_is_kept():
+    """A canary in the data is in no form of the report; scores say nothing of features."""
+    canary = 0.1234567890123456
+    data = X.copy()
+    data[17] = canary
+    model = make_pipeline(SchemaTransformer(SCHEMA), Claiming().fit(data, y))
+    parts = data[:1000], y[:1000], data[1000:], y[1000:]
+    report = audit(model.fit(*parts[:2]), *parts, n_shadows=2, random_state=0)
+    assert np.float64(canary).tobytes() not in pickle.dumps(report)
+    for text in (report.to_html(), json.dumps(report.to_dict()), repr(report)):
+        assert str(canary) not in text
+
+
+def test_forgotten_noise_is_caught():
+    """The whole chain: DP-SGD that claims epsilon = 0.1 and adds no noise is found out."""
+    from skprivacy.mechanisms import FloatGaussian
+    from skprivacy.neural_network import DPSGDClassifier
+
+    rng = np.random.default_rng(0)
+    data, labels = rng.normal(size=(600, 60)), rng.integers(0, 2, 600)
+    parts = data[:300], labels[:300], data[300:], labels[300:]
+
+    def report():
+        model = DPSGDClassifier(
+            epsilon=0.1, delta=1e-5, classes=[0, 1], epochs=60, random_state=0
+        ).fit(*parts[:2])
+        assert model.epsilon_ <= 0.1
+        return audit(model, *parts, attacks=[LossThreshold()])
+
+    assert report().verdict == "consistent"
+    with mock.patch.object(FloatGaussian, "_release", lambda self, value, random: value):
+        liar = report()
+    assert liar.verdict == "VIOLATED"
+    assert liar.epsilon_lower_bound > 0.5

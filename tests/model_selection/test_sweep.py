@@ -285,3 +285,16 @@ def test_progress_is_shown_on_request(capsys):
     assert capsys.readouterr().err == ""
     PrivacySweepCV(Noisy(), epsilons=[1], cv=2, verbose=1).fit(X, y)
     assert "2/2" in capsys.readouterr().err
+
+
+def test_no_record_is_kept():
+    """A canary in the data is nowhere in the pickle of a fitted sweep."""
+    canary = 0.1234567890123456
+    data = X.copy()
+    data[17] = canary
+    sweep = PrivacySweepCV(
+        Noisy(), epsilons=[1, 2], cv=2, attack=LiRA(n_shadows=2, random_state=0)
+    ).fit(data, np.where(y == 1, "label-canary-yes", "no"))
+    kept = pickle.dumps(sweep)
+    assert np.float64(canary).tobytes() not in kept
+    assert b"label-canary" not in kept

@@ -46,6 +46,7 @@ def test_numpy_numbers_become_plain():
         (lambda: Bounded(0, 1, scale="sqrt"), "scale"),
         (lambda: Bounded(0, 1, scale="log", knee=0), "knee"),
         (lambda: Bounded(-1.7e308, 1.7e308), "overflows"),
+        (lambda: Bounded(0, 1e300, scale="log", knee=1e-300), "too small"),
         (lambda: Categories([]), "empty"),
         (lambda: Categories("abc"), "list"),
         (lambda: Categories(["a", "a"]), "'a' is there more than once"),
