@@ -23,101 +23,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import fft
-from scipy.special import erfcx, logsumexp
+from scipy.special import logsumexp
 
 from ._pairs import Array, Pair
+from ._plan import HARMLESS, Group, Plan, log_wrap
 
-__all__ = ["Composed", "Group", "Plan", "compose", "plan"]
+__all__ = ["Composed", "compose"]
 
 _ULP = 2.0**-53
-_TAIL = 1e-5  # share of delta that may be lost at the top of each distribution
-_WRAP = 1e-10  # tilted probability that may reappear at the top
 _LARGEST = 1 << 22  # points of the largest transform
-
-
-@dataclass(frozen=True)
-class Group:
-    """The same pair, ``count`` times."""
-
-    pair: Pair
-    count: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Where to look, and how closely."""
-
-    epsilon: float  # an estimate, or what was asked for
-    theta: float  # the tilt
-    slope: float  # how fast ln delta falls with epsilon, about
-    low: float  # the window of the composed loss
-    high: float
-    chernoff: float  # the order of Chernoff's inequality at the top of the window
-    log_delta: float  # an estimate, or what was asked for
-
-
-class _Cumulants:
-    """The composed loss's log moment generating function, estimated from the pairs' sketches."""
-
-    def __init__(self, groups: list[Group]) -> None:
-        self.parts = []
-        for group in groups:
-            loss, weight, _ = group.pair.sketch()
-            keep = weight > 0
-            self.parts.append((group.count, loss[keep], np.log(weight[keep])))
-        tiny = np.array([0.0])
-        _, _, variance = self(tiny)
-        self.scale = max(math.sqrt(float(variance[0])), 1e-9)
-
-    def __call__(self, theta: Array) -> tuple[Array, Array, Array]:
-        """Return the function and its first two derivatives."""
-        value, first, second = (np.zeros(len(theta)) for _ in range(3))
-        for count, loss, log_weight in self.parts:
-            terms = np.outer(theta, loss) + log_weight
-            top = terms.max(axis=1)
-            terms = np.exp(terms - top[:, None])
-            total = terms.sum(axis=1)
-            mean = terms @ loss / total
-            value += count * (top + np.log(total))
-            first += count * mean
-            second += count * np.maximum(terms @ loss**2 / total - mean**2, 0)
-        return value, first, second
-
-
-def plan(groups: list[Group], *, delta: float | None = None, epsilon: float | None = None) -> Plan:
-    """Estimate where delta is reached (or what is reached at epsilon) by a saddle point."""
-    cumulants = _Cumulants(groups)
-    thetas = np.geomspace(1e-4, 1e2, 100) / cumulants.scale
-    value, mean, variance = cumulants(thetas)
-    spread = np.sqrt(variance)
-    # delta = e^(K - theta eps) E[e^(-theta Y) - e^(-(theta + 1) Y); Y > 0] for Y about N(0, K'').
-    overshoot = erfcx(thetas * spread / 2**0.5) - erfcx((thetas + 1) * spread / 2**0.5)
-    log_share = np.log(np.maximum(overshoot / 2, 1e-300))
-    if delta is not None:
-        log_delta = math.log(delta)
-        found = np.interp(-log_delta, thetas * mean - value - log_share, np.log(thetas))
-        epsilon = float(np.interp(found, np.log(thetas), mean))
-    else:
-        assert epsilon is not None
-        found = np.interp(epsilon, mean, np.log(thetas))
-    theta = float(np.exp(found))
-    at_theta = float(cumulants(np.array([theta]))[0][0])
-    if delta is None:
-        share = float(np.interp(found, np.log(thetas), log_share))
-        log_delta = min(0.0, at_theta - theta * epsilon) + share
-    below = (math.log(_WRAP) - cumulants(theta - thetas)[0] + at_theta) / thetas
-    low = min(epsilon, float(below.max()))
-    # What lies above the window must be rare under P, because it is counted as infinite loss, and
-    # rare when tilted if it is so high that it reappears not only above low but above epsilon.
-    orders = theta + thetas
-    beyond = cumulants(orders)[0]
-    above = (beyond - log_delta - math.log(_TAIL)) / orders
-    far = float(((beyond - at_theta - math.log(_WRAP)) / thetas).min())
-    high = max(epsilon, float(above.min()), far - (epsilon - low))
-    ceiling = sum(g.count * g.pair.max_loss for g in groups)
-    slope = max(theta, 1 / max(float(np.interp(found, np.log(thetas), spread)), 1e-9))
-    order = float(orders[np.argmin(above)])
-    return Plan(epsilon, theta, slope, low, min(high, ceiling), order, log_delta)
 
 
 @dataclass(frozen=True)
@@ -251,17 +165,18 @@ def compose(
     groups: list[Group],
     plan: Plan,
     tolerance: float,
-    question: Callable[[Composed], float],
+    question: Callable[[Composed], float] | None = None,
 ) -> Composed:
     """Compose ``groups`` on a grid so fine that ``question`` is answered to about ``tolerance``.
 
-    The answer, in units of ln delta, on a grid of twice the step tells how good it is.
+    The answer, in units of ln delta, on a grid of twice the step tells how good it is. Without a
+    question the grid is as the plan suggests.
     """
     count = sum(g.count for g in groups)
-    tail = max(math.exp(plan.log_delta) * _TAIL / count, 1e-300)
-    width = max(plan.high - plan.low, 1e-9)
+    tail = max(math.exp(plan.log_delta) * HARMLESS / count, 1e-300)
+    width = max(plan.width, 1e-9)
     # Connecting the dots multiplies E[e^(theta L)] by about 1 + theta (theta + 1) step^2 / 12.
-    steepness = max(plan.theta * (plan.theta + 1), plan.slope**2)
+    steepness = plan.slope * (plan.slope + 1)
     step = min(math.sqrt(12 * tolerance / (count * steepness)), width / 64)
     gap = min((g.pair.gap for g in groups), default=0.0)
     aligned = gap > 0 and all(g.pair.gap == gap for g in groups)
@@ -271,7 +186,7 @@ def compose(
             step = gap / math.ceil(gap / step)
         lattices = [_connect_the_dots(g.pair, step, tail) for g in groups]
         composed = _transform(groups, lattices, plan, step)
-        if aligned or step <= width / _LARGEST:
+        if question is None or aligned or step <= width / _LARGEST:
             return composed
         coarse = [_coarsened(lattice, step) for lattice in lattices]
         change = question(_transform(groups, coarse, plan, 2 * step)) - question(composed)
@@ -281,17 +196,46 @@ def compose(
         step *= min(max(1.5 * ratio, 1 / 16), 1 / 2)
 
 
+def _window(
+    groups: list[Group], lattices: list[_Lattice], plan: Plan, step: float
+) -> tuple[float, float, float]:
+    """Return the window's ends, and a bound on the probability of a loss above it.
+
+    What lies above must be rare under P, because it is counted as infinite loss, and rare when
+    tilted if it is so high that it reappears not only above the low end but above epsilon.
+    """
+
+    def log_mgf(theta: float) -> float:
+        parts = zip(groups, lattices, strict=True)
+        return sum(g.count * lattice.log_mgf(theta, step)[0] for g, lattice in parts)
+
+    at_theta = log_mgf(plan.theta)
+    wrap = log_wrap(at_theta, plan.theta, plan.epsilon, plan.log_delta)
+    lows, fars, highs = [], [], []
+    for share in (1, 1 / 8):  # the grid has spread the loss: lower orders may be the sharper ones
+        pull, push = share * plan.pull, share * plan.push
+        order = plan.theta + share * (plan.order - plan.theta)
+        lows.append((wrap - log_mgf(plan.theta - pull) + at_theta) / pull)
+        fars.append((log_mgf(plan.theta + push) - at_theta - wrap) / push)
+        highs.append((log_mgf(order) - plan.log_delta - math.log(HARMLESS)) / order)
+    low = min(plan.epsilon, max(lows))
+    high = max(plan.epsilon, min(highs), min(fars) - (plan.epsilon - low))
+    top = sum(g.count * (c.first + len(c.mass) - 1) for g, c in zip(groups, lattices, strict=True))
+    if high >= top * step:
+        return low, top * step, 0.0
+    return low, high, math.exp(plan.log_delta) * HARMLESS
+
+
 def _transform(groups: list[Group], lattices: list[_Lattice], plan: Plan, step: float) -> Composed:
     theta = plan.theta
-    start = math.floor(plan.low / step) - 1
-    size = fft.next_fast_len(math.ceil(plan.high / step) - start + 2, real=True)
+    low, high, beyond = _window(groups, lattices, plan, step)
+    start = math.floor(low / step) - 1
+    size = fft.next_fast_len(max(math.ceil(high / step) - start + 2, 8), real=True)
     product, error = np.ones(size // 2 + 1, dtype=complex), np.zeros(size // 2 + 1)
-    log_mgf, chernoff, log_finite = 0.0, -plan.chernoff * (start + size) * step, 0.0
-    top = sum(g.count * (c.first + len(c.mass) - 1) for g, c in zip(groups, lattices, strict=True))
+    log_mgf = log_finite = 0.0
     for group, lattice in zip(groups, lattices, strict=True):
         value, tilted, loss = lattice.log_mgf(theta, step)
         log_mgf += group.count * value
-        chernoff += group.count * lattice.log_mgf(plan.chernoff, step)[0]
         if lattice.infinity == 1:
             log_finite = -math.inf
         else:
@@ -305,7 +249,6 @@ def _transform(groups: list[Group], lattices: list[_Lattice], plan: Plan, step: 
         size_of_error = off * np.abs(factor) ** (group.count - 1)
         error = error * np.abs(power) + np.abs(product) * size_of_error
         product = product * power
-    beyond = math.exp(min(chernoff, 0.0)) if top >= start + size else 0.0
     mass = fft.irfft(product, size)
     error += _ULP * 8 * math.log2(size) * np.abs(product)
     order = np.arange(start, start + size)

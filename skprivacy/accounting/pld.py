@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from . import _compose
-from ._compose import Group
+from ._compose import Composed, compose
 from ._pairs import Added, AtomPair, GaussianPair, Pair, Removed, ReplacedGaussian
+from ._plan import Group, Plan, plan
 from .events import (
     ApproxDP,
     Event,
@@ -122,7 +122,7 @@ class PrivacyLossDistribution:
         return max(
             _epsilon(groups, delta)
             if not groups or _is_alone(groups) or _infinite(groups) >= delta
-            else _compose.plan(groups, delta=delta).epsilon
+            else plan(groups, log_delta=math.log(delta)).epsilon
             for groups in self._directions
         )
 
@@ -169,13 +169,33 @@ def _epsilon(groups: list[Group], delta: float) -> float:
         return top if delta == infinite else math.inf
     if _is_alone(groups):
         return min(top, _epsilon_alone(groups[0].pair, delta))
-    plan = _compose.plan(groups, delta=delta)
+    where = _planned(groups, delta=delta)
     # Near zero no relative accuracy can be had: a hundredth of the curve's width has to do.
-    tolerance = _RELATIVE * max(plan.epsilon * plan.slope, 0.01)
-    composed = _compose.compose(
-        groups, plan, tolerance, lambda composed: composed.epsilon(delta) * plan.slope
-    )
+    tolerance = _RELATIVE * max(where.epsilon * where.slope, 0.01)
+    composed = compose(groups, where, tolerance, lambda c: c.epsilon(delta) * where.slope)
     return min(composed.epsilon(delta), top)
+
+
+def _planned(
+    groups: list[Group], *, epsilon: float | None = None, delta: float | None = None
+) -> Plan:
+    """Return a plan that a quick composition confirms; saddle points mislead for a few losses."""
+    where = plan(groups, epsilon=epsilon, log_delta=math.log(delta) if delta is not None else None)
+    for _ in range(3):
+        probe = compose(groups, where, 0.05)
+        found = probe.epsilon(delta) if delta is not None else where.epsilon
+        log_delta = where.log_delta if delta is not None else _log_delta(probe, where.epsilon)
+        if math.isinf(found):
+            break
+        off = abs(found - where.epsilon) * where.slope + abs(log_delta - where.log_delta)
+        if off < 1:
+            break
+        where = plan(groups, epsilon=found, log_delta=log_delta)
+    return where
+
+
+def _log_delta(composed: Composed, epsilon: float) -> float:
+    return math.log(max(composed.delta(epsilon), 1e-300))
 
 
 def _epsilon_alone(pair: Pair, delta: float) -> float:
@@ -202,12 +222,10 @@ def _delta(groups: list[Group], epsilon: float) -> float:
     return _near(groups, epsilon, _RELATIVE).delta(epsilon)
 
 
-def _near(groups: list[Group], epsilon: float, tolerance: float) -> _compose.Composed:
+def _near(groups: list[Group], epsilon: float, tolerance: float) -> Composed:
     """Return the composition, tilted so as to be sharp near ``epsilon``."""
-    plan = _compose.plan(groups, epsilon=epsilon)
-    return _compose.compose(
-        groups, plan, tolerance, lambda composed: math.log(composed.delta(epsilon) or 1e-320)
-    )
+    where = _planned(groups, epsilon=epsilon)
+    return compose(groups, where, tolerance, lambda c: _log_delta(c, epsilon))
 
 
 def _deltas(groups: list[Group], epsilons: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,5 +1,6 @@
 """Privacy loss distributions: never below the truth, and hardly above it."""
 
+import dataclasses
 import math
 import sys
 
@@ -25,6 +26,8 @@ from skprivacy.accounting import (
 )
 from skprivacy.accounting import _compose as engine
 from skprivacy.accounting._pairs import GaussianPair, Removed
+from skprivacy.accounting._plan import Group
+from skprivacy.accounting._plan import plan as plan_of
 
 CLOSE = 1e-3  # the promised accuracy, upwards
 
@@ -144,8 +147,8 @@ def gaussian_delta(mu, eps):
 @pytest.mark.parametrize(("z", "count"), [(1.0, 2), (5.0, 30), (100.0, 10_000), (3000.0, 100_000)])
 def test_the_engine_against_the_closed_form(z, count, delta):
     """Many Gaussians composed step by step must come out as the one Gaussian that they are."""
-    groups = [engine.Group(GaussianPair(z), count)]
-    plan = engine.plan(groups, delta=delta)
+    groups = [Group(GaussianPair(z), count)]
+    plan = plan_of(groups, log_delta=math.log(delta))
     ours = engine.compose(
         groups, plan, 3e-4 * max(plan.epsilon * plan.slope, 0.01), lambda c: c.epsilon(delta)
     ).epsilon(delta)
@@ -206,8 +209,7 @@ def test_replace_one_pair_against_quadrature():
 
     for eps in (0.1, 1.0, 2.5):
         start = mp.findroot(
-            lambda x: mp.log(density(x, 1) / density(x, -1)) - eps,
-            eps * z * z + 0.1,  # noqa: B023
+            lambda x, e=eps: mp.log(density(x, 1) / density(x, -1)) - e, eps * z * z + 0.1
         )
         exact = mp.quad(
             lambda x, e=eps: density(x, 1) - mp.exp(e) * density(x, -1),
@@ -260,20 +262,24 @@ def test_both_directions_count():
     assert [pair.delta(e) for e in (0.0, 0.2, 1.0)] == [max(v) for v in values]
 
 
-def test_window_too_small_only_costs_accuracy():
+def test_a_bad_plan_only_costs_accuracy():
     """Loss outside the window wraps around or becomes infinite: never is it forgotten."""
 
     def sharp(composed):
         return math.log(composed.delta(plan.epsilon))
 
-    groups = [engine.Group(Removed(GaussianPair(1.0), 0.05), 200)]
-    plan = engine.plan(groups, delta=1e-5)
+    groups = [Group(Removed(GaussianPair(1.0), 0.05), 200)]
+    plan = plan_of(groups, log_delta=math.log(1e-5))
     good = engine.compose(groups, plan, 1e-3, sharp).delta(plan.epsilon)
-    for low, high in [(plan.low / 4, plan.high), (plan.low, plan.epsilon * 1.1)]:
-        narrow = engine.Plan(
-            plan.epsilon, plan.theta, plan.slope, low, high, plan.chernoff, plan.log_delta
-        )
-        assert engine.compose(groups, narrow, 1e-3, sharp).delta(plan.epsilon) > good
+    for bad in (
+        {"theta": plan.theta / 10},
+        {"theta": plan.theta * 2},
+        {"pull": plan.pull / 9, "push": plan.push / 9},
+        {"pull": plan.pull * 9, "order": plan.order * 3},
+        {"log_delta": plan.log_delta + 6},
+    ):
+        composed = engine.compose(groups, dataclasses.replace(plan, **bad), 1e-3)
+        assert composed.delta(plan.epsilon) > good * (1 - 1e-3)
 
 
 def test_extremes():

@@ -1,0 +1,126 @@
+"""Where to look for an answer: saddle-point estimates that plan a composition.
+
+Nothing here is a guarantee: a bad plan costs accuracy or time, never correctness.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import erfcx
+
+from ._pairs import Array, Pair
+
+__all__ = ["HARMLESS", "Group", "Plan", "plan"]
+
+HARMLESS = 1e-5  # share of delta that each way of rounding up may add
+
+
+@dataclass(frozen=True)
+class Group:
+    """The same pair, ``count`` times."""
+
+    pair: Pair
+    count: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where to look, and how closely."""
+
+    epsilon: float
+    log_delta: float
+    slope: float  # how fast ln delta falls with epsilon, about
+    theta: float  # the tilt
+    width: float  # of the window that the composed loss needs, about
+    pull: float  # orders at which Chernoff's inequality is sharp: tilted, below the window,
+    push: float  # tilted, above the window,
+    order: float  # and not tilted, above the window
+
+
+class _Cumulants:
+    """The composed loss's log moment generating function, estimated from the pairs' sketches."""
+
+    def __init__(self, groups: list[Group]) -> None:
+        self.parts = []
+        for group in groups:
+            loss, weight, _ = group.pair.sketch()
+            keep = weight > 0
+            self.parts.append((group.count, loss[keep], np.log(weight[keep])))
+        _, _, variance = self(np.array([0.0]))
+        self.scale = max(math.sqrt(float(variance[0])), 1e-9)
+
+    def __call__(self, theta: Array) -> tuple[Array, Array, Array]:
+        """Return the function and its first two derivatives."""
+        value, first, second = (np.zeros(len(theta)) for _ in range(3))
+        for count, loss, log_weight in self.parts:
+            terms = np.outer(theta, loss) + log_weight
+            top = terms.max(axis=1)
+            terms = np.exp(terms - top[:, None])
+            total = terms.sum(axis=1)
+            mean = terms @ loss / total
+            value += count * (top + np.log(total))
+            first += count * mean
+            second += count * np.maximum(terms @ loss**2 / total - mean**2, 0)
+        return value, first, second
+
+
+def plan(
+    groups: list[Group], *, epsilon: float | None = None, log_delta: float | None = None
+) -> Plan:
+    """Plan how to find the epsilon of a delta, or the delta of an epsilon, or to check both."""
+    cumulants = _Cumulants(groups)
+    thetas = np.geomspace(1e-4, 1e2, 100) / cumulants.scale
+    logs = np.log(thetas)
+    value, mean, variance = cumulants(thetas)
+    spread = np.sqrt(variance)
+    # delta = e^(K - theta eps) E[e^(-theta Y) - e^(-(theta + 1) Y); Y > 0] for Y about N(0, K'').
+    overshoot = erfcx(thetas * spread / 2**0.5) - erfcx((thetas + 1) * spread / 2**0.5)
+    log_share = np.log(np.maximum(overshoot / 2, 1e-300))
+    if epsilon is None:
+        assert log_delta is not None
+        saddle = float(np.interp(-log_delta, thetas * mean - value - log_share, logs))
+        epsilon = float(np.interp(saddle, logs, mean))
+    else:
+        saddle = float(np.interp(epsilon, mean, logs))
+    if log_delta is None:
+        lead = float(np.interp(saddle, logs, value)) - math.exp(saddle) * epsilon
+        log_delta = min(0.0, lead) + float(np.interp(saddle, logs, log_share))
+    slope = max(math.exp(saddle), 1 / max(float(np.interp(saddle, logs, spread)), 1e-9))
+    theta = _tilt(groups, thetas, value, epsilon, log_delta, math.exp(saddle))
+    at_theta = float(cumulants(np.array([theta]))[0][0])
+    wrap = log_wrap(at_theta, theta, epsilon, log_delta)
+    below = (wrap - cumulants(theta - thetas)[0] + at_theta) / thetas
+    beyond = cumulants(theta + thetas)[0]
+    far = (beyond - at_theta - wrap) / thetas
+    above = (beyond - log_delta - math.log(HARMLESS)) / (theta + thetas)
+    low = min(epsilon, below.max())
+    return Plan(
+        epsilon,
+        log_delta,
+        slope,
+        theta,
+        width=float(max(epsilon, above.min(), far.min() - (epsilon - low)) - low),
+        pull=float(thetas[below.argmax()]),
+        push=float(thetas[far.argmin()]),
+        order=float(theta + thetas[above.argmin()]),
+    )
+
+
+def _tilt(groups, thetas, value, epsilon, log_delta, saddle) -> float:
+    """Return the least tilt that keeps the rounding of the transforms harmless.
+
+    What goes wrong in the tilted world counts e^(K - theta epsilon) times. A smaller tilt leaves
+    rare large losses rarer.
+    """
+    room = log_delta + math.log(HARMLESS) - (value - thetas * epsilon)
+    rounding = math.log(1e-14 * max(10, sum(g.count for g in groups)))
+    enough = np.flatnonzero((room >= rounding) & (thetas <= saddle))
+    return float(thetas[enough[0]]) if enough.size else saddle
+
+
+def log_wrap(log_mgf: float, theta: float, epsilon: float, log_delta: float) -> float:
+    """Return the logarithm of the tilted mass that may fall outside the window."""
+    return min(0.0, log_delta + math.log(HARMLESS) - (log_mgf - theta * epsilon))
