@@ -5,7 +5,8 @@ What privacy costs and what it buys
 The same network at several epsilons: its accuracy on new records, and how well an attacker tells
 who was in the training data. The smaller epsilon, the stronger the promise.
 
-The sweep looks at the data it measures on. Its scores are not private; see :class:`~skprivacy.model_selection.PrivacySweepCV`.
+The sweep looks at the data it measures on. Its scores are not private; see
+:class:`~skprivacy.model_selection.PrivacySweepCV`.
 """
 
 import matplotlib.pyplot as plt
