@@ -264,7 +264,11 @@ def _check_epsilons(epsilons: Any, refit: Any) -> list[float]:
     if not given:
         raise ValueError("epsilons is empty; give at least one positive number.")
     for epsilon in given:
-        if isinstance(epsilon, bool) or not isinstance(epsilon, numbers.Real) or not float(epsilon) > 0:
+        if (
+            isinstance(epsilon, bool)
+            or not isinstance(epsilon, numbers.Real)
+            or not float(epsilon) > 0
+        ):
             raise ValueError(f"epsilons must be positive numbers, got {epsilon!r}.")
     values = [float(epsilon) for epsilon in given]
     if len(set(values)) < len(values):
