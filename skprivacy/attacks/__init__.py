@@ -2,6 +2,7 @@
 
 from .attribute import AttributeInference, AttributeResult
 from .generalized import VulnerableRecordsAttack
+from .label_only import LabelOnlyAttack
 from .lira import LiRA
 from .membership import LossThreshold, MembershipAttack
 from .property import PropertyInference
@@ -17,6 +18,7 @@ __all__ = [
     "AttackResult",
     "AttributeInference",
     "AttributeResult",
+    "LabelOnlyAttack",
     "LiRA",
     "LossThreshold",
     "MLLeaksAttack",

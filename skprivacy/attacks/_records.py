@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,17 @@ from scipy import sparse
 
 from .._sklearn import num_samples, safe_indexing
 
-__all__ = ["as_records", "concat", "fingerprints", "num_samples", "safe_indexing"]
+Floats = NDArray[np.float64]
+
+__all__ = [
+    "as_records",
+    "concat",
+    "encode",
+    "fingerprints",
+    "num_samples",
+    "numeric_columns",
+    "safe_indexing",
+]
 
 
 def as_records(X: Any) -> Any:
@@ -53,6 +64,48 @@ def concat(first: Any, second: Any) -> Any:
     if sparse.issparse(first) or sparse.issparse(second):
         return sparse.vstack([first, second], format="csr")
     return np.concatenate([np.asarray(first), np.asarray(second)])
+
+
+def numeric_columns(X: Any) -> NDArray[np.bool_]:
+    """Return which columns hold numbers."""
+    if not isinstance(X, pd.DataFrame):
+        return np.full(X.shape[1], X.dtype.kind in "biuf")
+    return np.array([pd.api.types.is_numeric_dtype(dtype) for dtype in X.dtypes])
+
+
+def encode(X: Any, others: Any) -> tuple[Floats, Floats, Callable[[Floats], Any]]:
+    """Return two samples of records as matrices of numbers, and the way back.
+
+    Columns that are not numeric become codes of their values among both samples. The way back
+    restores the container and the types of ``X``; integers that are no longer whole stay floats.
+    """
+    if sparse.issparse(X):
+        return X.toarray(), others.toarray(), sparse.csr_matrix
+    if not isinstance(X, pd.DataFrame) and X.dtype.kind in "biuf":
+        return X.astype(float), np.asarray(others, dtype=float), lambda matrix: matrix
+    frame, other_frame = pd.DataFrame(X), pd.DataFrame(others)
+    number = numeric_columns(frame)
+    values: dict[int, Any] = {}
+    coded = np.empty((len(frame) + len(other_frame), frame.shape[1]))
+    for place in range(frame.shape[1]):
+        both = [sample.iloc[:, place].to_numpy() for sample in (frame, other_frame)]
+        column = np.concatenate([np.asarray(part, dtype=object) for part in both])
+        if number[place]:
+            coded[:, place] = column.astype(float)
+        else:
+            coded[:, place], values[place] = pd.factorize(column, use_na_sentinel=False)
+
+    def decode(matrix: Floats) -> Any:
+        columns = [
+            pd.Series(values[place][matrix[:, place].astype(int)]).astype(frame.dtypes.iloc[place])
+            if place in values
+            else pd.Series(matrix[:, place])
+            for place in range(matrix.shape[1])
+        ]
+        decoded = pd.concat(columns, axis=1).set_axis(frame.columns, axis=1)
+        return decoded if isinstance(X, pd.DataFrame) else decoded.to_numpy(dtype=object)
+
+    return coded[: len(frame)], coded[len(frame) :], decode
 
 
 def _text(column: pd.Series[Any]) -> NDArray[np.object_]:

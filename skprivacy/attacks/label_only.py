@@ -1,0 +1,157 @@
+"""Membership from predicted labels alone: how far is a record from the decision boundary?"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from .._sklearn import Interval, StrOptions
+from ._records import encode, fingerprints, numeric_columns
+from .membership import MembershipAttack
+
+__all__ = ["LabelOnlyAttack"]
+
+Floats = NDArray[np.float64]
+NOISE_LEVELS = (0.05, 0.1, 0.2, 0.4)
+HALVINGS = 8
+
+
+class LabelOnlyAttack(MembershipAttack):
+    """Membership from labels alone (Choquette-Choo et al. 2021; Li & Zhang 2021).
+
+    Only ``target.predict`` is asked, so hiding or rounding probabilities is no defence. A model
+    that has seen a record keeps its label under larger changes.
+
+    Parameters
+    ----------
+    target : fitted classifier, default=None
+        The model attacked. None makes a template for ``clone`` and ``set_params``.
+    method : {"noise", "boundary"}, default="noise"
+        "noise": share of perturbed copies that keep the right label, over noise of growing
+        size. "boundary": distance at which the label is lost on the way to records of other
+        classes. A record with a wrong label scores lowest in both.
+    n_queries : int, default=100
+        Perturbed copies of each record; for "boundary" it is shared among paths of 8 halvings.
+    random_state : int, RandomState instance or None, default=0
+        Seeds noise and paths, the same for every record.
+    fpr : float, default=0.05
+        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+
+    Notes
+    -----
+    Numbers with more than two values are continuous: they take Gaussian noise and straight paths,
+    in units of their standard deviation among the attacker's records. Binary, categorical and
+    text features are exchanged for those of other records, each counting 1 as a distance.
+
+    References
+    ----------
+    C. A. Choquette-Choo, F. Tramer, N. Carlini, N. Papernot. Label-only membership inference
+    attacks. ICML 2021.
+    Z. Li, Y. Zhang. Membership leakage in label-only exposures. CCS 2021.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skprivacy.attacks import LabelOnlyAttack
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = DecisionTreeClassifier(random_state=0).fit(X[:200], y[:200])
+    >>> attack = LabelOnlyAttack(target).fit(X, y)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **MembershipAttack._parameter_constraints,
+        "method": [StrOptions({"noise", "boundary"})],
+        "n_queries": [Interval(Integral, HALVINGS, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        method: str = "noise",
+        n_queries: int = 100,
+        random_state: Any = 0,
+        fpr: float = 0.05,
+    ) -> None:
+        self.target = target
+        self.method = method
+        self.n_queries = n_queries
+        self.random_state = random_state
+        self.fpr = fpr
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        self._others = X
+        matrix = encode(X, X)[0]
+        distinct = np.array([len(np.unique(column)) for column in matrix.T])
+        self._continuous = numeric_columns(X) & (distinct > 2)
+        self._scale = np.maximum(matrix.std(axis=0), 1e-12)
+        self._labels = np.asarray(self.target.predict(X))
+        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _score(self, X: Any, y: NDArray[Any]) -> Floats:
+        if self.method == "noise":
+            return self._noise_robustness(X, y)
+        return self._boundary_distance(X, y)
+
+    def _noise_robustness(self, X: Any, y: NDArray[Any]) -> Floats:
+        rng = np.random.default_rng(self._seed)
+        matrix, others, decode = encode(X, self._others)
+        kept = np.zeros(len(y))
+        levels = np.repeat(NOISE_LEVELS, -(-self.n_queries // len(NOISE_LEVELS)))
+        for level in levels:
+            shifted = matrix + rng.normal(size=matrix.shape[1]) * level * self._scale
+            stranger = others[rng.integers(len(others))]
+            swapped = np.where(rng.random(matrix.shape[1]) < level, stranger, matrix)
+            moved = np.where(self._continuous, shifted, swapped)
+            kept += self.target.predict(decode(moved)) == y
+        right = np.asarray(self.target.predict(X)) == y
+        return np.where(right, 1 + kept / len(levels), kept / len(levels))
+
+    def _boundary_distance(self, X: Any, y: NDArray[Any]) -> Floats:
+        rng = np.random.default_rng(self._seed)
+        matrix, others, decode = encode(X, self._others)
+        prints = fingerprints(X)
+        nearest = np.full(len(y), np.inf)
+        for path in range(max(1, self.n_queries // HALVINGS)):
+            goal = others[self._strangers(prints, y, path)]
+            swap_at: Floats = rng.random(matrix.shape[1])
+
+            inside, outside = np.zeros(len(y)), np.ones(len(y))
+            for _ in range(HALVINGS):
+                middle = (inside + outside) / 2
+                keeps = self.target.predict(decode(self._walk(matrix, goal, swap_at, middle))) == y
+                inside, outside = np.where(keeps, middle, inside), np.where(keeps, outside, middle)
+            change = self._walk(matrix, goal, swap_at, outside) - matrix
+            in_units = np.where(self._continuous, change / self._scale, change != 0)
+            nearest = np.minimum(nearest, np.linalg.norm(in_units, axis=1))
+        return np.where(self.target.predict(X) == y, nearest, 0.0)
+
+    def _strangers(
+        self, prints: NDArray[np.uint64], y: NDArray[Any], path: int
+    ) -> NDArray[np.intp]:
+        """Choose for each record one that the target labels differently; any if there is none.
+
+        The choice depends on the record and the path alone, not on the other records of a call.
+        """
+        mixed = (prints ^ np.uint64(path * 0x9E3779B1 + self._seed)) * np.uint64(0xBF58476D1CE4E5B9)
+        draw = (mixed >> np.uint64(33)).astype(np.intp)
+        rows = draw % len(self._labels)
+        for c in np.unique(y):
+            strangers = np.flatnonzero(self._labels != c)
+            if len(strangers):
+                rows[y == c] = strangers[draw[y == c] % len(strangers)]
+        return rows
+
+    def _walk(self, matrix: Floats, goal: Floats, swap_at: Floats, way: Floats) -> Floats:
+        """Go a share ``way`` of the path to ``goal``, each discrete feature at its turn."""
+        swapped = np.where(swap_at <= way[:, None], goal, matrix)
+        straight = matrix + way[:, None] * (goal - matrix)
+        return np.where(self._continuous, straight, swapped)
