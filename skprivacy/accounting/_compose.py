@@ -31,7 +31,7 @@ from ._plan import HARMLESS, Group, Plan, log_wrap
 __all__ = ["Composed", "compose"]
 
 _ULP = 2.0**-53
-_LARGEST = 1 << 22  # points of the largest transform
+_LARGEST = 1 << 20  # points of the largest transform
 
 
 @dataclass(frozen=True)

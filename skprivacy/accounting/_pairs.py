@@ -19,7 +19,7 @@ from scipy.special import ndtr, ndtri
 
 Array = NDArray[Any]
 
-__all__ = ["Added", "AtomPair", "GaussianPair", "Pair", "Removed", "ReplacedGaussian"]
+__all__ = ["Added", "AtomPair", "GaussianPair", "Pair", "Removed", "ReplacedGaussian", "SlopePair"]
 
 
 class Pair(ABC):
@@ -83,10 +83,11 @@ class AtomPair(Pair):
     q: tuple[float, ...]
     infinity: float = 0.0
     gap: float = 0.0
+    unbounded: bool = False  # the losses were cut where P is below every double
 
     @property
     def max_loss(self):  # type: ignore[override]
-        return self.losses[-1]
+        return math.inf if self.unbounded else self.losses[-1]
 
     def masses(self, edges):
         cell = np.searchsorted(edges, self.losses, side="left")
@@ -98,6 +99,53 @@ class AtomPair(Pair):
 
     def sketch(self):
         return np.array(self.losses), np.array(self.p), np.array(self.q)
+
+
+@dataclass(frozen=True)
+class SlopePair(Pair):
+    """Losses in [-t, t] whose density rises as e^(loss/2) under P and falls so under Q.
+
+    With ``atoms`` false it is logistic noise moved by t of its scales, and also the envelope of all
+    mechanisms whose loss has a range of t (the exponential mechanism). With ``atoms`` true it is
+    Laplace noise: half of P lies at t itself.
+
+    Notes
+    -----
+    One coordinate moved by t dominates any number of coordinates moved by t in total (L1). With
+    b(eps, t) = 1 - delta(eps), the overlap of a product is at least b(e1, t1) b(e2, t2) for every
+    e1 + e2 = eps. Laplace: b = e^((eps-t)/2) is multiplicative, so equality holds. Logistic:
+    b = e^((eps-t)/2) (1 + a), a = 2 / (coth((t+eps)/4) + coth((t-eps)/4)); along eps = r t, a is
+    concave in t with a(0) = 0, hence subadditive, and (1 + a1)(1 + a2) >= 1 + a.
+    """
+
+    t: float
+    atoms: bool = False
+
+    @property
+    def max_loss(self):  # type: ignore[override]
+        return self.t
+
+    def masses(self, edges):
+        edges = np.clip(edges, -self.t, self.t)
+        left, right = np.r_[-self.t, edges], np.r_[edges, self.t]
+        weight = 0.5 if self.atoms else -1 / math.expm1(-self.t)
+        share = -weight * np.expm1((left - right) / 2)
+        p, q = np.exp((right - self.t) / 2) * share, np.exp(-(left + self.t) / 2) * share
+        if self.atoms:
+            cells = np.searchsorted(edges, [-self.t, self.t], side="left")
+            far = math.exp(-self.t) / 2
+            np.add.at(p, cells, [far, 0.5])
+            np.add.at(q, cells, [0.5, far])
+        return p, q
+
+    def span(self, tail):
+        return -self.t, self.t
+
+    def sketch(self):
+        edges = np.linspace(-self.t, self.t, 401)
+        middle = np.r_[-self.t, (edges[1:] + edges[:-1]) / 2, self.t]
+        p, q = self.masses(edges)
+        return middle, p, q
 
 
 def _mixed(loss: Array, q: float) -> Array:

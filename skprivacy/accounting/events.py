@@ -70,8 +70,29 @@ class Event:
         super().__init_subclass__(**kwargs)
         Event._classes[cls.__name__] = cls
 
+    @property
+    def data_dependent(self) -> bool:
+        """Whether the cost was computed from private data, and is therefore private itself."""
+        return any(
+            e.data_dependent
+            for f in fields(self)
+            for e in _as_tuple(getattr(self, f.name))
+            if isinstance(e, Event)
+        )
+
     def to_dict(self) -> dict[str, Any]:
-        """Return a description made of JSON types only."""
+        """Return a description made of JSON types only.
+
+        Raises
+        ------
+        ValueError
+            If the event holds private data, such as votes.
+        """
+        if self.data_dependent:
+            raise ValueError(
+                f"{type(self).__name__} holds private data and is not written down; give the "
+                "data-independent event instead."
+            )
         values = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
         return {"type": type(self).__name__, **values}
 
@@ -94,6 +115,10 @@ class Event:
             return Event._classes[description["type"]](**values)
         except TypeError as error:
             raise ValueError(f"{description!r} does not fit its type: {error}.") from None
+
+
+def _as_tuple(value: Any) -> tuple:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _plain(value: Any) -> Any:

@@ -265,18 +265,24 @@ class PrivacyGuarantee:
         except TypeError as error:
             raise ValueError(f"This does not describe a guarantee: {error}.") from None
 
+    def __reduce__(self):
+        return PrivacyGuarantee.from_dict, (self.to_dict(),)
+
     def __repr__(self) -> str:
+        if self.event.data_dependent:
+            return f"(withheld, {self.at_delta or 0:g})-DP: this epsilon is itself private"
         epsilon, delta = self.epsilon(), self.at_delta
         shown = "inf" if math.isinf(epsilon) else _rounded_up(epsilon)
         claim = f"({shown}, {delta:g})-DP" if delta else f"{shown}-DP"
         return f"{claim}, {self.relation.replace('_', '-')}, {self.kind.replace('_', '-')}"
 
     def _repr_html_(self) -> str:
+        private = self.event.data_dependent
         rows = [
             ("relation", self.relation),
             ("kind", self.kind),
             ("assumptions", "; ".join(self.assumptions) or "none"),
-            ("event", json.dumps(self.event.to_dict())),
+            ("event", "withheld" if private else json.dumps(self.event.to_dict())),
         ]
         body = "".join(
             f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows

@@ -1,0 +1,182 @@
+"""Votes of teachers: noisy arg-max and threshold tests, with and without a look at the votes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import erfc
+
+from ._pairs import GaussianPair
+from .events import ApproxDP, Event, positive
+from .pld import NoLossDistributionError, pairs
+from .rdp import _rdp
+
+__all__ = ["GNMaxVote", "LNMaxVote", "VoteThreshold", "gnmax_rdp"]
+
+
+@dataclass(frozen=True)
+class _VoteEvent(Event):
+    """A release of what teachers voted; ``votes``, if given, make its cost itself private."""
+
+    noise_multiplier: float
+    votes: tuple[float, ...] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        positive("noise_multiplier", self.noise_multiplier)
+        if self.votes is not None:
+            votes = tuple(float(v) for v in self.votes)
+            if len(votes) < 2 or not all(math.isfinite(v) and v >= 0 for v in votes):
+                raise ValueError("votes must be at least two finite counts >= 0.")
+            object.__setattr__(self, "votes", votes)
+
+    @property
+    def data_dependent(self):
+        return self.votes is not None
+
+
+@dataclass(frozen=True)
+class GNMaxVote(_VoteEvent):
+    """The arg-max of vote counts after Gaussian noise.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise of each count. A record moves one vote from one class to
+        another.
+    votes : tuple of float, default=None
+        The true counts, for the data-dependent bound. That bound is private itself.
+
+    References
+    ----------
+    Papernot et al. (2018), "Scalable private learning with PATE", Theorem 6 and Proposition 7.
+    """
+
+
+@dataclass(frozen=True)
+class LNMaxVote(_VoteEvent):
+    """The arg-max of vote counts after Laplace noise of scale ``noise_multiplier``.
+
+    References
+    ----------
+    Papernot et al. (2017), "Semi-supervised knowledge transfer for deep learning from private
+    training data".
+    """
+
+
+@dataclass(frozen=True)
+class VoteThreshold(_VoteEvent):
+    """The test of Confident-GNMax: is the largest count, plus Gaussian noise, above a threshold?
+
+    Charged on every query, answered or not.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise of the largest count.
+    votes : tuple of float, default=None
+    threshold : float, default=None
+        Needed with ``votes``.
+    """
+
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.votes is not None and self.threshold is None:
+            raise ValueError("threshold=None must be given with votes.")
+
+
+def gnmax_rdp(log_q: float, sigma: float, orders):
+    """Return the data-dependent Renyi bound of GNMax, at most the data-independent one.
+
+    Parameters
+    ----------
+    log_q : float
+        Logarithm of a bound on the probability of an unlikely outcome.
+    sigma : float
+        Standard deviation of the noise of each count.
+    orders : ndarray of float
+    """
+    a = np.asarray(orders, dtype=float)
+    plain = a / sigma**2
+    if not log_q < 0:
+        return plain
+    if log_q == -math.inf:
+        return np.zeros_like(a)
+    mu2 = sigma * math.sqrt(-log_q)
+    mu1 = mu2 + 1
+    e1, e2 = mu1 / sigma**2, mu2 / sigma**2
+    if mu2 <= 1 or -log_q <= e2:
+        return plain
+    most = (mu2 - 1) * e2 - mu2 * (math.log(mu1 / (mu1 - 1)) + math.log(mu2 / (mu2 - 1)))
+    if log_q > most:
+        return plain
+    log_not_q = math.log1p(-math.exp(log_q))
+    log_a = log_not_q - math.log(-math.expm1((log_q + e2) * (mu2 - 1) / mu2))
+    log_b = e1 - log_q / (mu1 - 1)
+    value = np.logaddexp(log_not_q + (a - 1) * log_a, log_q + (a - 1) * log_b) / (a - 1)
+    return np.where(mu1 > a, np.minimum(np.maximum(value, 0), plain), plain)
+
+
+@_rdp.register
+def _(event: GNMaxVote, orders, relation):
+    sigma = event.noise_multiplier
+    if event.votes is None:
+        return orders / sigma**2
+    top, *rest = sorted(event.votes, reverse=True)
+    q = min(float(sum(erfc((top - v) / (2 * sigma)) / 2 for v in rest)), 1 - 1 / len(event.votes))
+    return gnmax_rdp(math.log(q) if q > 0 else -math.inf, sigma, orders)
+
+
+@_rdp.register
+def _(event: VoteThreshold, orders, relation):
+    sigma = event.noise_multiplier
+    if event.votes is None or event.threshold is None:
+        return orders / (2 * sigma**2)
+    above = erfc((event.threshold - max(event.votes)) / (math.sqrt(2) * sigma)) / 2
+    below = erfc((max(event.votes) - event.threshold) / (math.sqrt(2) * sigma)) / 2
+    q = float(min(above, below))
+    return gnmax_rdp(math.log(q) if q > 0 else -math.inf, math.sqrt(2) * sigma, orders)
+
+
+@_rdp.register
+def _(event: LNMaxVote, orders, relation):
+    a, pure = orders, 2 / event.noise_multiplier
+    plain = np.minimum(a * pure**2 / 2, pure)
+    if event.votes is None:
+        return plain
+    top, *rest = sorted(event.votes, reverse=True)
+    gaps = (top - np.array(rest)) / event.noise_multiplier
+    q = float(((2 + gaps) / (4 * np.exp(gaps))).sum())
+    if not 0 < q <= 1 / (math.exp(pure) + 1):
+        return plain
+    log_good = math.log1p(-q) + (a - 1) * (math.log1p(-q) - math.log1p(-math.exp(pure) * q))
+    value = np.logaddexp(log_good, math.log(q) + pure * (a - 1)) / (a - 1)
+    return np.minimum(plain, np.maximum(value, 0))
+
+
+def _independent(event):
+    if event.votes is not None:
+        raise NoLossDistributionError("Data-dependent bounds are known to Renyi accounting only.")
+
+
+@pairs.register
+def _(event: GNMaxVote, relation):
+    _independent(event)
+    pair = GaussianPair(event.noise_multiplier / math.sqrt(2))
+    return pair, pair
+
+
+@pairs.register
+def _(event: VoteThreshold, relation):
+    _independent(event)
+    pair = GaussianPair(event.noise_multiplier)
+    return pair, pair
+
+
+@pairs.register
+def _(event: LNMaxVote, relation):
+    _independent(event)
+    return pairs(ApproxDP(2 / event.noise_multiplier), relation)
