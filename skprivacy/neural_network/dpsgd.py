@@ -84,8 +84,10 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         are the better bargain: the noise is shared by more records.
     epochs : int, default=30
         Expected number of times that each record takes part.
-    learning_rate : float, default=0.5
-        Step size, constant.
+    learning_rate : float or "auto", default="auto"
+        Step size, constant. "auto" follows from the noise, hence from public facts alone:
+        ``min(1, 0.35 / sqrt(r)) / max_grad_norm``, where r is the norm of a step's noise divided
+        by the largest norm that a step's mean gradient can have.
     momentum : float, default=0.9
         Momentum of the updates, in [0, 1).
     averaging : float, default=0.5
@@ -173,7 +175,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         "max_grad_norm": [Interval(Real, 0, None, closed="neither")],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "epochs": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "learning_rate": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
         "momentum": [Interval(Real, 0, 1, closed="left")],
         "averaging": [Interval(Real, 0, 1, closed="both")],
         "classes": ["array-like", None],
@@ -194,7 +196,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         max_grad_norm: float = 1.0,
         batch_size: int | str = "auto",
         epochs: int = 30,
-        learning_rate: float = 0.5,
+        learning_rate: float | str = "auto",
         momentum: float = 0.9,
         averaging: float = 0.5,
         classes: ArrayLike | None = None,
@@ -224,7 +226,6 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
-        tags.input_tags.allow_nan = True  # in fit: refusing a record would tell that it is there
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> DPSGDClassifier:
@@ -270,7 +271,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
             steps_per_epoch=plan.steps_per_epoch,
             averaging=self.averaging,
             max_epochs=plan.epochs,
-            lr=self.learning_rate,
+            lr=self._learning_rate(module, noise_multiplier, plan),
             optimizer__momentum=self.momentum,
             device=device,
             verbose=int(self.verbose),
@@ -355,7 +356,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         expected = min(expected, public_n)
         return _Plan(
             sampling_rate=expected / public_n,
-            steps_per_epoch=math.ceil(public_n / expected),
+            steps_per_epoch=round(public_n / expected),
             epochs=int(self.epochs),
             divisor=float(expected),
             relation="zero_out" if self.n_records is None else "add_remove",
@@ -367,6 +368,13 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         return calibrate_noise_multiplier(
             plan.event, epsilon=self.epsilon, delta=self.delta, relation=plan.relation
         )
+
+    def _learning_rate(self, module: Any, noise_multiplier: float, plan: _Plan) -> float:
+        if self.learning_rate != "auto":
+            return float(self.learning_rate)
+        n_weights = sum(p.numel() for p in module.parameters())
+        noise = noise_multiplier * math.sqrt(n_weights) / plan.divisor
+        return min(1.0, 0.35 / math.sqrt(max(noise, 1e-12))) / self.max_grad_norm
 
     def _certify(self, plan: _Plan, noise_multiplier: float, assumptions: list[str]) -> None:
         if plan.relation == "zero_out":
