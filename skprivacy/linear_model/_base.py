@@ -42,7 +42,7 @@ class PrivateLinearModel(BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
-        tags.input_tags.allow_nan = True  # in fit: refusing a record would tell that it is there
+        tags.input_tags.allow_nan = True  # refusing a record in fit would tell that it is there
         return tags
 
     def _validated(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
@@ -70,6 +70,7 @@ class PrivateLinearModel(BaseEstimator):
             lower, upper = np.nan_to_num(lower), np.nan_to_num(upper)
         else:
             lower, upper = checked_bounds("bounds", self.bounds, d)
+        self.bounds_ = (np.array(lower), np.array(upper))
         radius = 0.5 * math.sqrt(d) if self.radius is None else float(self.radius)
         return UnitBall(
             tuple(lower.tolist()),
@@ -114,7 +115,8 @@ class PrivateLinearModel(BaseEstimator):
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self, "coef_")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
+        X = np.where(np.isnan(X), np.add(*self.bounds_) / 2, X)
         return X @ self.coef_.T + self.intercept_
 
 

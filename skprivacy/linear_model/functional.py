@@ -84,6 +84,8 @@ class FunctionalMechanismRegressor(_FunctionalMechanism, PrivateLinearRegressor)
         The constant.
     polynomial_ : NoisyPolynomial
         What was released.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        The bounds in use. ``predict`` takes their middle for a missing value.
     privacy_ : PrivacyGuarantee
         What is guaranteed, in which relation and under which assumptions.
     privacy_event_ : Event
@@ -262,6 +264,8 @@ class FunctionalMechanismClassifier(_FunctionalMechanism, PrivateLinearClassifie
         The constants.
     polynomial_ : NoisyPolynomial
         What was released.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        The bounds in use. ``predict`` takes their middle for a missing value.
     privacy_ : PrivacyGuarantee
         What is guaranteed, in which relation and under which assumptions.
     privacy_event_ : Event

@@ -252,6 +252,8 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
         Weights of the features.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         The constants.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        The bounds in use. ``predict`` takes their middle for a missing value.
     privacy_ : PrivacyGuarantee
         What is guaranteed, in which relation and under which assumptions.
     privacy_event_ : Event
@@ -348,6 +350,8 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
         Weights of the features.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         The constants.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        The bounds in use. ``predict`` takes their middle for a missing value.
     privacy_ : PrivacyGuarantee
         What is guaranteed, in which relation and under which assumptions.
     privacy_event_ : Event

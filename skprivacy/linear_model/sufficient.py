@@ -54,6 +54,8 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         The constant.
     ridge_ : float
         The ridge that was found necessary, for records in the unit ball.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        The bounds in use. ``predict`` takes their middle for a missing value.
     privacy_ : PrivacyGuarantee
         What is guaranteed, in which relation and under which assumptions.
     privacy_event_ : Event

@@ -1,0 +1,73 @@
+"""Records in the unit ball, exactly; sums without rounding."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skprivacy.mechanisms.bounds import UnitBall, exact_product, quantize
+
+numbers = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    rows=st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=4),
+    radius=st.sampled_from([0.01, 0.5, 1.0, 1.7]),
+    intercept=st.sampled_from([0.0, 0.5, 3.0]),
+)
+def test_rows_are_in_the_unit_ball_exactly(rows, radius, intercept):
+    ball = UnitBall((0.0, -1.0, 5.0), (1.0, 10.0, 5.0), radius, intercept)
+    transformed, weights = ball.transform(np.array(rows))
+    for row, original, weight in zip(transformed, rows, weights, strict=True):
+        assert sum(Fraction(x) ** 2 for x in row) <= 1
+        assert np.abs(row).sum() <= ball.l1_radius + 1e-12
+        assert ((row * 2**16) % 1 == 0).all()
+        assert 0 <= weight < 1
+        if np.isnan(original).any():
+            assert weight == 0
+            assert not row.any()
+
+
+def test_sums_are_exact_in_any_order():
+    rng = np.random.default_rng(0)
+    X = quantize(rng.uniform(-1, 1, size=(3000, 7)) / 3)
+    y = quantize(rng.uniform(-1, 1, size=(3000, 2)))
+    forwards = exact_product(X, y)
+    order = rng.permutation(3000)
+    assert (exact_product(X[order], y[order]) == forwards).all()
+    integers = (X * 2**16).astype(int).astype(object).T @ (y * 2**16).astype(int).astype(object)
+    assert (integers / 2**32 == forwards).all()
+
+
+def test_unquantised_sums_depend_on_the_order():
+    """Why rows are quantised: the planted bug is any ordinary dot product."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(3000, 7)) / 3
+    order = rng.permutation(3000)
+    assert (exact_product(X, X) != exact_product(X[order], X[order])).any()
+
+
+def test_chunks(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = quantize(rng.uniform(-1, 1, size=(100, 3)))
+    whole = exact_product(X, X)
+    monkeypatch.setattr("skprivacy.mechanisms.bounds._ROWS", 7)
+    assert (exact_product(X, X) == whole).all()
+
+
+@pytest.mark.parametrize("intercept", [0.0, 0.5])
+def test_coefficients_undo_the_map(intercept):
+    rng = np.random.default_rng(0)
+    ball = UnitBall((0.0, -1.0, 5.0), (1.0, 10.0, 7.0), 1.2, intercept)
+    X = rng.uniform(ball.lower, ball.upper, size=(50, 3))
+    rows, weights = ball.transform(X)
+    solution = rng.normal(size=(ball.size, 2))
+    coef, constant = ball.coefficients(solution)
+    np.testing.assert_allclose(
+        (rows @ solution) / weights[:, None], X @ coef.T + constant, atol=1e-3
+    )

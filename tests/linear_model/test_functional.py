@@ -1,0 +1,423 @@
+"""The functional mechanism beyond its sensitivities: what it fits, claims and refuses."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+from skprivacy import config_context
+from skprivacy.accounting import events
+from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
+from skprivacy.linear_model import (
+    AdaSSPRegressor,
+    FunctionalMechanismClassifier,
+    FunctionalMechanismRegressor,
+    ObjectivePerturbationClassifier,
+    OutputPerturbationClassifier,
+    PolynomialObjective,
+)
+from skprivacy.mechanisms import Mechanism
+
+LOWER, UPPER = np.array([0.0, -1.0, 5.0]), np.array([1.0, 10.0, 5.5])
+REGRESSORS = [FunctionalMechanismRegressor, AdaSSPRegressor]
+CLASSIFIERS = [
+    FunctionalMechanismClassifier,
+    ObjectivePerturbationClassifier,
+    OutputPerturbationClassifier,
+]
+
+
+def regression_data(n=3000, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(LOWER, UPPER, size=(n, 3))
+    y = 3 * X[:, 0] - 0.4 * X[:, 1] + 2 * (X[:, 2] - 5) + 0.3 * rng.normal(size=n)
+    return X, y
+
+
+def classification_data(n=3000, k=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(LOWER, UPPER, size=(n, 3))
+    Z = (X - LOWER) / (UPPER - LOWER)
+    return X, np.argmax(Z[:, :k] @ (3 * np.eye(min(k, 3), k)) + rng.gumbel(size=(n, k)) / 2, 1)
+
+
+def regressor(kind=FunctionalMechanismRegressor, **params):
+    return kind(**{"bounds": (LOWER, UPPER), "y_bounds": (-5, 5), **params})
+
+
+def classifier(kind=FunctionalMechanismClassifier, k=2, **params):
+    return kind(**{"bounds": (LOWER, UPPER), "classes": range(k), **params})
+
+
+# ---------------------------------------------------------------- without noise
+
+
+@pytest.mark.parametrize("kind", REGRESSORS)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_without_noise_it_is_least_squares(kind, fit_intercept):
+    X, y = regression_data()
+    if not fit_intercept:  # the constant that is left out is the middle of the bounds
+        y = y - y.mean()
+    model = regressor(kind, epsilon=np.inf, radius=3, fit_intercept=fit_intercept).fit(X, y)
+    centred = X - (LOWER + UPPER) / 2
+    ordinary = LinearRegression(fit_intercept=fit_intercept).fit(centred, y)
+    np.testing.assert_allclose(model.coef_, ordinary.coef_, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(model.predict(X), ordinary.predict(centred), atol=1e-2)
+    assert model.privacy_event_ == events.NonPrivate()
+    assert math.isinf(model.epsilon_)
+
+
+def test_weighting_keeps_the_fit_unbiased():
+    """Records beyond the radius count less; the coefficients stay those of the data."""
+    X, y = regression_data(20_000)
+    whole = regressor(epsilon=np.inf, radius=3).fit(X, y)
+    weighted = regressor(epsilon=np.inf, radius=0.5).fit(X, y)
+    np.testing.assert_allclose(weighted.coef_, whole.coef_, rtol=0.05)
+
+
+def test_without_noise_binary_is_the_parabola_through_the_logistic_loss():
+    X, y = classification_data()
+    model = classifier(epsilon=np.inf, radius=3).fit(X, y)
+    design = np.column_stack([X - (LOWER + UPPER) / 2, np.ones(len(X))])
+    # argmin sum (1/2 - y) t + t**2 / 8: least squares for 4 (y - 1/2)
+    solution = np.linalg.lstsq(design, 4 * (y - 0.5), rcond=None)[0]
+    np.testing.assert_allclose(model.coef_[0], solution[:3], rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_without_noise_it_classifies_as_logistic_regression_does(k):
+    X, y = classification_data(k=k)
+    plain = LogisticRegression().fit((X - LOWER) / (UPPER - LOWER), y)
+    reference = plain.score((X - LOWER) / (UPPER - LOWER), y)
+    for kind in CLASSIFIERS:
+        model = classifier(kind, k, epsilon=np.inf).fit(X, y)
+        assert model.score(X, y) > reference - 0.01
+        assert model.coef_.shape == ((1, 3) if k == 2 else (k, 3))
+
+
+def test_two_classes_given_as_three_agree():
+    """The multinomial expansion with an empty third class decides as the binary one."""
+    X, y = classification_data()
+    two = classifier(epsilon=np.inf).fit(X, y)
+    three = classifier(k=3, epsilon=np.inf).fit(X, y)
+    assert (two.predict(X) == three.predict(X)).mean() > 0.999
+
+
+@pytest.mark.parametrize("t", [-4.0, -2.0, -1.0, 0.3, 1.0, 4.0])
+def test_the_documented_approximation_error(t):
+    error = math.log(2) + t / 2 + t * t / 8 - math.log1p(math.exp(t))
+    assert 0 <= error <= t**4 / 192
+
+
+# ---------------------------------------------------------------- with noise
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "zero_out", "replace_one"])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_noise_is_what_is_claimed(relation, delta):
+    X, y = regression_data(200)
+    model = regressor(epsilon=0.7, delta=delta, relation=relation)
+    noise = []
+
+    def release(self, value, random):
+        output = passed(self, value, random)
+        noise.append((output - value) / (self.noise_multiplier * self.sensitivity))
+        multipliers.add(self.noise_multiplier)
+        return output
+
+    passed, multipliers = Mechanism.release, set()
+    with mock.patch.object(Mechanism, "release", release):
+        for _ in range(100):
+            clone(model).fit(X, y)
+    law = "norm" if delta else "laplace"
+    assert stats.kstest(np.concatenate(noise), law).pvalue > 1e-5
+    [z] = multipliers
+    assert z == pytest.approx(1 / 0.7 if delta == 0 else 5.9, rel=1e-2)
+
+
+@pytest.mark.parametrize("kind", REGRESSORS)
+def test_more_privacy_more_noise_and_never_far_below_the_midpoint(kind):
+    X, y = regression_data(400)
+    scores = {
+        epsilon: np.median(
+            [regressor(kind, epsilon=epsilon, delta=1e-6).fit(X, y).score(X, y) for _ in range(15)]
+        )
+        for epsilon in (1e-4, 0.5, 50.0)
+    }
+    midpoint = 1 - (y**2).mean() / y.var()
+    assert scores[50.0] > 0.9
+    assert scores[50.0] > scores[0.5] > scores[1e-4]
+    if kind is FunctionalMechanismRegressor:
+        assert scores[1e-4] > midpoint - 0.15
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_private_classification_is_useful(kind, k, delta):
+    X, y = classification_data(20_000, k=k)
+    model = classifier(kind, k, epsilon=2.0, delta=delta).fit(X, y)
+    best = classifier(kind, k, epsilon=np.inf).fit(X, y).score(X, y)
+    assert model.score(X, y) > best - 0.06
+    proba = model.predict_proba(X)
+    assert proba.shape == (20_000, k)
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    assert (model.classes_[proba.argmax(axis=1)] == model.predict(X)).all()
+
+
+# ---------------------------------------------------------------- the guarantee
+
+
+def everyone():
+    X, y = regression_data(60)
+    for kind in REGRESSORS:
+        yield regressor(kind, epsilon=0.8, delta=1e-6), X, y
+    yield regressor(epsilon=0.8), X, y
+    for kind in CLASSIFIERS:
+        for delta in (0.0, 1e-6):
+            yield classifier(kind, epsilon=0.8, delta=delta), *classification_data(60)
+
+
+@pytest.mark.parametrize(
+    "case", list(everyone()), ids=lambda c: f"{type(c[0]).__name__}-{c[0].delta}"
+)
+class TestEveryone:
+    def test_claims_no_more_than_asked_for(self, case):
+        model, X, y = case
+        model.fit(X, y)
+        assert 0.8 * (1 - 1e-3) < model.epsilon_ <= 0.8
+        assert model.delta_ == model.delta
+        assert model.privacy_.kind == "proved"
+        assert model.privacy_.relation == "add_remove"
+        assert model.privacy_.assumptions == ()
+        assert model.privacy_.event == model.privacy_event_
+
+    def test_fits_differ_and_a_seed_voids_the_guarantee(self, case):
+        model, X, y = case
+        first, second = (clone(model).fit(X, y).coef_ for _ in range(2))
+        assert not np.isclose(first, second).any()
+        with pytest.warns(PrivacyWarning, match="noise_seed=3"):
+            seeded = [clone(model).set_params(noise_seed=3).fit(X, y) for _ in range(2)]
+        np.testing.assert_array_equal(seeded[0].coef_, seeded[1].coef_)
+        assert seeded[0].privacy_.kind == "estimate"
+
+    def test_a_bad_record_is_taken_in_silence(self, case):
+        """NaN contributes nothing, infinity is clipped: neither is told by an error or warning."""
+        model, X, y = case
+        for bad in (np.nan, np.inf, -np.inf, 1e300):
+            dirty = X.copy()
+            dirty[0, 1] = bad
+            assert np.isfinite(clone(model).fit(dirty, y).coef_).all()
+
+    def test_the_number_of_records_is_public_only_where_said(self, case):
+        model, X, y = case
+        model = clone(model).set_params(relation="zero_out").fit(X, y)
+        assert "the number of records is public" in model.privacy_.assumptions
+
+    def test_data_read_off_is_confessed(self, case):
+        model, X, y = case
+        with pytest.warns(PrivacyLeakWarning, match="bounds=None"):
+            fitted = clone(model).set_params(bounds=None).fit(X, y)
+        assert any("bounds" in a for a in fitted.privacy_.assumptions)
+        with config_context(strict=True), pytest.raises(ValueError, match="bounds=None"):
+            clone(model).set_params(bounds=None).fit(X, y)
+
+    def test_nothing_private_is_kept(self, case):
+        model, X, y = case
+        X = X.copy()
+        X[:, 0] = 0.123456789
+        blob = pickle.dumps(clone(model).fit(X, y))
+        assert np.float64(0.123456789).tobytes() not in blob
+        assert len(blob) < 6000
+
+    def test_neighbours_differ_in_nothing_but_releases(self, case):
+        """Answered alike, the fit on a neighbour is the same to the last byte."""
+        model, X, y = case
+        if isinstance(model, ObjectivePerturbationClassifier):
+            pytest.skip("its release is a minimisation, not a number plus noise")
+        answers, asked = [], []
+
+        def record(self, value, random):
+            answers.append(passed(self, value, random))
+            asked.append(self)
+            return answers[-1]
+
+        passed = Mechanism.release
+        with mock.patch.object(Mechanism, "release", record):
+            first = clone(model).fit(X, y)
+        replies, again = iter(answers), []
+        X2, y2 = np.vstack([X[1:], [[1e9, -1e9, np.nan]], X[:1] * -7]), np.append(y[1:], y[:2])
+
+        def replay(self, value, random):
+            again.append(self)
+            return next(replies)
+
+        with mock.patch.object(Mechanism, "release", replay):
+            second = clone(model).fit(X2, y2)
+        assert asked == again
+        assert pickle.dumps(first) == pickle.dumps(second)
+
+    def test_frames_and_names(self, case):
+        model, X, y = case
+        frame = pd.DataFrame(X, columns=["a", "b", "c"])
+        fitted = clone(model).fit(frame, y)
+        assert fitted.feature_names_in_.tolist() == ["a", "b", "c"]
+        fitted.predict(frame)
+        with pytest.raises(ValueError, match="feature names"):
+            fitted.predict(frame[["b", "a", "c"]])
+
+    @pytest.mark.parametrize(
+        ("params", "named"),
+        [
+            ({"epsilon": 0}, "epsilon"),
+            ({"epsilon": -1.0}, "epsilon"),
+            ({"delta": 1.0}, "delta"),
+            ({"bounds": (1, 0)}, "bounds="),
+            ({"bounds": ([0, 0], [1, 1])}, "bounds="),
+            ({"bounds": (0, np.inf)}, "bounds="),
+            ({"bounds": (0, 1, 2)}, "bounds="),
+            ({"radius": 0.0}, "radius"),
+            ({"relation": "substitute"}, "relation"),
+            ({"noise_seed": "x"}, "noise_seed"),
+        ],
+    )
+    def test_bad_parameters_are_named(self, case, params, named):
+        model, X, y = case
+        with pytest.raises(ValueError, match=named):
+            clone(model).set_params(**params).fit(X, y)
+
+    def test_bad_data_is_refused(self, case):
+        model, X, y = case
+        for bad_X, bad_y in (
+            (X[:0], y[:0]), (X[:, :0], y), (X[0], y), (X, y[:5]),
+            (np.full((60, 3), "a"), y), (X, np.full(60, np.nan)), (X[:, None], y),
+        ):  # fmt: skip
+            with pytest.raises((ValueError, TypeError)):
+                clone(model).fit(bad_X, bad_y)
+        fitted = clone(model).fit(X, y)
+        with pytest.raises(ValueError, match="infinity"):
+            fitted.predict(np.full((1, 3), np.inf))
+        middle = fitted.predict((LOWER + UPPER)[None] / 2)
+        np.testing.assert_array_equal(fitted.predict(np.full((1, 3), np.nan)), middle)
+
+    def test_one_row_and_a_constant_column(self, case):
+        model, X, y = case
+        assert np.isfinite(clone(model).fit(X[:1], y[:1]).coef_).all()
+        lower, upper = LOWER.copy(), UPPER.copy()
+        lower[1] = upper[1] = 3.0
+        fitted = clone(model).set_params(bounds=(lower, upper)).fit(X, y)
+        assert not np.atleast_2d(fitted.coef_)[:, 1].any()
+
+
+def test_replace_one_delta_must_be_below_one_over_n():
+    X, y = regression_data(60)
+    with pytest.raises(ValueError, match="1/n"):
+        regressor(delta=0.05, relation="zero_out").fit(X, y)
+
+
+def test_labels():
+    X, y = classification_data(200)
+    names = np.array(["no", "yes"])[y]
+    model = classifier(classes=["yes", "no"]).fit(X, names)
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert set(model.predict(X)) <= {"no", "yes"}
+    with pytest.raises(ValueError, match="not in classes"):
+        classifier(classes=["yes", "maybe"]).fit(X, names)
+    with pytest.raises(ValueError, match="at least two classes"):
+        classifier(classes=["yes"]).fit(X, names)
+    with pytest.warns(PrivacyLeakWarning, match="classes=None"):
+        assert classifier(classes=None).fit(X, names).privacy_.assumptions
+
+
+def test_target_bounds():
+    X, y = regression_data(200)
+    with pytest.warns(PrivacyLeakWarning, match="y_bounds=None"):
+        model = regressor(y_bounds=None).fit(X, y)
+    assert model.y_bounds_ == (y.min(), y.max())
+    assert model.predict(X).max() <= y.max()
+    with pytest.raises(ValueError, match="nothing to learn"):
+        regressor(y_bounds=(1, 1)).fit(X, y)
+    clipped = regressor(epsilon=np.inf).fit(X, np.where(y > 1, 1e9, y))
+    assert (clipped.predict(X) <= 5).all()
+
+
+# ---------------------------------------------------------------- path and other losses
+
+
+def test_the_path_is_free_and_ends_where_it_should():
+    X, y = regression_data()
+    model = regressor(epsilon=1.0, alpha=0.3).fit(X, y)
+    event = model.privacy_event_
+    coefs, intercepts = model.regularization_path([0.0, 0.3, 1e9])
+    np.testing.assert_allclose(coefs[1], model.coef_)
+    np.testing.assert_allclose(intercepts[1], model.intercept_)
+    assert np.abs(coefs[2]).max() < 1e-6
+    assert intercepts[2] == pytest.approx(0.0, abs=1e-6)  # the middle of y_bounds
+    assert model.privacy_event_ is event
+    many = classifier(k=3).fit(*classification_data(k=3))
+    coefs, intercepts = many.regularization_path([1.0, 2.0])
+    assert coefs.shape == (2, 3, 3)
+    assert intercepts.shape == (2, 3)
+    np.testing.assert_allclose(coefs[0], many.coef_)
+    for bad in ([], [-1.0], [np.nan], 1.0):
+        with pytest.raises(ValueError, match="alphas="):
+            model.regularization_path(bad)
+
+
+def test_a_poisson_regression_of_ones_own():
+    """exp(t) - y t, expanded: its minimiser solves sum (1 - y + t) x = 0."""
+    X, _ = regression_data(5000)
+    Z = (X - (LOWER + UPPER) / 2) / (UPPER - LOWER)
+    y = np.random.default_rng(1).poisson(np.exp(Z @ [0.5, -0.3, 0.2]))
+    poisson = PolynomialObjective(lambda y: (1.0 - y)[:, None], 0.5, slope_l1=9, slope_l2=9)
+    model = regressor(objective=poisson, y_bounds=(0, 10), epsilon=np.inf, radius=3).fit(X, y)
+    design = np.column_stack([X - (LOWER + UPPER) / 2, np.ones(len(X))])
+    expected = np.linalg.lstsq(design, y - 1.0, rcond=None)[0]
+    np.testing.assert_allclose(model.coef_, expected[:3], rtol=1e-2, atol=1e-3)
+    assert regressor(objective=poisson, y_bounds=(0, 10)).fit(X, y).epsilon_ == 1.0
+
+
+def test_an_objective_that_breaks_its_bound_is_clipped():
+    liar = PolynomialObjective(lambda y: 1e6 * y[:, None], 0.5, slope_l1=1.0, slope_l2=1.0)
+    released = []
+
+    def release(self, value, random):
+        released.append((self, value))
+        return value
+
+    with mock.patch.object(Mechanism, "release", release):
+        for X, y in ((X, y) for X, y in [([[1.0, 10.0, 5.5]], [5.0]), ([[np.nan] * 3], [5.0])]):
+            regressor(objective=liar).fit(X, y)
+    mechanism, with_record = released[0]
+    distance = np.abs(with_record - released[1][1]).sum()
+    assert distance <= mechanism.sensitivity
+
+
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [
+        ({"curvature": 0.0}, "curvature"),
+        ({"slope_l1": math.inf}, "slope_l1"),
+        ({"slope_l2": -1.0}, "slope_l2"),
+        ({"order": 3}, "order"),
+    ],
+)
+def test_objective_parameters(params, named):
+    good = {"slope": lambda y: y[:, None], "curvature": 1.0, "slope_l1": 1.0, "slope_l2": 1.0}
+    with pytest.raises(ValueError, match=named):
+        PolynomialObjective(**{**good, **params})
+
+
+def test_objective_of_wrong_shape():
+    flat = PolynomialObjective(lambda y: y, 1.0, 1.0, 1.0)
+    X, y = regression_data(20)
+    with pytest.raises(ValueError, match="slope returned shape"):
+        regressor(objective=flat).fit(X, y)

@@ -1,0 +1,178 @@
+"""Declared sensitivities, by brute force: never exceeded, and nearly reached somewhere."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from skprivacy.linear_model import (
+    AdaSSPRegressor,
+    FunctionalMechanismClassifier,
+    FunctionalMechanismRegressor,
+    OutputPerturbationClassifier,
+)
+from skprivacy.linear_model.polynomial import PolynomialObjective, multinomial_objective
+from skprivacy.mechanisms import Laplace
+from skprivacy.mechanisms.bounds import UnitBall
+
+from .releases import releases
+
+D = 4
+LOWER, UPPER = np.array([0.0, -1.0, 5.0, -9.0]), np.array([1.0, 10.0, 5.5, -2.0])  # asymmetric
+RELATIONS = ["add_remove", "replace_one"]  # zero_out has the numbers of add_remove, see below
+
+
+def candidates():
+    """Records to try: corners, faces, centre, the mirror pairs of the proof, beyond, random."""
+    rng = np.random.default_rng(0)
+    corners = np.array(list(itertools.product([-1.0, 1.0], repeat=D)))[:8]  # y has both signs
+    unit = [c * s for c in corners for s in (1.0, 0.5, 0.3)]  # of norm 2, 1 and 0.6
+    unit += [np.eye(D)[i] * s for i in range(D) for s in (-1, 1)] + [np.zeros(D)]
+    angle = np.pi / 8  # where the spread of a sign matrix is largest
+    for a, b in ((np.cos(angle), np.sin(angle)), (-np.sin(angle), np.cos(angle))):
+        unit += [s * np.repeat([a, b], D // 2) for s in (-1, 1)]
+    unit += [5.0 * np.array(c) for c in unit[:4]] + list(rng.uniform(-1, 1, (4, D)))
+    return (LOWER + UPPER) / 2 + np.array(unit) * (UPPER - LOWER) / 2
+
+
+def distances(make, targets):
+    """Return ||f(D) - f(D')|| / sensitivity of each release, over all candidate records.
+
+    The data sets hold a record that is present in both, and one that differs. A record of NaN
+    contributes nothing, so it stands for a removed one.
+    """
+    rest, rest_target = (LOWER + UPPER)[None] / 2, targets[:1]
+    records = [(x, t) for x in candidates() for t in targets]
+    values = []
+    for x, t in [*records, (np.full(D, np.nan), targets[0])]:
+        caught = releases(make(), np.vstack([rest, x]), np.append(rest_target, t))
+        values.append([v for _, v in caught])
+    mechanisms = [m for m, _ in caught]
+    null = values.pop()
+    result = []
+    for i, mechanism in enumerate(mechanisms):
+        stack = np.array([v[i].ravel() for v in values])
+        order = 1 if isinstance(mechanism, Laplace) else 2
+        if make().relation == "replace_one":
+            gaps = [np.linalg.norm(stack - row, ord=order, axis=1).max() for row in stack]
+        else:
+            gaps = np.linalg.norm(stack - null[i].ravel(), ord=order, axis=1)
+        result.append(max(gaps) / mechanism.sensitivity)
+    return result
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("radius", [0.6, None, 10.0])
+def test_functional_regressor(relation, delta, fit_intercept, radius):
+    [reached] = distances(
+        lambda: FunctionalMechanismRegressor(
+            epsilon=1.0, delta=delta, bounds=(LOWER, UPPER), y_bounds=(-3, 10), radius=radius,
+            relation=relation, fit_intercept=fit_intercept,
+        ),
+        np.array([-3.0, 10.0, 1e6]),
+    )  # fmt: skip
+    assert 0.6 < reached <= 1.0
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_functional_classifier(relation, delta, order, n_classes):
+    [reached] = distances(
+        lambda: FunctionalMechanismClassifier(
+            epsilon=1.0, delta=delta, bounds=(LOWER, UPPER), classes=range(n_classes),
+            relation=relation, order=order,
+        ),
+        np.arange(n_classes),
+    )  # fmt: skip
+    assert 0.6 < reached <= 1.0
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_adassp(relation, fit_intercept):
+    smallest, moments, cross = distances(
+        lambda: AdaSSPRegressor(
+            delta=1e-3, bounds=(LOWER, UPPER), y_bounds=(-3, 10), relation=relation,
+            fit_intercept=fit_intercept,
+        ),
+        np.array([-3.0, 10.0]),
+    )  # fmt: skip
+    assert 0.6 < moments <= 1.0
+    assert 0.6 < cross <= 1.0
+    assert smallest <= 1.0  # two records cannot lift the smallest of five eigenvalues: 0
+
+
+def test_adassp_smallest_eigenvalue_is_nearly_reached():
+    """In one dimension the smallest eigenvalue is the sum of squares, and moves by 1."""
+    make = lambda: AdaSSPRegressor(  # noqa: E731
+        delta=1e-3, bounds=(-1, 1), y_bounds=(0, 1), radius=1.0, fit_intercept=False
+    )
+    values = [releases(make(), np.array([[0.5], [x]]), [0.0, 1.0])[0] for x in (1.0, 0.0)]
+    mechanism = values[0][0]
+    gap = abs(values[0][1] - values[1][1]) / mechanism.sensitivity
+    assert 0.99 < gap <= 1.0
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_output_perturbation(relation, delta, n_classes):
+    """A minimiser moves by less than Lipschitz / ridge, in L2 whatever the mechanism's norm."""
+    make = lambda: OutputPerturbationClassifier(  # noqa: E731
+        epsilon=1.0, delta=delta, bounds=(LOWER, UPPER), classes=range(n_classes),
+        relation=relation, alpha=100.0,
+    )  # fmt: skip
+    [reached] = distances(make, np.arange(n_classes))
+    # Half is the most under replace-one, where the mechanism stands for one of two steps: each
+    # of them is charged for half of epsilon. A Laplace mechanism's L1 is reached by no gradient
+    # of one label alone when there are three.
+    assert 0.2 < reached <= (2.0 if relation == "replace_one" else 1.0)
+
+
+@pytest.mark.parametrize("pure", [True, False])
+@pytest.mark.parametrize("order", [1, 2])
+def test_zero_out_is_add_remove(order, pure):
+    objective = multinomial_objective(3, order)
+    both = {objective.sensitivity(5, 2.0, r, pure) for r in ("add_remove", "zero_out")}
+    assert len(both) == 1
+
+
+@pytest.mark.parametrize("bug", ["balance", "relation", "intercept", "l1"])
+def test_planted_wrong_bounds_are_caught(bug, monkeypatch):
+    relation = "replace_one" if bug == "relation" else "add_remove"
+    honest = PolynomialObjective.sensitivity
+    lies = {
+        "balance": lambda self, p, r, relation, pure: (
+            honest(self, p, r, relation, pure) - self._balance(pure) * r / 2
+        ),
+        "relation": lambda self, p, r, relation, pure: honest(self, p, r, "add_remove", pure),
+        "l1": lambda self, p, r, relation, pure: honest(self, p, r, relation, False),
+    }
+    if bug == "intercept":
+        monkeypatch.setattr(UnitBall, "norm", property(lambda self: self.radius))
+        monkeypatch.setattr(UnitBall, "l1_radius", property(lambda self: len(self.lower) ** 0.5))
+        monkeypatch.setattr(
+            UnitBall, "transform", lambda self, X: (_unclipped(self, X), np.ones(len(X)))
+        )
+    else:
+        monkeypatch.setattr(PolynomialObjective, "sensitivity", lies[bug])
+    [reached] = distances(
+        lambda: FunctionalMechanismRegressor(
+            epsilon=1.0, bounds=(LOWER, UPPER), y_bounds=(-3, 10), relation=relation
+        ),
+        np.array([-3.0, 10.0]),
+    )
+    assert reached > 1.0
+
+
+def _unclipped(ball, X):
+    z = (np.clip(X, ball.lower, ball.upper) - ball.lower) / np.subtract(ball.upper, ball.lower)
+    z = (2 * z - 1) / ball.radius
+    z = np.nan_to_num(z / np.maximum(1, np.linalg.norm(z, axis=1))[:, None])
+    return np.column_stack([z, np.full(len(z), ball.intercept / ball.radius)])

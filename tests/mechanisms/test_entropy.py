@@ -1,0 +1,183 @@
+"""SecureRandom: never copied, never continued by a fork, exactly uniform, right to the tail."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from skprivacy.mechanisms import SecureRandom
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_stream_cannot_be_duplicated(duplicate):
+    with pytest.raises(TypeError, match="cannot be copied"):
+        duplicate(SecureRandom())
+
+
+def in_fork(action):
+    """Return the 16 bytes that ``action`` yields in a forked child."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(write, action())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        answer = pipe.read()
+    os.waitpid(pid, 0)
+    return answer
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork in a process with threads
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+class TestFork:
+    def test_a_child_does_not_repeat_its_parent_or_sibling(self):
+        random = SecureRandom()
+        random.random_bytes(16)
+        children = [in_fork(lambda: random.random_bytes(16)) for _ in range(3)]
+        drawn = [*children, random.random_bytes(16)]
+        assert all(len(x) == 16 for x in drawn)
+        assert len(set(drawn)) == 4
+
+    def test_the_check_can_fail(self):
+        """The planted bug: a stream that believes to be in its own process repeats itself."""
+        random = SecureRandom()
+
+        def without_noticing():
+            random._streams = {os.getpid(): next(iter(random._streams.values()))}
+            return random.random_bytes(16)
+
+        assert in_fork(without_noticing) == random.random_bytes(16)
+
+    def test_a_lock_that_the_parent_held_does_not_block_the_child(self):
+        random = SecureRandom()
+        lock, _ = random._streams[os.getpid()]
+        with lock:
+            assert len(in_fork(lambda: random.random_bytes(16))) == 16
+
+    def test_the_parents_key_is_dropped(self):
+        random = SecureRandom()
+        answer = in_fork(lambda: (random.random_bytes(1), bytes([len(random._streams)]))[1])
+        assert answer == b"\1"
+
+
+def test_streams_are_fresh_unless_seeded():
+    assert SecureRandom().random_bytes(16) != SecureRandom().random_bytes(16)
+    assert SecureRandom(3).random_bytes(16) == SecureRandom(3).random_bytes(16)
+    assert SecureRandom(3).random_bytes(16) != SecureRandom(4).random_bytes(16)
+    assert SecureRandom(3).seeded
+    assert not SecureRandom().seeded
+
+
+def test_threads_share_a_stream_without_repeats():
+    random, barrier = SecureRandom(), threading.Barrier(4)
+
+    def draw(_):
+        barrier.wait()
+        return [random.random_bytes(16) for _ in range(500)]
+
+    with ThreadPoolExecutor(4) as pool:
+        drawn = [x for part in pool.map(draw, range(4)) for x in part]
+    assert len(set(drawn)) == 2000
+
+
+def test_bytes_are_uniform():
+    counts = np.bincount(np.frombuffer(SecureRandom(1).random_bytes(1 << 20), np.uint8))
+    assert stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_uniform():
+    u = SecureRandom(1).uniform(500_000)
+    assert stats.kstest(u, "uniform").pvalue > 1e-4
+    assert ((u * 2**53) % 1 == 0).all()
+
+
+@pytest.mark.parametrize(("bits", "expected"), [(0, 2.0**-53), (2**64 - 1, 1.0)])
+def test_uniform_ends(monkeypatch, bits, expected):
+    """Never 0, of which a logarithm is taken; 1 is possible."""
+    monkeypatch.setattr(SecureRandom, "_uint", lambda self, n, t: np.full(n, bits, np.uint64))
+    assert SecureRandom().uniform(1)[0] == expected
+
+
+@pytest.mark.parametrize("high", [2, 3, 10, 1000])
+def test_integers_are_uniform(high):
+    drawn = SecureRandom(high).integers(high, 100_000)
+    assert drawn.min() >= 0
+    assert stats.chisquare(np.bincount(drawn, minlength=high)).pvalue > 1e-4
+
+
+def test_integers_reject_the_incomplete_cycle(monkeypatch):
+    """Of 2**64 values the last 2**64 mod 3 = 1 is drawn again; the one before is not."""
+    supply = iter([[2**64 - 1, 2**64 - 2], [7]])
+    monkeypatch.setattr(SecureRandom, "_uint", lambda self, n, t: np.array(next(supply), np.uint64))
+    np.testing.assert_array_equal(SecureRandom().integers(3, 2), [7 % 3, (2**64 - 2) % 3])
+
+
+def test_integers_of_large_range():
+    drawn = SecureRandom(2).integers((1 << 62) + 1, 100_000)
+    assert stats.kstest(drawn / ((1 << 62) + 1), "uniform").pvalue > 1e-4
+    assert not SecureRandom().integers(1, 5).any()
+    for high in (0, -1, (1 << 63) + 1):
+        with pytest.raises(ValueError, match="high="):
+            SecureRandom().integers(high, 1)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, (1 << 14) - 1, (1 << 14) + 1])
+def test_normal_of_any_size(size):
+    x = SecureRandom().normal(size)
+    assert x.shape == (size,)
+    assert x.dtype == np.float32
+    assert np.isfinite(x).all()
+
+
+def test_normal_is_normal_into_the_tails():
+    x = SecureRandom(11).normal(1 << 23)
+    assert stats.kstest(x[: 1 << 20], "norm").pvalue > 1e-4
+    for sign in (1, -1):
+        for edge in (2.0, 3.0, 4.0, 5.0):
+            beyond = int((sign * x > edge).sum())
+            assert stats.binomtest(beyond, x.size, stats.norm.sf(edge)).pvalue > 1e-4
+
+
+def test_normal_halves_are_independent():
+    """Box-Muller makes two numbers of one radius; they must not show it."""
+    x = SecureRandom(12).normal(1 << 14).reshape(2, -1).astype(float)
+    size = x.shape[1]
+    assert abs(np.corrcoef(x)[0, 1]) < 5 / np.sqrt(size)
+    assert abs(np.corrcoef(x**2)[0, 1]) < 5 / np.sqrt(size)
+
+
+@pytest.mark.parametrize("bits", [0, 1, 4095, 4096, 2**32 - 1])
+def test_normal_never_fails(monkeypatch, bits):
+    """The outermost draws reach beyond 9 standard deviations and stay finite."""
+    monkeypatch.setattr(SecureRandom, "_uint", lambda self, n, t: np.full(n, bits, np.uint32))
+    x = SecureRandom().normal(2)
+    assert np.isfinite(x).all()
+    if bits == 0:
+        assert 9.0 < np.abs(x).max() < 10.0
+
+
+def test_the_refined_tail_is_the_right_one(monkeypatch):
+    """Given that a radius is in the outermost 2**-20, it is distributed as it should be."""
+    honest, supply = SecureRandom._uint, SecureRandom(5)
+
+    def only_tail(self, n, dtype):
+        bits = honest(supply, n, dtype).copy()
+        if n == 1 << 15:  # the first call: radii, then angles
+            bits[: n // 2] %= 4096
+        return bits
+
+    monkeypatch.setattr(SecureRandom, "_uint", only_tail)
+    monkeypatch.setattr("skprivacy.mechanisms.entropy._CHUNK", 1 << 15)
+    x = SecureRandom().normal(1 << 15).astype(float).reshape(2, -1)
+    tail = np.exp(-(x**2).sum(axis=0) / 2) * 2.0**20
+    assert stats.kstest(tail, "uniform").pvalue > 1e-4
