@@ -2,6 +2,7 @@
 
 from .attribute import AttributeInference, AttributeResult
 from .generalized import VulnerableRecordsAttack
+from .generative import GenerativeAttack
 from .label_only import LabelOnlyAttack
 from .lira import LiRA
 from .membership import LossThreshold, MembershipAttack
@@ -12,12 +13,14 @@ from .rmia import RMIA
 from .shadow import ShadowPool
 from .shadow_classifier import MLLeaksAttack, ShokriAttack
 from .threshold import ReferenceThreshold, SignalThreshold
+from .white_box import WhiteBoxAttack
 
 __all__ = [
     "RMIA",
     "AttackResult",
     "AttributeInference",
     "AttributeResult",
+    "GenerativeAttack",
     "LabelOnlyAttack",
     "LiRA",
     "LossThreshold",
@@ -30,4 +33,5 @@ __all__ = [
     "ShokriAttack",
     "SignalThreshold",
     "VulnerableRecordsAttack",
+    "WhiteBoxAttack",
 ]

@@ -122,7 +122,7 @@ class LabelOnlyAttack(MembershipAttack):
         nearest = np.full(len(y), np.inf)
         for path in range(max(1, self.n_queries // HALVINGS)):
             goal = others[self._strangers(prints, y, path)]
-            swap_at: Floats = rng.random(matrix.shape[1])
+            swap_at = rng.uniform(size=matrix.shape[1:])
 
             inside, outside = np.zeros(len(y)), np.ones(len(y))
             for _ in range(HALVINGS):

@@ -1,0 +1,165 @@
+"""White-box and generative attacks: right gradients, real leakage, nothing on the null."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from sklearn.datasets import make_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from skprivacy.attacks import GenerativeAttack, WhiteBoxAttack
+from skprivacy.attacks.white_box import _layers
+
+
+def problem(seed=0, n=600, n_classes=2):
+    return make_classification(
+        n, 10, n_informative=6, n_classes=n_classes, flip_y=0.4, random_state=seed
+    )
+
+
+def network(X, y, activation="relu", max_iter=30):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        net = MLPClassifier((40, 20), activation=activation, max_iter=max_iter, random_state=0)
+        return net.set_params(learning_rate_init=0.01).fit(X, y)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
+def test_gradients_against_finite_differences(activation, n_classes):
+    X, y = problem(n_classes=n_classes)
+    net = network(X, y, activation, max_iter=3)
+    layers = list(_layers(net, X[:1], y[:1]))[::-1]
+
+    def loss():
+        return -np.log(net.predict_proba(X[:1])[0, y[0]])
+
+    for place, (inputs, gradient) in enumerate(layers):
+        weight = net.coefs_[place]
+        i, j = 1, weight.shape[1] - 1
+        middle, step = weight[i, j], 1e-5
+        weight[i, j] = middle + step
+        up = loss()
+        weight[i, j] = middle - step
+        slope = (up - loss()) / (2 * step)
+        weight[i, j] = middle
+        assert inputs[0, i] * gradient[0, j] == pytest.approx(slope, abs=1e-6)
+
+
+def as_module(net):
+    torch = pytest.importorskip("torch")
+    layers = []
+    for weight, bias in zip(net.coefs_, net.intercepts_, strict=True):
+        layer = torch.nn.Linear(*weight.shape)
+        layer.weight.data = torch.tensor(weight.T.copy())
+        layer.bias.data = torch.tensor(bias)
+        layers += [layer, torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers[:-1]).double()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_torch_layers_equal_numpy_layers(n_classes):
+    X, y = problem(n_classes=n_classes)
+    net = network(X, y)
+    holder = type("Holder", (), {"module_": as_module(net)})()
+    holder.module_.requires_grad_(False)
+    from_torch = list(_layers(holder, X, y))
+    for ours, theirs in zip(list(_layers(net, X, y))[::-1], from_torch, strict=True):
+        assert ours[0] == pytest.approx(theirs[0])
+        assert ours[1] == pytest.approx(theirs[1], abs=1e-12)
+    first = next(holder.module_.parameters())
+    assert not first.requires_grad
+    assert first.grad is None
+    assert holder.module_.training
+
+
+def test_finds_leakage_of_records_the_attack_model_did_not_see():
+    X, y = problem()
+    scaler = StandardScaler().fit(X)
+    target = make_pipeline(scaler, network(scaler.transform(X[:300]), y[:300], max_iter=60))
+    known = np.arange(600) % 2 == 0
+    attack = WhiteBoxAttack(target).fit(X[known], y[known], (np.arange(600) < 300)[known])
+    unknown_in, unknown_out = np.flatnonzero(~known)[:150], np.flatnonzero(~known)[150:]
+    result = attack.evaluate(X[unknown_in], y[unknown_in], X[unknown_out], y[unknown_out])
+    assert result.auc_interval[0] > 0.6
+
+
+def test_null_although_the_attack_model_is_fitted_on_the_same_records():
+    wrong = 0
+    for seed in range(20):
+        X, y = problem(seed, 500)
+        attack = WhiteBoxAttack(network(X[:100], y[:100], max_iter=10))
+        X, y, member = X[100:], y[100:], np.arange(400) < 200
+        result = attack.fit(X, y, member).evaluate(X[:200], y[:200], X[200:], y[200:])
+        low, high = result.auc_interval
+        wrong += not low <= 0.5 <= high
+        assert result.epsilon_lower_bound() == 0
+    assert wrong <= binom.ppf(0.999, 20, 0.05)
+
+
+def test_white_box_mistakes():
+    X, y = problem()
+    with pytest.raises(ValueError, match="member=None"):
+        WhiteBoxAttack(network(X, y, max_iter=2)).fit(X, y)
+    with pytest.raises(TypeError, match="torch module_"):
+        WhiteBoxAttack(LogisticRegression().fit(X, y)).fit(X, y, np.arange(600) < 300)
+
+
+def generator(seed, share_copied):
+    """People, and records generated from the first 200 of them: some copied with noise."""
+    rng = np.random.default_rng(seed)
+    people = rng.normal(size=(800, 4))
+    copies = people[rng.integers(0, 200, 1000)] + 0.05 * rng.normal(size=(1000, 4))
+    fresh = rng.normal(size=(1000, 4))
+    return people, np.where(rng.random((1000, 1)) < share_copied, copies, fresh)
+
+
+def test_generator_that_copies_is_found():
+    people, generated = generator(0, 0.8)
+    attack = GenerativeAttack().fit(generated, people[500:])
+    assert attack.evaluate(people[:200], people[200:500]).auc_interval[0] > 0.6
+
+
+def test_generator_that_generalises_is_not_accused():
+    wrong = 0
+    for seed in range(20):
+        people, generated = generator(seed, 0.0)
+        attack = GenerativeAttack(LogisticRegression()).fit(generated, people[500:])
+        low, high = attack.evaluate(people[:200], people[200:500]).auc_interval
+        wrong += not low <= 0.5 <= high
+    assert wrong <= binom.ppf(0.999, 20, 0.05)
+
+
+def test_reference_records_may_be_the_non_members():
+    # judged by discriminators that were not fitted on them, they look like any other record
+    wrong = 0
+    tree = DecisionTreeClassifier(min_samples_leaf=20, class_weight="balanced", random_state=0)
+    for seed in range(10):
+        people, generated = generator(seed, 0.0)
+        attack = GenerativeAttack(tree).fit(generated, people[400:])
+        low, high = attack.evaluate(people[:400], people[400:]).auc_interval
+        wrong += not low <= 0.5 <= high
+    assert wrong <= binom.ppf(0.999, 10, 0.05)
+
+
+def test_own_discriminator_is_used_as_it_is():
+    people, generated = generator(0, 0.8)
+    own = LogisticRegression().fit(
+        np.r_[people[:200], generated], np.r_[np.ones(200), np.zeros(1000)]
+    )
+    attack = GenerativeAttack(own, own=True).fit(None, None)
+    order = np.argsort(own.decision_function(people))
+    assert (np.diff(attack.score_samples(people)[order]) >= 0).all()
+    with pytest.raises(ValueError, match="fitted discriminator"):
+        GenerativeAttack(own=True).fit(None, None)
+
+
+def test_too_few_generated():
+    with pytest.raises(ValueError, match="too few"):
+        GenerativeAttack().fit(np.ones((1, 2)), np.zeros((0, 2)))
