@@ -21,7 +21,9 @@ members, others = slice(0, 1000), slice(1000, 2000)
 
 
 def train() -> DPSGDClassifier:
-    model = DPSGDClassifier(epsilon=1.0, delta=1e-5, classes=[0, 1], epochs=60, random_state=0)
+    model = DPSGDClassifier(
+        epsilon=1.0, delta=1e-5, classes=[0, 1], epochs=200, learning_rate=0.5, random_state=0
+    )
     return model.fit(X[members], y[members])
 
 

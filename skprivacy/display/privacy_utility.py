@@ -148,7 +148,7 @@ class PrivacyUtilityDisplay:
         highest = np.nanmax(self.attack_auc + self.attack_auc_std)
         lowest = np.nanmin(self.attack_auc - self.attack_auc_std)
         # The ceiling soon nears 1; the axis follows the measurements, and never magnifies noise.
-        ax.set_ylim(min(0.45, lowest - 0.02), min(1.02, max(0.68, highest + 0.1)))
+        ax.set_ylim(min(0.45, lowest - 0.02), min(1.02, max(0.7, highest + 0.12)))
         ax.set_ylabel("Attack AUC")
 
     @property

@@ -120,12 +120,14 @@ class Categories:
         plain = tuple(v.item() if isinstance(v, np.generic) else v for v in self.values)
         if not plain:
             raise ValueError("Categories: values is empty; give all that the column can take.")
-        keys = [category_key(v) for v in plain]
-        for value, key in zip(plain, keys, strict=True):
-            if keys.count(key) > 1:
+        seen: set[str] = set()
+        for value in plain:
+            key = category_key(value)
+            if key in seen:
                 raise ValueError(
                     f"Categories: {value!r} is there more than once (1 and '1' are one)."
                 )
+            seen.add(key)
         object.__setattr__(self, "values", plain)
 
 
@@ -299,7 +301,7 @@ class Schema(Mapping[str, Column]):
         return cls.from_dict(facts)
 
     @classmethod
-    def infer(cls, X: Any, y: Any = None) -> Schema:
+    def infer(cls, X: Any, y: Any = None, *, max_categories: int = 1000) -> Schema:
         """Read a schema off data. This LEAKS the data's extremes and rare categories.
 
         Use it on public data, or as a first draft that you then correct by the codebook.
@@ -310,11 +312,19 @@ class Schema(Mapping[str, Column]):
             The data.
         y : array-like of shape (n_samples,), default=None
             The target, whose classes are read off as well.
+        max_categories : int, default=1000
+            The most distinct values of a column that is no number; more are taken for names or
+            numbers of records, which no model should learn.
 
         Returns
         -------
         Schema
             With ``inferred=True``.
+
+        Raises
+        ------
+        ValueError
+            If a column has no value, too many categories, or values that are none.
 
         Warns
         -----
@@ -326,7 +336,10 @@ class Schema(Mapping[str, Column]):
             "guarantee unless the data is public. Write a Schema by the data's codebook instead."
         )
         frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
-        columns = {_name(name): _observed(_name(name), frame[name]) for name in frame.columns}
+        columns = {
+            _name(label): _observed(_name(label), frame[label], max_categories)
+            for label in frame.columns
+        }
         name = getattr(y, "name", None)
         return cls(
             columns,
@@ -362,7 +375,7 @@ def _column(name: str, fact: Any) -> Column:
         raise ValueError(f"Schema: column {name!r}: {error}") from error
 
 
-def _observed(name: str, column: pd.Series) -> Column:
+def _observed(name: str, column: pd.Series, max_categories: int) -> Column:
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
         numbers_ = column.to_numpy(dtype=np.float64, na_value=np.nan)
         finite = numbers_[np.isfinite(numbers_)]
@@ -372,4 +385,12 @@ def _observed(name: str, column: pd.Series) -> Column:
     values = pd.unique(column.dropna())
     if not len(values):
         raise ValueError(f"Schema.infer: column {name!r} has no value.")
-    return Categories(tuple(sorted(values, key=category_key)))
+    if len(values) > max_categories:
+        raise ValueError(
+            f"Schema.infer: column {name!r} has {len(values)} distinct values, more than "
+            f"max_categories={max_categories}. Drop it, or describe it in a Schema."
+        )
+    try:
+        return Categories(tuple(sorted(values, key=category_key)))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Schema.infer: column {name!r}: {error}") from error

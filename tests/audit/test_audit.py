@@ -309,18 +309,19 @@ def test_forgotten_noise_is_caught():
     from skprivacy.neural_network import DPSGDClassifier
 
     rng = np.random.default_rng(0)
-    data, labels = rng.normal(size=(600, 60)), rng.integers(0, 2, 600)
-    parts = data[:300], labels[:300], data[300:], labels[300:]
+    data, labels = rng.normal(size=(1200, 200)), rng.integers(0, 2, 1200)
+    parts = data[:600], labels[:600], data[600:], labels[600:]
 
     def report():
         model = DPSGDClassifier(
-            epsilon=0.1, delta=1e-5, classes=[0, 1], epochs=60, random_state=0
+            epsilon=0.1, delta=1e-5, classes=[0, 1], epochs=200, learning_rate=0.5, random_state=0
         ).fit(*parts[:2])
         assert model.epsilon_ <= 0.1
-        return audit(model, *parts, attacks=[LossThreshold()])
+        # sampling and noise are never seeded, so this alpha is how often the test errs
+        return audit(model, *parts, attacks=[LossThreshold()], alpha=1e-4)
 
     assert report().verdict == "consistent"
     with mock.patch.object(FloatGaussian, "_release", lambda self, value, random: value):
         liar = report()
     assert liar.verdict == "VIOLATED"
-    assert liar.epsilon_lower_bound > 0.5
+    assert liar.epsilon_lower_bound > 1

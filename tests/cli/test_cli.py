@@ -45,6 +45,9 @@ def folder(tmp_path, monkeypatch):
         tmp_path / "maybe.csv", index=False
     )
     table.iloc[:0].to_csv(tmp_path / "header.csv", index=False)
+    pd.DataFrame({"name": [f"p{i}" for i in range(1200)], "ill": ["no", "yes"] * 600}).to_csv(
+        tmp_path / "names.csv", index=False
+    )
     (tmp_path / "empty.csv").touch()
     (tmp_path / "ragged.csv").write_text("a,b\n1,2\n1,2,3,4\n")
     (tmp_path / "binary.csv").write_bytes(bytes(range(256)) * 4)
@@ -81,6 +84,15 @@ def test_sweep_of_a_table(folder, capsys):
     assert "data.csv" in page
     assert "data:image/png;base64," in page
     assert "Looking costs too" in page
+
+
+def test_the_report_escapes_the_name_of_the_file(folder, capsys):
+    (folder / "<script>.csv").write_text((folder / "data.csv").read_text())
+    line = "sweep <script>.csv --schema schema.json --epsilons 9 --cv 2 --delta 1e-4 --quiet"
+    assert run(f"{line} --out report.html", capsys)[0] == 0
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "&lt;script&gt;.csv" in page
+    assert "<script" not in page
 
 
 def test_sweep_with_lira_and_jobs(folder, capsys):
@@ -166,6 +178,7 @@ def test_categories_that_look_missing_are_categories(folder):
         ("sweep empty.csv --target ill", "cannot be read"),
         ("sweep ragged.csv --target b", "cannot be read"),
         ("sweep binary.csv --target b", "cannot be read"),
+        ("sweep names.csv --target ill", "'name' has 1200 distinct values"),
         ("sweep subfolder --target b", "cannot be read"),
         ("sweep data.csv --schema schema.json --epsilons 1,0", "epsilon must be positive, got 0"),
         ("sweep data.csv --schema schema.json --epsilons 1,-1", "epsilon must be positive"),

@@ -104,6 +104,19 @@ def test_infer_leaks_and_is_marked():
         Schema.infer(pd.DataFrame({"z": [None, None]}, dtype=object))
 
 
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ([f"person {i}" for i in range(1001)], "'c' has 1001 distinct values"),
+        (pd.to_datetime(["2020-01-01", "2020-01-02"]), "'c'.*text, number or bool"),
+        ([[1], [2]], "unhashable|text, number or bool"),
+    ],
+)
+def test_infer_refuses_what_is_no_category(column, words):
+    with pytest.warns(PrivacyLeakWarning), pytest.raises((TypeError, ValueError), match=words):
+        Schema.infer(pd.DataFrame({"c": column}))
+
+
 @pytest.mark.parametrize("scale", ["linear", "log"])
 @pytest.mark.parametrize("bounds", [(0, 1), (-5, 5), (1e300, 1.1e300), (0, 5e-324), (3, 3)])
 def test_to_unit_stays_in_the_unit_interval_and_in_order(scale, bounds):
