@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..accounting import events
+from .. import accounting
+from ..accounting import Event
 from .base import Mechanism
 from .discrete import bernoulli_exp
 from .entropy import SecureRandom
@@ -30,11 +31,6 @@ class _Selection(Mechanism):
             number = getattr(self, name)
             if not 1e-6 <= number < 1e50:
                 raise ValueError(f"{name}={number!r} must be a number from 1e-6 to 1e50.")
-
-    @property
-    def event(self) -> events.Event:
-        """``ApproxDP(epsilon, 0)``."""
-        return events.ApproxDP(self.epsilon, 0.0)
 
     def _release(self, value: ArrayLike, random: SecureRandom) -> int:
         scores = np.asarray(value, np.float64)
@@ -91,6 +87,11 @@ class Exponential(_Selection):
     1
     """
 
+    @property
+    def event(self) -> Event:
+        """``Exponential(epsilon)``, which composes better than pure privacy alone."""
+        return accounting.Exponential(self.epsilon)
+
     def _select(self, behind: NDArray[np.int64], scale: int, random: SecureRandom) -> int:
         while True:
             drawn = random.integers(behind.size, behind.size)
@@ -138,6 +139,11 @@ class ReportNoisyMax(_Selection):
     >>> ReportNoisyMax(epsilon=1.0, sensitivity=1.0).release([0, 300, 10], SecureRandom())
     1
     """
+
+    @property
+    def event(self) -> Event:
+        """``ReportNoisyMax(epsilon)``."""
+        return accounting.ReportNoisyMax(self.epsilon)
 
     def _select(self, behind: NDArray[np.int64], scale: int, random: SecureRandom) -> int:
         accepted = np.flatnonzero(bernoulli_exp(behind, scale, random))
