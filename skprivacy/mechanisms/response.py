@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..accounting import events
+from .. import accounting
 from .base import Mechanism
 from .entropy import SecureRandom
 
@@ -63,9 +63,9 @@ class RandomizedResponse(Mechanism):
             raise ValueError(f"n_categories={self.n_categories!r} must be an integer >= 2.")
 
     @property
-    def event(self) -> events.Event:
-        """``ApproxDP(epsilon, 0)``, of one report."""
-        return events.ApproxDP(self.epsilon, 0.0)
+    def event(self) -> accounting.Event:
+        """``RandomizedResponse(epsilon, n_categories)``, of one report."""
+        return accounting.RandomizedResponse(self.epsilon, int(self.n_categories))
 
     @property
     def truth_probability(self) -> float:
