@@ -5,8 +5,8 @@ bug, where they must fail.
 
 The record/replay check is the strongest: private data may reach the result only through
 ``Mechanism.release``. A fit on D records what every release was given and what it gave. A fit on a
-neighbour D' is given the same answers; then everything but the inputs of the releases must be equal,
-and the inputs must lie within the declared sensitivity.
+neighbour D' is given the same answers; then everything but the inputs of the releases must be
+equal, and the inputs must lie within the declared sensitivity.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def replaying(recorded: Tape, tape: Tape, extra: int | None = None) -> Iterator[
 
 
 def check_replay(case: Case) -> None:
-    """Neighbours differ in nothing but mechanism inputs, and in those by the sensitivity at most."""
+    """Neighbours differ in mechanism inputs alone, and in those by the sensitivity at most."""
     reached = []
     for name, change in RECORDS.items():
         for place in (0, N - 1):  # the last record is the only one of its class

@@ -36,10 +36,10 @@ def three_classes(n: int) -> tuple[NDArray, NDArray]:
 
 
 def _dpsgd(**params: Any) -> DPSGDClassifier:
-    defaults = dict(
-        classes=[0, 1, 2], hidden_layer_sizes=(5,), epochs=6, batch_size=8, epsilon=4.0,
-        delta=1e-4, max_grad_norm=0.7, random_state=0,
-    )  # fmt: skip
+    defaults = {
+        "classes": [0, 1, 2], "hidden_layer_sizes": (5,), "epochs": 6, "batch_size": 8,
+        "epsilon": 4.0, "delta": 1e-4, "max_grad_norm": 0.7, "random_state": 0,
+    }  # fmt: skip
     return DPSGDClassifier(**{**defaults, **params})
 
 

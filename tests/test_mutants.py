@@ -50,7 +50,8 @@ def per_layer_clip(original):
             return
         records, output = self._forward(inputs)
         loss = self.per_example_loss(output, targets).sum()
-        for r, g in zip(records, torch.autograd.grad(loss, [r.output for r in records])):
+        outputs = [r.output for r in records]
+        for r, g in zip(records, torch.autograd.grad(loss, outputs), strict=True):
             norm = r.squared_norms(g).sqrt()
             keep = torch.isfinite(norm)
             r.input[~keep] = 0
@@ -67,7 +68,7 @@ def shuffled(original):
     def draw(self, n, random):
         size = round(self.rate * n)
         if len(state["order"]) < size:
-            state["order"] = np.random.permutation(n)
+            state["order"] = np.random.default_rng().permutation(n)
         batch, state["order"] = state["order"][:size], state["order"][size:]
         return np.sort(batch)
 

@@ -92,7 +92,7 @@ class PrivateNet(NeuralNet):
         return self.steps_per_epoch * self.max_epochs
 
     def initialize_optimizer(self, triggered_directly: Any = None) -> PrivateNet:
-        self._weights = flatten_parameters(self.module_)
+        self._weights, self._grad = flatten_parameters(self.module_)
         self._average = torch.zeros_like(self._weights.data)
         self._clipped = ClippedGradientSum(
             self.module_, self.criterion_, self.mechanism.sensitivity
@@ -101,7 +101,7 @@ class PrivateNet(NeuralNet):
         self.optimizer_ = self.optimizer(*args, **kwargs)
         return self
 
-    def get_iterator(self, dataset: Any, training: bool = False) -> Iterator:
+    def get_iterator(self, dataset: Any, training: bool = False) -> _PoissonSteps:
         """Yield the inputs and targets with the records of every step of an epoch."""
         return _PoissonSteps(dataset.X, dataset.y, self)
 
@@ -117,8 +117,7 @@ class PrivateNet(NeuralNet):
         """Clip, add noise, divide by a constant, update."""
         X, y, indices = batch
         self.module_.train()
-        grad = self._weights.grad
-        grad.zero_()
+        grad = self._grad.zero_()
         rows = max(1, _MICRO_BATCH_BYTES // (4 * max(1, X[:1].numel())))
         for part in indices.split(rows):
             self._clipped(X.index_select(0, part), y.index_select(0, part))

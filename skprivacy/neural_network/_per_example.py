@@ -1,4 +1,4 @@
-"""Clipped sums of per-example gradients in one backward pass, without holding per-example gradients.
+"""Clipped sums of per-example gradients in one backward pass, without holding the gradients.
 
 The gradient of one example in a linear layer is the outer product of the layer's input ``a`` and of
 the loss gradient ``d`` at its output. Its norm is the product of their norms, and the clipped sum
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,21 +22,23 @@ __all__ = ["ClippedGradientSum", "flatten_parameters"]
 _SAFETY = 1.0 - 1e-4
 
 
-def flatten_parameters(module: nn.Module) -> nn.Parameter:
-    """Move all parameters of ``module`` into one vector and return it; they become views of it.
+def flatten_parameters(module: nn.Module) -> tuple[nn.Parameter, Tensor]:
+    """Move all parameters of ``module`` into one vector; return it and its ``grad``.
 
-    One vector makes noise, momentum and averaging one operation each, whatever the number of layers.
+    The parameters, and their ``grad``, become views of the two.
+
+    One vector makes noise, momentum and averaging one operation each, whatever the layers are.
     """
     parameters = list(module.parameters())
     flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
-    flat.grad = torch.zeros_like(flat)
+    grad = flat.grad = torch.zeros_like(flat)
     start = 0
     for p in parameters:
         stop = start + p.numel()
         p.data = flat.data[start:stop].view_as(p)
-        p.grad = flat.grad[start:stop].view_as(p)
+        p.grad = grad[start:stop].view_as(p)
         start = stop
-    return flat
+    return flat, grad
 
 
 @dataclass
@@ -53,9 +56,15 @@ class _Record:
         return norms.mul_(output_grad.square().sum(1))
 
     def add_sum(self, weighted_output_grad: Tensor) -> None:
-        self.layer.weight.grad.addmm_(weighted_output_grad.T, self.input)
+        _buffer(self.layer.weight).addmm_(weighted_output_grad.T, self.input)
         if self.layer.bias is not None:
-            self.layer.bias.grad += weighted_output_grad.sum(0)
+            _buffer(self.layer.bias).add_(weighted_output_grad.sum(0))
+
+
+def _buffer(parameter: Tensor) -> Tensor:
+    """Return the ``grad`` of a parameter, which :func:`flatten_parameters` has made."""
+    assert parameter.grad is not None
+    return parameter.grad
 
 
 class ClippedGradientSum:
@@ -98,9 +107,11 @@ class ClippedGradientSum:
             return
         records, output = self._forward(inputs)
         loss = self.per_example_loss(output, targets).sum()
-        grads = torch.autograd.grad(loss, [r.output for r in records])
+        grads = list(torch.autograd.grad(loss, [r.output for r in records]))
         with torch.no_grad():
-            squared = sum(r.squared_norms(g) for r, g in zip(records, grads, strict=True))
+            squared = torch.zeros(len(inputs), device=inputs.device)
+            for record, grad in zip(records, grads, strict=True):
+                squared += record.squared_norms(grad)
             factors = (self.max_grad_norm * _SAFETY / squared.sqrt()).clamp_(max=1.0)
             finite = torch.isfinite(squared)
             if not finite.all():
@@ -112,7 +123,7 @@ class ClippedGradientSum:
         """Run the module; record every layer's input and output, without weight gradients."""
         records: list[_Record] = []
 
-        def record(layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        def record(layer: Any, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
             if not output.requires_grad:
                 output.requires_grad_()
             records.append(_Record(layer, args[0].detach(), output))
@@ -139,7 +150,7 @@ class ClippedGradientSum:
 
 
 def _without(
-    bad: Tensor, records: list[_Record], grads: tuple[Tensor, ...], factors: Tensor
+    bad: Tensor, records: list[_Record], grads: list[Tensor], factors: Tensor
 ) -> tuple[list[_Record], list[Tensor], Tensor]:
     """Blank the examples marked ``bad``: a factor of zero would not do, as 0 * inf is NaN."""
     row = bad[:, None]

@@ -139,7 +139,8 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
     (one record is replaced by one that contributes nothing; their number is public), or add/remove
     when ``n_records`` is given. Each step is a Poisson-sampled Gaussian mechanism; the steps are
     composed through their privacy loss distribution. Preprocessing fitted on the same data, such
-    as a ``StandardScaler``, is **not** covered: use :class:`skprivacy.preprocessing.SchemaTransformer`.
+    as a ``StandardScaler``, is **not** covered: use
+    :class:`skprivacy.preprocessing.SchemaTransformer`.
     Gradients and noise are floating-point numbers: not hardened against an adversary who reads
     the lowest bits of the weights (Mironov 2012). How long training takes is not protected.
 
@@ -251,15 +252,15 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         hidden = _check_hidden(self.hidden_layer_sizes)
         device = _check_device(self.device)
         check_column_names(X)
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
-        check_classification_targets(y)
+        rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
+        check_classification_targets(labels)
         assumptions: list[str] = []
-        self.classes_, targets = self._encode(y, assumptions)
-        plan = self._plan(len(X))
+        self.classes_, targets = self._encode(labels, assumptions)
+        plan = self._plan(len(rows))
         noise_multiplier = self._noise_multiplier(plan)
         self._certify(plan, noise_multiplier, assumptions)
         module = make_mlp(
-            X.shape[1], hidden, len(self.classes_), self.activation,
+            rows.shape[1], hidden, len(self.classes_), self.activation,
             check_random_state(self.random_state),
         )  # fmt: skip
         net = PrivateNet(
@@ -277,7 +278,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
             verbose=int(self.verbose),
         )
         with np.errstate(over="ignore"):  # beyond single precision means infinite, hence no part
-            inputs = torch.from_numpy(X.astype(np.float32))
+            inputs = torch.from_numpy(rows.astype(np.float32))
         self.module_ = net.train(inputs, torch.from_numpy(targets))
         return self
 
@@ -295,11 +296,11 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
             Columns in the order of ``classes_``.
         """
         check_is_fitted(self, "module_")
-        X = validate_data(self, X, dtype=np.float32, reset=False)
+        rows = validate_data(self, X, dtype=np.float32, reset=False)
         with torch.inference_mode():
             logits = [
-                self.module_(torch.from_numpy(X[start : start + _PREDICT_ROWS]))
-                for start in range(0, len(X), _PREDICT_ROWS)
+                self.module_(torch.from_numpy(rows[start : start + _PREDICT_ROWS]))
+                for start in range(0, len(rows), _PREDICT_ROWS)
             ]
             return torch.cat(logits).double().softmax(1).numpy()
 

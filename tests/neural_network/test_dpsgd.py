@@ -66,10 +66,10 @@ def test_the_update_is_noise_over_divisor(blobs):
     X, y = blobs
     starts, ends = [], []
     for seed in range(40):
-        params = dict(
-            hidden_layer_sizes=(20,), epochs=1, batch_size=10**6, learning_rate=1.0, momentum=0.0,
-            averaging=0.0, max_grad_norm=0.5, random_state=seed,
-        )  # fmt: skip
+        params = {
+            "hidden_layer_sizes": (20,), "epochs": 1, "batch_size": 10**6, "learning_rate": 1.0,
+            "momentum": 0.0, "averaging": 0.0, "max_grad_norm": 0.5, "random_state": seed,
+        }  # fmt: skip
         ends.append(_weights(private(**params).fit(np.full_like(X, np.nan), y)))
         starts.append(_weights(private(epsilon=np.inf, **params).fit(np.full_like(X, np.nan), y)))
         noise_multiplier = private(**params).fit(X, y).noise_multiplier_
@@ -139,7 +139,7 @@ def test_a_noise_seed_voids_the_guarantee(blobs):
 
 
 def test_random_state_drives_the_initial_weights(blobs):
-    params = dict(epsilon=np.inf, batch_size=10**6, epochs=1)
+    params = {"epsilon": np.inf, "batch_size": 10**6, "epochs": 1}
     a, b, c = (_weights(private(random_state=s, **params).fit(*blobs)) for s in (0, 0, 1))
     assert np.array_equal(a, b)
     assert not np.allclose(a, c)
