@@ -56,7 +56,7 @@ class AttackFinding:
         result = AttackResult(
             result.scores_in, result.scores_out, result.attack, alpha, result.details
         )
-        delta = 0.0 if guarantee is None else guarantee.at_delta
+        delta = 0.0 if guarantee is None else guarantee.at_delta or 0.0
         points = []
         for fpr in FPRS:
             point = result.tpr_at_fpr(fpr)
@@ -122,6 +122,11 @@ class AuditReport:
         return math.inf if self.guarantee is None else float(self.guarantee.epsilon())
 
     @property
+    def claimed_delta(self) -> float:
+        """The delta of the claimed epsilon; 0 for pure differential privacy."""
+        return 0.0 if self.guarantee is None else float(self.guarantee.at_delta or 0.0)
+
+    @property
     def verdict(self) -> str:
         """ "consistent", "VIOLATED" or "no claim".
 
@@ -164,7 +169,7 @@ class AuditReport:
                 row[f"{name}_bound"] = math.nan if point["bound"] is None else point["bound"]
             row["epsilon_lower_bound"] = finding.epsilon_lower_bound
             row["claimed_epsilon"] = self.claimed_epsilon
-            row["claimed_delta"] = math.nan if self.guarantee is None else self.guarantee.at_delta
+            row["claimed_delta"] = math.nan if self.guarantee is None else self.claimed_delta
             row["violated"] = (
                 self.verdict != "no claim" and finding.epsilon_lower_bound > self.claimed_epsilon
             )
@@ -179,6 +184,7 @@ class AuditReport:
                 "verdict": self.verdict,
                 "claim": None if self.guarantee is None else self.guarantee.to_dict(),
                 "claimed_epsilon": self.claimed_epsilon,
+                "claimed_delta": self.claimed_delta,
                 "epsilon_lower_bound": self.epsilon_lower_bound,
                 "alpha": self.alpha,
                 "n_train": self.n_train,

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import StratifiedKFold
 
+from ..accounting import Composed, PrivacyGuarantee
 from . import _data, _model
 from ._console import UserError, check_outputs, number_list, say
 
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     table = _table(sweep)
     print(_printable(table))
     print(
-        f"\nTraining these {len(args.epsilons) * args.cv} models costs {_cost(sweep)} together. "
+        f"\nReleasing these {len(args.epsilons) * args.cv} models would cost {_cost(sweep)}.\n"
         "The scores are not private."
     )
     _write(args, sweep, table, records)
@@ -120,10 +121,16 @@ def _printable(table: pd.DataFrame) -> str:
 
 
 def _cost(sweep: Any) -> str:
-    epsilon = sweep.privacy_.epsilon()
-    if math.isinf(epsilon):
-        return "epsilon = infinity (a model without privacy is among them)"
-    return f"epsilon = {epsilon:.2f} at delta = {sweep.privacy_.at_delta:g}"
+    """Say what releasing the private models of the sweep would cost, all of them together."""
+    private = [g for g in sweep.guarantees_ if math.isfinite(g.epsilon())]
+    if not private:
+        return "epsilon = infinity"
+    delta, relation = private[0].at_delta, private[0].relation
+    together = PrivacyGuarantee(Composed(tuple(g.event for g in private)), delta, relation)
+    cost = f"epsilon = {together.epsilon():.2f} at delta = {delta or 0:g}"
+    if len(private) < len(sweep.guarantees_):
+        cost += " (those without privacy left out)"
+    return cost
 
 
 def _write(args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: Any) -> None:

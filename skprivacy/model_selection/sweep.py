@@ -80,6 +80,8 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         The candidate with the highest mean test score.
     privacy_ : PrivacyGuarantee
         What all trained models TOGETHER cost, see Notes.
+    guarantees_ : list of PrivacyGuarantee
+        The same for each epsilon: what the models of all its splits cost together.
     attack_name_ : str
         Name of the attack.
     n_splits_ : int
@@ -203,11 +205,13 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         self.best_index_ = int(np.argmin(self.cv_results_["rank_test_score"]))
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.best_params_ = self.cv_results_["params"][self.best_index_]
-        guarantees = [row["guarantee"] for row in rows]
+        claims = [row["guarantee"] for row in rows]
+        n = self.n_splits_
+        self.guarantees_ = [_together(claims[i : i + n]) for i in range(0, len(claims), n)]
         if self.refit is not None:
             self.estimator_ = candidates[epsilons.index(float(self.refit))].fit(X, y)
-            guarantees.append(guarantee_of(self.estimator_))
-        self.privacy_ = _together(guarantees)
+            claims.append(guarantee_of(self.estimator_))
+        self.privacy_ = _together(claims)
         return self
 
     def plot(self, **kwargs: Any) -> Any:

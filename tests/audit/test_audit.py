@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.accounting import ApproxDP, Gaussian, PrivacyGuarantee
+from skprivacy.accounting import ApproxDP, Gaussian, Laplace, PrivacyGuarantee
 from skprivacy.attacks import LiRA, LossThreshold
 from skprivacy.audit import audit
 from skprivacy.audit._claims import auc_ceiling, guarantee_of, uncovered_steps
@@ -142,6 +142,16 @@ def test_without_a_claim_there_is_nothing_to_violate():
     assert math.isinf(report.claimed_epsilon)
     assert "no privacy claim" in report.to_html()
     assert not report.to_frame()["violated"].any()
+
+
+def test_a_pure_claim_has_delta_zero():
+    pure = PrivacyGuarantee(Laplace(10.0))
+    liar = audit(Claiming(None, pure).fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
+    honest = audit(Claiming(1, pure).fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
+    assert (liar.verdict, honest.verdict) == ("VIOLATED", "consistent")
+    assert liar.claimed_epsilon == pytest.approx(0.1)
+    assert liar.to_frame()["claimed_delta"][0] == 0
+    assert "at delta 0" in liar.to_html()
 
 
 def test_too_few_records_are_told_and_not_guessed():

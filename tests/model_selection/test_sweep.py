@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skprivacy.accounting import Gaussian, NonPrivate, PrivacyGuarantee
+from skprivacy.accounting import Gaussian, Laplace, NonPrivate, PrivacyGuarantee
 from skprivacy.attacks import LiRA, LossThreshold, ShadowPool
 from skprivacy.model_selection import PrivacySweepCV
 
@@ -162,8 +162,36 @@ def test_the_cost_of_looking_composes():
     assert sweep.privacy_.epsilon() == pytest.approx(
         PrivacyGuarantee(Gaussian(z), at_delta=1e-6, relation="zero_out").epsilon(), rel=1e-2
     )
+    for epsilon, guarantee in zip((1, 2), sweep.guarantees_, strict=True):
+        z = 4 / epsilon / 3**0.5
+        assert guarantee.epsilon() == pytest.approx(
+            PrivacyGuarantee(Gaussian(z), at_delta=1e-6, relation="zero_out").epsilon(), rel=1e-2
+        )
     assert any("never the scores" in text for text in sweep.privacy_.assumptions)
     assert "a stub" in sweep.privacy_.assumptions
+
+
+def test_pure_claims_add_up():
+    class Pure(Noisy):
+        def fit(self, X, y):
+            super().fit(X, y)
+            self.privacy_ = PrivacyGuarantee(Laplace(1 / self.epsilon), relation=self.relation)
+            return self
+
+    sweep = PrivacySweepCV(Pure(), epsilons=[1, 2], cv=3).fit(X, y)
+    assert [g.epsilon() for g in sweep.guarantees_] == pytest.approx([3, 6], rel=0.01)
+    assert sweep.privacy_.epsilon() == pytest.approx(9, rel=0.01)
+
+
+def test_mixed_relations_are_never_summed():
+    class Mixed(Noisy):
+        def fit(self, X, y):
+            self.relation = "zero_out" if self.epsilon == 1 else "add_remove"
+            return super().fit(X, y)
+
+    sweep = PrivacySweepCV(Mixed(), epsilons=[1, 2], cv=2).fit(X, y)
+    assert np.isinf(sweep.privacy_.epsilon())
+    assert [g.relation for g in sweep.guarantees_] == ["zero_out", "add_remove"]
 
 
 def test_without_a_claim_the_cost_is_infinite():
