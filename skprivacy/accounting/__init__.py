@@ -1,6 +1,8 @@
 """What private releases cost: events, their interpreters, guarantees and calibration."""
 
-from .calibration import calibrate_noise_multiplier
+from .accountants import ACCOUNTANTS, compare_accountants, gdp_mu, zcdp
+from .budget import PrivacyBudget, charge
+from .calibration import calibrate_noise_multiplier, calibrate_to_advantage, calibrate_to_tpr
 from .events import (
     RELATIONS,
     ApproxDP,
@@ -15,6 +17,7 @@ from .events import (
     flatten,
 )
 from .guarantee import PrivacyGuarantee, check_delta, delta_of, epsilon_of
+from .ledger import LedgerError
 from .pld import NoLossDistributionError, PrivacyLossDistribution, pld
 from .rdp import DEFAULT_ORDERS, rdp, rdp_delta, rdp_epsilon
 from .releases import (
@@ -28,6 +31,7 @@ from .selection import PrivateSelection
 from .votes import GNMaxVote, LNMaxVote, VoteThreshold
 
 __all__ = [
+    "ACCOUNTANTS",
     "DEFAULT_ORDERS",
     "RELATIONS",
     "ApproxDP",
@@ -40,10 +44,12 @@ __all__ = [
     "Gaussian",
     "LNMaxVote",
     "Laplace",
+    "LedgerError",
     "Logistic",
     "NoLossDistributionError",
     "NonPrivate",
     "PoissonSampled",
+    "PrivacyBudget",
     "PrivacyGuarantee",
     "PrivacyLossDistribution",
     "PrivateSelection",
@@ -52,12 +58,18 @@ __all__ = [
     "ReportNoisyMax",
     "VoteThreshold",
     "calibrate_noise_multiplier",
+    "calibrate_to_advantage",
+    "calibrate_to_tpr",
+    "charge",
     "check_delta",
+    "compare_accountants",
     "delta_of",
     "epsilon_of",
     "flatten",
+    "gdp_mu",
     "pld",
     "rdp",
     "rdp_delta",
     "rdp_epsilon",
+    "zcdp",
 ]

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 
 from .events import Event, check_relation, positive
-from .guarantee import check_delta, epsilon_of
+from .guarantee import PrivacyGuarantee, check_delta, delta_of, epsilon_of
 from .pld import NoLossDistributionError, pld
 
-__all__ = ["calibrate_noise_multiplier"]
+__all__ = ["calibrate_noise_multiplier", "calibrate_to_advantage", "calibrate_to_tpr"]
 
 _CLOSE = 1e-3  # how far below the target the result may lie, relatively
 _MAX_NOISE = 1e9
@@ -69,6 +69,60 @@ def calibrate_noise_multiplier(
         _SOLVED.pop(next(iter(_SOLVED)))
     _SOLVED[key] = noise, make_event(noise)
     return noise
+
+
+def calibrate_to_advantage(
+    make_event: MakeEvent, advantage: float, relation: str = "add_remove"
+) -> float:
+    """Return the least noise at which no membership attack has more than ``advantage``.
+
+    Parameters
+    ----------
+    make_event : callable
+        Takes a noise multiplier and returns the event.
+    advantage : float
+        The largest TPR - FPR allowed, in (0, 1).
+    relation : str, default="add_remove"
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import Gaussian, calibrate_to_advantage
+    >>> round(calibrate_to_advantage(Gaussian, 0.1), 2)
+    3.98
+    """
+    positive("advantage", advantage)
+    if advantage >= 1:
+        raise ValueError(f"advantage={advantage!r} must be below 1.")
+    return _solve(lambda z: delta_of(make_event(z), 0.0, relation), float(advantage), 1.0)
+
+
+def calibrate_to_tpr(
+    make_event: MakeEvent, tpr: float, fpr: float, relation: str = "add_remove"
+) -> float:
+    """Return the least noise at which no membership attack reaches ``tpr`` at ``fpr``.
+
+    Parameters
+    ----------
+    make_event : callable
+        Takes a noise multiplier and returns the event.
+    tpr, fpr : float
+        With 0 < fpr < tpr < 1.
+    relation : str, default="add_remove"
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import Gaussian, calibrate_to_tpr
+    >>> round(calibrate_to_tpr(Gaussian, tpr=0.02, fpr=0.01), 1)
+    3.7
+    """
+    if not 0 < fpr < tpr < 1:
+        raise ValueError(f"fpr={fpr!r} and tpr={tpr!r} must satisfy 0 < fpr < tpr < 1.")
+
+    def excess(z: float) -> float:
+        guarantee = PrivacyGuarantee(make_event(z), relation=relation)
+        return float(guarantee.tpr_bound(fpr)) - fpr
+
+    return _solve(excess, tpr - fpr, 1.0)
 
 
 _SOLVED: dict[tuple, tuple[float, Event]] = {}

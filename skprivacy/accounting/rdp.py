@@ -282,7 +282,7 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
     --------
     >>> from skprivacy.accounting import Gaussian, PoissonSampled, Repeated, rdp_epsilon
     >>> round(rdp_epsilon(Repeated(PoissonSampled(0.01, Gaussian(4.0)), 10_000), 1e-5), 4)
-    1.0355
+    1.0354
     """
     safe, failure = _without_failure(event)
     if delta <= failure:
@@ -304,7 +304,7 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
         return float(epsilons[best])
     # Every order is a valid bound: look more closely around the best one.
     orders = np.linspace(DEFAULT_ORDERS[best - 1], DEFAULT_ORDERS[best + 1], 17)
-    if DEFAULT_ORDERS[best] >= 11:
+    if DEFAULT_ORDERS[best] >= 64:
         orders = np.unique(orders.round())
     finer = _epsilons(rdp(safe, orders, relation), orders, delta)
     return float(min(epsilons[best], finer.min()))

@@ -228,9 +228,8 @@ def _(event: DiscreteLaplace, relation):
 
 @_rdp.register
 def _(event: DiscreteLaplace, orders, relation):
-    pair = pairs(event, relation)[0]
-    losses, log_p = np.array(pair.losses), np.log(pair.p)
-    moments = np.logaddexp.reduce(np.outer(orders - 1, losses) + log_p, axis=1)
+    losses, p, _ = pairs(event, relation)[0].sketch()
+    moments = np.logaddexp.reduce(np.outer(orders - 1, losses) + np.log(p), axis=1)
     return np.maximum(moments, 0) / (orders - 1)
 
 

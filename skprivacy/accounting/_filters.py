@@ -1,0 +1,103 @@
+"""Privacy filters: when must one stop, if each event may depend on the answers so far?"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from functools import lru_cache
+
+import numpy as np
+
+from .events import ApproxDP, Composed, Event, Repeated, flatten
+from .guarantee import epsilon_of
+from .rdp import DEFAULT_ORDERS, rdp
+
+__all__ = ["FILTERS", "admits"]
+
+_FAILURE = 0.1  # share of delta kept for mechanisms that may fail outright
+_ROUNDING = 1 + 1e-12
+
+
+def together(charges: Counter[Event]) -> Event:
+    """Return all charges as one event."""
+    return Composed(tuple(Repeated(e, n) for e, n in charges.items()))
+
+
+@lru_cache(maxsize=4096)
+def _pure(event: Event, relation: str) -> tuple[float, float]:
+    """Return basic (epsilon, delta) of one charge; infinity if it has none of its own."""
+    epsilon = failure = 0.0
+    for part, n in flatten(event).items():
+        if isinstance(part, ApproxDP):
+            epsilon, failure = epsilon + n * part.epsilon, failure + n * part.delta
+            continue
+        try:
+            epsilon += n * epsilon_of(part, 0.0, relation)
+        except ValueError:
+            return math.inf, failure
+    return epsilon, failure
+
+
+@lru_cache(maxsize=4096)
+def _renyi(event: Event, order: float, relation: str) -> tuple[float, float]:
+    """Return the Renyi cost of one charge, and the probability with which it fails outright."""
+    cost = failure = 0.0
+    for part, n in flatten(event).items():
+        safe = part
+        if isinstance(part, ApproxDP):
+            safe, failure = ApproxDP(part.epsilon), failure + n * part.delta
+        cost += n * float(rdp(safe, [order], relation)[0])
+    return cost, failure
+
+
+@lru_cache(maxsize=64)
+def renyi_order(epsilon: float, delta: float) -> tuple[float, float]:
+    """Return the order, fixed beforehand, that lets most Gaussian noise pass, and its allowance."""
+    a = DEFAULT_ORDERS
+    share = math.log(delta * (1 - _FAILURE))
+    allowance = epsilon - np.log1p(-1 / a) + (np.log(a) + share) / (a - 1)
+    best = int(np.argmax(allowance / a))
+    return float(a[best]), float(allowance[best])
+
+
+def _sum(charges: Counter[Event], cost, *args) -> tuple[float, float]:
+    each = [(n, cost(e, *args)) for e, n in charges.items()]
+    return math.fsum(n * c[0] for n, c in each), math.fsum(n * c[1] for n, c in each)
+
+
+def _basic(charges, epsilon, delta, relation) -> bool:
+    total, failure = _sum(charges, _pure, relation)
+    return total <= epsilon * _ROUNDING and failure <= delta * _ROUNDING
+
+
+def _renyi_filter(charges, epsilon, delta, relation) -> bool:
+    """Admit by one Renyi order, or by pure epsilons alone, or a single charge by itself.
+
+    The three together cost no more than the first. Pure charges that add up to epsilon contribute
+    nothing to delta. The first charge is chosen before anything was seen: if it passes only by its
+    own privacy loss distribution, nothing else will ever pass.
+    """
+    total, failure = _sum(charges, _pure, relation)
+    if failure == 0 and total <= epsilon * _ROUNDING:
+        return True
+    if delta == 0:
+        return False
+    if sum(charges.values()) == 1 and epsilon_of(together(charges), delta, relation) <= epsilon:
+        return True
+    order, allowance = renyi_order(epsilon, delta)
+    cost, failure = _sum(charges, _renyi, order, relation)
+    return cost <= allowance * _ROUNDING and failure <= _FAILURE * delta * _ROUNDING
+
+
+def _pld_filter(charges, epsilon, delta, relation) -> bool:
+    if delta == 0:
+        return _basic(charges, epsilon, delta, relation)
+    return epsilon_of(together(charges), delta, relation) <= epsilon * (1 + 1e-9)
+
+
+FILTERS = {"renyi": _renyi_filter, "pld": _pld_filter, "basic": _basic}
+
+
+def admits(name: str, charges: Counter[Event], epsilon: float, delta: float, relation: str) -> bool:
+    """Return whether all ``charges`` together stay within (epsilon, delta)."""
+    return not charges or bool(FILTERS[name](charges, epsilon, delta, relation))

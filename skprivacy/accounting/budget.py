@@ -1,0 +1,515 @@
+"""A privacy budget that copies, workers and crashes cannot forget."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import tempfile
+import weakref
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ..exceptions import BudgetExceededError
+from ._filters import FILTERS, admits, together
+from .events import Event, check_relation, positive
+from .guarantee import PrivacyGuarantee, check_delta, epsilon_of
+from .ledger import LedgerError, SQLiteLedger, _Log
+
+__all__ = ["PrivacyBudget", "charge"]
+
+_MANY = 1 << 40
+
+
+class PrivacyBudget:
+    """A cap on what may be released about a data set, kept in a ledger on disk.
+
+    Parameters
+    ----------
+    epsilon : float
+        The cap, above 0.
+    delta : float, default=0.0
+        In [0, 1).
+    path : str or Path, default=None
+        The ledger file. It is made if it does not exist; if it does, its cap must be this one.
+        ``None``: a temporary file, which lives as long as this object.
+    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+        What all charges must be stated for. Relations are never mixed or converted.
+    filter : {"renyi", "pld", "basic"}, default="renyi"
+        How charges are composed; see Notes.
+    n_records : int, default=None
+        The public number of records. If given, ``delta`` must be below its inverse.
+
+    Notes
+    -----
+    **Guarantees.** A charge is written to disk before the data is touched, and stays charged
+    whatever happens then: success, failure or a killed process.
+
+    **Filters.** ``"renyi"`` composes at one Renyi order that is fixed by the cap, which holds even
+    if every next event, with its parameters, is chosen after seeing all answers so far (Feldman,
+    Zrnic 2021, arXiv:2008.11193). Pure epsilons that add up to the cap, and a first charge that
+    fits by itself, pass too. ``"pld"`` composes privacy loss distributions: the tightest, and
+    proved only if *which events will happen* was settled beforehand, as in cross-validation over a
+    fixed grid. ``"basic"`` adds epsilons and deltas up, and takes only events that have them.
+
+    **Edge cases.** ``copy``, ``deepcopy``, ``sklearn.clone`` and pickle all hand on the *same*
+    ledger. A pickled handle to a temporary ledger dies with the process that made it.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import Laplace, PrivacyBudget
+    >>> budget = PrivacyBudget(epsilon=1.0)
+    >>> with budget.charge(Laplace(2.5), who="a mean"):
+    ...     pass  # release the mean
+    >>> budget.remaining(Laplace(2.5))
+    1
+    >>> budget
+    PrivacyBudget(epsilon=1, delta=0): 0.4 spent by 1 charge
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 0.0,
+        path: str | Path | None = None,
+        *,
+        relation: str = "add_remove",
+        filter: str = "renyi",
+        n_records: int | None = None,
+    ) -> None:
+        positive("epsilon", epsilon)
+        check_delta(delta, n_records)
+        check_relation(relation)
+        if filter not in FILTERS:
+            raise ValueError(f"filter={filter!r} must be one of {sorted(FILTERS)}.")
+        terms = {"epsilon": float(epsilon), "delta": float(delta)}
+        terms |= {"relation": relation, "filter": filter}  # type: ignore[dict-item]
+        if path is None:
+            folder = tempfile.mkdtemp(prefix="skprivacy-budget-")
+            self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
+            path = Path(folder) / "ledger"
+        self._attach(SQLiteLedger(path), "/")
+        try:
+            self._ledger.create(json.dumps(terms, sort_keys=True))
+        except FileExistsError:
+            if self._terms != terms:
+                raise ValueError(
+                    f"The ledger {path} holds the budget {self._terms}, not {terms}. Open it with "
+                    "PrivacyBudget.open(path), or give another path."
+                ) from None
+
+    @classmethod
+    def open(cls, path: str | Path, scope: str = "/") -> PrivacyBudget:
+        """Return the budget whose ledger is at ``path``.
+
+        Raises
+        ------
+        LedgerError
+            If there is none, or it cannot be read.
+        """
+        budget = cls.__new__(cls)
+        budget._attach(SQLiteLedger(path), scope)
+        _ = budget._terms
+        return budget
+
+    def _attach(self, ledger: SQLiteLedger, scope: str) -> None:
+        self._ledger, self._scope = ledger, scope
+
+    @property
+    def _terms(self) -> dict[str, Any]:
+        first = self._ledger.first()
+        try:
+            terms = json.loads(first)
+            return {k: terms[k] for k in ("epsilon", "delta", "relation", "filter")}
+        except (json.JSONDecodeError, KeyError, TypeError):
+            raise LedgerError(f"{self.path} is not the ledger of a privacy budget.") from None
+
+    # A copy of a budget is the same budget.
+    def __copy__(self) -> PrivacyBudget:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> PrivacyBudget:
+        return self
+
+    def __reduce__(self):
+        return PrivacyBudget.open, (str(self.path.resolve()), self._scope)
+
+    def __repr__(self) -> str:
+        cap, entries = self.cap, self._charges()
+        n = sum(entries.values())
+        where = "" if self._scope == "/" else f" for {self._scope}"
+        shown = "no cap of its own" if cap is None else f"epsilon={cap[0]:g}, delta={cap[1]:g}"
+        plural = "" if n == 1 else "s"
+        return f"PrivacyBudget({shown}){where}: {self.spent():.3g} spent by {n} charge{plural}"
+
+    @property
+    def path(self) -> Path:
+        """The ledger file."""
+        return self._ledger.path
+
+    @property
+    def relation(self) -> str:
+        """The relation that all charges are stated for."""
+        return self._terms["relation"]
+
+    @property
+    def cap(self) -> tuple[float, float] | None:
+        """Epsilon and delta of this scope; ``None`` if only the enclosing scopes have a cap."""
+        with self._ledger.transaction() as log:
+            body = log.scopes().get(self._scope)
+        terms = json.loads(body) if body else {}
+        return (terms["epsilon"], terms["delta"]) if terms.get("epsilon") else None
+
+    def scope(
+        self, name: str, epsilon: float | None = None, delta: float | None = None
+    ) -> PrivacyBudget:
+        """Return a part of this budget, for one data set or one purpose.
+
+        What is charged to it is charged to every enclosing scope too.
+
+        Parameters
+        ----------
+        name : str
+            Without ``/``, and not beginning with ``=``.
+        epsilon, delta : float, default=None
+            A cap of its own, set once.
+        """
+        if not name or "/" in name or name.startswith("="):
+            raise ValueError(f"name={name!r} must be non-empty, without '/', not begin with '='.")
+        return self._inner(name, epsilon, delta)
+
+    def partition(self, key: str) -> PrivacyBudget:
+        """Return the budget of one part of a data set that was divided beforehand.
+
+        A record lies in at most one part, so that the parts cost, together, only what the dearest
+        of them costs (parallel composition). The division must not depend on private data.
+
+        Raises
+        ------
+        ValueError
+            Under ``replace_one``: a replaced record may leave one part and enter another.
+        """
+        if self.relation == "replace_one":
+            raise ValueError(
+                "relation='replace_one' has no parallel composition: a replaced record may change "
+                "its part. Use scope(), or a budget under 'add_remove' or 'zero_out'."
+            )
+        if not key or "/" in key:
+            raise ValueError(f"key={key!r} must be non-empty and without '/'.")
+        return self._inner(f"={key}", None, None)
+
+    def _inner(self, name: str, epsilon: float | None, delta: float | None) -> PrivacyBudget:
+        path = f"{self._scope}{name}/"
+        if epsilon is not None or delta is not None:
+            positive("epsilon", epsilon)
+            terms = {"epsilon": float(epsilon), "delta": check_delta(delta or 0.0)}  # type: ignore[arg-type]
+            with self._ledger.transaction() as log:
+                known = log.scopes().get(path)
+                if known is None:
+                    log.append("scope", path, "", json.dumps(terms, sort_keys=True))
+                elif json.loads(known) != terms:
+                    raise ValueError(f"The scope {path} already has the cap {known}, not {terms}.")
+        inner = PrivacyBudget.__new__(PrivacyBudget)
+        inner._attach(self._ledger, path)
+        inner._parent = self  # type: ignore[attr-defined]  # keeps a temporary ledger alive
+        return inner
+
+    def reserve(self, event: Event, who: str = "", relation: str | None = None) -> int:
+        """Charge an event before the data is touched, and return the charge's number.
+
+        Parameters
+        ----------
+        event : Event
+        who : str, default=""
+            What the charge is for; public text.
+        relation : str, default=None
+            The relation that the event is stated for. ``None``: the budget's.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the cap of this or an enclosing scope would be passed. Nothing is charged then.
+        LedgerError
+            If the ledger cannot be written. Nothing may be released then.
+        """
+        if not isinstance(event, Event):
+            raise TypeError(f"event={event!r} must be an Event.")
+        terms = self._terms
+        if relation is not None and check_relation(relation) != terms["relation"]:
+            raise ValueError(
+                f"The event is stated for relation={relation!r} and the budget for "
+                f"{terms['relation']!r}. They are never mixed: make a budget of that relation."
+            )
+        body = json.dumps(event.to_dict(), sort_keys=True)
+        with self._ledger.transaction() as log:
+            short = self._refusal(log, event, 1, terms)
+            if short is not None:
+                scope, epsilon, delta = short
+                left = _spent(_along(log, scope, self._scope), delta, terms["relation"])
+                raise BudgetExceededError(
+                    f"{who or 'A release'} was refused: with {event!r} the budget of "
+                    f"epsilon={epsilon:g}, delta={delta:g} of scope {scope!r} would be overspent. "
+                    f"It has spent epsilon={left:.4g} so far. Give more noise or fewer steps, or "
+                    "ask remaining(event) how many of an event still fit."
+                )
+            return log.append("reserve", self._scope, str(who), body)
+
+    def _refusal(self, log: _Log, event: Event, count: int, terms: dict[str, Any]):
+        """Return the first scope whose cap ``count`` more of ``event`` would pass, or None."""
+        for scope, body in log.scopes().items():
+            if not self._scope.startswith(scope):
+                continue
+            cap = json.loads(body)
+            charges = _along(log, scope, self._scope) + Counter({event: count})
+            if not admits(
+                terms["filter"], charges, cap["epsilon"], cap["delta"], terms["relation"]
+            ):
+                return scope, cap["epsilon"], cap["delta"]
+        return None
+
+    def commit(self, charge: int) -> None:
+        """Note that the release happened."""
+        self._settle(charge, "commit")
+
+    def fail(self, charge: int) -> None:
+        """Note that the release did not complete. It stays charged: the data may have been read."""
+        self._settle(charge, "fail")
+
+    def _settle(self, charge: int, outcome: str) -> None:
+        with self._ledger.transaction() as log:
+            before = log.outcome(charge)
+            if before is not None:
+                raise ValueError(f"charge={charge!r} is already settled: {before}.")
+            log.append(outcome, self._scope, "", "", ref=charge)
+
+    @contextmanager
+    def charge(self, event: Event, who: str = "", relation: str | None = None) -> Iterator[int]:
+        """Reserve on entering, settle on leaving; the data may be touched inside only."""
+        number = self.reserve(event, who, relation)
+        try:
+            yield number
+        except BaseException:
+            self.fail(number)
+            raise
+        self.commit(number)
+
+    def _charges(self) -> Counter[Event]:
+        with self._ledger.transaction() as log:
+            return _along(log, self._scope, self._scope)
+
+    def spent(self, delta: float | None = None) -> float:
+        """Return epsilon, at ``delta``, of all that was charged here, by the tightest accountant.
+
+        Its proof takes the events as settled beforehand; the cap is kept by the filter.
+        """
+        if delta is None:
+            delta = self._terms["delta"] if self.cap is None else self.cap[1]
+        return _spent(self._charges(), check_delta(delta), self.relation)
+
+    def guarantee(self) -> PrivacyGuarantee:
+        """Return what holds of all that was charged here, as a guarantee."""
+        return PrivacyGuarantee(
+            together(self._charges()),
+            self._terms["delta"] or None,
+            self.relation,
+            assumptions=("events settled before any answer was seen",),
+        )
+
+    def remaining(self, event: Event) -> int:
+        """Return how many more of ``event`` fit, each charged by itself."""
+        terms = self._terms
+        with self._ledger.transaction() as log:
+            if self._refusal(log, event, 1, terms) is not None:
+                return 0
+            low, high = 1, 2
+            while high < _MANY and self._refusal(log, event, high, terms) is None:
+                low, high = high, 2 * high
+            while high - low > 1:
+                middle = (low + high) // 2
+                if self._refusal(log, event, middle, terms) is None:
+                    low = middle
+                else:
+                    high = middle
+        return low
+
+    def entries(self):
+        """Return the charges of this scope as a DataFrame.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``charge``, ``when`` (UTC), ``scope``, ``who``, ``event``, ``status``
+            (``reserved``, ``commit`` or ``fail``), ``cost`` (epsilon of this charge alone) and
+            ``spent`` (epsilon of all so far in this scope).
+        """
+        import pandas as pd
+
+        delta, relation = self._terms["delta"], self.relation
+        records = self._ledger.records()
+        status = {r.ref: r.kind for r in records if r.ref is not None}
+        rows, inside = [], []
+        for r in records:
+            if r.kind != "reserve" or not r.scope.startswith(self._scope):
+                continue
+            event = _event(r.body)
+            inside.append((r.scope, event, 1))
+            rows.append(
+                {
+                    "charge": r.seq,
+                    "when": pd.Timestamp(r.at, unit="s", tz="UTC"),
+                    "scope": r.scope,
+                    "who": r.who,
+                    "event": event,
+                    "status": status.get(r.seq, "reserved"),
+                    "cost": _spent(Counter({event: 1}), delta, relation),
+                    "spent": _spent(_total(inside, self._scope), delta, relation),
+                }
+            )
+        columns = ["charge", "when", "scope", "who", "event", "status", "cost", "spent"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def verify(self) -> str:
+        """Check every line of the ledger and every cap, and return the last digest.
+
+        Keep the digest elsewhere: a later ledger that continues this one contains it.
+
+        Raises
+        ------
+        LedgerError
+            If a line was altered or lost, or the charges pass a cap.
+        """
+        records = self._ledger.records()
+        terms = self._terms
+        with self._ledger.transaction() as log:
+            for scope, body in log.scopes().items():
+                cap = json.loads(body)
+                leaves = {s for s, _, _ in log.charges() if s.startswith(scope)}
+                for leaf in leaves:
+                    charges = _along(log, scope, leaf)
+                    if not admits(
+                        terms["filter"], charges, cap["epsilon"], cap["delta"], terms["relation"]
+                    ):
+                        raise LedgerError(f"The charges in scope {scope!r} pass its cap {body}.")
+        return records[-1].digest
+
+    def export(self, path: str | Path) -> None:
+        """Write the checked ledger as JSON lines, which anybody can read and check."""
+        lines = [json.dumps(record._asdict()) for record in self._ledger.records()]
+        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def plot(self, ax=None):
+        """Draw epsilon spent over time, against the cap, and return the axes."""
+        import matplotlib.pyplot as plt
+
+        entries = self.entries()
+        ax = plt.subplots()[1] if ax is None else ax
+        ax.step(entries["when"], entries["spent"], where="post", marker="o", label="spent")
+        if self.cap is not None:
+            ax.axhline(self.cap[0], linestyle="--", color="black", label="cap")
+        delta = self._terms["delta"]
+        ax.set(xlabel="time (UTC)", ylabel=f"epsilon at delta = {delta:g}", ylim=(0, None))
+        ax.legend()
+        return ax
+
+
+def _remove(folder: str, owner: int) -> None:
+    # A forked worker inherits the finaliser, but not the file.
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@lru_cache(maxsize=4096)
+def _event(body: str) -> Event:
+    try:
+        return Event.from_dict(json.loads(body))
+    except ValueError as error:
+        raise LedgerError(f"The privacy ledger holds an event nobody knows: {error}") from None
+
+
+def _spent(charges: Counter[Event], delta: float, relation: str) -> float:
+    try:
+        return epsilon_of(together(charges), delta, relation)
+    except ValueError:  # delta = 0 where only delta > 0 is finite
+        return math.inf
+
+
+def _along(log: _Log, scope: str, leaf: str) -> Counter[Event]:
+    """Return what a record of ``leaf`` is charged within ``scope``."""
+    charges = [(s, _event(body), n) for s, body, n in log.charges() if s.startswith(scope)]
+    return _total(charges, scope, leaf)
+
+
+def _total(charges: list[tuple[str, Event, int]], scope: str, leaf: str = "") -> Counter[Event]:
+    """Add up the charges in and below ``scope``: scopes add, partitions take the dearest.
+
+    Of partitions on the way to ``leaf`` only that one counts. Elsewhere, each event counts as often
+    as in the partition where it is most frequent, which is never too little.
+    """
+    own: Counter[Event] = Counter()
+    below: dict[str, list[tuple[str, Event, int]]] = {}
+    for path, event, n in charges:
+        if path == scope:
+            own[event] += n
+        else:
+            name = path[len(scope) :].split("/", 1)[0]
+            below.setdefault(f"{scope}{name}/", []).append((path, event, n))
+    worst: Counter[Event] = Counter()
+    taken = next((p for p in below if leaf.startswith(p) and _is_partition(p)), None)
+    if taken is None and _is_partition(leaf[: leaf.find("/", len(scope)) + 1]) and leaf > scope:
+        taken = ""  # a partition without charges yet: those of its siblings are not its own
+    for path, inner in below.items():
+        if not _is_partition(path):
+            own += _total(inner, path, leaf)
+        elif taken is None or path == taken:
+            worst |= _total(inner, path, leaf)
+    return own + worst
+
+
+def _is_partition(path: str) -> bool:
+    return path.rstrip("/").rsplit("/", 1)[-1].startswith("=")
+
+
+@contextmanager
+def charge(
+    budget: PrivacyBudget | None,
+    event: Event,
+    relation: str = "add_remove",
+    who: str = "",
+    kind: str = "proved",
+) -> Iterator[int | None]:
+    """Charge ``budget`` for what happens inside; without a budget do nothing.
+
+    This is what an estimator wraps around the part of ``fit`` that touches the data.
+
+    Parameters
+    ----------
+    budget : PrivacyBudget or None
+    event : Event
+    relation : str, default="add_remove"
+    who : str, default=""
+    kind : str, default="proved"
+        Only proved guarantees are charged; anything else is refused.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import Laplace, charge
+    >>> with charge(None, Laplace(1.0)) as number:
+    ...     print(number)
+    None
+    """
+    if budget is None:
+        yield None
+        return
+    if not isinstance(budget, PrivacyBudget):
+        raise TypeError(f"budget={budget!r} must be a PrivacyBudget or None.")
+    if kind != "proved":
+        raise ValueError(
+            f"A guarantee of kind={kind!r} cannot be charged to a budget: only proved ones add up."
+        )
+    with budget.charge(event, who, relation) as number:
+        yield number

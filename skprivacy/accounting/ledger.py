@@ -1,0 +1,203 @@
+"""The ledger: an append-only, hash-chained log in SQLite that many processes may share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["LedgerError", "Record", "SQLiteLedger"]
+
+_SCHEMA = """
+CREATE TABLE log (
+    seq INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL CHECK (kind IN ('budget', 'scope', 'reserve', 'commit', 'fail')),
+    ref INTEGER,
+    at REAL NOT NULL,
+    scope TEXT NOT NULL,
+    who TEXT NOT NULL,
+    body TEXT NOT NULL,
+    digest TEXT NOT NULL
+);
+CREATE INDEX charges ON log (kind, scope, body);
+CREATE UNIQUE INDEX outcomes ON log (ref) WHERE ref IS NOT NULL;
+CREATE TRIGGER no_update BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'append only'); END;
+CREATE TRIGGER no_delete BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'append only'); END;
+"""
+_COLUMNS = "seq, kind, ref, at, scope, who, body, digest"
+
+
+class LedgerError(RuntimeError):
+    """The ledger cannot be read, written or trusted; nothing may be released."""
+
+
+class Record(NamedTuple):
+    """One line of the log; ``digest`` covers it and, through the line before, all earlier ones."""
+
+    seq: int
+    kind: str
+    ref: int | None
+    at: float
+    scope: str
+    who: str
+    body: str
+    digest: str
+
+
+def _digest(previous: str, *values: Any) -> str:
+    text = json.dumps([previous, *values], separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class SQLiteLedger:
+    """A log file.
+
+    Parameters
+    ----------
+    path : str or Path
+    timeout : float, default=60.0
+        Seconds to wait for another process's transaction.
+
+    Notes
+    -----
+    Every operation opens its own connection, so that nothing is shared across threads or ``fork``.
+    Commits reach the disk (write-ahead log, ``synchronous=FULL``) before they return.
+    """
+
+    def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
+        self.path = Path(path)
+        self.timeout = timeout
+
+    def create(self, body: str) -> None:
+        """Make the file, with ``body`` as its first line; fail if it exists."""
+        try:
+            with self.path.open("xb"):
+                pass
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise LedgerError(f"The ledger {self.path} cannot be created: {error}.") from error
+        with self._connection() as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
+        with self.transaction() as log:
+            log.append("budget", "/", "", body)
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        try:
+            uri = f"{self.path.resolve().as_uri()}?mode=rw"
+            opened = sqlite3.connect(
+                uri, uri=True, timeout=self.timeout, isolation_level=None, check_same_thread=False
+            )
+            with closing(opened) as connection:
+                connection.execute("PRAGMA synchronous=FULL")
+                yield connection
+        except sqlite3.Error as error:
+            raise LedgerError(
+                f"The privacy ledger {self.path} cannot be used ({error}); nothing was released. "
+                "Check that the file exists, is writable, is not locked by a stuck process and "
+                "that its disk is not full; restore it from a copy if it is damaged."
+            ) from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[_Log]:
+        """Hold the only write lock; commit on leaving, roll back on an error."""
+        with self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                log = _Log(connection)
+                log.check_tail()
+                yield log
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    def first(self) -> str:
+        """Return the body that the ledger was created with."""
+        with self._connection() as connection:
+            row = connection.execute("SELECT body FROM log WHERE seq = 1").fetchone()
+        if row is None:
+            raise LedgerError(f"The privacy ledger {self.path} is empty.")
+        return row[0]
+
+    def records(self) -> list[Record]:
+        """Return the whole log, checked against its digests.
+
+        Raises
+        ------
+        LedgerError
+            If a line is missing, altered or out of place.
+        """
+        with self._connection() as connection:
+            rows = connection.execute(f"SELECT {_COLUMNS} FROM log ORDER BY seq").fetchall()
+        records = [Record(*row) for row in rows]
+        previous = ""
+        for place, record in enumerate(records, start=1):
+            if record.seq != place or record.digest != _digest(previous, *record[:-1]):
+                raise LedgerError(
+                    f"The privacy ledger {self.path} was altered: line {place} does not fit its "
+                    "digest. Nothing more will be released from it."
+                )
+            previous = record.digest
+        return records
+
+
+class _Log:
+    """The log, within a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def _last(self, count: int) -> list[Record]:
+        query = f"SELECT {_COLUMNS} FROM log ORDER BY seq DESC LIMIT ?"
+        return [Record(*row) for row in self._connection.execute(query, (count,))]
+
+    def check_tail(self) -> None:
+        """Refuse to go on from a last line that does not follow from the one before it."""
+        tail = self._last(2)
+        previous = tail[1].digest if len(tail) > 1 else ""
+        if tail and tail[0].digest != _digest(previous, *tail[0][:-1]):
+            raise LedgerError(
+                f"The privacy ledger was altered at line {tail[0].seq}; nothing was released."
+            )
+
+    def append(self, kind: str, scope: str, who: str, body: str, ref: int | None = None) -> int:
+        """Add a line and return its number."""
+        tail = self._last(1)
+        seq, previous = (tail[0].seq + 1, tail[0].digest) if tail else (1, "")
+        values = (seq, kind, ref, time.time(), scope, who, body)
+        self._connection.execute(
+            f"INSERT INTO log ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (*values, _digest(previous, *values)),
+        )
+        return seq
+
+    def charges(self) -> list[tuple[str, str, int]]:
+        """Return how often each event was reserved in each scope, whatever became of it."""
+        return self._connection.execute(
+            "SELECT scope, body, COUNT(*) FROM log WHERE kind = 'reserve' GROUP BY scope, body"
+        ).fetchall()
+
+    def scopes(self) -> dict[str, str]:
+        """Return the description of every scope that has one."""
+        return dict(
+            self._connection.execute(
+                "SELECT scope, body FROM log WHERE kind IN ('budget', 'scope') ORDER BY seq"
+            ).fetchall()
+        )
+
+    def outcome(self, ref: int) -> str | None:
+        """Return 'commit' or 'fail' if the charge has been settled; fail if there is no charge."""
+        row = self._connection.execute("SELECT kind FROM log WHERE seq = ?", (ref,)).fetchone()
+        if row is None or row[0] != "reserve":
+            raise ValueError(f"charge={ref!r} is not a charge of this ledger.")
+        row = self._connection.execute("SELECT kind FROM log WHERE ref = ?", (ref,)).fetchone()
+        return row[0] if row else None

@@ -1,0 +1,497 @@
+"""The budget: refusals, copies, scopes, files that fail and processes that die."""
+
+import copy
+import json
+import multiprocessing
+import os
+import pickle
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import joblib
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skprivacy.accounting import (
+    ApproxDP,
+    Composed,
+    Gaussian,
+    GNMaxVote,
+    Laplace,
+    LedgerError,
+    NonPrivate,
+    PoissonSampled,
+    PrivacyBudget,
+    Repeated,
+    calibrate_noise_multiplier,
+    charge,
+    pld,
+)
+from skprivacy.accounting._filters import renyi_order
+from skprivacy.exceptions import BudgetExceededError
+
+
+def sgd(epsilon, delta=1e-6):
+    def make(z):
+        return Repeated(PoissonSampled(0.05, Gaussian(z)), 100)
+
+    return make(calibrate_noise_multiplier(make, epsilon, delta))
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return tmp_path / "adult.ledger"
+
+
+class Charged(ClassifierMixin, BaseEstimator):
+    """A classifier that does nothing but pay."""
+
+    def __init__(self, *, scale=10.0, budget=None, fail=False):
+        self.scale = scale
+        self.budget = budget
+        self.fail = fail
+
+    def fit(self, X, y):
+        with charge(self.budget, Laplace(self.scale), who="Charged"):
+            if self.fail:
+                raise RuntimeError("no luck")
+            self.classes_ = [0, 1]
+        return self
+
+    def predict(self, X):
+        return [0] * len(X)
+
+
+X, Y = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]], [0, 1, 0, 1, 0, 1]
+
+
+def test_spends_until_one_too_many(ledger):
+    budget = PrivacyBudget(epsilon=0.5, path=ledger)
+    for _ in range(5):
+        Charged(budget=budget).fit(X, Y)
+    with pytest.raises(BudgetExceededError, match=r"Charged was refused.*spent epsilon=0\.5"):
+        Charged(budget=budget).fit(X, Y)
+    assert len(budget.entries()) == 5  # the refused one is not charged
+    assert budget.remaining(Laplace(10.0)) == 0
+    assert budget.spent() == pytest.approx(0.5)
+
+
+def test_a_failed_fit_stays_charged(ledger):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    with pytest.raises(RuntimeError, match="no luck"):
+        Charged(budget=budget, fail=True).fit(X, Y)
+    with pytest.raises(KeyboardInterrupt), budget.charge(Laplace(10.0)):
+        raise KeyboardInterrupt
+    assert list(budget.entries()["status"]) == ["fail", "fail"]
+    assert budget.spent() == pytest.approx(0.2)
+
+
+def test_composes_tightly_not_epsilons():
+    event = sgd(0.5)
+    budget = PrivacyBudget(epsilon=1.5, delta=1e-5)
+    fits = budget.remaining(event)
+    assert fits > 5  # basic composition would allow three
+    for _ in range(fits):
+        budget.commit(budget.reserve(event))
+    assert budget.remaining(event) == 0
+    assert budget.spent() <= 1.5
+    pld_fits = PrivacyBudget(epsilon=1.5, delta=1e-5, filter="pld").remaining(event)
+    assert pld_fits >= fits
+    assert PrivacyBudget(epsilon=1.5, delta=1e-5, filter="basic").remaining(sgd(0.5)) == 0
+    basic = PrivacyBudget(epsilon=1.5, delta=1e-5, filter="basic")
+    assert basic.remaining(ApproxDP(0.5, 1e-6)) == 3
+
+
+def test_one_fit_may_have_it_all_and_nothing_follows():
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-6)
+    event = sgd(1.0)
+    assert budget.remaining(event) == 1
+    budget.commit(budget.reserve(event))
+    assert budget.remaining(Gaussian(1000.0)) == 0
+
+
+def test_the_renyi_filter_stays_within_the_cap_for_any_mixture():
+    """What the filter admits is never more than the tight composition allows."""
+    for epsilon, delta in [(0.3, 1e-6), (3.0, 1e-5), (10.0, 1e-8)]:
+        order, allowance = renyi_order(epsilon, delta)
+        assert order > 1
+        assert allowance > 0
+        for event in (Gaussian(4.0), sgd(0.2), Laplace(8.0), ApproxDP(0.05, delta / 1e4)):
+            budget = PrivacyBudget(epsilon=epsilon, delta=delta)
+            n = budget.remaining(event)
+            assert n > 0 or pld(event).epsilon(delta) > epsilon / 2
+            if n:
+                assert pld(Repeated(event, n)).epsilon(delta) <= epsilon * (1 + 1e-3)
+
+
+def test_pure_budget_takes_pure_events_only():
+    budget = PrivacyBudget(epsilon=1.0)
+    assert budget.remaining(Laplace(10.0)) == 10
+    assert budget.remaining(Gaussian(1e6)) == 0
+    assert budget.remaining(NonPrivate()) == 0
+    with pytest.raises(BudgetExceededError):
+        budget.reserve(Gaussian(1e6))
+
+
+def test_bad_values(ledger):
+    for epsilon in (0, -1, float("nan"), float("inf"), "1", None, True):
+        with pytest.raises(ValueError, match="epsilon="):
+            PrivacyBudget(epsilon=epsilon)
+    for delta in (-1e-9, 1.0, float("nan"), "0"):
+        with pytest.raises(ValueError, match="delta="):
+            PrivacyBudget(epsilon=1.0, delta=delta)
+    with pytest.raises(ValueError, match="below 1/n"):
+        PrivacyBudget(epsilon=1.0, delta=0.01, n_records=100)
+    with pytest.raises(ValueError, match="filter="):
+        PrivacyBudget(epsilon=1.0, filter="hope")
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    with pytest.raises(ValueError, match="never mixed"):
+        budget.reserve(Laplace(9.0), relation="replace_one")
+    with pytest.raises(TypeError, match="must be an Event"):
+        budget.reserve(0.5)
+    with (
+        pytest.raises(ValueError, match="only proved ones"),
+        charge(budget, Laplace(9.0), kind="estimate"),
+    ):
+        pass
+    with pytest.raises(TypeError, match="must be a PrivacyBudget"), charge(3.0, Laplace(9.0)):
+        pass
+    with pytest.raises(ValueError, match="private data"):
+        budget.reserve(GNMaxVote(40.0, (10, 0)))
+    with pytest.raises(ValueError, match="is not a charge"):
+        budget.commit(17)
+    number = budget.reserve(Laplace(9.0))
+    budget.commit(number)
+    with pytest.raises(ValueError, match="already settled"):
+        budget.fail(number)
+    assert len(budget.entries()) == 1
+
+
+def test_reopening_keeps_the_cap(ledger):
+    PrivacyBudget(epsilon=1.0, path=ledger).reserve(Laplace(2.0))
+    assert PrivacyBudget(epsilon=1.0, path=ledger).spent() == 0.5
+    assert PrivacyBudget.open(ledger).spent() == 0.5
+    with pytest.raises(ValueError, match="holds the budget"):
+        PrivacyBudget(epsilon=2.0, path=ledger)
+    with pytest.raises(LedgerError, match="unable to open"):
+        PrivacyBudget.open(ledger.with_name("nowhere"))
+
+
+@pytest.mark.parametrize(
+    "how", [copy.copy, copy.deepcopy, clone, lambda b: pickle.loads(pickle.dumps(b))]
+)
+def test_every_copy_is_the_same_ledger(how):
+    budget = PrivacyBudget(epsilon=1.0)
+    owner = Charged(budget=budget)
+    other = how(owner)
+    other.fit(X, Y)
+    owner.fit(X, Y)
+    assert budget.spent() == other.budget.spent() == pytest.approx(0.2)
+
+
+def test_cross_validation_and_grid_search_in_workers():
+    budget = PrivacyBudget(epsilon=3.0)
+    model = make_pipeline(StandardScaler(), Charged(budget=budget))
+    cross_val_score(model, X, Y, cv=3, n_jobs=2)
+    assert len(budget.entries()) == 3
+    search = GridSearchCV(model, {"charged__scale": [10.0, 20.0]}, cv=3, n_jobs=2)
+    search.fit(X, Y)
+    # candidates x folds, and the refit: tuning is not free
+    assert len(budget.entries()) == 3 + 2 * 3 + 1
+
+
+def test_threads_never_overspend():
+    budget, refused = PrivacyBudget(epsilon=1.0), []
+
+    def spend():
+        for _ in range(5):
+            try:
+                with budget.charge(Laplace(10.0)):
+                    pass
+            except BudgetExceededError:
+                refused.append(1)
+
+    threads = [threading.Thread(target=spend) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(budget.entries()) == 10
+    assert len(refused) == 10
+
+
+def test_fork_shares_the_ledger_and_does_not_delete_it():
+    budget = PrivacyBudget(epsilon=1.0)
+    worker = multiprocessing.get_context("fork").Process(
+        target=lambda: budget.reserve(Laplace(10.0))
+    )
+    worker.start()
+    worker.join(30)
+    assert worker.exitcode == 0
+    assert budget.spent() == pytest.approx(0.1)
+    assert budget.path.exists()
+
+
+def test_a_temporary_ledger_is_removed_with_its_budget():
+    budget = PrivacyBudget(epsilon=1.0)
+    inner, path = budget.scope("part"), budget.path
+    del budget
+    assert path.exists()  # a scope keeps it
+    del inner
+    assert not path.exists()
+
+
+def _spend_for(path, seconds):
+    budget, done, stop = PrivacyBudget.open(path), 0, time.time() + seconds
+    while time.time() < stop:
+        try:
+            with budget.charge(Laplace(1000.0)):
+                done += 1
+        except BudgetExceededError:
+            break
+    return done
+
+
+def _hammer(path, processes, seconds, epsilon):
+    budget = PrivacyBudget(epsilon=epsilon, path=path)
+    done = joblib.Parallel(n_jobs=processes)(
+        joblib.delayed(_spend_for)(str(path), seconds) for _ in range(processes)
+    )
+    entries = [r for r in budget._ledger.records() if r.kind == "reserve"]
+    assert sum(done) == len(entries)
+    assert len(entries) <= round(epsilon * 1000)
+    budget.verify()
+    return len(entries)
+
+
+def test_processes_never_overspend(ledger):
+    assert _hammer(ledger, 3, 30.0, 0.1) == 100
+
+
+@pytest.mark.slow
+def test_eight_processes_for_a_minute(ledger):
+    assert _hammer(ledger, 8, 60.0, 1000.0) > 500
+
+
+_VICTIM = """
+import sys
+from skprivacy.accounting import Laplace, PrivacyBudget
+budget = PrivacyBudget.open(sys.argv[1])
+print("ready", flush=True)
+for i in range(10_000):
+    with budget.charge(Laplace(1e6), who=str(i)):
+        print(i, flush=True)      # the release
+"""
+
+
+def _kill_once(ledger, after):
+    """Kill a process while it charges and releases; return the number of its releases."""
+    victim = subprocess.Popen(
+        [sys.executable, "-c", _VICTIM, str(ledger)], stdout=subprocess.PIPE, text=True
+    )
+    assert victim.stdout.readline() == "ready\n"
+    time.sleep(after)
+    os.kill(victim.pid, signal.SIGKILL)
+    released = victim.stdout.read().splitlines()
+    victim.wait()
+    victim.stdout.close()
+    return len(released)
+
+
+def _killed(ledger, delays):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    released = sum(_kill_once(ledger, delay) for delay in delays)
+    charged = [r for r in budget._ledger.records() if r.kind == "reserve"]
+    # each process dies with at most one charge that was not released yet
+    assert released <= len(charged) <= released + len(delays)
+    assert budget.spent() == pytest.approx(len(charged) * 1e-6)
+    budget.verify()
+    return released
+
+
+def test_kill_9_loses_no_charge(ledger):
+    assert _killed(ledger, [0.0, 0.004, 0.011, 0.05, 0.09]) > 0
+
+
+@pytest.mark.slow
+def test_kill_9_two_hundred_times(ledger):
+    assert _killed(ledger, [i * 0.00037 for i in range(200)]) > 0
+
+
+def _spoiled(budget):
+    """Assert that nothing can be charged, with an error that says what is wrong."""
+    ran = []
+    with pytest.raises(LedgerError), charge(budget, Laplace(10.0)):
+        ran.append("the data was touched")
+    assert not ran
+
+
+def test_corrupted_file(ledger):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    budget.reserve(Laplace(10.0))
+    ledger.write_bytes(b"not a database at all" * 300)
+    _spoiled(budget)
+
+
+def test_truncated_file(ledger):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    for _ in range(30):
+        budget.reserve(Laplace(1000.0))
+    ledger.write_bytes(ledger.read_bytes()[:5000])
+    _spoiled(budget)
+
+
+def test_emptied_and_deleted_files(ledger):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    ledger.write_bytes(b"")
+    _spoiled(budget)
+    ledger.unlink()
+    _spoiled(budget)
+    assert not ledger.exists()  # never quietly begun anew
+
+
+def test_altered_lines(ledger):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    for _ in range(3):
+        budget.reserve(Laplace(10.0))
+    digest = budget.verify()
+    with sqlite3.connect(ledger) as connection:
+        with pytest.raises(sqlite3.IntegrityError, match="append only"):
+            connection.execute("UPDATE log SET body = '' WHERE seq = 3")
+        connection.execute("DROP TRIGGER no_update")
+        cheaper = json.dumps(Laplace(1e9).to_dict(), sort_keys=True)
+        connection.execute("UPDATE log SET body = ? WHERE seq = 3", (cheaper,))
+    connection.close()
+    with pytest.raises(LedgerError, match="line 3 does not fit"):
+        budget.verify()
+    with sqlite3.connect(ledger) as connection:
+        connection.execute("UPDATE log SET body = ? WHERE seq = 4", (cheaper,))
+    connection.close()
+    _spoiled(budget)
+    assert digest
+
+
+def test_locked_file(ledger):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    budget._ledger.timeout = 0.2
+    holder = sqlite3.connect(ledger, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    _spoiled(budget)
+    holder.execute("ROLLBACK")
+    holder.close()
+    budget.reserve(Laplace(10.0))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
+@pytest.mark.parametrize(
+    "limit", ["resource.RLIMIT_FSIZE", "read-only"], ids=["full disk", "read-only"]
+)
+def test_files_that_cannot_be_written(ledger, limit):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    budget.reserve(Laplace(10.0))
+    code = """
+        import os, resource, sys
+        from skprivacy.accounting import Laplace, LedgerError, PrivacyBudget
+        budget = PrivacyBudget.open(sys.argv[1])
+        if sys.argv[2] == "read-only":
+            import sqlite3
+            real = sqlite3.connect
+            sqlite3.connect = lambda u, **k: real(u.replace("mode=rw", "mode=ro"), **k)
+        else:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        for _ in range(2):
+            try:
+                with budget.charge(Laplace(10.0)):
+                    print("RELEASED")
+            except LedgerError as error:
+                print("refused", error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(ledger), limit],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "RELEASED" not in done.stdout, done
+    assert done.stdout.count("refused") == 2, done
+    assert "nothing was released" in done.stdout
+    assert budget.spent() == pytest.approx(0.1)
+
+
+def test_scopes_nest():
+    budget = PrivacyBudget(epsilon=1.0)
+    adult = budget.scope("adult", epsilon=0.5)
+    sweep = adult.scope("sweep")
+    sweep.reserve(Laplace(2.5))
+    with pytest.raises(BudgetExceededError, match="'/adult/'"):
+        sweep.reserve(Laplace(2.5))
+    other = budget.scope("texas")
+    other.reserve(Laplace(2.0))
+    with pytest.raises(BudgetExceededError, match="scope '/'"):
+        other.reserve(Laplace(5.0))
+    assert budget.spent() == pytest.approx(0.9)
+    assert adult.spent() == sweep.spent() == pytest.approx(0.4)
+    assert adult.cap == (0.5, 0.0)
+    assert sweep.cap is None
+    assert list(budget.entries()["scope"]) == ["/adult/sweep/", "/texas/"]
+    with pytest.raises(ValueError, match="already has the cap"):
+        budget.scope("adult", epsilon=0.6)
+    for name in ("", "a/b", "=a"):
+        with pytest.raises(ValueError, match="name="):
+            budget.scope(name)
+    assert pickle.loads(pickle.dumps(sweep)).spent() == pytest.approx(0.4)
+
+
+def test_partitions_compose_in_parallel():
+    budget = PrivacyBudget(epsilon=1.0)
+    for user in ("ann", "bob", "eve"):
+        for _ in range(3):
+            budget.partition(user).reserve(Laplace(5.0))
+    assert budget.spent() == pytest.approx(0.6)
+    assert budget.partition("ann").remaining(Laplace(5.0)) == 2
+    assert budget.partition("new").remaining(Laplace(5.0)) == 5
+    assert budget.remaining(Laplace(5.0)) == 2  # on everybody's data: the dearest part counts
+    budget.reserve(Laplace(2.5))
+    assert budget.partition("new").remaining(Laplace(5.0)) == 3
+    assert budget.partition("ann").remaining(Laplace(5.0)) == 0
+    with pytest.raises(BudgetExceededError):
+        budget.partition("ann").reserve(Laplace(5.0))
+    budget.partition("new").reserve(Laplace(5.0))
+    budget.verify()
+
+
+def test_partitions_need_a_relation_that_keeps_parts():
+    with pytest.raises(ValueError, match="no parallel composition"):
+        PrivacyBudget(epsilon=1.0, relation="replace_one").partition("ann")
+
+
+def test_entries_export_and_plot(ledger, tmp_path):
+    budget = PrivacyBudget(epsilon=2.0, delta=1e-6, path=ledger)
+    with budget.charge(sgd(0.5), who="<b>first</b>"):
+        pass
+    budget.reserve(Composed((Laplace(10.0), Gaussian(50.0))))
+    entries = budget.entries()
+    assert list(entries["status"]) == ["commit", "reserved"]
+    assert entries["cost"][0] == pytest.approx(0.5, rel=2e-3)
+    assert entries["spent"].is_monotonic_increasing
+    assert entries["event"][1] == Composed((Laplace(10.0), Gaussian(50.0)))
+    budget.export(tmp_path / "copy.jsonl")
+    lines = [json.loads(x) for x in (tmp_path / "copy.jsonl").read_text().splitlines()]
+    assert lines[-1]["digest"] == budget.verify()
+    import matplotlib
+
+    matplotlib.use("Agg")
+    axes = budget.plot()
+    assert axes.get_ylabel() == "epsilon at delta = 1e-06"
+    matplotlib.pyplot.close(axes.figure)
+    assert budget.guarantee().epsilon() == pytest.approx(budget.spent())
+    assert PrivacyBudget(epsilon=1.0).entries().empty
