@@ -8,7 +8,7 @@ import os
 import socket
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -70,10 +70,15 @@ class PublishedFile:
     def _download(self, path: Path, allowed: bool) -> None:
         if not allowed:
             raise self._not_found(path, "download_if_missing is False")
+        new = not path.parent.exists()
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             with _timeout(seconds=20):
                 fetch_file(self.url, folder=path.parent, local_filename=path.name, n_retries=0)
         except OSError as error:  # no network, or a folder that cannot be written
+            if new:
+                with suppress(OSError):
+                    path.parent.rmdir()
             raise self._not_found(path, f"downloading failed ({error})") from error
 
     def _not_found(self, path: Path, reason: str) -> DatasetNotFoundError:

@@ -3,6 +3,9 @@
 import hashlib
 import os
 import urllib.request
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from urllib.error import URLError
 
 import numpy as np
@@ -130,20 +133,47 @@ def test_another_file_of_that_name_is_refused(home):
     assert path.read_bytes() == before
 
 
-def test_download_lands_in_the_folder_and_is_checked(tmp_path, monkeypatch, home):
-    def download(url, folder, local_filename, n_retries):
-        folder.mkdir(parents=True)
-        (folder / local_filename).write_text(TRAIN)
+@pytest.fixture
+def server(tmp_path):
+    """A web server of this machine over a folder; returns (folder, address)."""
+    folder = tmp_path / "published"
+    folder.mkdir()
 
-    monkeypatch.setattr(_files, "fetch_file", download)
-    assert len(fetch_adult(data_home=tmp_path / "new").data) == 2
-    monkeypatch.setattr(_files, "fetch_file", lambda *a, **k: download(*a, **k) or _spoil(tmp_path))
-    with pytest.raises(DatasetNotFoundError, match="not the published"):
-        fetch_adult(data_home=tmp_path / "spoilt")
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as http:
+        thread = Thread(target=http.serve_forever)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{http.server_port}/"
+        http.shutdown()
+        thread.join()
 
 
-def _spoil(tmp_path):
-    (tmp_path / "spoilt" / "adult" / "adult.data").write_text("<html>moved</html>")
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_a_download_lands_in_the_folder_and_is_checked(server, spoilt, tmp_path):
+    folder, address = server
+    (folder / "thing").write_bytes(b"<html>moved</html>" if spoilt else b"hello\n")
+    checksum = "git:ce013625030ba8dba906f756967f9e9ca394464a"
+    file = PublishedFile("x", "thing", checksum, address + "thing")
+    if spoilt:
+        with pytest.raises(DatasetNotFoundError, match="not the published"):
+            file.path(tmp_path / "new")
+        return
+    path = file.path(tmp_path / "new")
+    assert path == tmp_path / "new" / "x" / "thing"
+    assert path.read_bytes() == b"hello\n"
+    (folder / "thing").unlink()
+    assert file.path(tmp_path / "new") == path  # and is not asked for again
+
+
+def test_what_is_no_longer_published_is_told_and_leaves_nothing(server, tmp_path):
+    _, address = server
+    file = PublishedFile("x", "gone", "git:00", address + "gone")
+    with pytest.raises(DatasetNotFoundError, match=r"downloading failed \(HTTP Error 404"):
+        file.path(tmp_path / "new")
+    assert not list((tmp_path / "new").iterdir())
 
 
 def test_wrong_subset():
