@@ -32,7 +32,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'append 
 _COLUMNS = "seq, kind, ref, at, scope, who, body, digest"
 
 
-class LedgerError(RuntimeError):
+class LedgerError(OSError):
     """The ledger cannot be read, written or trusted; nothing may be released."""
 
 

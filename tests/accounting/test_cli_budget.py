@@ -1,0 +1,70 @@
+"""``skprivacy budget`` as a user types it."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from skprivacy.accounting import Laplace, PrivacyBudget
+from skprivacy.cli import main
+
+STEP = ["--noise-multiplier", "1.1", "--sampling-rate", "0.01", "--steps", "100"]
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    path = str(tmp_path / "adult.ledger")
+    assert main(["budget", "create", path, "--epsilon", "1", "--delta", "1e-5"]) == 0
+    return path
+
+
+def test_from_nothing_to_a_refusal(ledger, tmp_path, capsys):
+    assert main(["budget", "what-if", ledger, *STEP]) == 0
+    fits = int(capsys.readouterr().out.splitlines()[-1].split()[0])
+    assert fits > 1
+    for _ in range(fits):
+        assert main(["budget", "spend", ledger, *STEP, "--who", "epoch"]) == 0
+    assert main(["budget", "spend", ledger, *STEP]) == 1
+    assert "would be overspent" in capsys.readouterr().out
+    assert main(["budget", "what-if", ledger, *STEP]) == 1
+    csv, png = tmp_path / "spend.csv", tmp_path / "spend.png"
+    assert main(["budget", "show", ledger, "--csv", str(csv), "--plot", str(png)]) == 0
+    assert "last digest" in capsys.readouterr().out
+    assert len(pd.read_csv(csv)) == fits
+    assert png.stat().st_size > 1000
+
+
+def test_any_event_and_any_scope(ledger, capsys):
+    event = json.dumps(Laplace(10.0).to_dict())
+    assert main(["budget", "spend", ledger, "--event", event, "--scope", "adult/=ann"]) == 0
+    assert main(["budget", "spend", ledger, "--epsilon", "0.1", "--scope", "adult"]) == 0
+    assert PrivacyBudget.open(ledger).spent(0.0) == pytest.approx(0.2)
+    assert list(PrivacyBudget.open(ledger).entries()["scope"]) == ["/adult/=ann/", "/adult/"]
+
+
+def test_compare_shows_what_is_no_proof(capsys):
+    assert main(["budget", "compare", *STEP, "--delta", "1e-5"]) == 0
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert "estimate" in lines["gdp"]
+    assert "proved" in lines["pld"]
+    assert float(lines["pld"].split()[0]) < float(lines["rdp"].split()[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "nowhere.ledger"], "cannot be used"),
+        (["create", "x", "--epsilon", "-1"], "epsilon=-1.0"),
+        (["create", "x", "--epsilon", "1", "--delta", "0.1", "--records", "50"], "below 1/n"),
+        (["compare", "--delta", "1e-5"], "describe the release"),
+        (["compare", "--delta", "1e-5", "--event", "{"], "not JSON"),
+        (["compare", "--delta", "1e-5", "--event", '{"type": "Nothing"}'], "known event"),
+        (["compare", "--delta", "2", "--noise-multiplier", "1"], "delta=2.0"),
+    ],
+)
+def test_mistakes_are_explained(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["budget", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
