@@ -1,0 +1,165 @@
+"""A standard scaler made of private means and variances."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .. import _config
+from .._sklearn import Interval, StrOptions
+from .statistics import RELATIONS, Columns
+
+__all__ = ["PrivateStandardScaler"]
+
+
+class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Centre and scale columns by private means and variances.
+
+    Where public bounds alone give features of a good scale, a
+    :class:`~skprivacy.preprocessing.SchemaTransformer` costs nothing and is the better choice.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy loss of the fit, in nats, of all columns together.
+    delta : float, default=0.0
+        0 for Laplace noise, above 0 for Gaussian noise.
+    bounds : tuple (lower, upper), default=None
+        Public bounds: two numbers, or two sequences of length n_features. Values beyond are
+        clipped, by ``transform`` too.
+    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
+        What neighbouring data sets are. Under "add_remove" the number of records is private, and
+        is paid for; otherwise it is public.
+    noise_seed : int, default=None
+        Makes the noise reproducible **and the guarantee void**. For tests only.
+
+    Attributes
+    ----------
+    mean_, var_, scale_ : ndarray of shape (n_features,)
+        Private means, variances, and their roots, which are at least 1% of the bounds' width.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        The bounds in use.
+    privacy_ : PrivacyGuarantee
+        What is guaranteed, in which relation and under which assumptions.
+    privacy_event_ : Event
+        What was released, for composition with other releases.
+    epsilon_, delta_ : float
+        The guarantee in two numbers.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features, when all of them are strings.
+
+    Notes
+    -----
+    **Guarantees.** ``mean_``, ``var_`` and ``scale_`` are (``epsilon``, ``delta``)-differentially
+    private with a row as the unit. A private model trained on the scaled data spends its own
+    budget **in addition**.
+
+    **Edge cases.** NaN counts as the middle of the bounds in ``fit`` and stays NaN in
+    ``transform``. Infinity is clipped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.preprocessing.scaler import PrivateStandardScaler
+    >>> X = np.random.default_rng(0).normal([40, 70], [10, 15], size=(10_000, 2))
+    >>> scaler = PrivateStandardScaler(bounds=([0, 0], [120, 200])).fit(X)
+    >>> bool(abs(scaler.transform(X).std() - 1) < 0.3)
+    True
+    """
+
+    _parameter_constraints: dict = {
+        "epsilon": [Interval(Real, 0, None, closed="neither")],
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "bounds": ["array-like", None],
+        "relation": [StrOptions(set(RELATIONS))],
+        "noise_seed": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        bounds: Any = None,
+        relation: str = "add_remove",
+        noise_seed: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.relation = relation
+        self.noise_seed = noise_seed
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def fit(self, X: ArrayLike, y: Any = None) -> PrivateStandardScaler:
+        """Release means and variances.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or a shape is not as described. Nothing has been released then.
+        """
+        self._validate_params()
+        X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
+        bounds = self.bounds
+        assumptions: tuple[str, ...] = ()
+        if bounds is None:
+            _config.leak(
+                "bounds=None: the bounds of the features are read off X. Pass "
+                "bounds=(lower, upper), numbers or one per feature, from public knowledge."
+            )
+            assumptions = ("the bounds of the features are public (they were read off X)",)
+            finite = np.where(np.isfinite(X), X, np.nan)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # a column without any number
+                lower, upper = np.nanmin(finite, axis=0), np.nanmax(finite, axis=0)
+            bounds = np.nan_to_num(lower), np.nan_to_num(upper)
+        columns = Columns(X, bounds)
+        moments, self.privacy_ = columns.release(
+            2, self.epsilon, self.delta, self.relation, self.noise_seed, assumptions
+        )
+        self.bounds_ = columns.lower, columns.upper
+        self.mean_, self.var_ = columns.means(moments), columns.variances(moments)
+        floor = np.where(columns.half > 0, 0.02 * columns.half, 1.0)
+        self.scale_ = np.maximum(np.sqrt(self.var_), floor)
+        self.privacy_event_ = self.privacy_.event
+        self.epsilon_, self.delta_ = self.privacy_.epsilon(), float(self.delta)
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return columns clipped to their bounds, centred and scaled.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "mean_")
+        X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=False)
+        return (np.clip(X, *self.bounds_) - self.mean_) / self.scale_
