@@ -8,15 +8,11 @@ python benchmarks/attacks.py lira       # LiRA whole: 100 networks on 10,000 rec
 
 from __future__ import annotations
 
-import io
-import os
 import sys
-import tarfile
 import time
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,11 +24,13 @@ from sklearn.neural_network import MLPClassifier
 from skprivacy import attacks
 from skprivacy.attacks import scores
 from skprivacy.attacks._stacked import chunk_size, train_stacked
+from skprivacy.datasets import fetch_location30
 
 
 def location() -> None:
     """Every membership attack on Location-30: 1,600 members, 128 tanh units, 64 shadows."""
-    X, y = _load_location()
+    X, y = fetch_location30(return_X_y=True)
+    X = np.asarray(X, dtype=np.float32)
     order = np.random.default_rng(0).permutation(len(X))[:3200]
     X, y, member = X[order], y[order], np.arange(3200) < 1600
     net = MLPClassifier((128,), activation="tanh", alpha=0.0, max_iter=60, random_state=0)
@@ -52,8 +50,12 @@ def location() -> None:
         "Shokri": attacks.ShokriAttack(pool=pool),
         "ML-Leaks 1": attacks.MLLeaksAttack(pool=pool),
         "quantile": attacks.QuantileAttack(),
+        "label-only, noise": attacks.LabelOnlyAttack(),
+        "label-only, boundary": attacks.LabelOnlyAttack(method="boundary"),
+        "few neighbours": attacks.VulnerableRecordsAttack(pool=pool),
         "LiRA offline": attacks.LiRA(pool=pool),
         "LiRA online": attacks.LiRA(pool=pool, online=True),
+        "LiRA online, global": attacks.LiRA(pool=pool, online=True, variance="global"),
         "RMIA offline": attacks.RMIA(pool=pool),
         "RMIA online": attacks.RMIA(pool=pool, online=True),
     }.items():
@@ -78,7 +80,8 @@ def stacked() -> None:
         rng = np.random.default_rng(0)
         rows = [rng.permutation(len(X))[:5000] for _ in range(n_models)]
         rest = np.setdiff1d(np.arange(len(X)), rows[0])
-        seconds: dict[str, list[float]] = {"stacked": [], "torch in turn": [], "scikit-learn": []}
+        names = ["stacked", "stacked bfloat16", "torch in turn", "scikit-learn"]
+        seconds: dict[str, list[float]] = {name: [] for name in names}
         accuracy: dict[str, list[float]] = {name: [] for name in seconds}
         for seed in range(3):
             ways = _ways(net, X, y, rows, seed)
@@ -86,7 +89,7 @@ def stacked() -> None:
                 start = time.perf_counter()
                 model = train()
                 took = time.perf_counter() - start
-                seconds[name].append(took / (n_models if name == "stacked" else 1))
+                seconds[name].append(took / (n_models if name.startswith("stacked") else 1))
                 right = model.predict_proba(X[rest]).argmax(1) == y[rest]
                 accuracy[name].append(right.mean())
         print(f"{n_features}-{hidden}-{n_classes}, {n_models} models at once")
@@ -94,7 +97,7 @@ def stacked() -> None:
         for name, took in seconds.items():
             ratio = np.median(took) / least
             right = np.mean(accuracy[name])
-            print(f"  {name:14} {np.median(took):7.3f} s/model {ratio:5.1f}x  accuracy {right:.3f}")
+            print(f"  {name:17} {np.median(took):7.3f} s/model {ratio:5.1f}x  accuracy {right:.3f}")
 
 
 def _ways(
@@ -104,6 +107,9 @@ def _ways(
     seeds = list(range(seed, seed + len(rows)))
     return {
         "stacked": lambda: train_stacked(net, X, y, np.unique(y), rows, seeds)[0],
+        "stacked bfloat16": lambda: train_stacked(
+            net, X, y, np.unique(y), rows, seeds, reduced=True
+        )[0],
         "torch in turn": lambda: _TorchNet(net, seed).fit(own, label),
         "scikit-learn": lambda: clone(net).set_params(random_state=seed).fit(own, label),
     }
@@ -129,11 +135,12 @@ def lira() -> None:
     X, y = _problem(105, 2)
     net = MLPClassifier((64, 32), batch_size=256, max_iter=30, n_iter_no_change=30)
     target = clone(net).fit(X[:5000], y[:5000])
-    start = time.perf_counter()
-    pool = attacks.ShadowPool(net, n_shadows=100, stacked=True, random_state=0)
-    attack = attacks.LiRA(target, pool=pool).fit(X, y)
-    result = attack.evaluate(X[:5000], y[:5000], X[5000:], y[5000:])
-    print(result, f"{time.perf_counter() - start:.1f} s")
+    for stacked in (True, "bfloat16"):
+        start = time.perf_counter()
+        pool = attacks.ShadowPool(net, n_shadows=100, stacked=stacked, random_state=0)
+        attack = attacks.LiRA(target, pool=pool).fit(X, y)
+        result = attack.evaluate(X[:5000], y[:5000], X[5000:], y[5000:])
+        print(f"stacked={stacked}: {time.perf_counter() - start:.1f} s, {result}")
 
 
 class _TorchNet:
@@ -176,16 +183,6 @@ def _problem(n_features: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
         class_sep=3.0, flip_y=0.1, random_state=0,
     )  # fmt: skip
     return X.astype(np.float32), y
-
-
-def _load_location() -> tuple[np.ndarray, np.ndarray]:
-    file = Path(os.environ["SKPRIVACY_DATA"]) / "location" / "dataset_location.tgz"
-    with tarfile.open(file) as archive:
-        member = archive.extractfile("bangkok")
-        assert member is not None
-        text = io.TextIOWrapper(member).read().replace('"', "")
-    table = np.loadtxt(io.StringIO(text), delimiter=",", dtype=np.int16)
-    return table[:, 1:].astype(np.float32), table[:, 0]
 
 
 if __name__ == "__main__":

@@ -80,6 +80,8 @@ def train_stacked(
     classes: NDArray[Any],
     rows: list[NDArray[np.intp]],
     seeds: list[int],
+    *,
+    reduced: bool = False,
 ) -> list[StackedMember]:
     """Train one network for each of ``rows`` on these rows of ``X``.
 
@@ -93,6 +95,8 @@ def train_stacked(
     classes : ndarray of shape (n_classes,)
     rows : list of index arrays, one for each model
     seeds : list of int, one for each model
+    reduced : bool, default=False
+        Take matrix products in bfloat16; weights and their updates stay in single precision.
 
     Notes
     -----
@@ -114,7 +118,7 @@ def train_stacked(
             "stacked=True needs the same number of features after the preprocessing of each "
             "shadow model. Fix the categories of the encoder, or use stacked=False."
         )
-    layers = _train(net, data, [label[chosen] for chosen in rows], len(classes), seeds)
+    layers = _train(net, data, [label[chosen] for chosen in rows], len(classes), seeds, reduced)
     return [
         StackedMember(classes, layer, net.activation, step)
         for layer, step in zip(layers, prepared, strict=True)
@@ -136,19 +140,23 @@ def _train(
     labels: list[NDArray[np.intp]],
     n_classes: int,
     seeds: list[int],
+    reduced: bool,
 ) -> list[list[tuple[NDArray[np.float32], NDArray[np.float32]]]]:
     import torch
 
     counts = np.array([len(part) for part in data])
     longest, n_features = int(counts.max()), data[0].shape[1]
-    records = torch.zeros(len(data) * longest, n_features)
+    # columns of zeros up to a multiple of 8: reduced products of odd widths are not optimised
+    padding = -n_features % 8
+    kind = torch.bfloat16 if reduced else torch.float32
+    records = torch.zeros(len(data) * longest, n_features + padding, dtype=kind)
     truth = torch.zeros(len(data) * longest, dtype=torch.long)
     for place, (part, label) in enumerate(zip(data, labels, strict=True)):
         start = place * longest
-        records[start : start + len(part)] = torch.from_numpy(part)
+        records[start : start + len(part), :n_features] = torch.from_numpy(part)
         truth[start : start + len(part)] = torch.from_numpy(label.astype(np.int64))
     rngs = [np.random.default_rng(seed) for seed in seeds]
-    weights, biases = _initialise(net, _sizes(net, n_features, n_classes), rngs)
+    weights, biases = _initialise(net, _sizes(net, n_features, n_classes), padding, rngs)
     batch = min(200, int(counts.min())) if net.batch_size == "auto" else int(net.batch_size)
     decay = net.alpha / batch  # the penalty's gradient, without a pass over the weights
     optimizer = torch.optim.Adam(
@@ -170,10 +178,11 @@ def _train(
         epoch_loss = torch.zeros(len(data))
         for places, share in _batches(counts, longest, batch, rngs if net.shuffle else None):
             hidden = records.index_select(0, places.reshape(-1)).view(*places.shape, -1)
-            for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-                hidden = activation(torch.baddbmm(bias, hidden, weight))
-            logits = torch.baddbmm(biases[-1], hidden, weights[-1])
-            losses = (_loss(logits, truth.take(places)) * share).sum(1)
+            with torch.autocast("cpu", torch.bfloat16, enabled=reduced):
+                for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+                    hidden = activation(torch.baddbmm(bias, hidden, weight))
+                logits = torch.baddbmm(biases[-1], hidden, weights[-1])
+            losses = (_loss(logits.float(), truth.take(places)) * share).sum(1)
             optimizer.zero_grad()
             (losses / share.sum(1).clamp(min=1)).sum().backward()
             optimizer.step()
@@ -182,19 +191,26 @@ def _train(
             done.setdefault(place, _member(weights, biases, place))
         if len(done) == len(data):
             break
-    return [done.get(place) or _member(weights, biases, place) for place in range(len(data))]
+    layers = [done.get(place) or _member(weights, biases, place) for place in range(len(data))]
+    return [[(first[:n_features], bias), *rest] for (first, bias), *rest in layers]
 
 
-def _initialise(net: MLPClassifier, sizes: list[int], rngs: list[Any]) -> tuple[list, list]:
+def _initialise(
+    net: MLPClassifier, sizes: list[int], padding: int, rngs: list[Any]
+) -> tuple[list, list]:
+    """Draw weights as MLPClassifier does; those of padding are zero and stay so."""
     import torch
 
-    weights, biases = [], []
+    weights: list[Any] = []
+    biases: list[Any] = []
     factor = 2.0 if net.activation == "logistic" else 6.0
     for fan_in, fan_out in pairwise(sizes):
         bound = np.sqrt(factor / (fan_in + fan_out))
         draws = [rng.uniform(-bound, bound, (fan_in + 1, fan_out)) for rng in rngs]
         both = torch.from_numpy(np.stack(draws).astype(np.float32))
-        weights.append(both[:, :-1].clone().requires_grad_())
+        unused = 0 if weights else padding
+        weight = torch.nn.functional.pad(both[:, :-1], (0, 0, 0, unused))
+        weights.append(weight.clone().requires_grad_())
         biases.append(both[:, -1:].clone().requires_grad_())
     return weights, biases
 

@@ -18,7 +18,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from .._sklearn import Interval
+from .._sklearn import Interval, StrOptions
 from . import scores
 from ._predictions import class_list, label_columns, predict_aligned
 from ._records import as_records, fingerprints, safe_indexing
@@ -51,9 +51,10 @@ class ShadowPool(BaseEstimator):
         Folder in which every model is saved as soon as it is trained. A later ``fit`` on the same
         records with the same estimator loads what is there and trains the rest, so that a killed
         run resumes. The files are pickles: open only folders that you wrote.
-    stacked : bool, default=False
+    stacked : bool or "bfloat16", default=False
         Train all models at once as one batched network (needs torch, much faster). For
-        ``MLPClassifier(solver="adam")``, alone or at the end of a pipeline.
+        ``MLPClassifier(solver="adam")``, alone or at the end of a pipeline. "bfloat16" takes
+        matrix products in reduced precision: faster still on processors that support it.
     verbose : int, default=0
         Verbosity of joblib.
 
@@ -91,7 +92,7 @@ class ShadowPool(BaseEstimator):
         "n_jobs": [None, Integral],
         "random_state": ["random_state"],
         "path": [None, str, os.PathLike],
-        "stacked": ["boolean"],
+        "stacked": ["boolean", StrOptions({"bfloat16"})],
         "verbose": ["verbose"],
     }
 
@@ -103,7 +104,7 @@ class ShadowPool(BaseEstimator):
         n_jobs: int | None = None,
         random_state: Any = None,
         path: Any = None,
-        stacked: bool = False,
+        stacked: bool | str = False,
         verbose: int = 0,
     ) -> None:
         self.estimator = estimator
@@ -156,7 +157,9 @@ class ShadowPool(BaseEstimator):
         rows = [np.flatnonzero(mask[groups]) for mask in masks]
         files = _files(folder, self.n_shadows)
         if self.stacked:
-            self.estimators_ = _train_stacked(self.estimator, X, y, rows, seeds, files)
+            self.estimators_ = _train_stacked(
+                self.estimator, X, y, rows, seeds, files, reduced=self.stacked == "bfloat16"
+            )
         else:
             self.estimators_ = joblib.Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
                 joblib.delayed(_train)(self.estimator, X, y, *job)
@@ -269,7 +272,14 @@ def train_clone(estimator: Any, X: Any, y: Any, rows: NDArray[np.intp], seed: in
 
 
 def _train_stacked(
-    estimator: Any, X: Any, y: NDArray[Any], rows: list[Any], seeds: Any, files: list[Path | None]
+    estimator: Any,
+    X: Any,
+    y: NDArray[Any],
+    rows: list[Any],
+    seeds: Any,
+    files: list[Path | None],
+    *,
+    reduced: bool,
 ) -> list[Any]:
     """Load the models that are there and train the others, a chunk at a time."""
     classes = np.unique(y)
@@ -280,7 +290,13 @@ def _train_stacked(
     for start in range(0, len(missing), size):
         chunk = missing[start : start + size]
         trained = train_stacked(
-            estimator, X, label, classes, [rows[i] for i in chunk], [int(seeds[i]) for i in chunk]
+            estimator,
+            X,
+            label,
+            classes,
+            [rows[i] for i in chunk],
+            [int(seeds[i]) for i in chunk],
+            reduced=reduced,
         )
         for place, model in zip(chunk, trained, strict=True):
             models[place] = _save(model, files[place])

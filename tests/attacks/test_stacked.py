@@ -93,24 +93,29 @@ def test_equal_accuracy_to_separate_training():
     X, y = problem(3, 800)
     net = make_pipeline(StandardScaler(), MLPClassifier((32,), max_iter=40))
     accuracy = {}
-    for stacked in (False, True):
+    for stacked in (False, True, "bfloat16"):
         pool = ShadowPool(net, n_shadows=4, random_state=0, stacked=stacked).fit(X, y)
         right = [(proba.argmax(1) == y).mean() for proba in pool.iter_proba(X)]
         accuracy[stacked] = np.mean(right)
     assert accuracy[True] == pytest.approx(accuracy[False], abs=0.02)
+    assert accuracy["bfloat16"] == pytest.approx(accuracy[False], abs=0.02)
 
 
-def test_attack_on_a_stacked_pool():
+def test_attacks_on_stacked_pools():
     X, y = make_classification(600, flip_y=0.4, random_state=0)
     labels = np.array(["no", "yes"])[y]
     target = MLPClassifier((64,), learning_rate_init=0.01, max_iter=60, n_iter_no_change=60)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         target.fit(X[:300], labels[:300])
-    pool = ShadowPool(target, n_shadows=4, random_state=0, stacked=True)
-    attack = LiRA(target, pool=pool).fit(X, labels)
-    result = attack.evaluate(X[:300], labels[:300], X[300:], labels[300:])
-    assert result.auc_interval[0] > 0.6
+    found = {}
+    for stacked in (False, True, "bfloat16"):
+        pool = ShadowPool(target, n_shadows=8, random_state=0, stacked=stacked)
+        attack = LiRA(target, pool=pool).fit(X, labels)
+        found[stacked] = attack.evaluate(X[:300], labels[:300], X[300:], labels[300:]).auc
+    assert found[False] > 0.65
+    assert found[True] == pytest.approx(found[False], abs=0.05)
+    assert found["bfloat16"] == pytest.approx(found[False], abs=0.05)
 
 
 def test_stacked_pool_resumes(tmp_path):
