@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import _config
 from .._sklearn import Interval, StrOptions
+from ..accounting import PrivacyBudget
 from .statistics import RELATIONS, Columns
 
 __all__ = ["PrivateStandardScaler"]
@@ -36,6 +37,8 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         What neighbouring data sets are. Under "add_remove" the number of records is private, and
         is paid for; otherwise it is public.
+    budget : PrivacyBudget, default=None
+        Is charged for the fit before the data is touched; refuses what it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -80,6 +83,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         "delta": [Interval(Real, 0, 1, closed="left")],
         "bounds": ["array-like", None],
         "relation": [StrOptions(set(RELATIONS))],
+        "budget": [PrivacyBudget, None],
         "noise_seed": [Integral, None],
     }
 
@@ -90,12 +94,14 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         delta: float = 0.0,
         bounds: Any = None,
         relation: str = "add_remove",
+        budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
         self.relation = relation
+        self.budget = budget
         self.noise_seed = noise_seed
 
     def __sklearn_tags__(self):
@@ -139,7 +145,14 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
             bounds = np.nan_to_num(lower), np.nan_to_num(upper)
         columns = Columns(X, bounds)
         moments, self.privacy_ = columns.release(
-            2, self.epsilon, self.delta, self.relation, self.noise_seed, assumptions
+            2,
+            self.epsilon,
+            self.delta,
+            self.relation,
+            self.noise_seed,
+            self.budget,
+            type(self).__name__,
+            assumptions,
         )
         self.bounds_ = columns.lower, columns.upper
         self.mean_, self.var_ = columns.means(moments), columns.variances(moments)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array
 
-from ..accounting import Event, PrivacyGuarantee
+from ..accounting import Event, PrivacyBudget, PrivacyGuarantee, charge
 from ..exceptions import PrivacyWarning
 from ..mechanisms import (
     Exponential,
@@ -47,6 +47,7 @@ def private_mean(
     epsilon: float,
     delta: float = 0.0,
     relation: str = "add_remove",
+    budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
     """Return the mean of each column.
@@ -64,6 +65,8 @@ def private_mean(
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         What neighbouring data sets are. Under "add_remove" the number of records is private, and
         is paid for; otherwise it is public.
+    budget : PrivacyBudget, default=None
+        Is charged before the data is touched; refuses what it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -90,7 +93,9 @@ def private_mean(
     1.00-DP, add-remove, proved
     """
     columns = Columns(X, bounds)
-    moments, privacy = columns.release(1, epsilon, delta, relation, noise_seed)
+    moments, privacy = columns.release(
+        1, epsilon, delta, relation, noise_seed, budget, "private_mean"
+    )
     return Release(columns.shaped(columns.means(moments)), privacy)
 
 
@@ -101,6 +106,7 @@ def private_variance(
     epsilon: float,
     delta: float = 0.0,
     relation: str = "add_remove",
+    budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
     """Return the (population) variance of each column.
@@ -118,6 +124,8 @@ def private_variance(
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         What neighbouring data sets are. Under "add_remove" the number of records is private, and
         is paid for; otherwise it is public.
+    budget : PrivacyBudget, default=None
+        Is charged before the data is touched; refuses what it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -136,7 +144,9 @@ def private_variance(
     True
     """
     columns = Columns(X, bounds)
-    moments, privacy = columns.release(2, epsilon, delta, relation, noise_seed)
+    moments, privacy = columns.release(
+        2, epsilon, delta, relation, noise_seed, budget, "private_variance"
+    )
     return Release(columns.shaped(columns.variances(moments)), privacy)
 
 
@@ -148,6 +158,7 @@ def private_quantile(
     epsilon: float,
     relation: str = "add_remove",
     n_candidates: int = 1024,
+    budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
     """Return a quantile of one column, by the exponential mechanism on a public grid.
@@ -166,6 +177,8 @@ def private_quantile(
         What neighbouring data sets are.
     n_candidates : int, default=1024
         At least 2.
+    budget : PrivacyBudget, default=None
+        Is charged before the data is touched; refuses what it cannot afford.
     noise_seed : int, default=None
         Makes the choice reproducible **and the guarantee void**. For tests only.
 
@@ -206,7 +219,8 @@ def private_quantile(
     mechanism = Exponential(float(epsilon), sensitivity)
     privacy = _guarantee(mechanism.event, 0.0, relation, noise_seed)
     scores = -np.abs(below - q * values.size)
-    chosen = mechanism.release(scores, SecureRandom(noise_seed))
+    with charge(budget, mechanism.event, relation, "private_quantile", privacy.kind):
+        chosen = mechanism.release(scores, SecureRandom(noise_seed))
     return Release(float(candidates[chosen]), privacy)
 
 
@@ -218,6 +232,7 @@ def private_histogram(
     epsilon: float,
     delta: float = 0.0,
     relation: str = "add_remove",
+    budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
     """Return how many records fall into each public bin, or have each public category.
@@ -236,6 +251,8 @@ def private_histogram(
         0 for Laplace noise, above 0 for Gaussian noise.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         What neighbouring data sets are.
+    budget : PrivacyBudget, default=None
+        Is charged before the data is touched; refuses what it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -268,7 +285,8 @@ def private_histogram(
     two = 2.0 if relation == "replace_one" else 1.0
     mechanism = _mechanism(epsilon, delta, two, math.sqrt(two))
     privacy = _guarantee(mechanism.event, delta, relation, noise_seed)
-    return Release(mechanism.release(counts, SecureRandom(noise_seed)), privacy)
+    with charge(budget, mechanism.event, relation, "private_histogram", privacy.kind):
+        return Release(mechanism.release(counts, SecureRandom(noise_seed)), privacy)
 
 
 class Columns:
@@ -298,6 +316,8 @@ class Columns:
         delta: float,
         relation: str,
         noise_seed: int | None,
+        budget: PrivacyBudget | None,
+        who: str,
         assumptions: tuple[str, ...] = (),
     ) -> tuple[NDArray[np.float64], PrivacyGuarantee]:
         """Return the mean of z, and that of 2 z**2 - 1 if ``degree`` is 2: (degree, n_features).
@@ -313,8 +333,9 @@ class Columns:
         two = 2.0 if relation == "replace_one" else 1.0
         mechanism = _mechanism(epsilon, delta, two * size, two * math.sqrt(size))
         privacy = _guarantee(mechanism.event, delta, relation, noise_seed, assumptions)
-        sums = exact_product(values, np.ones((self.n, 1)))[:, 0]
-        noisy = mechanism.release(sums, SecureRandom(noise_seed))
+        with charge(budget, mechanism.event, relation, who, privacy.kind):
+            sums = exact_product(values, np.ones((self.n, 1)))[:, 0]
+            noisy = mechanism.release(sums, SecureRandom(noise_seed))
         count = self.n if relation != "add_remove" else max(1.0, noisy[-1], mechanism.std)
         means = np.clip(noisy[: degree * self.d] / count, -1.0, 1.0)
         return means.reshape(degree, self.d), privacy

@@ -42,7 +42,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         Whether the transform depends on nothing but the constructor's parameters.
     n_features_in_ : int
         Number of columns seen in ``fit``.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Their names, where ``fit`` got a DataFrame.
 
     Notes
