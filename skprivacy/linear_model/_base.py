@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from contextlib import AbstractContextManager
 from numbers import Integral, Real
 from typing import Any
 
@@ -16,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import _config
 from .._sklearn import Interval, StrOptions
-from ..accounting import Event, PrivacyGuarantee, check_delta
+from ..accounting import Event, PrivacyBudget, PrivacyGuarantee, charge, check_delta
 from ..exceptions import PrivacyWarning
 from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
 from ..mechanisms.bounds import UnitBall
@@ -36,6 +37,7 @@ class PrivateLinearModel(BaseEstimator):
         "radius": [Interval(Real, 0, None, closed="neither"), None],
         "fit_intercept": ["boolean"],
         "relation": [StrOptions({"add_remove", "zero_out", "replace_one"})],
+        "budget": [PrivacyBudget, None],
         "noise_seed": [Integral, None],
     }
 
@@ -112,6 +114,16 @@ class PrivateLinearModel(BaseEstimator):
         )
         self.epsilon_ = self.privacy_.epsilon()
         self.delta_ = float(self.delta)
+
+    def _charged(self) -> AbstractContextManager:
+        """Charge the budget, if there is one, for what is done inside."""
+        return charge(
+            self.budget,
+            self.privacy_event_,
+            self.relation,
+            who=type(self).__name__,
+            kind=self.privacy_.kind,
+        )
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self, "coef_")

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import Interval
+from ..accounting import PrivacyBudget
 from ..mechanisms import SecureRandom
 from ._base import PrivateLinearClassifier, PrivateLinearModel, PrivateLinearRegressor
 from .polynomial import PolynomialObjective, multinomial_objective, squared_objective
@@ -34,10 +35,11 @@ class _FunctionalMechanism(PrivateLinearModel):
             )
         )
         self._certify(mechanism.event, assumptions)
-        rows, weights = self._ball_.transform(X)
-        self.polynomial_ = objective.release(
-            rows, weights, target, mechanism, SecureRandom(self.noise_seed)
-        )
+        with self._charged():
+            rows, weights = self._ball_.transform(X)
+            self.polynomial_ = objective.release(
+                rows, weights, target, mechanism, SecureRandom(self.noise_seed)
+            )
 
 
 class FunctionalMechanismRegressor(_FunctionalMechanism, PrivateLinearRegressor):
@@ -73,6 +75,8 @@ class FunctionalMechanismRegressor(_FunctionalMechanism, PrivateLinearRegressor)
     objective : PolynomialObjective, default=None
         Another loss than the squared one. It gets the targets clipped to ``y_bounds`` but not
         scaled, and ``predict`` returns the margin.
+    budget : PrivacyBudget, default=None
+        Is charged for the fit before the data is touched; refuses what it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -148,6 +152,7 @@ class FunctionalMechanismRegressor(_FunctionalMechanism, PrivateLinearRegressor)
         relation: str = "add_remove",
         alpha: float = 1.0,
         objective: PolynomialObjective | None = None,
+        budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -159,6 +164,7 @@ class FunctionalMechanismRegressor(_FunctionalMechanism, PrivateLinearRegressor)
         self.relation = relation
         self.alpha = alpha
         self.objective = objective
+        self.budget = budget
         self.noise_seed = noise_seed
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> FunctionalMechanismRegressor:
@@ -251,6 +257,8 @@ class FunctionalMechanismClassifier(_FunctionalMechanism, PrivateLinearClassifie
         diagonal alone. 1 has less noise but treats features as uncorrelated.
     alpha : float, default=1.0
         Regularisation, in units of what matches the noise. It depends on no data.
+    budget : PrivacyBudget, default=None
+        Is charged for the fit before the data is touched; refuses what it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -326,6 +334,7 @@ class FunctionalMechanismClassifier(_FunctionalMechanism, PrivateLinearClassifie
         relation: str = "add_remove",
         order: int = 2,
         alpha: float = 1.0,
+        budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -337,6 +346,7 @@ class FunctionalMechanismClassifier(_FunctionalMechanism, PrivateLinearClassifie
         self.relation = relation
         self.order = order
         self.alpha = alpha
+        self.budget = budget
         self.noise_seed = noise_seed
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> FunctionalMechanismClassifier:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn import Interval
-from ..accounting import ApproxDP, Event, NonPrivate
+from ..accounting import ApproxDP, Event, NonPrivate, PrivacyBudget
 from ..mechanisms import Gaussian, Laplace, Mechanism, SecureRandom, analytic_noise_multiplier
 from ._base import PrivateLinearClassifier
 from ._logistic import LogisticLoss, minimize
@@ -143,6 +143,7 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         fit_intercept: bool = True,
         relation: str = "add_remove",
         alpha: float = 1.0,
+        budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -153,6 +154,7 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         self.fit_intercept = fit_intercept
         self.relation = relation
         self.alpha = alpha
+        self.budget = budget
         self.noise_seed = noise_seed
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> _PerturbedClassifier:
@@ -178,12 +180,13 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         labels = self._encode(y, assumptions)
         ball = self._ball(X, assumptions)
         self._certify(self._event(), assumptions)
-        rows, weights = ball.transform(X)
         k = len(self.classes_)
-        targets = labels[:, None] == (np.array([1]) if k == 2 else np.arange(k))
-        solution = self._solve(
-            rows, targets.astype(np.float64), weights, SecureRandom(self.noise_seed)
-        )
+        with self._charged():
+            rows, weights = ball.transform(X)
+            targets = labels[:, None] == (np.array([1]) if k == 2 else np.arange(k))
+            solution = self._solve(
+                rows, targets.astype(np.float64), weights, SecureRandom(self.noise_seed)
+            )
         self.coef_, self.intercept_ = ball.coefficients(solution)
         return self
 
@@ -241,6 +244,8 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
         What neighbouring data sets are. "replace_one" costs about twice the epsilon.
     alpha : float, default=1.0
         Strength of the ridge, in units of the noise. It is never below what the guarantee needs.
+    budget : PrivacyBudget, default=None
+        Is charged for the fit before the data is touched; refuses what it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -339,6 +344,8 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
         What neighbouring data sets are. "replace_one" costs about twice the epsilon.
     alpha : float, default=1.0
         Strength of the ridge, in units of the noise. Must be above 0.
+    budget : PrivacyBudget, default=None
+        Is charged for the fit before the data is touched; refuses what it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 

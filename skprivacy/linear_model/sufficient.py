@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._sklearn import Interval
+from ..accounting import PrivacyBudget
 from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
 from ..mechanisms.bounds import exact_product, quantize
 from ._base import PrivateLinearRegressor
@@ -43,6 +44,8 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         Whether to fit a constant. It counts in the radius and in the ridge.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         What neighbouring data sets are. "replace_one" needs more noise.
+    budget : PrivacyBudget, default=None
+        Is charged for the fit before the data is touched; refuses what it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -111,6 +114,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         radius: float | None = None,
         fit_intercept: bool = True,
         relation: str = "add_remove",
+        budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -120,6 +124,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         self.radius = radius
         self.fit_intercept = fit_intercept
         self.relation = relation
+        self.budget = budget
         self.noise_seed = noise_seed
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> AdaSSPRegressor:
@@ -151,14 +156,14 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         moments = Gaussian(math.sqrt(3.0) * z, math.sqrt(2.0) if two else 1.0)
         cross = Gaussian(math.sqrt(3.0) * z, 2.0 if two else 1.0)
         smallest = Gaussian(math.sqrt(3.0) * z, 1.0 + 2.0**-20)  # margin for the eigenvalue's own
-
-        rows, weights = ball.transform(X)
-        target = quantize(self._scaled_target(y) * weights)[:, None]
-        square = exact_product(rows, rows)
-        random = SecureRandom(self.noise_seed)
-        eigenvalue = smallest.release(max(0.0, float(np.linalg.eigvalsh(square)[0])), random)
-        noisy = moments.release(square, random)
-        linear = cross.release(exact_product(rows, target), random)
+        with self._charged():
+            rows, weights = ball.transform(X)
+            target = quantize(self._scaled_target(y) * weights)[:, None]
+            square = exact_product(rows, rows)
+            random = SecureRandom(self.noise_seed)
+            eigenvalue = smallest.release(max(0.0, float(np.linalg.eigvalsh(square)[0])), random)
+            noisy = moments.release(square, random)
+            linear = cross.release(exact_product(rows, target), random)
 
         p = ball.size
         # With probability 1 - _FAILURE the noise of the moments has a smaller spectral norm.
