@@ -15,7 +15,7 @@ from .. import _config
 from ..datasets.catalogue import CATALOGUE
 from ..exceptions import DatasetNotFoundError
 from ..preprocessing import Bounded, Categories, Schema
-from ..preprocessing.schema import category_key
+from ..preprocessing.columns import category_key
 from ._console import UserError, say
 
 __all__ = ["Records", "add_arguments", "load"]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
-from ..preprocessing.schema import Schema
+from ..preprocessing import Schema
 
 __all__ = ["as_bunch"]
 

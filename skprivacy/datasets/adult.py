@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from sklearn.utils import Bunch
 
-from ..preprocessing.schema import Bounded, Categories, Schema
+from ..preprocessing import Bounded, Categories, Schema
 from ._files import PublishedFile
 from ._table import as_bunch
 

@@ -8,7 +8,7 @@ import pandas as pd
 from sklearn.datasets import load_digits
 from sklearn.utils import Bunch
 
-from ..preprocessing.schema import Bounded, Schema
+from ..preprocessing import Bounded, Schema
 from ._table import as_bunch
 
 __all__ = ["load_demo"]

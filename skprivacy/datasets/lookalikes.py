@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch, check_random_state
 
-from ..preprocessing.schema import Bounded, Categories, Schema
+from ..preprocessing import Bounded, Categories, Schema
 from ._table import as_bunch
 from .adult import ADULT_SCHEMA
 

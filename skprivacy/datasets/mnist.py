@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.utils import Bunch
 
 from ..exceptions import DatasetNotFoundError
-from ..preprocessing.schema import Bounded, Schema
+from ..preprocessing import Bounded, Schema
 from ._files import PublishedFile
 from ._table import as_bunch
 

@@ -12,7 +12,8 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .schema import Bounded, Categories, Schema, category_key
+from .columns import Bounded, Categories, category_key
+from .schema import Schema
 
 __all__ = ["SchemaTransformer"]
 
