@@ -12,10 +12,11 @@ import pytest
 from scipy import stats
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import cross_val_score
 
 from skprivacy import config_context
-from skprivacy.accounting import events
-from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
+from skprivacy.accounting import PrivacyBudget, events
+from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,
@@ -421,3 +422,24 @@ def test_objective_of_wrong_shape():
     X, y = regression_data(20)
     with pytest.raises(ValueError, match="slope returned shape"):
         regressor(objective=flat).fit(X, y)
+
+
+def test_a_budget_is_charged_before_the_data_is_touched():
+    for model, X, y in everyone():
+        budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+        model.set_params(budget=budget).fit(X, y)
+        assert 0 < budget.spent() <= 0.8 * (1 + 1e-6)
+        assert budget.spent(float(model.delta)) == pytest.approx(0.8, rel=1e-3)
+        with (
+            pytest.raises(BudgetExceededError),
+            mock.patch.object(Mechanism, "release") as release,
+        ):
+            clone(model).fit(X, y)
+        release.assert_not_called()
+
+
+def test_cross_validation_charges_every_fold():
+    X, y = regression_data(100)
+    budget = PrivacyBudget(epsilon=1.0)
+    cross_val_score(regressor(epsilon=0.2, budget=budget), X, y, cv=4)
+    assert budget.spent(0.0) == pytest.approx(0.8, rel=1e-3)

@@ -1,0 +1,221 @@
+"""Local perturbation of records, and randomised smoothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
+from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+from skprivacy.preprocessing.local import LocalPerturbation
+from skprivacy.preprocessing.smoothing import SmoothedClassifier
+
+SCHEMA = Schema({"age": Bounded(0, 100), "sex": Categories(["F", "M", "X"]), "pay": Bounded(-1, 1)})
+
+
+def frame(n, age=30, sex="M", pay=0.5):
+    return pd.DataFrame({"age": [age] * n, "sex": [sex] * n, "pay": [pay] * n})
+
+
+def joint_cells(output, low=-1.0, high=1.0):
+    """Number the cells of a coarse partition of the outputs: both numbers, and the category."""
+    category = np.where(output[:, 1:4].any(axis=1), output[:, 1:4].argmax(axis=1), 3)
+    numbers = [(output[:, i] > 0).astype(int) for i in (0, 4)]
+    return category + 4 * numbers[0] + 8 * numbers[1]
+
+
+def largest_ratio(epsilon, records, n=60_000):
+    """Return a lower confidence bound on the log ratio of any cell's probability."""
+    tables = []
+    for record in records:
+        local = LocalPerturbation(SCHEMA, epsilon=epsilon)
+        tables.append(
+            np.bincount(joint_cells(local.fit_transform(frame(n, **record))), minlength=16)
+        )
+    worst = 0.0
+    for a in tables:
+        for b in tables:
+            low = stats.beta.ppf(1e-6, a, n - a + 1)
+            high = stats.beta.isf(1e-6, b + 1, n - b)
+            worst = max(worst, np.log(low / high).max())
+    return worst
+
+
+RECORDS = [
+    {"age": 0, "sex": "F", "pay": -1},
+    {"age": 100, "sex": "M", "pay": 1},
+    {"age": np.nan, "sex": "?", "pay": np.inf},
+]
+
+
+def test_whole_records_are_private_and_the_claim_is_nearly_used():
+    measured = largest_ratio(1.5, RECORDS)
+    assert measured <= 1.5
+    assert measured > 0.6 * 1.5
+
+
+def test_planted_budget_for_each_column_is_caught(monkeypatch):
+    """The bug: every column spends all of epsilon, so that a record costs three times it."""
+    response, noise = LocalPerturbation._response, LocalPerturbation._number_noise
+    thrice = LocalPerturbation(SCHEMA, epsilon=4.5).fit(frame(1))
+    monkeypatch.setattr(LocalPerturbation, "_response", lambda self, f: response(thrice, f))
+    monkeypatch.setattr(LocalPerturbation, "_number_noise", lambda self: noise(thrice))
+    assert largest_ratio(1.5, RECORDS) > 1.5
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-4])
+def test_noise_of_numbers(delta):
+    local = LocalPerturbation(SCHEMA, epsilon=600.0, delta=delta)  # little noise: nothing clipped
+    out = local.fit_transform(frame(20_000))
+    scale = 2 * local._number_noise().scale
+    noise = np.r_[out[:, 0] - (-0.4), out[:, 4] - 0.5] / scale
+    assert stats.kstest(noise, "norm" if delta else "laplace").pvalue > 1e-4
+    if delta == 0:
+        assert scale == pytest.approx(2 * 3 / 600, rel=1e-3)
+
+
+def test_categories_are_told_with_the_right_probability():
+    local = LocalPerturbation(SCHEMA, epsilon=3.0)
+    out = local.fit_transform(frame(20_000))[:, 1:4]
+    truth = np.e / (np.e + 3)  # a third of epsilon, and "missing" as a fourth category
+    assert stats.binomtest(int(out[:, 1].sum()), 20_000, truth).pvalue > 1e-4
+    assert (out.sum(axis=1) <= 1).all()
+    assert (out.sum(axis=1) == 0).any()
+
+
+def test_the_guarantee():
+    local = LocalPerturbation(SCHEMA, epsilon=2.0).fit(frame(3))
+    assert repr(local.privacy_) == "2.00-DP, replace-one, proved"
+    assert local.privacy_.epsilon() <= 2.0 * (1 + 1e-9)
+    gaussian = LocalPerturbation(SCHEMA, epsilon=2.0, delta=1e-5).fit(frame(3))
+    assert gaussian.privacy_.epsilon() <= 2.0
+    assert gaussian.epsilon_ == 2.0
+    with pytest.warns(PrivacyWarning, match="noise_seed"):
+        seeded = LocalPerturbation(SCHEMA, noise_seed=1).fit(frame(3))
+    assert seeded.privacy_.kind == "estimate"
+    with pytest.warns(PrivacyLeakWarning):
+        inferred = LocalPerturbation().fit([[1.0], [2.0]])
+    assert "read off" in inferred.privacy_.assumptions[1]
+
+
+def test_when_to_perturb():
+    X = frame(50)
+    plain = SchemaTransformer(SCHEMA).fit_transform(X)
+    always = LocalPerturbation(SCHEMA).fit(X)
+    assert not np.allclose(always.transform(X), plain)
+    once = LocalPerturbation(SCHEMA, perturb="fit")
+    assert not np.allclose(once.fit_transform(X), plain)
+    np.testing.assert_array_equal(once.transform(X), plain)
+
+
+def test_any_estimator_can_follow():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.uniform(0, 100, 30_000), "sex": "F", "pay": 0.0})
+    y = X["age"] > 50
+    model = make_pipeline(
+        LocalPerturbation(SCHEMA, epsilon=6.0, perturb="fit"), LogisticRegression()
+    )
+    assert model.fit(X, y).score(X, y) > 0.85
+
+
+def test_output_keeps_names_type_and_range():
+    X = frame(100)
+    local = LocalPerturbation(SCHEMA, dtype=np.float32, feature_range=(0, 1)).set_output(
+        transform="pandas"
+    )
+    out = local.fit_transform(X)
+    assert out.columns.tolist() == ["age", "sex_F", "sex_M", "sex_X", "pay"]
+    assert (out.dtypes == np.float32).all()
+    assert out.to_numpy().min() >= 0
+    assert out.to_numpy().max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [({"epsilon": 0}, "epsilon=0"), ({"delta": 1.5}, "delta=1.5"), ({"perturb": "no"}, "perturb=")],
+)
+def test_bad_parameters(params, named):
+    with pytest.raises(ValueError, match=named):
+        LocalPerturbation(SCHEMA, **params).fit(frame(2))
+
+
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
+@parametrize_with_checks([LocalPerturbation(noise_seed=0)])
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+# ---------------------------------------------------------------- smoothing
+
+
+class HalfSpace(ClassifierMixin, BaseEstimator):
+    """Says 1 beyond a plane, whatever it is fitted to."""
+
+    def fit(self, X, y):
+        self.classes_ = np.array([0, 1])
+        return self
+
+    def predict(self, X):
+        return (X[:, 0] > 0).astype(int)
+
+
+def smoothed(**params):
+    model = SmoothedClassifier(HalfSpace(), random_state=0, **params)
+    return model.fit(np.zeros((2, 2)), [0, 1])
+
+
+def test_certified_radii_are_valid_and_nearly_the_distance_to_the_plane():
+    """For a half-space the exact radius is the distance; the bound may fail for alpha of rows."""
+    distance = np.linspace(0.02, 1.0, 200)
+    rows = np.column_stack([distance, np.zeros(200)])
+    labels, radii = smoothed(sigma=0.5, n_samples=4000).certify(rows)
+    assert (radii > distance).sum() <= 2
+    sure = distance > 0.2
+    assert (labels[sure] == 1).all()
+    assert (radii[sure & (distance < 0.8)] > 0.75 * distance[sure & (distance < 0.8)]).all()
+    # No number of samples certifies more than all of them agreeing.
+    assert radii.max() <= 0.5 * stats.norm.ppf(0.001 ** (1 / 4000)) + 1e-9
+
+
+def test_planted_point_estimate_certifies_too_much(monkeypatch):
+    monkeypatch.setattr(
+        "skprivacy.preprocessing.smoothing.clopper_pearson", lambda k, n, a: (k / n - 1e-9, 1)
+    )
+    distance = np.linspace(0.02, 1.0, 200)
+    _, radii = smoothed(sigma=0.5, n_samples=500).certify(np.column_stack([distance, distance * 0]))
+    assert (radii > distance).sum() > 20
+
+
+def test_smoothing_of_a_real_classifier():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    y = np.where(X @ [1, 1] > 0, "yes", "no")
+    model = SmoothedClassifier(LogisticRegression(), n_samples=200, random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.9
+    labels, radii = model.certify(X[:50])
+    assert (labels == model.predict(X[:50])).mean() > 0.9
+    assert (radii >= 0).all()
+    assert len(model.certify(X[:1])[0]) == 1
+
+
+@pytest.mark.parametrize(
+    "params", [{"sigma": 0}, {"n_samples": 0}, {"alpha": 1.0}, {"n_selection": 0}]
+)
+def test_smoothing_parameters(params):
+    with pytest.raises(ValueError, match=next(iter(params))):
+        smoothed(**params)
+    with pytest.raises((ValueError, AttributeError)):
+        SmoothedClassifier(LinearRegression()).fit([[0.0], [1.0]], [0.5, 1.5]).predict([[1.0]])
+
+
+@parametrize_with_checks(
+    [SmoothedClassifier(LogisticRegression(), n_samples=40, n_selection=5, random_state=0)]
+)
+def test_scikit_learn_smoothing(estimator, check):
+    check(estimator)

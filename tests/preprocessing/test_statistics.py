@@ -1,0 +1,265 @@
+"""Private statistics: sensitivities by brute force, claims, usefulness, edge cases."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from unittest import mock
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skprivacy import config_context
+from skprivacy.accounting import PrivacyBudget
+from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
+from skprivacy.mechanisms import Laplace, Mechanism
+from skprivacy.preprocessing.scaler import PrivateStandardScaler
+from skprivacy.preprocessing.statistics import (
+    Columns,
+    private_histogram,
+    private_mean,
+    private_quantile,
+    private_variance,
+)
+
+RELATIONS = ["add_remove", "zero_out", "replace_one"]
+LOWER, UPPER = np.array([0.0, -5.0]), np.array([10.0, 1.0])
+
+
+def caught(function, *args, **kwargs):
+    """Return the mechanism and the value that a function passes to it."""
+    seen = []
+
+    def release(self, value, random):
+        seen.append((self, np.array(value, float)))
+        return passed(self, value, random)
+
+    passed = Mechanism.release
+    with mock.patch.object(Mechanism, "release", release):
+        function(*args, **kwargs)
+    [(mechanism, value)] = seen
+    return mechanism, value
+
+
+def moments(X, **params):
+    private_variance(X, bounds=(LOWER, UPPER), **params)
+
+
+def histogram(x, **params):
+    private_histogram(x, bins=[0, 1, 2, 5], **params)
+
+
+def largest_move(function, records, rest, relation, delta):
+    """Return the largest distance between neighbours' values over the sensitivity."""
+    data = [np.append(rest, [r], axis=0) for r in records]
+    params = {"epsilon": 1.0, "delta": delta, "relation": relation}
+    pairs = [caught(function, d, **params) for d in data]
+    mechanism, values = pairs[0][0], [v for _, v in pairs]
+    if relation == "add_remove":
+        gaps = [v - caught(function, rest, **params)[1] for v in values]
+    else:
+        gaps = [a - b for a, b in itertools.combinations(values, 2)]
+    order = 1 if isinstance(mechanism, Laplace) else 2
+    return max(np.linalg.norm(g, order) for g in gaps) / mechanism.sensitivity
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+def test_sensitivity_of_moments(relation, delta):
+    grid = [np.array(p) for p in itertools.product([-99, 0.0, 5.0, 10.0], [-5.0, -2.0, 1, 99])]
+    grid.append(np.array([np.nan, np.inf]))
+    rest = np.array([[3.0, 0.5]])
+    assert 0.6 < largest_move(moments, grid, rest, relation, delta) <= 1.0
+
+
+def test_planted_sensitivity_without_the_count_is_caught(monkeypatch):
+    """Under add/remove the number of records is private too."""
+    grid = [np.array(p) for p in itertools.product([0.0, 10.0], [-5.0, 1.0])]
+    honest = Laplace.calibrated.__func__
+    monkeypatch.setattr(
+        Laplace, "calibrated", classmethod(lambda cls, e, s: honest(cls, e, s - 1.0))
+    )
+    assert largest_move(moments, grid, np.array([[3.0, 0.5]]), "add_remove", 0.0) > 1.0
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+def test_sensitivity_of_histograms(relation, delta):
+    records = [0.5, 1.0, 4.0, 5.0, -1.0, 99.0, np.nan]
+    assert largest_move(histogram, records, np.array([0.5]), relation, delta) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("q", [0.0, 0.2, 0.5, 1.0])
+def test_sensitivity_of_quantile_scores(relation, q):
+    """Each single score moves by at most the declared sensitivity, and some by all of it."""
+
+    def scores(x):
+        return caught(
+            private_quantile, x, q, bounds=(0, 10), epsilon=1.0, relation=relation, n_candidates=21
+        )
+
+    rest = np.array([1.0, 4.0, 4.0, 9.0])
+    mechanism, base = scores(rest)
+    values = [scores(np.append(rest, r))[1] for r in (-5.0, 0.0, 3.3, 7.0, 10.0, np.inf, np.nan)]
+    pairs = [(base, v) for v in values] if relation == "add_remove" else list(
+        itertools.combinations(values, 2)
+    )  # fmt: skip
+    reached = max(np.abs(a - b).max() for a, b in pairs)
+    assert reached == pytest.approx(mechanism.sensitivity)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_values_are_near_the_truth_and_noise_is_as_claimed(relation, delta):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(LOWER, UPPER, size=(20_000, 2))
+    params = {"bounds": (LOWER, UPPER), "epsilon": 0.5, "delta": delta, "relation": relation}
+    mean, privacy = private_mean(X, **params)
+    np.testing.assert_allclose(mean, X.mean(axis=0), atol=0.02)
+    assert privacy.relation == relation
+    assert privacy.epsilon() == pytest.approx(0.5, rel=1e-6)
+    assert privacy.kind == "proved"
+    variance, _ = private_variance(X, **params)
+    np.testing.assert_allclose(variance, X.var(axis=0), rtol=0.05)
+
+
+def test_noise_of_a_mean():
+    x = np.full(100, 3.0)
+    drawn = [
+        private_mean(x, bounds=(0, 10), epsilon=1.0, relation="zero_out").value for _ in range(500)
+    ]
+    noise = (np.array(drawn) - 3.0) * 100 / 5  # half the width is the scale at epsilon 1
+    assert stats.kstest(noise, "laplace").pvalue > 1e-5
+
+
+def test_quantiles():
+    x = np.random.default_rng(0).normal(50, 10, 5000)
+    for q in (0.0, 0.1, 0.5, 0.9):
+        value, privacy = private_quantile(x, q, bounds=(0, 100), epsilon=1.0)
+        assert abs((x < value).mean() - q) < 0.02
+    assert privacy.epsilon() == pytest.approx(1.0)
+
+
+def test_histograms():
+    counts, _ = private_histogram(["a", "b", "a", "?"] * 100, categories=["a", "b"], epsilon=50.0)
+    np.testing.assert_allclose(counts, [200, 100], atol=3)
+    counts, _ = private_histogram([1, 2, np.nan, 9], bins=[0, 1.5, 3], epsilon=50.0)
+    np.testing.assert_allclose(counts, [1, 1], atol=3)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_nothing_to_average(relation):
+    for x in ([3.0], [np.nan], [np.inf, -np.inf]):
+        value, _ = private_mean(x, bounds=(0, 10), epsilon=1.0, relation=relation)
+        assert 0 <= value <= 10
+        value, _ = private_variance(x, bounds=(0, 10), epsilon=1.0, relation=relation)
+        assert 0 <= value <= 25
+    assert private_mean([1.0, 1.0], bounds=(1, 1), epsilon=1.0).value == 1.0
+
+
+@pytest.mark.parametrize("function", [private_mean, private_variance])
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [
+        ({"epsilon": 0}, "epsilon=0"),
+        ({"epsilon": np.inf}, "epsilon=inf"),
+        ({"delta": 1.0}, r"delta=1\.0"),
+        ({"relation": "swap"}, "relation='swap'"),
+        ({"bounds": (1, 0)}, "bounds="),
+        ({"bounds": (0, np.nan)}, "bounds="),
+        ({"bounds": 3}, "bounds="),
+        ({"bounds": ([0, 0], [1, 1])}, "bounds="),
+    ],
+)
+def test_bad_parameters(function, params, named):
+    with pytest.raises(ValueError, match=named):
+        function([1.0, 2.0], **{"bounds": (0, 1), "epsilon": 1.0, **params})
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: private_quantile([1], 1.5, bounds=(0, 1), epsilon=1), "q="),
+        (lambda: private_quantile([[1]], 0.5, bounds=(0, 1), epsilon=1), "x has shape"),
+        (lambda: private_quantile([1], 0.5, bounds=(0, 1), epsilon=1, n_candidates=1), "n_cand"),
+        (lambda: private_histogram([1], epsilon=1), "Give either"),
+        (lambda: private_histogram([1], bins=[1, 0], epsilon=1), "bins="),
+        (lambda: private_histogram([1], categories=[1, 1], epsilon=1), "categories="),
+        (lambda: private_mean([], bounds=(0, 1), epsilon=1), "minimum of 1"),
+    ],
+)
+def test_bad_calls(call, named):
+    with pytest.raises(ValueError, match=named):
+        call()
+
+
+def test_seeds_void_the_guarantee():
+    with pytest.warns(PrivacyWarning, match="noise_seed=1"):
+        a = private_mean([1.0, 2.0], bounds=(0, 5), epsilon=1.0, noise_seed=1)
+    with pytest.warns(PrivacyWarning):
+        b = private_mean([1.0, 2.0], bounds=(0, 5), epsilon=1.0, noise_seed=1)
+    assert a.value == b.value
+    assert a.privacy.kind == "estimate"
+
+
+def test_sums_are_exact():
+    """Sums of scaled values do not depend on the order of records, to the last bit."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, 10_001)
+    order = rng.permutation(x.size)
+    values = [caught(private_variance, v, bounds=(0, 0.7), epsilon=1.0)[1] for v in (x, x[order])]
+    assert (values[0] == values[1]).all()
+    assert np.abs(Columns(x, (0, 0.7)).z).max() <= 1
+
+
+def test_budget():
+    budget = PrivacyBudget(epsilon=1.0)
+    private_mean([1.0], bounds=(0, 1), epsilon=0.4, budget=budget)
+    private_quantile([1.0], 0.5, bounds=(0, 1), epsilon=0.3, budget=budget)
+    private_histogram([1.0], bins=[0, 1], epsilon=0.2, budget=budget)
+    with pytest.raises(BudgetExceededError), mock.patch.object(Mechanism, "release") as release:
+        private_variance([1.0], bounds=(0, 1), epsilon=0.4, budget=budget)
+    release.assert_not_called()
+    with pytest.raises(BudgetExceededError):
+        PrivateStandardScaler(bounds=(0, 1), epsilon=0.4, budget=budget).fit([[1.0]])
+
+
+# ---------------------------------------------------------------- the scaler
+
+
+def test_scaler():
+    rng = np.random.default_rng(0)
+    X = np.clip(rng.normal([4, -2], [2, 0.8], size=(20_000, 2)), LOWER, UPPER)
+    scaler = PrivateStandardScaler(bounds=(LOWER, UPPER), epsilon=1.0).fit(X)
+    Z = scaler.transform(X)
+    np.testing.assert_allclose(Z.mean(axis=0), 0, atol=0.05)
+    np.testing.assert_allclose(Z.std(axis=0), 1, atol=0.1)
+    assert scaler.epsilon_ == pytest.approx(1.0)
+    assert scaler.privacy_.assumptions == ()
+    assert np.isnan(scaler.transform([[np.nan, 0.0]])[0, 0])
+    assert scaler.transform([[1e9, 0]])[0, 0] == scaler.transform([[10, 0]])[0, 0]
+    assert X[5, 0].tobytes() not in pickle.dumps(scaler)
+
+
+def test_scaler_without_bounds_confesses():
+    with pytest.warns(PrivacyLeakWarning, match="bounds=None"):
+        scaler = PrivateStandardScaler().fit([[1.0], [2.0]])
+    assert "read off X" in scaler.privacy_.assumptions[0]
+    with config_context(strict=True), pytest.raises(ValueError, match="bounds=None"):
+        PrivateStandardScaler().fit([[1.0], [2.0]])
+
+
+def test_scaler_of_noise_does_not_blow_up():
+    scaler = PrivateStandardScaler(bounds=(0, 1), epsilon=1e-4).fit(np.full((5, 3), 0.5))
+    assert (scaler.scale_ >= 0.01).all()
+    flat = PrivateStandardScaler(bounds=(2, 2)).fit(np.full((5, 1), 2.0))
+    assert flat.transform([[2.0]])[0, 0] == 0.0
+
+
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
+@parametrize_with_checks([PrivateStandardScaler(noise_seed=0)])
+def test_scikit_learn(estimator, check):
+    check(estimator)
