@@ -126,8 +126,8 @@ class SlopePair(Pair):
         return self.t
 
     def masses(self, edges):
-        edges = np.clip(edges, -self.t, self.t)
-        left, right = np.r_[-self.t, edges], np.r_[edges, self.t]
+        inside = np.clip(edges, -self.t, self.t)
+        left, right = np.r_[-self.t, inside], np.r_[inside, self.t]
         weight = 0.5 if self.atoms else -1 / math.expm1(-self.t)
         share = -weight * np.expm1((left - right) / 2)
         p, q = np.exp((right - self.t) / 2) * share, np.exp(-(left + self.t) / 2) * share

@@ -50,12 +50,13 @@ class PrivacyBudget:
     **Guarantees.** A charge is written to disk before the data is touched, and stays charged
     whatever happens then: success, failure or a killed process.
 
-    **Filters.** ``"renyi"`` composes at one Renyi order that is fixed by the cap, which holds even
-    if every next event, with its parameters, is chosen after seeing all answers so far (Feldman,
-    Zrnic 2021, arXiv:2008.11193). Pure epsilons that add up to the cap, and a first charge that
-    fits by itself, pass too. ``"pld"`` composes privacy loss distributions: the tightest, and
-    proved only if *which events will happen* was settled beforehand, as in cross-validation over a
-    fixed grid. ``"basic"`` adds epsilons and deltas up, and takes only events that have them.
+    **Filters.** ``"renyi"`` composes at four Renyi orders that are fixed by the cap and share its
+    delta, which holds even if every next event, with its parameters, is chosen after seeing all
+    answers so far (Feldman, Zrnic 2021, arXiv:2008.11193). Pure epsilons that add up to the cap,
+    and a first charge that fits by itself, pass too. ``"pld"`` composes privacy loss distributions:
+    the tightest, and proved only if *which events will happen* was settled beforehand, as in
+    cross-validation over a fixed grid. ``"basic"`` adds epsilons and deltas up, and takes only
+    events that have them.
 
     **Edge cases.** ``copy``, ``deepcopy``, ``sklearn.clone`` and pickle all hand on the *same*
     ledger. A pickled handle to a temporary ledger dies with the process that made it.
@@ -207,7 +208,7 @@ class PrivacyBudget:
         path = f"{self._scope}{name}/"
         if epsilon is not None or delta is not None:
             positive("epsilon", epsilon)
-            terms = {"epsilon": float(epsilon), "delta": check_delta(delta or 0.0)}  # type: ignore[arg-type]
+            terms = {"epsilon": epsilon, "delta": check_delta(delta or 0.0)}
             with self._ledger.transaction() as log:
                 known = log.scopes().get(path)
                 if known is None:

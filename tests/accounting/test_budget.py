@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import multiprocessing
 import os
 import pickle
@@ -35,7 +36,7 @@ from skprivacy.accounting import (
     charge,
     pld,
 )
-from skprivacy.accounting._filters import renyi_order
+from skprivacy.accounting._filters import renyi_orders
 from skprivacy.exceptions import BudgetExceededError
 
 
@@ -121,15 +122,25 @@ def test_one_fit_may_have_it_all_and_nothing_follows():
 def test_the_renyi_filter_stays_within_the_cap_for_any_mixture():
     """What the filter admits is never more than the tight composition allows."""
     for epsilon, delta in [(0.3, 1e-6), (3.0, 1e-5), (10.0, 1e-8)]:
-        order, allowance = renyi_order(epsilon, delta)
-        assert order > 1
-        assert allowance > 0
+        orders = renyi_orders(epsilon, delta)
+        assert all(order > 1 for order, _ in orders)
+        assert orders[0][1] > 0
         for event in (Gaussian(4.0), sgd(0.2), Laplace(8.0), ApproxDP(0.05, delta / 1e4)):
             budget = PrivacyBudget(epsilon=epsilon, delta=delta)
             n = budget.remaining(event)
             assert n > 0 or pld(event).epsilon(delta) > epsilon / 2
             if n:
                 assert pld(Repeated(event, n)).epsilon(delta) <= epsilon * (1 + 1e-3)
+
+
+def test_the_renyi_shares_of_delta_add_up_to_the_cap():
+    """Each order, exhausted, proves its share of delta at the cap's epsilon; together no more."""
+    for epsilon, delta in [(0.3, 1e-6), (3.0, 1e-5), (10.0, 1e-8)]:
+        shares = [
+            math.exp((a - 1) * (allowance - epsilon + math.log1p(-1 / a)) - math.log(a))
+            for a, allowance in renyi_orders(epsilon, delta)
+        ]
+        assert sum(shares) <= 0.9 * delta * (1 + 1e-9)
 
 
 def test_pure_budget_takes_pure_events_only():

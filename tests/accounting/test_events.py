@@ -1,0 +1,308 @@
+"""Events: facts that survive JSON, refuse nonsense, and have the published costs."""
+
+import dataclasses
+import json
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as oracle
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skprivacy.accounting import (
+    ApproxDP,
+    Composed,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Event,
+    Exponential,
+    Gaussian,
+    GNMaxVote,
+    Laplace,
+    LNMaxVote,
+    Logistic,
+    NoLossDistributionError,
+    NonPrivate,
+    PoissonSampled,
+    PrivateSelection,
+    RandomizedResponse,
+    Repeated,
+    ReportNoisyMax,
+    VoteThreshold,
+    flatten,
+    pld,
+    rdp,
+    rdp_epsilon,
+)
+from skprivacy.accounting.votes import gnmax_rdp
+
+EVENTS = [
+    NonPrivate(),
+    Gaussian(1.0),
+    Laplace(2.0),
+    Logistic(2.0),
+    Logistic(2.0, norm=2),
+    ApproxDP(1.0, 1e-6),
+    DiscreteLaplace(3.0, 2),
+    DiscreteGaussian(3.0, 2),
+    RandomizedResponse(1.0, 4),
+    Exponential(1.0),
+    ReportNoisyMax(1.0),
+    GNMaxVote(40.0),
+    LNMaxVote(20.0),
+    VoteThreshold(40.0),
+    PrivateSelection(Gaussian(5.0), 0.0, 0.3),
+    PoissonSampled(0.1, Gaussian(1.0)),
+    Repeated(PoissonSampled(0.1, Logistic(2.0, norm=2)), 5),
+    Composed((Gaussian(1.0), Repeated(Laplace(3.0), 2))),
+]
+# all that have both a Renyi bound and a loss distribution
+BOTH = [
+    Gaussian(1.5), Laplace(2.0), Logistic(2.0), ApproxDP(0.5), DiscreteLaplace(3.0, 2),
+    DiscreteGaussian(3.0, 2), RandomizedResponse(0.5, 4), ReportNoisyMax(0.5), GNMaxVote(10.0),
+    LNMaxVote(8.0), VoteThreshold(8.0), PoissonSampled(0.1, Gaussian(1.0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
+def test_round_trip_and_hash(event):
+    again = Event.from_dict(json.loads(json.dumps(event.to_dict())))
+    assert again == event
+    assert hash(again) == hash(event)
+    assert repr(again) == repr(event)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
+def test_frozen_and_costly(event):
+    for field in dataclasses.fields(event):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(event, field.name, 1.0)
+    assert (rdp(event, [1.5, 4.0, 30.0]) > 0).all()
+
+
+@pytest.mark.parametrize("bad", [0, -1.0, math.nan, math.inf, "1", None, True, 1j])
+@pytest.mark.parametrize(
+    "make",
+    [Gaussian, Laplace, Logistic, DiscreteLaplace, DiscreteGaussian, RandomizedResponse,
+     Exponential, ReportNoisyMax, GNMaxVote, LNMaxVote, VoteThreshold],
+)  # fmt: skip
+def test_bad_noise(make, bad):
+    with pytest.raises(ValueError, match="must be a finite number > 0"):
+        make(bad)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Logistic(1.0, norm=3), "norm=3"),
+        (lambda: ApproxDP(1.0, 1.0), "delta=1.0"),
+        (lambda: ApproxDP(-1.0), "epsilon=-1.0"),
+        (lambda: PoissonSampled(1.5, Gaussian(1.0)), "sampling_rate=1.5"),
+        (lambda: PoissonSampled(0.0, Gaussian(1.0)), "sampling_rate=0.0"),
+        (lambda: PoissonSampled(0.1, 1.0), "must be an Event"),
+        (lambda: Repeated(Gaussian(1.0), -1), "count=-1"),
+        (lambda: Repeated(Gaussian(1.0), 1.5), "count=1.5"),
+        (lambda: Composed((Gaussian(1.0), "x")), "must be an Event"),
+        (lambda: DiscreteLaplace(1.0, 1.5), "sensitivity=1.5"),
+        (lambda: DiscreteGaussian(1.0, 1.5), "must be whole"),
+        (lambda: RandomizedResponse(1.0, 1), "n_categories=1"),
+        (lambda: PrivateSelection(Gaussian(1.0), -1.0), "eta=-1.0"),
+        (lambda: PrivateSelection(Gaussian(1.0), 1.0, 1.0), "gamma=1.0"),
+        (lambda: GNMaxVote(1.0, (1.0,)), "at least two"),
+        (lambda: GNMaxVote(1.0, (1.0, math.nan)), "at least two"),
+        (lambda: VoteThreshold(1.0, (1.0, 2.0)), "threshold=None"),
+        (lambda: Event.from_dict({"type": "Unknown"}), "known event"),
+        (lambda: Event.from_dict({"type": "Gaussian", "sd": 1.0}), "does not fit"),
+        (lambda: flatten("x"), "not an Event"),
+    ],
+)
+def test_bad_events(make, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        make()
+
+
+# For one pure event the best order is infinite, and the grid ends.
+@pytest.mark.filterwarnings("ignore:The best Renyi order")
+@pytest.mark.parametrize("event", BOTH, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("count", [1, 12])
+def test_loss_distributions_are_tighter_than_renyi(event, count):
+    repeated = Repeated(event, count)
+    assert 0 < pld(repeated).epsilon(1e-6) <= rdp_epsilon(repeated, 1e-6) * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("event", BOTH, ids=lambda e: type(e).__name__)
+def test_renyi_of_the_pair_itself(event):
+    """The moments of the dominating pair are the Renyi bound, or below it."""
+    from skprivacy.accounting.pld import pairs
+
+    loss, p, _ = pairs(event, "add_remove")[0].sketch()
+    for a in (1.5, 3.0, 8.0):
+        moment = np.log((p * np.exp((a - 1) * loss)).sum()) / (a - 1)
+        assert moment <= rdp(event, [a])[0] * (1 + 2e-3)
+
+
+@pytest.mark.parametrize("t", [0.01, 0.7, 5.0, 80.0])
+def test_logistic_curve_is_the_closed_form(t):
+    for eps in (0.0, 0.3 * t, 0.9 * t):
+        exact = mp.expm1((eps - t) / 2) ** 2 / -mp.expm1(-t)
+        assert pld(Logistic(1 / t)).delta(eps) == pytest.approx(float(exact), rel=1e-9)
+    assert pld(Logistic(1 / t)).delta(0.0) == pytest.approx(math.tanh(t / 4))
+    assert pld(Logistic(1 / t)).delta(t) == 0
+    assert pld(Logistic(1 / t)).epsilon(0.0) == pytest.approx(t)
+
+
+@pytest.mark.parametrize("make", [Laplace, Logistic], ids=["laplace", "logistic"])
+def test_one_coordinate_dominates_every_split_of_its_shift(make):
+    for t, share in [(0.5, 0.5), (1.0, 0.1), (3.0, 0.3), (6.0, 0.5)]:
+        whole = pld(make(1 / t))
+        split = pld(Composed((make(1 / (share * t)), make(1 / ((1 - share) * t)))))
+        for eps in np.linspace(0, 0.95 * t, 6):
+            assert split.delta(eps) <= whole.delta(eps) * (1 + 1e-3) + 1e-12
+
+
+def bracket(t, q, count, delta, up):
+    """Epsilon of sampled Laplace noise with every loss rounded up, or every loss rounded down."""
+    h, size = 2e-5, 1 << 20
+    x = np.linspace(0, t, 100_001)
+    p = np.r_[(np.exp(-x[:-1]) - np.exp(-x[1:])) / 2, 0.5, math.exp(-t) / 2]
+    base = np.r_[(np.exp(x[1:] - t) - np.exp(x[:-1] - t)) / 2, math.exp(-t) / 2, 0.5]
+    loss = np.r_[t - 2 * (x[:-1] if up else x[1:]), t, -t]
+    place = np.log(1 - q + q * np.exp(loss)) / h
+    index = (np.ceil(place - 1e-9) if up else np.floor(place + 1e-9)).astype(int) % size
+    mass = np.bincount(index, (1 - q) * base + q * p, size)
+    mass = np.maximum(np.fft.irfft(np.fft.rfft(mass) ** count, size), 0)
+    place = np.arange(size)
+    losses = np.where(place < size // 2, place, place - size) * h
+    grid = np.linspace(0, 10, 100_001)
+    low, high = 0, len(grid) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        above = (mass * np.maximum(-np.expm1(grid[middle] - losses), 0)).sum() > delta
+        low, high = (middle, high) if above else (low, middle)
+    return grid[high] if up else grid[low]
+
+
+@pytest.mark.parametrize(
+    ("t", "q", "count"), [(0.5, 0.1, 100), (0.2, 0.9999999, 15), (1.0, 0.4, 3)]
+)
+def test_laplace_between_rounding_down_and_rounding_up(t, q, count):
+    ours = pld(Repeated(PoissonSampled(q, Laplace(1 / t)), count)).epsilon(1e-6)
+    assert bracket(t, q, count, 1e-6, up=False) <= ours
+    assert ours <= bracket(t, q, count, 1e-6, up=True) * (1 + 1e-3)
+
+
+@pytest.mark.parametrize(("scale", "count", "q"), [(2.0, 30, 1.0), (1.0, 5, 1.0), (2.0, 100, 0.1)])
+def test_laplace_against_the_oracle(scale, count, q):
+    h = 2e-4
+    theirs = (
+        oracle.from_laplace_mechanism(scale, sampling_prob=q, value_discretization_interval=h)
+        .self_compose(count)
+        .get_epsilon_for_delta(1e-6)
+    )
+    event = Laplace(scale) if q == 1 else PoissonSampled(q, Laplace(scale))
+    assert theirs * (1 - 1e-3) <= pld(Repeated(event, count)).epsilon(1e-6) <= theirs * (1 + 1e-3)
+
+
+def test_discrete_noise_against_the_oracle():
+    h = 1e-4
+    laplace = oracle.from_discrete_laplace_mechanism(1 / 3, 2, value_discretization_interval=h)
+    gaussian = oracle.from_discrete_gaussian_mechanism(3.0, 2, value_discretization_interval=h)
+    for theirs, event in [(laplace, DiscreteLaplace(3.0, 2)), (gaussian, DiscreteGaussian(3.0, 2))]:
+        reference = theirs.self_compose(10).get_epsilon_for_delta(1e-6)
+        ours = pld(Repeated(event, 10)).epsilon(1e-6)
+        assert reference * (1 - 1e-3) <= ours <= reference * (1 + 1e-3)
+    with pytest.raises(ValueError, match="unbounded"):
+        pld(DiscreteGaussian(3.0)).epsilon(0.0)
+
+
+def test_exponential_covers_every_choice_between_two():
+    """Any pair of distributions whose log ratio has a range of epsilon stays below the bounds."""
+    epsilon, rng = 1.3, np.random.default_rng(1)
+    for _ in range(60):
+        q = rng.dirichlet(np.ones(5) * rng.choice([0.2, 1.0, 5.0]))
+        tilt = np.exp(rng.uniform(0, epsilon, size=5))
+        if rng.uniform() < 0.5:
+            tilt = np.where(rng.uniform(size=5) < 0.5, 1.0, math.exp(epsilon))
+        p = q * tilt / (q @ tilt)
+        for eps in (0.0, 0.4, 1.0):
+            attained = np.maximum(p - math.exp(eps) * q, 0).sum()
+            assert attained <= pld(Exponential(epsilon)).delta(eps) + 1e-12
+        for a in (1.5, 4.0, 20.0):
+            attained = np.log((p**a * q ** (1 - a)).sum()) / (a - 1)
+            assert attained <= rdp(Exponential(epsilon), [a])[0] * (1 + 1e-12)
+    assert (rdp(Exponential(epsilon), [2, 9]) <= np.array([2, 9]) * epsilon**2 / 8).all()
+
+
+def test_gnmax_golden_numbers():
+    cost = [rdp(GNMaxVote(40.0, v), [10])[0] for v in ((200, 30, 20), (240, 5, 5), (100, 90, 60))]
+    np.testing.assert_allclose(cost, [7.446275358e-4, 1.752697699e-5, 0.00625], rtol=1e-9)
+    assert rdp(GNMaxVote(40.0), [10])[0] == 0.00625
+    # one vote for certain costs nothing, and no bound is above the data-independent one
+    assert rdp(GNMaxVote(0.1, (1e6, 0)), [1.5])[0] == 0
+    assert (gnmax_rdp(-1e-3, 40.0, np.array([2.0, 50.0])) == np.array([2.0, 50.0]) / 1600).all()
+
+
+def test_lnmax_golden_numbers():
+    cost = rdp(LNMaxVote(20.0, (200, 30, 20)), [2, 9, 20])
+    np.testing.assert_allclose(cost, [1.83721e-4, 2.25510e-4, 3.52164e-4], rtol=5e-6)
+    published = 4 * 100 * 0.05**2 + 2 * 0.05 * math.sqrt(2 * 100 * math.log(1e5))
+    assert published == pytest.approx(5.79853, abs=1e-5)
+    # The published bound is 4 T g^2 where the same moments give 2 T g^2 at the best order.
+    orders = np.linspace(1.5, 60, 4000)
+    moments = rdp(Repeated(LNMaxVote(20.0), 100), orders) + math.log(1e5) / (orders - 1)
+    assert moments.min() == pytest.approx(published - 2 * 100 * 0.05**2, rel=1e-4)
+
+
+def test_threshold_is_gnmax_at_root_two_sigma():
+    sure = VoteThreshold(10.0, (300.0, 0.0), 100.0)
+    assert rdp(sure, [4])[0] < rdp(VoteThreshold(10.0), [4])[0] == pytest.approx(4 / 200)
+    unsure = VoteThreshold(10.0, (100.0, 0.0), 100.0)
+    assert rdp(unsure, [4])[0] == pytest.approx(4 / 200)
+
+
+def test_a_private_cost_stays_private():
+    event = Composed((Gaussian(1.0), Repeated(GNMaxVote(40.0, (123.0, 45.0)), 2)))
+    assert event.data_dependent
+    assert not Composed((GNMaxVote(40.0),)).data_dependent
+    assert "123" not in repr(event)
+    with pytest.raises(ValueError, match="private data"):
+        event.to_dict()
+    with pytest.raises(NoLossDistributionError, match="Data-dependent"):
+        pld(event)
+
+
+@pytest.mark.parametrize("eta", [-0.5, 0.0, 1.0, 5.0])
+@pytest.mark.parametrize("gamma", [0.01, 0.6])
+def test_private_selection_counts_its_trials(eta, gamma):
+    """The mean of the truncated negative binomial, by summing its probabilities."""
+    k = np.arange(1, 20_000)
+    if eta == 0:
+        weight = (1 - gamma) ** k / k
+    else:
+        from scipy.special import gammaln
+
+        weight = np.exp(
+            gammaln(k + eta) - gammaln(k + 1) - gammaln(abs(eta)) + k * np.log1p(-gamma)
+        )
+    mean = (k * weight).sum() / weight.sum()
+    assert PrivateSelection(Gaussian(1.0), eta, gamma).expected_trials == pytest.approx(mean)
+
+
+def test_private_selection_costs_about_three_runs_when_geometric():
+    run = Repeated(PoissonSampled(0.01, Gaussian(2.0)), 500)
+    best = rdp_epsilon(PrivateSelection(run, 1.0, 0.1), 1e-5)
+    assert rdp_epsilon(run, 1e-5) < best < rdp_epsilon(Repeated(run, 10), 1e-5)
+    assert (rdp(PrivateSelection(NonPrivate()), [2]) == math.inf).all()
+
+
+@settings(deadline=None, max_examples=20)
+@given(z=st.floats(0.2, 20), count=st.integers(1, 30), eps=st.floats(0, 3))
+def test_delta_falls_with_epsilon_and_noise_and_rises_with_count(z, count, eps):
+    for make in (Laplace, Logistic):
+        delta = pld(Repeated(make(z), count)).delta(eps)
+        slack = 1 + 2e-3
+        assert 0 <= pld(Repeated(make(z), count)).delta(eps + 0.1) <= delta * slack + 1e-12
+        assert pld(Repeated(make(1.1 * z), count)).delta(eps) <= delta * slack + 1e-12
+        assert delta <= pld(Repeated(make(z), count + 1)).delta(eps) * slack + 1e-12

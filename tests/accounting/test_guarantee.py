@@ -1,0 +1,301 @@
+"""Guarantees, their trade-off curve, calibration, and the accountants side by side."""
+
+import json
+import math
+import pickle
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from skprivacy.accounting import (
+    ApproxDP,
+    Composed,
+    Exponential,
+    Gaussian,
+    GNMaxVote,
+    Laplace,
+    Logistic,
+    NonPrivate,
+    PoissonSampled,
+    PrivacyGuarantee,
+    Repeated,
+    calibrate_noise_multiplier,
+    calibrate_to_advantage,
+    calibrate_to_tpr,
+    check_delta,
+    compare_accountants,
+    gdp_mu,
+    zcdp,
+)
+from skprivacy.accounting import calibration as module
+
+
+def sgd(q, z, steps):
+    return Repeated(PoissonSampled(q, Gaussian(z)), steps)
+
+
+def test_repr_says_all_and_never_too_little():
+    guarantee = PrivacyGuarantee(Gaussian(4.2246789), 1e-6, "zero_out")
+    assert repr(guarantee) == "(1.00, 1e-06)-DP, zero-out, proved"
+    assert repr(PrivacyGuarantee(Laplace(3.0))) == "0.34-DP, add-remove, proved"
+    assert repr(PrivacyGuarantee(Laplace(3000.0))) == "0.00034-DP, add-remove, proved"
+    assert repr(PrivacyGuarantee(NonPrivate(), 1e-6)).startswith("(inf, 1e-06)-DP")
+    assert repr(PrivacyGuarantee(Composed(()))).startswith("0.00-DP")
+    assert "random-dp" in repr(PrivacyGuarantee(Laplace(3.0), kind="random_dp"))
+
+
+def test_html_escapes_everything():
+    guarantee = PrivacyGuarantee(Laplace(3.0), assumptions=("<script>alert(1)</script>", "a & b"))
+    html = guarantee._repr_html_()
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+    assert "a &amp; b" in html
+
+
+def test_json_and_pickle_round_trip():
+    guarantee = PrivacyGuarantee(
+        sgd(0.01, 1.0, 100), 1e-5, "zero_out", "estimate", ("n is public", "noise is seeded")
+    )
+    text = json.dumps(guarantee.to_dict())
+    assert PrivacyGuarantee.from_dict(json.loads(text)) == guarantee
+    assert pickle.loads(pickle.dumps(guarantee)) == guarantee
+    for bad in ({}, {"event": {"type": "Gaussian", "noise_multiplier": 1.0}, "colour": 1}):
+        with pytest.raises(ValueError, match="describe|description"):
+            PrivacyGuarantee.from_dict(bad)
+
+
+def test_a_private_epsilon_is_withheld():
+    guarantee = PrivacyGuarantee(GNMaxVote(40.0, (123.0, 45.0)), 1e-5)
+    assert guarantee.epsilon() < PrivacyGuarantee(GNMaxVote(40.0), 1e-5).epsilon()
+    shown = repr(guarantee) + guarantee._repr_html_()
+    assert "withheld" in shown
+    assert "123" not in shown
+    with pytest.raises(ValueError, match="private data"):
+        pickle.dumps(guarantee)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((1.0,), TypeError, "event=1.0"),
+        ((Gaussian(1.0), 1.0), ValueError, "delta=1.0"),
+        ((Gaussian(1.0), -1e-9), ValueError, "delta="),
+        ((Gaussian(1.0), math.nan), ValueError, "delta=nan"),
+        ((Gaussian(1.0), "1e-5"), ValueError, "delta="),
+        ((Gaussian(1.0), 1e-5, "swap"), ValueError, "relation='swap'"),
+        ((Gaussian(1.0), 1e-5, "zero_out", "hoped"), ValueError, "kind='hoped'"),
+        ((Gaussian(1.0), 1e-5, "zero_out", "proved", "one"), TypeError, "tuple of strings"),
+    ],
+)
+def test_bad_guarantees(arguments, error, message):
+    with pytest.raises(error, match=message):
+        PrivacyGuarantee(*arguments)
+
+
+def test_bad_questions():
+    guarantee = PrivacyGuarantee(Gaussian(1.0), 1e-5)
+    for epsilon in (-0.1, math.nan, "1", None):
+        with pytest.raises(ValueError, match="epsilon="):
+            guarantee.delta(epsilon)
+    for fpr in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match="fpr="):
+            guarantee.tpr_bound(fpr)
+    with pytest.raises(ValueError, match="delta=0 was asked"):
+        guarantee.epsilon(0)
+    with pytest.raises(ValueError, match="delta=0 was asked"):
+        PrivacyGuarantee(Logistic(1.0, norm=2)).epsilon()
+    for k in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match="k="):
+            guarantee.group(k)
+    with pytest.raises(ValueError, match="below 1/n"):
+        check_delta(1e-3, n_records=1000)
+
+
+def test_falls_back_on_renyi_where_no_loss_distribution_exists():
+    both = Composed((Logistic(3.0, norm=2), sgd(0.01, 1.0, 100)))
+    guarantee = PrivacyGuarantee(both, 1e-5)
+    assert guarantee.epsilon() > PrivacyGuarantee(sgd(0.01, 1.0, 100), 1e-5).epsilon()
+    assert guarantee.delta(guarantee.epsilon()) == pytest.approx(1e-5, rel=0.05)
+    assert 0.01 < guarantee.tpr_bound(0.01) < 1
+
+
+def test_gaussian_trade_off_curve_is_the_likelihood_ratio_test():
+    fpr = np.array([[0.0, 1e-4, 1e-3], [0.01, 0.1, 0.9]])
+    for mu in (0.2, 1.0, 3.0):
+        bound = PrivacyGuarantee(Gaussian(1 / mu), 1e-5).tpr_bound(fpr)
+        exact = norm.cdf(norm.ppf(fpr) + mu)
+        assert bound.shape == fpr.shape
+        assert (bound >= exact - 1e-9).all()
+        np.testing.assert_allclose(bound, exact, rtol=6e-3, atol=1e-8)
+
+
+def test_no_test_beats_the_bound():
+    """Neyman-Pearson tests between the pair, in both directions, stay below the curve."""
+    q, z = 0.4, 0.7
+    bound = PrivacyGuarantee(PoissonSampled(q, Gaussian(z)), 1e-5).tpr_bound
+    cut = np.linspace(-2, 4, 40)
+    out, mixed = norm.sf(cut / z), (1 - q) * norm.sf(cut / z) + q * norm.sf((cut - 1) / z)
+    assert (mixed <= bound(out) + 1e-9).all()
+    assert (1 - out <= bound(1 - mixed) + 1e-9).all()
+    np.testing.assert_allclose(mixed, bound(out), atol=0.02)
+
+
+def test_extreme_curves():
+    assert (PrivacyGuarantee(NonPrivate()).tpr_bound([0.0, 0.5]) == 1).all()
+    np.testing.assert_allclose(PrivacyGuarantee(Composed(())).tpr_bound([0.0, 0.3]), [0.0, 0.3])
+    assert PrivacyGuarantee(ApproxDP(0.0, 0.1)).tpr_bound(0.2) == pytest.approx(0.3)
+    assert PrivacyGuarantee(ApproxDP(math.log(3))).tpr_bound(0.1) == pytest.approx(0.3, rel=0.02)
+    assert PrivacyGuarantee(Gaussian(1.0)).advantage_bound() == pytest.approx(
+        2 * norm.cdf(0.5) - 1, rel=1e-9
+    )
+
+
+def test_group_privacy():
+    single = PrivacyGuarantee(Gaussian(10.0), 1e-6)
+    assert single.group(1).epsilon() == pytest.approx(single.epsilon(), rel=0.02)
+    for k in (2, 5):
+        exact = PrivacyGuarantee(Gaussian(10.0 / k), 1e-6).epsilon()
+        assert exact <= single.group(k).epsilon() < 2.5 * exact
+    assert PrivacyGuarantee(Laplace(10.0)).group(3).epsilon() == pytest.approx(0.3)
+    assert "groups of 3" in single.group(3).assumptions[-1]
+    assert single.group(50_000).epsilon() > 1000
+
+
+def test_conversion_only_when_asked_and_only_that_way():
+    single = PrivacyGuarantee(sgd(0.02, 1.5, 200), 1e-6, "zero_out")
+    double = single.as_replace_one()
+    assert double.relation == "replace_one"
+    assert double.as_replace_one() is double
+    at = double.epsilon() / 2
+    assert (1 + math.exp(at)) * single.delta(at) <= 1e-6 * (1 + 1e-3)
+    # the pair proved for replacement directly is tighter than going by way of removal
+    assert PrivacyGuarantee(single.event, 1e-6, "replace_one").epsilon() < double.epsilon()
+    assert PrivacyGuarantee(Laplace(2.0)).as_replace_one().epsilon() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.1, 1.0, 8.0, 50.0])
+@pytest.mark.parametrize(("q", "steps"), [(0.03, 60), (0.01, 10_000), (0.5, 30), (1.0, 100)])
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_calibration_is_safe_and_sharp(q, steps, epsilon, relation):
+    z = calibrate_noise_multiplier(lambda z: sgd(q, z, steps), epsilon, 1e-6, relation)
+    reached = PrivacyGuarantee(sgd(q, z, steps), 1e-6, relation).epsilon()
+    assert epsilon * (1 - 1.1e-3) <= reached <= epsilon
+
+
+@pytest.mark.parametrize(
+    ("make", "delta"),
+    [
+        (Laplace, 0.0),
+        (lambda z: Repeated(Logistic(z), 10), 1e-6),
+        (lambda z: Repeated(Logistic(z, norm=2), 10), 1e-6),
+        (lambda z: Exponential(1 / z), 0.0),
+        (lambda z: Composed((sgd(0.02, z, 100), sgd(0.1, 2 * z, 10), Laplace(20 * z))), 1e-6),
+    ],
+    ids=["laplace", "logistic", "renyi only", "exponential", "mixed"],
+)
+def test_calibration_of_any_family(make, delta):
+    z = calibrate_noise_multiplier(make, 0.7, delta)
+    assert 0.7 * (1 - 1.1e-3) <= PrivacyGuarantee(make(z), delta).epsilon() <= 0.7
+
+
+def test_calibration_is_fast_and_remembers():
+    module._SOLVED.clear()
+
+    def make(z):
+        return sgd(0.0123, z, 4321)
+
+    start = time.process_time()
+    first = calibrate_noise_multiplier(make, 1.0, 1e-5)
+    assert time.process_time() - start < 0.6  # 0.03 s on an idle core; 0.15 s is the promise
+    start = time.process_time()
+    again = calibrate_noise_multiplier(lambda z: sgd(0.0123, z, 4321), 1.0, 1e-5)
+    assert time.process_time() - start < 0.01
+    assert again == first
+    # events that look alike at the probes but not at the answer are solved anew
+    other = calibrate_noise_multiplier(
+        lambda z: sgd(0.0123, z if z in (1.0, 3.0) else 2 * z, 4321), 1.0, 1e-5
+    )
+    assert other == pytest.approx(first / 2, rel=1e-2)
+
+
+def test_calibration_says_what_is_impossible():
+    fixed = Repeated(ApproxDP(1.0), 3)
+    with pytest.raises(ValueError, match="reaches the target"):
+        calibrate_noise_multiplier(lambda z: Composed((fixed, Gaussian(z))), 1.0, 1e-5)
+    with pytest.raises(ValueError, match="reaches the target"):
+        calibrate_noise_multiplier(lambda z: NonPrivate(), 1.0, 1e-5)
+    with pytest.raises(ValueError, match="delta=0 was asked"):
+        calibrate_noise_multiplier(Gaussian, 1.0, 0.0)
+    for epsilon in (0, -1, math.nan, math.inf, None):
+        with pytest.raises(ValueError, match="epsilon="):
+            calibrate_noise_multiplier(Gaussian, epsilon, 1e-5)
+    with pytest.raises(TypeError, match="callable"):
+        calibrate_noise_multiplier(1.0, 1.0, 1e-5)
+    with pytest.raises(ValueError, match="relation="):
+        calibrate_noise_multiplier(Gaussian, 1.0, 1e-5, "swap")
+
+
+def test_calibration_to_attacks():
+    z = calibrate_to_advantage(Gaussian, 0.1)
+    assert 2 * norm.cdf(1 / (2 * z)) - 1 == pytest.approx(0.1, rel=2e-3)
+    assert 2 * norm.cdf(1 / (2 * z)) - 1 <= 0.1
+    z = calibrate_to_tpr(lambda z: sgd(0.05, z, 50), tpr=0.02, fpr=0.01)
+    reached = PrivacyGuarantee(sgd(0.05, z, 50)).tpr_bound(0.01)
+    assert 0.0199 < reached <= 0.02
+    for tpr, fpr in [(0.01, 0.02), (1.0, 0.1), (0.1, 0.0)]:
+        with pytest.raises(ValueError, match="fpr="):
+            calibrate_to_tpr(Gaussian, tpr=tpr, fpr=fpr)
+    with pytest.raises(ValueError, match="advantage="):
+        calibrate_to_advantage(Gaussian, 1.0)
+
+
+def test_zcdp_and_gdp_oracles():
+    event = Repeated(Gaussian(math.sqrt(5) * 10), 100)
+    assert zcdp(event) == pytest.approx(0.1)
+    table = compare_accountants(event, 1e-6)
+    assert table["zcdp"]["epsilon"] == pytest.approx(2.450788, abs=1e-6)
+    assert table["rdp"]["epsilon"] == pytest.approx(2.141939, abs=2e-4)
+    assert table["pld"]["epsilon"] == pytest.approx(1.994527, abs=1e-6)
+    assert table["gdp"]["epsilon"] == pytest.approx(1.994527, abs=1e-6)
+    assert gdp_mu(event) == (pytest.approx(math.sqrt(0.2)), True)
+    assert zcdp(Composed((Laplace(2.0), Exponential(1.0), Logistic(1.0, norm=2)))) == (
+        pytest.approx(0.125 + 0.125 + 1 / 6)
+    )
+    assert zcdp(NonPrivate()) == math.inf
+
+
+def test_advanced_composition_is_its_formula():
+    k, e, slack = 500, 0.01, 1e-6 / 2
+    expected = e * math.sqrt(2 * k * math.log(1 / slack)) + k * e * math.expm1(e) / (
+        math.exp(e) + 1
+    )
+    table = compare_accountants(Repeated(ApproxDP(e), k), 1e-6)
+    assert table["advanced"]["epsilon"] == pytest.approx(expected)
+    assert table["naive"]["epsilon"] == pytest.approx(k * e)
+
+
+def test_accountants_are_ordered_and_honest():
+    table = compare_accountants(sgd(0.01, 1.1, 1000), 1e-5)
+    epsilon = {name: row["epsilon"] for name, row in table.items()}
+    assert epsilon["pld"] < epsilon["rdp"] < epsilon["naive"]
+    assert epsilon["pld"] < epsilon["advanced"]
+    assert table["gdp"]["kind"] == "estimate"
+    assert {row["kind"] for name, row in table.items() if name != "gdp"} == {"proved"}
+    assert compare_accountants(NonPrivate(), 1e-5)["pld"]["epsilon"] == math.inf
+    assert compare_accountants(Composed(()), 1e-5)["rdp"]["epsilon"] == 0
+    with pytest.raises(ValueError, match="delta=0"):
+        compare_accountants(Gaussian(1.0), 0.0)
+
+
+@settings(deadline=None, max_examples=15)
+@given(z=st.floats(0.3, 30), epsilon=st.floats(0, 20))
+def test_epsilon_and_delta_are_inverse(z, epsilon):
+    guarantee = PrivacyGuarantee(Gaussian(z))
+    delta = guarantee.delta(epsilon)
+    assert 0 <= delta <= 1
+    if 1e-12 < delta < 0.99:
+        assert guarantee.epsilon(delta) == pytest.approx(epsilon, rel=1e-6, abs=1e-6)
