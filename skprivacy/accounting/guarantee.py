@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .events import ApproxDP, Event, NonPrivate, check_relation, flatten, probability
 from .pld import NoLossDistributionError, pld
-from .rdp import rdp_delta, rdp_epsilon
+from .rdp import rdp_delta, rdp_deltas, rdp_epsilon
 
 __all__ = ["KINDS", "PrivacyGuarantee", "check_delta", "delta_of", "epsilon_of"]
 
@@ -101,7 +101,7 @@ def _curve(event: Event, relation: str) -> tuple[NDArray[np.float64], NDArray[np
     try:
         deltas = pld(event, relation).deltas(epsilons)
     except NoLossDistributionError:
-        deltas = np.array([rdp_delta(event, float(e), relation) for e in epsilons])
+        deltas = rdp_deltas(event, epsilons, relation)
     return epsilons, deltas
 
 
@@ -179,6 +179,8 @@ class PrivacyGuarantee:
         -----
         The minimum over epsilon of e^epsilon fpr + delta(epsilon), and of its mirror image,
         1 - e^-epsilon (1 - delta(epsilon) - fpr): every point of the privacy curve is a bound.
+        The curve is the worse of both directions, so that it does not matter whether members are
+        called positive. For sampled noise and large ``fpr`` it is therefore not attained.
         """
         fpr = np.asarray(fpr, dtype=float)
         if not ((fpr >= 0) & (fpr <= 1)).all():

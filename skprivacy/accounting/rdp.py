@@ -312,7 +312,12 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
 
 def rdp_delta(event: Event, epsilon: float, relation: str = "add_remove") -> float:
     """Return the smallest delta that Renyi accounting proves at ``epsilon``."""
+    return float(rdp_deltas(event, np.array([epsilon]), relation)[0])
+
+
+def rdp_deltas(event: Event, epsilons: Orders, relation: str = "add_remove") -> Orders:
+    """Return the smallest delta that Renyi accounting proves at each epsilon."""
     safe, failure = _without_failure(event)
     values, a = rdp(safe, DEFAULT_ORDERS, relation), DEFAULT_ORDERS
-    logs = (a - 1) * (values - epsilon + np.log1p(-1 / a)) - np.log(a)
-    return min(1.0, failure + (1 - failure) * math.exp(min(0.0, float(logs.min()))))
+    logs = (a - 1) * (values - epsilons[:, None] + np.log1p(-1 / a)) - np.log(a)
+    return np.minimum(failure + (1 - failure) * np.exp(np.minimum(logs.min(axis=1), 0)), 1.0)

@@ -64,16 +64,17 @@ def test_json_and_pickle_round_trip():
     assert PrivacyGuarantee.from_dict(json.loads(text)) == guarantee
     assert pickle.loads(pickle.dumps(guarantee)) == guarantee
     for bad in ({}, {"event": {"type": "Gaussian", "noise_multiplier": 1.0}, "colour": 1}):
-        with pytest.raises(ValueError, match="describe|description"):
+        with pytest.raises(ValueError, match=r"describe|description"):
             PrivacyGuarantee.from_dict(bad)
 
 
 def test_a_private_epsilon_is_withheld():
-    guarantee = PrivacyGuarantee(GNMaxVote(40.0, (123.0, 45.0)), 1e-5)
-    assert guarantee.epsilon() < PrivacyGuarantee(GNMaxVote(40.0), 1e-5).epsilon()
+    guarantee = PrivacyGuarantee(Repeated(GNMaxVote(40.0, (323.0, 45.0)), 500), 1e-5)
+    public = PrivacyGuarantee(Repeated(GNMaxVote(40.0), 500), 1e-5)
+    assert guarantee.epsilon() < public.epsilon() / 2
     shown = repr(guarantee) + guarantee._repr_html_()
     assert "withheld" in shown
-    assert "123" not in shown
+    assert "323" not in shown
     with pytest.raises(ValueError, match="private data"):
         pickle.dumps(guarantee)
 
@@ -141,7 +142,8 @@ def test_no_test_beats_the_bound():
     out, mixed = norm.sf(cut / z), (1 - q) * norm.sf(cut / z) + q * norm.sf((cut - 1) / z)
     assert (mixed <= bound(out) + 1e-9).all()
     assert (1 - out <= bound(1 - mixed) + 1e-9).all()
-    np.testing.assert_allclose(mixed, bound(out), atol=0.02)
+    few = out < 0.1  # beyond, the other direction is the worse one
+    np.testing.assert_allclose(mixed[few], bound(out[few]), rtol=0.02)
 
 
 def test_extreme_curves():
