@@ -35,10 +35,11 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _data.add_arguments(parser)
-    parser.add_argument(
+    claim = parser.add_argument_group("claim")
+    claim.add_argument(
         "--epsilon", type=float, default=1.0, help="what the model claims (default: %(default)s)"
     )
-    parser.add_argument(
+    claim.add_argument(
         "--alpha",
         type=float,
         default=0.05,

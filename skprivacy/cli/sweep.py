@@ -39,14 +39,15 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _data.add_arguments(parser)
-    parser.add_argument(
+    sweep = parser.add_argument_group("sweep")
+    sweep.add_argument(
         "--epsilons",
         type=number_list,
         default=[0.1, 0.3, 1.0, 3.0, 10.0, math.inf],
         metavar="E,E,...",
         help="privacy levels; inf is a model without privacy (default: 0.1,0.3,1,3,10,inf)",
     )
-    parser.add_argument("--cv", type=int, default=5, metavar="K", help="splits (default: 5)")
+    sweep.add_argument("--cv", type=int, default=5, metavar="K", help="splits (default: 5)")
     _model.add_arguments(parser, attacks=["loss", "lira"], attack="loss")
     output = parser.add_argument_group("output")
     output.add_argument("--out", metavar="FILE.html", help="write a report to print or to mail")

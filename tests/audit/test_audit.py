@@ -324,7 +324,7 @@ def test_forgotten_noise_is_caught():
 
     def report():
         model = DPSGDClassifier(
-            epsilon=0.1, delta=1e-5, classes=[0, 1], epochs=200, learning_rate=0.5, random_state=0
+            epsilon=0.1, delta=1e-5, classes=[0, 1], epochs=100, learning_rate=1.0, random_state=0
         ).fit(*parts[:2])
         assert model.epsilon_ <= 0.1
         # sampling and noise are never seeded, so this alpha is how often the test errs
@@ -335,3 +335,19 @@ def test_forgotten_noise_is_caught():
         liar = report()
     assert liar.verdict == "VIOLATED"
     assert liar.epsilon_lower_bound > 1
+
+
+@pytest.mark.slow
+def test_honest_private_training_is_accused_no_more_often_than_alpha():
+    """Real DP-SGD, both default attacks, data that invites memorising."""
+    from skprivacy.neural_network import DPSGDClassifier
+
+    rng = np.random.default_rng(0)
+    accused = 0
+    for seed in range(40):
+        data, labels = rng.normal(size=(400, 50)), rng.integers(0, 2, 400)
+        parts = data[:200], labels[:200], data[200:], labels[200:]
+        model = DPSGDClassifier(epsilon=0.5, delta=1e-5, classes=[0, 1], epochs=60)
+        report = audit(model.fit(*parts[:2]), *parts, n_shadows=4, random_state=seed)
+        accused += report.verdict == "VIOLATED"
+    assert accused <= 6  # 40 tries at 0.05: more than 6 has probability below 1 percent

@@ -95,7 +95,7 @@ def test_the_report_escapes_the_name_of_the_file(folder, capsys):
     assert "<script" not in page
 
 
-def test_sweep_with_lira_and_jobs(folder, capsys):
+def test_sweep_with_lira(folder, capsys):
     code, out, _ = run(
         "sweep data.csv --schema schema.json --epsilons 5 --cv 2 --delta 1e-4 --attack lira "
         "--n-shadows 2 --quiet",
