@@ -9,11 +9,11 @@ Karypis, Differentially private optimization on large model at small cost, ICML 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from ._backward import LayerRecord, backward_of
 
 __all__ = ["ClippedGradientSum", "flatten_parameters"]
 
@@ -25,9 +25,8 @@ _SAFETY = 1.0 - 1e-4
 def flatten_parameters(module: nn.Module) -> tuple[nn.Parameter, Tensor]:
     """Move all parameters of ``module`` into one vector; return it and its ``grad``.
 
-    The parameters, and their ``grad``, become views of the two.
-
-    One vector makes noise, momentum and averaging one operation each, whatever the layers are.
+    The parameters, and their ``grad``, become views of the two. One vector makes noise, momentum
+    and averaging one operation each, whatever the layers are.
     """
     parameters = list(module.parameters())
     flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
@@ -39,32 +38,6 @@ def flatten_parameters(module: nn.Module) -> tuple[nn.Parameter, Tensor]:
         p.grad = grad[start:stop].view_as(p)
         start = stop
     return flat, grad
-
-
-@dataclass
-class _Record:
-    """What one layer saw in the forward pass, and the loss gradient that came back to it."""
-
-    layer: nn.Linear
-    input: Tensor
-    output: Tensor
-
-    def squared_norms(self, output_grad: Tensor) -> Tensor:
-        norms = self.input.square().sum(1)
-        if self.layer.bias is not None:
-            norms += 1.0
-        return norms.mul_(output_grad.square().sum(1))
-
-    def add_sum(self, weighted_output_grad: Tensor) -> None:
-        _buffer(self.layer.weight).addmm_(weighted_output_grad.T, self.input)
-        if self.layer.bias is not None:
-            _buffer(self.layer.bias).add_(weighted_output_grad.sum(0))
-
-
-def _buffer(parameter: Tensor) -> Tensor:
-    """Return the ``grad`` of a parameter, which :func:`flatten_parameters` has made."""
-    assert parameter.grad is not None
-    return parameter.grad
 
 
 class ClippedGradientSum:
@@ -97,65 +70,58 @@ class ClippedGradientSum:
         max_grad_norm: float,
     ) -> None:
         _check_layers(module)
-        self.module = module
-        self.per_example_loss = per_example_loss
+        self.backward = backward_of(module, per_example_loss)
         self.max_grad_norm = max_grad_norm
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> None:
         """Add the clipped sum over this batch to ``grad`` of every parameter."""
         if len(inputs) == 0:
             return
-        records, output = self._forward(inputs)
-        loss = self.per_example_loss(output, targets).sum()
-        grads = list(torch.autograd.grad(loss, [r.output for r in records]))
+        records = self.backward(inputs, targets)
         with torch.no_grad():
-            squared = torch.zeros(len(inputs), device=inputs.device)
-            for record, grad in zip(records, grads, strict=True):
-                squared += record.squared_norms(grad)
+            squared = squared_norms(records)
             factors = (self.max_grad_norm * _SAFETY / squared.sqrt()).clamp_(max=1.0)
             finite = torch.isfinite(squared)
             if not finite.all():
-                records, grads, factors = _without(~finite, records, grads, factors)
-            for record, grad in zip(records, grads, strict=True):
-                record.add_sum(factors[:, None] * grad)
+                records, factors = _without(~finite, records, factors)
+            for record in records:
+                _add_sum(record, factors)
 
-    def _forward(self, inputs: Tensor) -> tuple[list[_Record], Tensor]:
-        """Run the module; record every layer's input and output, without weight gradients."""
-        records: list[_Record] = []
 
-        def record(layer: Any, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
-            if not output.requires_grad:
-                output.requires_grad_()
-            records.append(_Record(layer, args[0].detach(), output))
-            return output
+def squared_norms(records: list[LayerRecord]) -> Tensor:
+    """Return the squared norm of each example's gradient over all layers, shape (batch,)."""
+    total = torch.zeros(len(records[0].input), device=records[0].input.device)
+    for r in records:
+        inputs = r.input.square().sum(1)
+        if r.layer.bias is not None:
+            inputs += 1.0
+        total.addcmul_(inputs, r.output_grad.square().sum(1))
+    return total
 
-        layers = [m for m in self.module.modules() if isinstance(m, nn.Linear)]
-        hooks = [layer.register_forward_hook(record) for layer in layers]
-        parameters = list(self.module.parameters())
-        for p in parameters:
-            p.requires_grad_(False)
-        try:
-            output = self.module(inputs)
-        finally:
-            for hook in hooks:
-                hook.remove()
-            for p in parameters:
-                p.requires_grad_(True)
-        if sorted(map(id, layers)) != sorted(id(r.layer) for r in records):
-            raise ValueError(
-                f"Every linear layer of {type(self.module).__name__} must be used exactly once in "
-                "a forward pass: the norm of an example's gradient cannot be had otherwise."
-            )
-        return records, output
+
+def _add_sum(record: LayerRecord, factors: Tensor) -> None:
+    weighted = record.output_grad * factors[:, None]
+    _buffer(record.layer.weight).addmm_(weighted.T, record.input)
+    if record.layer.bias is not None:
+        _buffer(record.layer.bias).add_(weighted.sum(0))
+
+
+def _buffer(parameter: Tensor) -> Tensor:
+    """Return the ``grad`` of a parameter, which :func:`flatten_parameters` has made."""
+    assert parameter.grad is not None
+    return parameter.grad
 
 
 def _without(
-    bad: Tensor, records: list[_Record], grads: list[Tensor], factors: Tensor
-) -> tuple[list[_Record], list[Tensor], Tensor]:
+    bad: Tensor, records: list[LayerRecord], factors: Tensor
+) -> tuple[list[LayerRecord], Tensor]:
     """Blank the examples marked ``bad``: a factor of zero would not do, as 0 * inf is NaN."""
     row = bad[:, None]
-    records = [_Record(r.layer, r.input.masked_fill(row, 0.0), r.output) for r in records]
-    return records, [g.masked_fill(row, 0.0) for g in grads], factors.masked_fill(bad, 0.0)
+    blank = [
+        LayerRecord(r.layer, r.input.masked_fill(row, 0.0), r.output_grad.masked_fill(row, 0.0))
+        for r in records
+    ]
+    return blank, factors.masked_fill(bad, 0.0)
 
 
 def _check_layers(module: nn.Module) -> None:

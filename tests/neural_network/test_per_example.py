@@ -10,6 +10,11 @@ from opacus.grad_sample import GradSampleModule
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
+from skprivacy.neural_network._backward import (
+    _AutogradBackward,
+    _PerceptronBackward,
+    backward_of,
+)
 from skprivacy.neural_network._per_example import ClippedGradientSum, flatten_parameters
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
@@ -18,6 +23,7 @@ NETWORKS = {
     "mlp": lambda: nn.Sequential(
         nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 5), nn.ReLU(), nn.Linear(5, 3)
     ),
+    "sigmoid": lambda: nn.Sequential(nn.Linear(6, 8), nn.Sigmoid(), nn.Linear(8, 3)),
     "no bias": lambda: nn.Sequential(nn.Linear(6, 4, bias=False), nn.Sigmoid(), nn.Linear(4, 3)),
     "with a layer without parameters": lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 3)),
 }  # fmt: skip
@@ -87,6 +93,44 @@ def test_equals_opacus_and_functorch(name):
         del p.grad_sample
     ours = clipped_sum(module, X, y, 0.3 / (1 - 1e-4))
     assert (ours - expected).norm() <= 1e-5 * expected.norm()
+
+
+@pytest.mark.parametrize("name", ["linear", "mlp", "sigmoid"])
+def test_the_perceptron_by_hand_equals_autograd(name):
+    torch.manual_seed(0)
+    module = NETWORKS[name]()
+    X, y = batch()
+    by_hand, by_autograd = backward_of(module, LOSS), _AutogradBackward(module, LOSS)
+    assert type(by_hand) is _PerceptronBackward
+    found = {id(r.layer): r for r in by_hand(X, y)}
+    for expected in by_autograd(X, y):
+        record = found.pop(id(expected.layer))
+        torch.testing.assert_close(record.input, expected.input)
+        torch.testing.assert_close(record.output_grad, expected.output_grad)
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.append(nn.Softmax(1)),
+        lambda m: nn.Sequential(m),
+        lambda m: nn.Sequential(m[0], nn.GELU(), *m[2:]),
+        lambda m: (m[0].register_forward_hook(lambda *a: None), m)[1],
+    ],
+)
+def test_anything_else_goes_through_autograd(change):
+    assert type(backward_of(change(NETWORKS["mlp"]()), LOSS)) is _AutogradBackward
+
+
+def test_a_caller_without_gradients_changes_nothing():
+    torch.manual_seed(0)
+    X, y = batch()
+    for name in ("mlp", "no bias"):
+        module = NETWORKS[name]()
+        expected = clipped_sum(module, X, y, 0.1)
+        with torch.no_grad():
+            assert torch.equal(clipped_sum(module, X, y, 0.1), expected)
 
 
 @pytest.mark.parametrize("parts", [2, 5, 17])

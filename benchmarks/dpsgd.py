@@ -1,0 +1,161 @@
+"""A private training step beside a plain torch step and Opacus, interleaved, as ratios of medians.
+
+``python benchmarks/dpsgd.py [--rounds N] [--no-opacus]`` prints one line for each shape and batch.
+Every competitor does a whole step on the same data: batch, forward, backward, update; the private
+ones draw a Poisson batch, clip and add noise as well. Times are medians over rounds in which the
+competitors take turns, so that a change of the machine's speed meets all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+
+from skprivacy.mechanisms import FloatGaussian, PoissonSampler, SecureRandom
+from skprivacy.neural_network._mlp import make_mlp
+from skprivacy.neural_network._net import PrivateNet
+
+SHAPES = {
+    "adult": (32_561, 105, (64, 32), 2),
+    "purchase": (20_000, 600, (256, 128), 100),
+    "purchase-wide": (20_000, 600, (1024, 512, 256), 100),
+    "texas": (10_000, 6_169, (1024,), 100),
+}
+BATCHES = (256, 1024, 4096)
+Step = Callable[[], None]
+
+
+def data(n: int, d: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    X = (torch.rand(n, d, generator=generator) < 0.2).float()
+    return X, torch.randint(k, (n,), generator=generator)
+
+
+def network(d: int, hidden: tuple[int, ...], k: int) -> nn.Sequential:
+    return make_mlp(d, hidden, k, "tanh", np.random.RandomState(0))
+
+
+def plain(X, y, hidden, k, batch) -> Step:
+    module = network(X.shape[1], hidden, k)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
+    loss = nn.CrossEntropyLoss()
+    place = 0
+
+    def step() -> None:
+        nonlocal place
+        place = place + batch if place + 2 * batch <= len(X) else 0
+        optimizer.zero_grad()
+        loss(module(X[place : place + batch]), y[place : place + batch]).backward()
+        optimizer.step()
+
+    return step
+
+
+def ours(X, y, hidden, k, batch) -> Step:
+    net = PrivateNet(
+        network(X.shape[1], hidden, k),
+        sampler=PoissonSampler(batch / len(X)),
+        mechanism=FloatGaussian(1.0, 1.0),
+        random=SecureRandom(),
+        divisor=batch,
+        steps_per_epoch=1,
+        averaging=0.0,
+        max_epochs=1,
+        lr=0.01,
+        optimizer__momentum=0.9,
+        verbose=0,
+    )
+    net.initialize()
+    net._step = net._first_averaged = 0
+
+    def step() -> None:
+        drawn = torch.from_numpy(net.sampler.draw(len(X), net.random))
+        net.train_step((X, y, drawn))
+
+    return step
+
+
+def opacus(mode: str) -> Callable[..., Step]:
+    def make(X, y, hidden, k, batch) -> Step:
+        from opacus import PrivacyEngine
+        from torch.utils.data import DataLoader, TensorDataset
+
+        module = network(X.shape[1], hidden, k)
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
+        loss = nn.CrossEntropyLoss()
+        loader = DataLoader(TensorDataset(X, y), batch_size=batch)
+        made = PrivacyEngine().make_private(
+            module=module, optimizer=optimizer, criterion=loss, data_loader=loader,
+            noise_multiplier=1.0, max_grad_norm=1.0, grad_sample_mode=mode,
+        )  # fmt: skip
+        module, optimizer, loss = made[0], made[1], made[2] if mode == "ghost" else loss
+        sampler = PoissonSampler(batch / len(X))
+        random = SecureRandom()
+
+        def step() -> None:
+            # The loader costs Opacus far more than this: what is compared is the step itself.
+            drawn = torch.from_numpy(sampler.draw(len(X), random))
+            optimizer.zero_grad()
+            loss(module(X[drawn]), y[drawn]).backward()
+            optimizer.step()
+
+        return step
+
+    return make
+
+
+def medians(steps: dict[str, Step], rounds: int, seconds: float = 0.03) -> dict[str, float]:
+    """Return seconds a step: in each round every competitor runs for about ``seconds``."""
+    repeats = {}
+    for name, step in steps.items():
+        step()
+        start = time.perf_counter()
+        step()
+        repeats[name] = max(1, round(seconds / (time.perf_counter() - start)))
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            start = time.perf_counter()
+            for _ in range(repeats[name]):
+                step()
+            times[name].append((time.perf_counter() - start) / repeats[name])
+    return {name: statistics.median(t) for name, t in times.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--no-opacus", action="store_true")
+    parser.add_argument("--shapes", nargs="*", default=list(SHAPES))
+    parser.add_argument("--batches", nargs="*", type=int, default=BATCHES)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    print(
+        f"{'shape':14} {'batch':>5} {'plain ms':>9} {'ours':>6} {'ghost':>6} {'hooks':>6}   x plain"
+    )
+    for name in options.shapes:
+        n, d, hidden, k = SHAPES[name]
+        X, y = data(n, d, k)
+        for batch in options.batches:
+            makers = {"plain": plain, "ours": ours}
+            if not options.no_opacus:
+                makers["ghost"] = opacus("ghost")
+                if d * batch < 10_000_000:  # per-example gradients beyond that do not fit
+                    makers["hooks"] = opacus("hooks")
+            steps = {key: make(X, y, hidden, k, batch) for key, make in makers.items()}
+            found = medians(steps, options.rounds)
+            ratios = [f"{found[key] / found['plain']:6.2f}" if key in found else "     -"
+                      for key in ("ours", "ghost", "hooks")]  # fmt: skip
+            print(f"{name:14} {batch:5} {found['plain'] * 1e3:9.3f}", *ratios, flush=True)
+
+
+if __name__ == "__main__":
+    main()
