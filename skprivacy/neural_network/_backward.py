@@ -1,7 +1,8 @@
-"""One forward and one backward pass that record what each linear layer saw, and no weight gradient.
+"""One forward and one backward pass that record what each linear layer saw.
 
-Two ways to the same records: through autograd for any module of linear layers, and written out by hand
-for the built-in perceptron, which spares autograd's bookkeeping on small batches.
+No weight gradient is computed. Two ways lead to the same records: autograd, for any module of
+linear layers, and a backpropagation written out by hand for the built-in perceptron, which spares
+autograd's bookkeeping on small batches.
 """
 
 from __future__ import annotations

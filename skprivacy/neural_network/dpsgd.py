@@ -23,9 +23,11 @@ from ..accounting import (
     Gaussian,
     NonPrivate,
     PoissonSampled,
+    PrivacyBudget,
     PrivacyGuarantee,
     Repeated,
     calibrate_noise_multiplier,
+    charge,
 )
 from ..exceptions import PrivacyWarning
 from ..mechanisms import FloatGaussian, PoissonSampler, SecureRandom
@@ -106,6 +108,9 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         Drives the initial weights only. Sampling and noise are never reproducible by it.
     noise_seed : int, default=None
         Makes sampling and noise reproducible **and the guarantee void**. For tests only.
+    budget : PrivacyBudget, default=None
+        Charged for the fit before training looks at the data. What it cannot afford is refused.
+        Copies, clones and workers charge the same budget.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -184,6 +189,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         "device": [str],
         "random_state": ["random_state"],
         "noise_seed": [Integral, None],
+        "budget": [PrivacyBudget, None],
         "verbose": ["verbose"],
     }
 
@@ -205,6 +211,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         noise_seed: int | None = None,
+        budget: PrivacyBudget | None = None,
         verbose: int = 0,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -222,6 +229,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         self.device = device
         self.random_state = random_state
         self.noise_seed = noise_seed
+        self.budget = budget
         self.verbose = verbose
 
     def __sklearn_tags__(self):
@@ -247,6 +255,8 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         ------
         ValueError
             If a parameter, a shape or a label is not as described. Nothing has been released then.
+        BudgetExceededError
+            If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         self._validate_params()
         hidden = _check_hidden(self.hidden_layer_sizes)
@@ -279,7 +289,10 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         )
         with np.errstate(over="ignore"):  # beyond single precision means infinite, hence no part
             inputs = torch.from_numpy(rows.astype(np.float32))
-        self.module_ = net.train(inputs, torch.from_numpy(targets))
+        with charge(
+            self.budget, self.privacy_event_, plan.relation, type(self).__name__, self.privacy_.kind
+        ):
+            self.module_ = net.train(inputs, torch.from_numpy(targets))
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -18,7 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skprivacy import config_context
-from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
+from skprivacy.accounting import PrivacyBudget
+from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import FloatGaussian
 from skprivacy.neural_network import DPSGDClassifier, _net
 
@@ -354,3 +355,46 @@ def test_threads_train_at_the_same_time(blobs):
     for t in threads:
         t.join()
     assert all(m.score(*blobs) > 0.8 for m in models)
+
+
+def budget_of(epsilon, **params):
+    return PrivacyBudget(epsilon, 1e-4, relation="zero_out", **params)
+
+
+def test_validation_in_workers_charges_one_budget(blobs):
+    budget = budget_of(10.0)
+    model = private(epsilon=0.5, budget=budget, epochs=2)
+    cross_validate(clone(model), *blobs, cv=4, n_jobs=2)
+    assert len(budget.entries()) == 4
+    pickle.loads(pickle.dumps(model)).fit(*blobs)
+    assert len(budget.entries()) == 5
+    assert set(budget.entries()["who"]) == {"DPSGDClassifier"}
+
+
+def test_a_fit_beyond_the_budget_is_refused_before_anything_is_released(blobs, monkeypatch):
+    budget = budget_of(1.0)
+    private(epsilon=0.9, delta=1e-5, budget=budget).fit(*blobs)
+    monkeypatch.setattr(FloatGaussian, "release", _never)
+    with pytest.raises(BudgetExceededError):
+        private(epsilon=0.9, delta=1e-5, budget=budget).fit(*blobs)
+    with pytest.raises(BudgetExceededError):
+        private(epsilon=np.inf, budget=budget_of(1.0)).fit(*blobs)
+    assert len(budget.entries()) == 1
+
+
+def test_a_failed_fit_stays_charged(blobs, monkeypatch):
+    budget = budget_of(3.0)
+
+    def fail(*args, **kwargs):
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(_net.PrivateNet, "train_step", fail)
+    with pytest.raises(RuntimeError, match="luck"):
+        private(epsilon=1.0, budget=budget).fit(*blobs)
+    assert budget.spent() > 0
+
+
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
+def test_seeded_noise_cannot_be_charged(blobs):
+    with pytest.raises(ValueError, match="estimate"):
+        private(noise_seed=0, budget=budget_of(3.0)).fit(*blobs)
