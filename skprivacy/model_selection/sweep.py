@@ -23,7 +23,7 @@ from tqdm.auto import tqdm
 from .._sklearn import safe_indexing
 from ..accounting import Composed, NonPrivate, PrivacyGuarantee
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool
-from ..audit._claims import auc_ceiling, guarantee_of
+from ..audit._claims import auc_ceiling, guarantee_of, uncovered_steps
 
 __all__ = ["PrivacySweepCV"]
 
@@ -206,12 +206,13 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.best_params_ = self.cv_results_["params"][self.best_index_]
         claims = [row["guarantee"] for row in rows]
+        gaps = rows[0]["uncovered"]
         n = self.n_splits_
-        self.guarantees_ = [_together(claims[i : i + n]) for i in range(0, len(claims), n)]
+        self.guarantees_ = [_together(claims[i : i + n], gaps) for i in range(0, len(claims), n)]
         if self.refit is not None:
             self.estimator_ = candidates[epsilons.index(float(self.refit))].fit(X, y)
             claims.append(guarantee_of(self.estimator_))
-        self.privacy_ = _together(claims)
+        self.privacy_ = _together(claims, gaps)
         return self
 
     def plot(self, **kwargs: Any) -> Any:
@@ -341,6 +342,7 @@ def _fit_and_attack(
         f"attack_tpr_at_{FPR}": result.tpr_at_fpr(FPR).tpr,
         "attack_auc_bound": math.nan if guarantee is None else auc_ceiling(guarantee),
         "guarantee": guarantee,
+        "uncovered": uncovered_steps(model),
     }
 
 
@@ -349,7 +351,7 @@ def _format(rows: list[dict[str, Any]], params: list[dict[str, float]], n_splits
     (name,) = params[0]
     values = np.ma.MaskedArray([p[name] for p in params], mask=False)
     results: dict[str, Any] = {}
-    for key in (key for key in rows[0] if key != "guarantee"):
+    for key in (key for key in rows[0] if key not in ("guarantee", "uncovered")):
         table = np.array([row[key] for row in rows], dtype=float).reshape(len(params), n_splits)
         if not key.endswith("_time"):
             results |= {f"split{i}_{key}": table[:, i] for i in range(n_splits)}
@@ -363,12 +365,13 @@ def _format(rows: list[dict[str, Any]], params: list[dict[str, float]], n_splits
     return results
 
 
-def _together(guarantees: list[Any]) -> PrivacyGuarantee:
+def _together(guarantees: list[Any], uncovered: dict[str, str]) -> PrivacyGuarantee:
     """Compose what every trained model claims; a model without a claim is not private."""
     note = "covers the trained models together, never the scores and attack results in cv_results_"
+    gaps = [f"step {step!r} is not covered: {reason}" for step, reason in uncovered.items()]
     relations = {g.relation for g in guarantees if g is not None}
     if None in guarantees or len(relations) != 1:
-        return PrivacyGuarantee(NonPrivate(), at_delta=0.0, assumptions=(note,))
+        return PrivacyGuarantee(NonPrivate(), at_delta=0.0, assumptions=(note, *gaps))
     first = guarantees[0]
     assumptions = {a: None for g in guarantees for a in g.assumptions}
     weakest = next((g.kind for g in guarantees if g.kind != "proved"), "proved")
@@ -377,5 +380,5 @@ def _together(guarantees: list[Any]) -> PrivacyGuarantee:
         at_delta=first.at_delta,
         relation=first.relation,
         kind=weakest,
-        assumptions=(*assumptions, note),
+        assumptions=(*assumptions, note, *gaps),
     )

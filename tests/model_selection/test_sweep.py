@@ -326,3 +326,11 @@ def test_no_record_is_kept():
     kept = pickle.dumps(sweep)
     assert np.float64(canary).tobytes() not in kept
     assert b"label-canary" not in kept
+
+
+def test_a_step_that_saw_the_data_is_told_in_the_guarantee():
+    sweep = PrivacySweepCV(make_pipeline(StandardScaler(), Noisy()), epsilons=[1, 2], cv=2)
+    told = sweep.fit(X, y).privacy_.assumptions
+    assert any("'standardscaler' is not covered" in assumption for assumption in told)
+    alone = PrivacySweepCV(Noisy(), epsilons=[1, 2], cv=2).fit(X, y).privacy_.assumptions
+    assert not any("not covered" in assumption for assumption in alone)
