@@ -20,10 +20,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import fft
-from scipy.special import logsumexp
 
 from ._pairs import Array, Pair
 from ._plan import HARMLESS, Group, Plan, log_wrap
@@ -39,16 +39,36 @@ class _Lattice:
     """Masses under P at ``(first + i) * step``, and at infinity."""
 
     first: int
+    step: float
     mass: Array
     infinity: float
 
-    def log_mgf(self, theta: float, step: float) -> tuple[float, Array, Array]:
-        """Return ln E[e^(theta L)], the tilted masses and their losses."""
-        loss = (self.first + np.arange(len(self.mass))) * step
+    @cached_property
+    def loss(self) -> Array:
+        return (self.first + np.arange(len(self.mass))) * self.step
+
+    @cached_property
+    def log_mass(self) -> Array:
         with np.errstate(divide="ignore"):
-            terms = theta * loss + np.log(self.mass)
-        value = float(logsumexp(terms))
-        return value, np.exp(terms - value), loss
+            return np.log(self.mass)
+
+    def tilted(self, theta: float) -> tuple[float, Array]:
+        """Return ln E[e^(theta L)] and the tilted masses."""
+        terms = theta * self.loss
+        terms += self.log_mass
+        top = terms.max()
+        terms -= top
+        np.exp(terms, out=terms)
+        total = terms.sum()
+        terms /= total
+        return float(top + math.log(total)), terms
+
+    def log_mgf(self, theta: float) -> float:
+        terms = theta * self.loss
+        terms += self.log_mass
+        top = terms.max()
+        terms -= top
+        return float(top + math.log(np.exp(terms, out=terms).sum()))
 
 
 def _connect_the_dots(pair: Pair, step: float, tail: float) -> _Lattice:
@@ -71,7 +91,7 @@ def _connect_the_dots(pair: Pair, step: float, tail: float) -> _Lattice:
     mass[0] += p[0]
     beyond = 0.0 if high >= pair.max_loss else float(p[-1])
     mass[-1] += p[-1] if high >= pair.max_loss else 0.0
-    return _Lattice(first, mass, min(1.0, pair.infinity + beyond))
+    return _Lattice(first, step, mass, min(1.0, pair.infinity + beyond))
 
 
 def _nearer_tail(masses: Array) -> Array:
@@ -80,18 +100,18 @@ def _nearer_tail(masses: Array) -> Array:
     return np.minimum(np.cumsum(masses)[1:-1], right[1:-1])
 
 
-def _coarsened(lattice: _Lattice, step: float) -> _Lattice:
+def _coarsened(lattice: _Lattice) -> _Lattice:
     """Return the same losses on a grid of twice the step, again connecting the dots."""
     offset = lattice.first % 2
     size = offset + len(lattice.mass)
     padded = np.zeros(size + 1 - size % 2)
     padded[offset:size] = lattice.mass
     # A point half way between two others goes up with this share, which preserves P and Q.
-    up = 1 / (1 + math.exp(-step))
+    up = 1 / (1 + math.exp(-lattice.step))
     even, odd = padded[::2].copy(), padded[1::2]
     even[1:] += up * odd
     even[:-1] += (1 - up) * odd
-    return _Lattice((lattice.first - offset) // 2, even, lattice.infinity)
+    return _Lattice((lattice.first - offset) // 2, 2 * lattice.step, even, lattice.infinity)
 
 
 def _power(base: Array, exponent: int) -> Array:
@@ -147,18 +167,45 @@ class Composed:
             return math.inf
         if self.delta(0.0) <= delta:
             return 0.0
-        if self.delta(float(self.loss[-1])) > delta:
-            return math.inf
         grid = np.maximum(self.loss, 0.0)
-        low, high = 0, len(grid) - 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.delta(grid[middle]) > delta else (low, middle)
+        if self.delta(float(grid[-1])) > delta:
+            return math.inf
+        low, high = self._cell(grid, delta)
         # Within a cell the curve is a straight line in e^epsilon, and its error term falls.
         left, right = float(grid[low]), float(grid[high])
         at_left, at_right = self.delta(left), self.delta(right)
         share = (at_left - delta) / (at_left - at_right)
         return min(right, left + math.log1p(share * math.expm1(right - left)))
+
+    def _cell(self, grid: Array, delta: float) -> tuple[int, int]:
+        """Return neighbouring points of the grid between which the curve passes ``delta``."""
+        low, high = 0, len(grid) - 1
+        step = 1
+        guess = self._guess(delta)
+        while high - low > 1:
+            middle = min(max(guess, low + 1), high - 1) if guess is not None else (low + high) // 2
+            if self.delta(float(grid[middle])) > delta:
+                low, guess = middle, middle + step
+            else:
+                high, guess = middle, middle - step
+            step *= 2
+            if step > 64:
+                guess = None
+        return low, high
+
+    def _guess(self, delta: float) -> int | None:
+        """Return about where the curve passes ``delta``, by sums from the top down."""
+        ahead = self.loss - self.loss[0]
+        if ahead[-1] > 500:
+            return None
+        from_p = self.mass * np.exp(-self.theta * ahead)
+        grow = np.exp(ahead)
+        from_q = np.cumsum((from_p / grow)[::-1])[::-1]
+        curve = np.cumsum(from_p[::-1])[::-1] - grow * from_q
+        target = (delta - self.infinity) * math.exp(
+            min(self.theta * float(self.loss[0]) - self.log_mgf, 700)
+        )
+        return len(curve) - int(np.searchsorted(curve[::-1], target))
 
 
 def compose(
@@ -185,11 +232,11 @@ def compose(
         if gap > 0:
             step = gap / math.ceil(gap / step)
         lattices = [_connect_the_dots(g.pair, step, tail) for g in groups]
-        composed = _transform(groups, lattices, plan, step)
+        composed = _transform(groups, lattices, plan)
         if question is None or aligned or step <= width / _LARGEST:
             return composed
-        coarse = [_coarsened(lattice, step) for lattice in lattices]
-        change = question(_transform(groups, coarse, plan, 2 * step)) - question(composed)
+        coarse = [_coarsened(lattice) for lattice in lattices]
+        change = question(_transform(groups, coarse, plan)) - question(composed)
         if change <= 3.3 * tolerance:
             return composed
         ratio = math.sqrt(tolerance / change) if change < math.inf else 0.0
@@ -197,7 +244,7 @@ def compose(
 
 
 def _window(
-    groups: list[Group], lattices: list[_Lattice], plan: Plan, step: float
+    groups: list[Group], lattices: list[_Lattice], plan: Plan
 ) -> tuple[float, float, float]:
     """Return the window's ends, and a bound on the probability of a loss above it.
 
@@ -207,7 +254,7 @@ def _window(
 
     def log_mgf(theta: float) -> float:
         parts = zip(groups, lattices, strict=True)
-        return sum(g.count * lattice.log_mgf(theta, step)[0] for g, lattice in parts)
+        return sum(g.count * lattice.log_mgf(theta) for g, lattice in parts)
 
     at_theta = log_mgf(plan.theta)
     wrap = log_wrap(at_theta, plan.theta, plan.epsilon, plan.log_delta)
@@ -220,43 +267,51 @@ def _window(
         highs.append((log_mgf(order) - plan.log_delta - math.log(HARMLESS)) / order)
     low = min(plan.epsilon, max(lows))
     high = max(plan.epsilon, min(highs), min(fars) - (plan.epsilon - low))
-    top = sum(g.count * (c.first + len(c.mass) - 1) for g, c in zip(groups, lattices, strict=True))
-    if high >= top * step:
-        return low, top * step, 0.0
+    top = sum(g.count * c.loss[-1] for g, c in zip(groups, lattices, strict=True))
+    if high >= top:
+        return low, float(top), 0.0
     return low, high, math.exp(plan.log_delta) * HARMLESS
 
 
-def _transform(groups: list[Group], lattices: list[_Lattice], plan: Plan, step: float) -> Composed:
-    theta = plan.theta
-    low, high, beyond = _window(groups, lattices, plan, step)
+def _transform(groups: list[Group], lattices: list[_Lattice], plan: Plan) -> Composed:
+    theta, step = plan.theta, lattices[0].step
+    low, high, beyond = _window(groups, lattices, plan)
     start = math.floor(low / step) - 1
     size = fft.next_fast_len(max(math.ceil(high / step) - start + 2, 8), real=True)
     product, error = np.ones(size // 2 + 1, dtype=complex), np.zeros(size // 2 + 1)
     log_mgf = log_finite = 0.0
     for group, lattice in zip(groups, lattices, strict=True):
-        value, tilted, loss = lattice.log_mgf(theta, step)
+        value, tilted = lattice.tilted(theta)
         log_mgf += group.count * value
         if lattice.infinity == 1:
             log_finite = -math.inf
         else:
             log_finite += group.count * math.log1p(-lattice.infinity)
-        place = (lattice.first + np.arange(len(tilted))) % size
-        factor = fft.rfft(np.bincount(place, tilted, size))
+        factor = fft.rfft(_wrapped(tilted, lattice.first, size))
         # One factor is off by a few units in the last place of its exponents and butterflies.
-        exponents = float(np.abs(theta * loss) @ tilted) + abs(value)
+        exponents = abs(theta) * float(np.abs(lattice.loss) @ tilted) + abs(value)
         off = group.count * _ULP * (8 * math.log2(size) + 8 + 4 * exponents)
         power = _power(factor, group.count)
-        size_of_error = off * np.abs(factor) ** (group.count - 1)
-        error = error * np.abs(power) + np.abs(product) * size_of_error
+        modulus, one = np.abs(power), np.abs(factor)
+        # |factor|^(count - 1); where it is too small for a quotient it is too small to matter
+        fewer = np.divide(modulus, one, out=np.zeros_like(one), where=one > 1e-300)
+        error = error * modulus + np.abs(product) * off * fewer
         product = product * power
     mass = fft.irfft(product, size)
     error += _ULP * 8 * math.log2(size) * np.abs(product)
-    order = np.arange(start, start + size)
     return Composed(
-        loss=order * step,
-        mass=np.maximum(mass[order % size], 0.0),
+        loss=np.arange(start, start + size) * step,
+        mass=np.maximum(np.roll(mass, -start), 0.0),
         theta=theta,
         log_mgf=log_mgf,
         infinity=min(1.0, -math.expm1(log_finite) + beyond),
-        error=2 * math.sqrt(2 * float(np.square(error).sum()) / size),
+        error=2 * math.sqrt(2 * float(error @ error) / size),
     )
+
+
+def _wrapped(mass: Array, first: int, size: int) -> Array:
+    """Return ``mass``, whose first index is ``first``, on a circle of ``size`` points."""
+    turns = -(-len(mass) // size)
+    padded = np.zeros(turns * size)
+    padded[: len(mass)] = mass
+    return np.roll(padded.reshape(turns, size).sum(axis=0), first)

@@ -115,7 +115,10 @@ class PrivacyLossDistribution:
         """
         if not 0 <= delta < 1:
             raise ValueError(f"delta={delta!r} must be in [0, 1).")
-        return max(_epsilon(groups, delta) for groups in self._directions)
+        epsilon = 0.0
+        for groups in self._directions:
+            epsilon = _epsilon(groups, delta, at_least=epsilon)
+        return epsilon
 
     def estimate(self, delta: float) -> float:
         """Return epsilon by a saddle point: quick, within some per cent, and no guarantee."""
@@ -156,42 +159,47 @@ def _is_alone(groups: list[Group]) -> bool:
     return len(groups) == 1 and groups[0].count == 1
 
 
-def _epsilon(groups: list[Group], delta: float) -> float:
+def _epsilon(groups: list[Group], delta: float, at_least: float = 0.0) -> float:
+    """Return epsilon of one direction, or ``at_least`` if that is more."""
     top = sum(g.count * g.pair.max_loss for g in groups)
     infinite = _infinite(groups)
     if not groups:
-        return 0.0
+        return at_least
     if delta == 0 or delta <= infinite:
         if delta == 0 and infinite == 0 and math.isinf(top):
             raise ValueError(
                 "delta=0 was asked of an event whose privacy loss is unbounded; give a delta > 0."
             )
-        return top if delta == infinite else math.inf
+        return max(at_least, top) if delta == infinite else math.inf
     if _is_alone(groups):
-        return min(top, _epsilon_alone(groups[0].pair, delta))
-    where = _planned(groups, delta=delta)
+        return max(at_least, min(top, _epsilon_alone(groups[0].pair, delta)))
+    where, probe = _planned(groups, delta=delta)
+    # The probe is rough, but it is an upper bound: often it shows that the other direction rules.
+    if probe.epsilon(delta) <= at_least:
+        return at_least
     # Near zero no relative accuracy can be had: a hundredth of the curve's width has to do.
     tolerance = _RELATIVE * max(where.epsilon * where.slope, 0.01)
     composed = compose(groups, where, tolerance, lambda c: c.epsilon(delta) * where.slope)
-    return min(composed.epsilon(delta), top)
+    return max(at_least, min(composed.epsilon(delta), top))
 
 
 def _planned(
     groups: list[Group], *, epsilon: float | None = None, delta: float | None = None
-) -> Plan:
-    """Return a plan that a quick composition confirms; saddle points mislead for a few losses."""
+) -> tuple[Plan, Composed]:
+    """Return a plan, and the quick composition that confirms it.
+
+    Saddle points mislead where there are few losses, or a few large ones.
+    """
     where = plan(groups, epsilon=epsilon, log_delta=math.log(delta) if delta is not None else None)
     for _ in range(3):
         probe = compose(groups, where, 0.05)
         found = probe.epsilon(delta) if delta is not None else where.epsilon
         log_delta = where.log_delta if delta is not None else _log_delta(probe, where.epsilon)
-        if math.isinf(found):
-            break
         off = abs(found - where.epsilon) * where.slope + abs(log_delta - where.log_delta)
-        if off < 1:
+        if off < 1 or math.isinf(found):
             break
         where = plan(groups, epsilon=found, log_delta=log_delta)
-    return where
+    return where, probe
 
 
 def _log_delta(composed: Composed, epsilon: float) -> float:
@@ -224,7 +232,7 @@ def _delta(groups: list[Group], epsilon: float) -> float:
 
 def _near(groups: list[Group], epsilon: float, tolerance: float) -> Composed:
     """Return the composition, tilted so as to be sharp near ``epsilon``."""
-    where = _planned(groups, epsilon=epsilon)
+    where, _ = _planned(groups, epsilon=epsilon)
     return compose(groups, where, tolerance, lambda c: _log_delta(c, epsilon))
 
 
