@@ -57,7 +57,10 @@ def fingerprints(X: Any) -> NDArray[np.uint64]:
 
 def concat(first: Any, second: Any) -> Any:
     """Stack two containers of records of the same kind."""
-    if isinstance(first, pd.DataFrame) and isinstance(second, pd.DataFrame):
+    frames = isinstance(first, pd.DataFrame), isinstance(second, pd.DataFrame)
+    if frames[0] != frames[1]:
+        raise ValueError("Members and non-members must both be DataFrames, or neither.")
+    if frames[0]:
         if list(first.columns) != list(second.columns):
             raise ValueError("Members and non-members have different columns.")
         return pd.concat([first, second], ignore_index=True)

@@ -92,7 +92,7 @@ class LabelOnlyAttack(MembershipAttack):
         matrix = encode(X, X)[0]
         distinct = np.array([len(np.unique(column)) for column in matrix.T])
         self._continuous = numeric_columns(X) & (distinct > 2)
-        self._scale = np.maximum(matrix.std(axis=0), 1e-12)
+        self._scale = np.maximum(np.nanstd(matrix, axis=0), 1e-12)
         self._labels = np.asarray(self.target.predict(X))
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
@@ -131,7 +131,7 @@ class LabelOnlyAttack(MembershipAttack):
                 inside, outside = np.where(keeps, middle, inside), np.where(keeps, outside, middle)
             change = self._walk(matrix, goal, swap_at, outside) - matrix
             in_units = np.where(self._continuous, change / self._scale, change != 0)
-            nearest = np.minimum(nearest, np.linalg.norm(in_units, axis=1))
+            nearest = np.minimum(nearest, np.linalg.norm(np.nan_to_num(in_units), axis=1))
         return np.where(self.target.predict(X) == y, nearest, 0.0)
 
     def _strangers(

@@ -40,6 +40,8 @@ class AttackResult:
         Area under the ROC curve; 0.5 is chance.
     auc_interval : (float, float)
         Its confidence interval.
+    is_chance : bool
+        Whether the scores are compatible with guessing.
     advantage : float
         Largest TPR minus FPR, an upward-biased estimate (see :func:`skprivacy.metrics.advantage`).
 
@@ -80,6 +82,12 @@ class AttackResult:
     @cached_property
     def advantage(self) -> float:
         return metrics.advantage(self.scores_in, self.scores_out)
+
+    @property
+    def is_chance(self) -> bool:
+        """Whether the scores are compatible with guessing: AUC 0.5 and epsilon 0 not refuted."""
+        low, high = self.auc_interval
+        return low <= 0.5 <= high and self.epsilon_lower_bound() == 0
 
     def tpr_at_fpr(self, fpr: float) -> OperatingPoint:
         """Return the true positive rate at a false positive rate of at most ``fpr``."""
@@ -187,6 +195,7 @@ class AttackResult:
             "alpha": self.alpha,
             "auc": self.auc,
             "auc_interval": list(self.auc_interval),
+            "is_chance": self.is_chance,
             "advantage": self.advantage,
             "epsilon_lower_bound": self.epsilon_lower_bound(),
             "operating_points": [_plain(self.tpr_at_fpr(fpr)) for fpr in REPORTED_FPRS],
@@ -213,6 +222,8 @@ class AttackResult:
     def __repr__(self) -> str:
         low, high = self.auc_interval
         text = f"{self.attack}: AUC {self.auc:.2f} [{low:.2f}, {high:.2f}]"
+        if self.is_chance:
+            return text + ", no better than chance"
         point = self.tpr_at_fpr(0.01)
         if point.refused is None:
             low, high = point.interval

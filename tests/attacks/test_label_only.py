@@ -81,3 +81,14 @@ def test_a_model_with_one_label_has_no_boundary(method):
     scores = LabelOnlyAttack(model, method=method, n_queries=8).fit(X, y).score_samples(X, y)
     assert np.isfinite(scores).all()
     assert scores[-1] == 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_missing_values_stay_missing(method):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    X[rng.random(X.shape) < 0.2] = np.nan
+    y = rng.integers(0, 2, 80)
+    model = DecisionTreeClassifier(random_state=0).fit(X[:40], y[:40])
+    scores = LabelOnlyAttack(model, method=method, n_queries=16).fit(X, y).score_samples(X, y)
+    assert np.isfinite(scores).all()

@@ -237,6 +237,24 @@ def test_one_member(name, leaky):
     assert result.auc_interval[0] < result.auc <= result.auc_interval[1]
 
 
+def test_a_target_that_is_no_estimator(leaky):
+    class Service:
+        classes_ = leaky.target.classes_
+        predict_proba = staticmethod(leaky.target.predict_proba)
+
+    for attack in (LossThreshold(Service()), LiRA(Service(), pool=leaky.pool)):
+        attack.fit(leaky.X, leaky.y)
+        assert attack.evaluate(*leaky.split).auc > 0.6
+        repr(attack)
+
+
+def test_mixed_containers_are_refused(leaky):
+    attack = LossThreshold(leaky.target).fit(leaky.X, leaky.y)
+    X_in, y_in, X_out, y_out = leaky.split
+    with pytest.raises(ValueError, match="both be DataFrames"):
+        attack.evaluate(pd.DataFrame(X_in), y_in, X_out, y_out)
+
+
 def test_records_on_both_sides_are_told(leaky):
     attack = LossThreshold(leaky.target).fit(leaky.X, leaky.y)
     result = attack.evaluate(leaky.X[:300], leaky.y[:300], leaky.X[290:], leaky.y[290:])

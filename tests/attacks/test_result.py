@@ -96,6 +96,16 @@ def test_smallest_and_constant_samples(scores_in, scores_out):
     assert "AUC" in repr(result)
 
 
+def test_chance_is_called_chance():
+    rng = np.random.default_rng(0)
+    noise = AttackResult(*rng.normal(size=(2, 500)))
+    assert noise.is_chance
+    assert "no better than chance" in repr(noise)
+    leak = AttackResult(rng.normal(1, 1, 500), rng.normal(0, 1, 500))
+    assert not leak.is_chance
+    assert "chance" not in repr(leak)
+
+
 def test_bad_scores_are_refused():
     with pytest.raises(ValueError, match="scores_out"):
         AttackResult([1.0], [np.nan])
