@@ -155,6 +155,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             low, high = float(y.min()), float(y.max())
             return (low, high) if low < high else (low - 1.0, high + 1.0)
         lower, upper = checked_bounds("y_bounds", self.y_bounds, 1)
+        if lower[0] == upper[0]:
+            raise ValueError(f"y_bounds={self.y_bounds!r} are equal: nothing to learn.")
         return float(lower[0]), float(upper[0])
 
     def _coefficients(self, ball: UnitBall, solution: NDArray) -> tuple[NDArray, float]:
@@ -272,16 +274,17 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
 def checked_bounds(name: str, bounds: Any, size: int) -> tuple[NDArray, NDArray]:
     """Return lower and upper bounds, (size,) each, of a pair of numbers or of sequences."""
-    wanted = (
-        f"{name}={bounds!r} must be a pair (lower, upper) of finite numbers, or of sequences of "
-        f"length {size}, with lower <= upper"
-    )
     try:
         lower, upper = (np.broadcast_to(np.asarray(bound, np.float64), (size,)) for bound in bounds)
     except (TypeError, ValueError):
-        raise ValueError(f"{wanted}.") from None
+        raise ValueError(_wanted_bounds(name, bounds, size)) from None
     if not (np.isfinite(lower).all() and np.isfinite(upper).all() and (lower <= upper).all()):
-        raise ValueError(f"{wanted}.")
-    if size == 1 and lower[0] == upper[0]:
-        raise ValueError(f"{wanted}; equal bounds leave nothing to learn.")
+        raise ValueError(_wanted_bounds(name, bounds, size))
     return lower, upper
+
+
+def _wanted_bounds(name: str, bounds: Any, size: int) -> str:
+    return (
+        f"{name}={bounds!r} must be a pair (lower, upper) of finite numbers, or of sequences of "
+        f"length {size}, with lower <= upper."
+    )

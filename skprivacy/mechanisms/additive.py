@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -300,6 +301,7 @@ class Logistic(_GridNoise):
         return discrete.discrete_logistic(scale, size, random)
 
 
+@lru_cache(maxsize=256)
 def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
     """Return the least noise multiplier with which a Gaussian release is (epsilon, delta)-DP.
 

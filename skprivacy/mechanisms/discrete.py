@@ -25,6 +25,8 @@ Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 Fraction = tuple[Integers, int]  # numerators, and the denominator they share
 
+_FEW = 4096
+
 
 def _bernoulli_exp_product(fractions: list[Fraction], size: int, random: SecureRandom) -> Booleans:
     """Bernoulli(exp(-g)) where g, in [0, 1], is the product of ``fractions``, each in [0, 1].
@@ -37,7 +39,7 @@ def _bernoulli_exp_product(fractions: list[Fraction], size: int, random: SecureR
     going = np.arange(size)
     k = 1
     while going.size:
-        more = random.integers(k, going.size) == 0
+        more = np.ones(going.size, bool) if k == 1 else random.integers(k, going.size) == 0
         for numerator, denominator in fractions:
             more &= random.integers(denominator, going.size) < numerator[going]
         result[going[~more]] = k % 2 == 1
@@ -51,17 +53,21 @@ def _geometric(size: int, random: SecureRandom) -> Integers:
     count = np.zeros(size, np.int64)
     going = np.arange(size)
     while going.size:
-        going = going[_bernoulli_exp_product([], going.size, random)]
-        count[going] += 1
+        trials = 4 if going.size < _FEW else 1  # several at once spare small arrays a loop
+        won = _bernoulli_exp_product([], going.size * trials, random).reshape(-1, trials)
+        in_a_row = np.cumprod(won, axis=1).sum(axis=1)
+        count[going] += in_a_row
+        going = going[in_a_row == trials]
     return count
 
 
 def bernoulli_exp(numerator: Integers, denominator: int, random: SecureRandom) -> Booleans:
     """Draw Bernoulli(exp(-numerator / denominator)) for every numerator >= 0."""
     whole, rest = np.divmod(numerator, denominator)
-    return (_geometric(len(whole), random) >= whole) & _bernoulli_exp_product(
-        [(rest, denominator)], len(rest), random
-    )
+    result = _bernoulli_exp_product([(rest, denominator)], len(rest), random)
+    large = np.flatnonzero(whole)
+    result[large] &= _geometric(large.size, random) >= whole[large]
+    return result
 
 
 def _rejection(size: int, yield_: float, propose: Callable[[int], Integers]) -> Integers:
