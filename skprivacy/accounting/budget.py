@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import tempfile
@@ -11,14 +10,15 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ..exceptions import BudgetExceededError
 from ._filters import FILTERS, admits, together
+from ._scopes import along
+from ._statement import draw, spent, table
 from .events import Event, check_relation, positive
-from .guarantee import PrivacyGuarantee, check_delta, epsilon_of
+from .guarantee import PrivacyGuarantee, check_delta
 from .ledger import LedgerError, SQLiteLedger, _Log
 
 __all__ = ["PrivacyBudget", "charge"]
@@ -251,7 +251,7 @@ class PrivacyBudget:
             short = self._refusal(log, event, 1, terms)
             if short is not None:
                 scope, epsilon, delta = short
-                left = _spent(_along(log, scope, self._scope), delta, terms["relation"])
+                left = spent(along(log, scope, self._scope), delta, terms["relation"])
                 raise BudgetExceededError(
                     f"{who or 'A release'} was refused: with {event!r} the budget of "
                     f"epsilon={epsilon:g}, delta={delta:g} of scope {scope!r} would be overspent. "
@@ -266,7 +266,7 @@ class PrivacyBudget:
             if not self._scope.startswith(scope):
                 continue
             cap = json.loads(body)
-            charges = _along(log, scope, self._scope) + Counter({event: count})
+            charges = along(log, scope, self._scope) + Counter({event: count})
             if not admits(
                 terms["filter"], charges, cap["epsilon"], cap["delta"], terms["relation"]
             ):
@@ -301,7 +301,7 @@ class PrivacyBudget:
 
     def _charges(self) -> Counter[Event]:
         with self._ledger.transaction() as log:
-            return _along(log, self._scope, self._scope)
+            return along(log, self._scope, self._scope)
 
     def spent(self, delta: float | None = None) -> float:
         """Return epsilon, at ``delta``, of all that was charged here, by the tightest accountant.
@@ -310,7 +310,7 @@ class PrivacyBudget:
         """
         if delta is None:
             delta = self._terms["delta"] if self.cap is None else self.cap[1]
-        return _spent(self._charges(), check_delta(delta), self.relation)
+        return spent(self._charges(), check_delta(delta), self.relation)
 
     def guarantee(self) -> PrivacyGuarantee:
         """Return what holds of all that was charged here, as a guarantee."""
@@ -348,31 +348,7 @@ class PrivacyBudget:
             (``reserved``, ``commit`` or ``fail``), ``cost`` (epsilon of this charge alone) and
             ``spent`` (epsilon of all so far in this scope).
         """
-        import pandas as pd
-
-        delta, relation = self._terms["delta"], self.relation
-        records = self._ledger.records()
-        status = {r.ref: r.kind for r in records if r.ref is not None}
-        rows, inside = [], []
-        for r in records:
-            if r.kind != "reserve" or not r.scope.startswith(self._scope):
-                continue
-            event = _event(r.body)
-            inside.append((r.scope, event, 1))
-            rows.append(
-                {
-                    "charge": r.seq,
-                    "when": pd.Timestamp(r.at, unit="s", tz="UTC"),
-                    "scope": r.scope,
-                    "who": r.who,
-                    "event": event,
-                    "status": status.get(r.seq, "reserved"),
-                    "cost": _spent(Counter({event: 1}), delta, relation),
-                    "spent": _spent(_total(inside, self._scope), delta, relation),
-                }
-            )
-        columns = ["charge", "when", "scope", "who", "event", "status", "cost", "spent"]
-        return pd.DataFrame(rows, columns=columns)
+        return table(self._ledger.records(), self._scope, self._terms)
 
     def verify(self) -> str:
         """Check every line of the ledger and every cap, and return the last digest.
@@ -391,7 +367,7 @@ class PrivacyBudget:
                 cap = json.loads(body)
                 leaves = {s for s, _, _ in log.charges() if s.startswith(scope)}
                 for leaf in leaves:
-                    charges = _along(log, scope, leaf)
+                    charges = along(log, scope, leaf)
                     if not admits(
                         terms["filter"], charges, cap["epsilon"], cap["delta"], terms["relation"]
                     ):
@@ -405,74 +381,13 @@ class PrivacyBudget:
 
     def plot(self, ax=None):
         """Draw epsilon spent over time, against the cap, and return the axes."""
-        import matplotlib.pyplot as plt
-
-        entries = self.entries()
-        ax = plt.subplots()[1] if ax is None else ax
-        ax.step(entries["when"], entries["spent"], where="post", marker="o", label="spent")
-        if self.cap is not None:
-            ax.axhline(self.cap[0], linestyle="--", color="black", label="cap")
-        delta = self._terms["delta"]
-        ax.set(xlabel="time (UTC)", ylabel=f"epsilon at delta = {delta:g}", ylim=(0, None))
-        ax.legend()
-        return ax
+        return draw(self.entries(), self.cap, self._terms["delta"], ax)
 
 
 def _remove(folder: str, owner: int) -> None:
     # A forked worker inherits the finaliser, but not the file.
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@lru_cache(maxsize=4096)
-def _event(body: str) -> Event:
-    try:
-        return Event.from_dict(json.loads(body))
-    except ValueError as error:
-        raise LedgerError(f"The privacy ledger holds an event nobody knows: {error}") from None
-
-
-def _spent(charges: Counter[Event], delta: float, relation: str) -> float:
-    try:
-        return epsilon_of(together(charges), delta, relation)
-    except ValueError:  # delta = 0 where only delta > 0 is finite
-        return math.inf
-
-
-def _along(log: _Log, scope: str, leaf: str) -> Counter[Event]:
-    """Return what a record of ``leaf`` is charged within ``scope``."""
-    charges = [(s, _event(body), n) for s, body, n in log.charges() if s.startswith(scope)]
-    return _total(charges, scope, leaf)
-
-
-def _total(charges: list[tuple[str, Event, int]], scope: str, leaf: str = "") -> Counter[Event]:
-    """Add up the charges in and below ``scope``: scopes add, partitions take the dearest.
-
-    Of partitions on the way to ``leaf`` only that one counts. Elsewhere, each event counts as often
-    as in the partition where it is most frequent, which is never too little.
-    """
-    own: Counter[Event] = Counter()
-    below: dict[str, list[tuple[str, Event, int]]] = {}
-    for path, event, n in charges:
-        if path == scope:
-            own[event] += n
-        else:
-            name = path[len(scope) :].split("/", 1)[0]
-            below.setdefault(f"{scope}{name}/", []).append((path, event, n))
-    worst: Counter[Event] = Counter()
-    taken = next((p for p in below if leaf.startswith(p) and _is_partition(p)), None)
-    if taken is None and _is_partition(leaf[: leaf.find("/", len(scope)) + 1]) and leaf > scope:
-        taken = ""  # a partition without charges yet: those of its siblings are not its own
-    for path, inner in below.items():
-        if not _is_partition(path):
-            own += _total(inner, path, leaf)
-        elif taken is None or path == taken:
-            worst |= _total(inner, path, leaf)
-    return own + worst
-
-
-def _is_partition(path: str) -> bool:
-    return path.rstrip("/").rsplit("/", 1)[-1].startswith("=")
 
 
 @contextmanager
