@@ -24,7 +24,7 @@ from ..mechanisms.bounds import UnitBall
 
 __all__ = ["PrivateLinearClassifier", "PrivateLinearModel", "PrivateLinearRegressor"]
 
-_CONSTANT = 0.5  # the constant column, beside features in [-1, 1]: a smaller radius, so less noise
+_CONSTANT = 0.35  # the constant column, beside features in [-1, 1]: a smaller radius, so less noise
 
 
 class PrivateLinearModel(BaseEstimator):

@@ -100,7 +100,7 @@ class FunctionalMechanismRegressor(_FunctionalMechanism, PrivateLinearRegressor)
         Bounds that predictions are clipped to.
     n_features_in_ : int
         Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of features, when all of them are strings.
 
     Notes
@@ -282,7 +282,7 @@ class FunctionalMechanismClassifier(_FunctionalMechanism, PrivateLinearClassifie
         The guarantee in two numbers.
     n_features_in_ : int
         Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of features, when all of them are strings.
 
     Notes

@@ -267,7 +267,7 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
         The guarantee in two numbers.
     n_features_in_ : int
         Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of features, when all of them are strings.
 
     Notes
@@ -367,7 +367,7 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
         The guarantee in two numbers.
     n_features_in_ : int
         Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of features, when all of them are strings.
 
     Notes

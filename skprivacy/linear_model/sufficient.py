@@ -69,7 +69,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         Bounds that predictions are clipped to.
     n_features_in_ : int
         Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of features, when all of them are strings.
 
     Notes
