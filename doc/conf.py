@@ -20,3 +20,5 @@ html_theme_options = {
     "page_width": "1080px",
 }
 html_sidebars = {"**": ["about.html", "navigation.html", "searchbox.html"]}
+# Methods inherited from scikit-learn refer to labels of its own user guide.
+suppress_warnings = ["ref.ref"]

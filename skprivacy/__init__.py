@@ -13,11 +13,19 @@ from ._version import __version__
 
 # Where each public name lives. The names are resolved on first use.
 _PUBLIC = {
+    "AdaSSPRegressor": "linear_model",
     "DPSGDClassifier": "neural_network",
+    "FunctionalMechanismClassifier": "linear_model",
+    "FunctionalMechanismRegressor": "linear_model",
     "LiRA": "attacks",
+    "LocalPerturbation": "preprocessing",
     "LossThreshold": "attacks",
+    "ObjectivePerturbationClassifier": "linear_model",
+    "OutputPerturbationClassifier": "linear_model",
+    "PrivacyBudget": "accounting",
     "PrivacyGuarantee": "accounting",
     "PrivacySweepCV": "model_selection",
+    "RMIA": "attacks",
     "Schema": "preprocessing",
     "SchemaTransformer": "preprocessing",
     "ShadowPool": "attacks",

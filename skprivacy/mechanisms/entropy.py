@@ -83,7 +83,7 @@ class SecureRandom:
         return steps.astype(np.float64) * 2.0**-53
 
     def integers(self, high: int, size: int) -> NDArray[np.int64]:
-        """Draw ``size`` integers uniformly from ``0 .. high-1``, exactly (by rejection)."""
+        """Draw ``size`` integers uniformly from 0 to ``high - 1``, exactly (by rejection)."""
         if not 0 < high <= 1 << 63:
             raise ValueError(f"high={high!r} must be between 1 and 2**63.")
         limit = np.uint64((1 << 64) - (1 << 64) % high - 1)  # the last value that keeps it uniform

@@ -41,7 +41,7 @@ class PoissonSampler:
             raise ValueError(f"rate={self.rate!r} must be in (0, 1].")
 
     def draw(self, n: int, random: SecureRandom) -> NDArray[np.int64]:
-        """Return the sorted indices, out of ``0 .. n-1``, of the records included this time."""
+        """Return the sorted indices, out of 0 to ``n - 1``, of the records included this time."""
         if self.rate == 1.0:
             return np.arange(n)
         log_miss = math.log1p(-self.rate)

@@ -119,7 +119,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
     module_ : torch.nn.Module
-        The trained network, on the CPU: maps (n, n_features_in_) inputs to logits.
+        The trained network, on the CPU: maps inputs of shape (n, n_features) to logits.
     privacy_ : PrivacyGuarantee
         What is guaranteed, in which relation and under which assumptions.
     privacy_event_ : DpEvent
@@ -134,7 +134,7 @@ class DPSGDClassifier(ClassifierMixin, BaseEstimator):
         Number of training steps.
     n_features_in_ : int
         Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of features, when all of them are strings.
 
     Notes

@@ -1,7 +1,23 @@
-"""Public-domain preprocessing: what may be done to data without looking at it."""
+"""Preprocessing that costs no privacy, or says what it costs."""
 
 from .columns import Bounded, Categories
+from .local import LocalPerturbation
+from .scaler import PrivateStandardScaler
 from .schema import Schema
+from .smoothing import SmoothedClassifier
+from .statistics import private_histogram, private_mean, private_quantile, private_variance
 from .transformer import SchemaTransformer
 
-__all__ = ["Bounded", "Categories", "Schema", "SchemaTransformer"]
+__all__ = [
+    "Bounded",
+    "Categories",
+    "LocalPerturbation",
+    "PrivateStandardScaler",
+    "Schema",
+    "SchemaTransformer",
+    "SmoothedClassifier",
+    "private_histogram",
+    "private_mean",
+    "private_quantile",
+    "private_variance",
+]

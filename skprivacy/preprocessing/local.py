@@ -63,7 +63,7 @@ class LocalPerturbation(SchemaTransformer):
         The guarantee in two numbers.
     n_features_in_ : int
         Number of columns seen in ``fit``.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Their names, where ``fit`` got a DataFrame.
 
     Notes
