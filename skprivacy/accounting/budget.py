@@ -10,6 +10,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +122,9 @@ class PrivacyBudget:
     def _attach(self, ledger: SQLiteLedger, scope: str) -> None:
         self._ledger, self._scope = ledger, scope
 
-    @property
+    @cached_property
     def _terms(self) -> dict[str, Any]:
-        first = self._ledger.first()
+        first = self._ledger.first()  # the log is append-only: its first line never changes
         try:
             terms = json.loads(first)
             return {k: terms[k] for k in ("epsilon", "delta", "relation", "filter")}

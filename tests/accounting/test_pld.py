@@ -25,7 +25,14 @@ from skprivacy.accounting import (
     rdp_epsilon,
 )
 from skprivacy.accounting import _compose as engine
-from skprivacy.accounting._pairs import GaussianPair, Removed
+from skprivacy.accounting._pairs import (
+    Added,
+    AtomPair,
+    GaussianPair,
+    Removed,
+    ReplacedGaussian,
+    SlopePair,
+)
 from skprivacy.accounting._plan import Group
 from skprivacy.accounting._plan import plan as plan_of
 
@@ -262,6 +269,48 @@ def test_both_directions_count():
     assert [pair.delta(e) for e in (0.0, 0.2, 1.0)] == [max(v) for v in values]
 
 
+# P has infinite loss with probability 0.01, and Q = P e^-loss elsewhere.
+_P = (0.3, 0.4, 0.29)
+_L = (-1.03, 0.2, 1.03)
+_ATOMS = AtomPair(_L, _P, tuple(p * math.exp(-x) for p, x in zip(_P, _L, strict=True)), 0.01)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        GaussianPair(0.8),
+        Removed(GaussianPair(0.8), 0.1),
+        Added(GaussianPair(0.8), 0.1),
+        ReplacedGaussian(0.8, 0.1),
+        SlopePair(1.03),
+        SlopePair(1.03, atoms=True),
+        Removed(SlopePair(1.03, atoms=True), 0.3),
+        Added(SlopePair(1.03, atoms=True), 0.3),
+        _ATOMS,
+    ],
+    ids=lambda p: type(p).__name__,
+)
+@pytest.mark.parametrize(("step", "tail"), [(0.1, 1e-9), (0.007, 1e-3)])
+def test_connecting_the_dots_meets_the_curve_at_every_dot(pair, step, tail):
+    """On the grid the two curves agree, but for the tail; between its points ours is above."""
+    lattice = engine._connect_the_dots(pair, step, tail)
+    assert lattice.mass.sum() + lattice.infinity == pytest.approx(1, abs=1e-12)
+    cut = lattice.infinity - pair.infinity
+    assert cut <= 1.3 * tail  # about tail is what was asked for
+    for eps in [0.0, 3 * step, 7 * step, 0.61, 0.955]:
+        p, q = pair.masses(np.array([eps]))
+        exact = p[1] - math.exp(eps) * q[1] + pair.infinity
+        ahead = np.maximum(-np.expm1(eps - lattice.loss), 0)
+        ours = ahead @ lattice.mass + lattice.infinity
+        assert ours >= exact - 1e-13
+        if abs(eps / step - round(eps / step)) < 1e-9:
+            assert ours <= exact + cut + tail + 1e-11
+    coarse = engine._coarsened(lattice)
+    assert coarse.mass.sum() == pytest.approx(lattice.mass.sum(), abs=1e-12)
+    kept = [c.mass @ np.exp(-c.loss) for c in (lattice, coarse)]
+    assert kept[0] == pytest.approx(kept[1], rel=1e-12)
+
+
 def test_a_bad_plan_only_costs_accuracy():
     """Loss outside the window wraps around or becomes infinite: never is it forgotten."""
 
@@ -277,6 +326,7 @@ def test_a_bad_plan_only_costs_accuracy():
         {"pull": plan.pull / 9, "push": plan.push / 9},
         {"pull": plan.pull * 9, "order": plan.order * 3},
         {"log_delta": plan.log_delta + 6},
+        {"log_delta": plan.log_delta + 11, "epsilon": plan.epsilon / 4},
     ):
         composed = engine.compose(groups, dataclasses.replace(plan, **bad), 1e-3)
         assert composed.delta(plan.epsilon) > good * (1 - 1e-3)
