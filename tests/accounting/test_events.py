@@ -306,3 +306,30 @@ def test_delta_falls_with_epsilon_and_noise_and_rises_with_count(z, count, eps):
         assert 0 <= pld(Repeated(make(z), count)).delta(eps + 0.1) <= delta * slack + 1e-12
         assert pld(Repeated(make(1.1 * z), count)).delta(eps) <= delta * slack + 1e-12
         assert delta <= pld(Repeated(make(z), count + 1)).delta(eps) * slack + 1e-12
+
+
+@pytest.mark.parametrize("eta", [0.0, 1.0, 3.0])
+def test_private_selection_is_its_formula_for_gaussian_noise(eta):
+    z, gamma, a = 4.0, 0.2, 6.0
+    best = math.sqrt(2 * z * z * math.log(1 / gamma))  # minimises (l-1)/(2 z^2) + ln(1/gamma)/l
+    choice = (best - 1) / (2 * z * z) + math.log(1 / gamma) / best
+    event = PrivateSelection(Gaussian(z), eta, gamma)
+    expected = a / (2 * z * z) + (1 + eta) * choice + math.log(event.expected_trials) / (a - 1)
+    assert expected <= rdp(event, [a])[0] <= expected * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("gamma", [0.5, 0.05])
+def test_private_selection_bounds_a_real_one(gamma):
+    """The best of K coins, K geometric: its exact divergence stays below the bound."""
+    epsilon = 0.4
+    high = 1 / (1 + math.exp(-epsilon))
+
+    def lowest(p):  # the probability that all K coins show the lower side
+        return gamma * p / (1 - (1 - gamma) * p)
+
+    p, q = lowest(high), lowest(1 - high)
+    for first, second in [(p, q), (q, p)]:
+        for a in (1.5, 4.0, 12.0):
+            moment = first**a * second ** (1 - a) + (1 - first) ** a * (1 - second) ** (1 - a)
+            bound = rdp(PrivateSelection(ApproxDP(epsilon), 1.0, gamma), [a])[0]
+            assert math.log(moment) / (a - 1) <= bound

@@ -311,6 +311,15 @@ def test_connecting_the_dots_meets_the_curve_at_every_dot(pair, step, tail):
     assert kept[0] == pytest.approx(kept[1], rel=1e-12)
 
 
+@pytest.mark.parametrize(("q", "z", "steps"), [(0.3, 0.8, 5), (0.9, 2.0, 30), (0.01, 1.0, 500)])
+def test_the_order_of_the_directions_does_not_matter(q, z, steps):
+    """Removing is the worse direction here; it must be found wherever it stands."""
+    forth = pld(sgd(q, z, steps))
+    back = type(forth)(forth._directions[::-1])
+    assert back.epsilon(1e-5) == pytest.approx(forth.epsilon(1e-5), rel=1e-6)
+    assert back.delta(0.5) == pytest.approx(forth.delta(0.5), rel=1e-6)
+
+
 def test_a_bad_plan_only_costs_accuracy():
     """Loss outside the window wraps around or becomes infinite: never is it forgotten."""
 
