@@ -118,7 +118,7 @@ class ObjectivePerturbation(Mechanism):
         shape = (rows.shape[1], targets.shape[1])
         tilt = np.zeros(shape)
         if self.scale:
-            tilt = random.normal(tilt.size).reshape(shape) * self.scale
+            tilt = self.scale * random.normal(tilt.size).astype(np.float64).reshape(shape)
             if self.delta == 0:  # a uniform direction, and a norm of Gamma(size, scale)
                 norm = -self.scale * np.log(random.uniform(tilt.size)).sum()
                 tilt *= norm / np.linalg.norm(tilt)
@@ -281,7 +281,8 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     lowest bits.
 
     **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
-    reported. A class without records is learned as rare.
+    reported. A class without records is learned as rare. Should the minimum not be met within the
+    tolerance, which rounding allows for up to some 10**9 records, RuntimeError says so.
 
     References
     ----------

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.base import clone
+from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import cross_val_score
 
@@ -172,6 +173,21 @@ def test_private_classification_is_useful(kind, k, delta):
     assert proba.shape == (20_000, k)
     np.testing.assert_allclose(proba.sum(axis=1), 1.0)
     assert (model.classes_[proba.argmax(axis=1)] == model.predict(X)).all()
+
+
+def test_a_few_hundred_records():
+    """Diabetes, 442 x 10, by public bounds: what diffprivlib 0.6.6 scores below -10**6 on."""
+    X, y = load_diabetes(return_X_y=True, scaled=False)
+    bounds = [18, 1, 15, 60, 90, 40, 20, 2, 3, 55], [80, 2, 45, 140, 310, 250, 100, 10, 6.5, 130]
+
+    def score(**params):
+        model = FunctionalMechanismRegressor(bounds=bounds, y_bounds=(0, 350), **params)
+        return np.median([clone(model).fit(X, y).score(X, y) for _ in range(25)])
+
+    assert score(epsilon=0.01) > -0.25
+    assert score(epsilon=1.0) > 0.05
+    assert score(epsilon=1.0, delta=1e-6) > 0.25
+    assert score(epsilon=10.0) > 0.4
 
 
 # ---------------------------------------------------------------- the guarantee
