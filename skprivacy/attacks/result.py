@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import metrics
 from ..metrics import Interval, OperatingPoint
+from ..metrics._samples import check_open_unit, check_scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,8 +67,8 @@ class AttackResult:
     details: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        members, others = metrics._check_scores(self.scores_in, self.scores_out)
-        metrics._check_open_unit("alpha", self.alpha)
+        members, others = check_scores(self.scores_in, self.scores_out)
+        check_open_unit("alpha", self.alpha)
         object.__setattr__(self, "scores_in", members)
         object.__setattr__(self, "scores_out", others)
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import beta, binom
 from sklearn.metrics import roc_auc_score
 
-from skprivacy import metrics
 from skprivacy.metrics import (
+    _epsilon,
     advantage,
     auc,
     auc_interval,
@@ -180,7 +180,7 @@ def test_null_scores_show_no_epsilon_at_fixed_thresholds(alpha):
 
 def test_planted_best_of_many_thresholds_is_caught():
     def uncorrected(members, others, alpha):
-        return metrics._best_epsilon(members, others, np.r_[members, others], 0.0, alpha)[0]
+        return _epsilon._best_epsilon(members, others, np.r_[members, others], 0.0, alpha)[0]
 
     assert null_failures(uncorrected, 0.5) > ALLOWED[0.5]
 
@@ -195,7 +195,7 @@ def test_planted_point_estimates_are_caught(monkeypatch):
         rate = np.clip(k / n, 1 / n, 1 - 1 / n)
         return rate, rate
 
-    monkeypatch.setattr(metrics, "clopper_pearson", point)
+    monkeypatch.setattr(_epsilon, "clopper_pearson", point)
     assert null_failures(epsilon_lower_bound, 0.05) > ALLOWED[0.05]
 
 

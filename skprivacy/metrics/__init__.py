@@ -1,0 +1,23 @@
+"""How much a membership attack learned: pure functions of two samples of scores.
+
+Throughout, ``scores_in`` are the scores of members, ``scores_out`` those of non-members,
+HIGHER means MEMBER, and a record is called a member when its score is at least the threshold.
+"""
+
+from ._area import auc, auc_interval
+from ._epsilon import epsilon_from_counts, epsilon_lower_bound
+from ._rates import OperatingPoint, advantage, clopper_pearson, roc, tpr_at_fpr
+from ._samples import Interval
+
+__all__ = [
+    "Interval",
+    "OperatingPoint",
+    "advantage",
+    "auc",
+    "auc_interval",
+    "clopper_pearson",
+    "epsilon_from_counts",
+    "epsilon_lower_bound",
+    "roc",
+    "tpr_at_fpr",
+]

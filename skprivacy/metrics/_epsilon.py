@@ -1,0 +1,147 @@
+"""The epsilon that scores refute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ._rates import clopper_pearson
+from ._samples import Floats, check_scores
+
+__all__ = ["epsilon_from_counts", "epsilon_lower_bound"]
+
+
+def epsilon_from_counts(
+    true_positives: Any,
+    n_in: int,
+    false_positives: Any,
+    n_out: int,
+    *,
+    delta: float = 0.0,
+    alpha: float = 0.05,
+) -> Any:
+    """Lower confidence bound on epsilon from the counts of ONE threshold fixed beforehand.
+
+    Every (epsilon, delta)-private model has ``TPR <= e^epsilon FPR + delta`` and
+    ``1 - FPR <= e^epsilon (1 - TPR) + delta``. Both rates are replaced by the pessimistic ends
+    of their Clopper-Pearson intervals, ``alpha / 2`` on each.
+
+    Parameters
+    ----------
+    true_positives, false_positives : int or array of int
+        Members, and non-members, called members.
+    n_in, n_out : int
+        Members and non-members tried.
+    delta : float, default=0.0
+        The delta of the guarantee that is tested, in [0, 1).
+    alpha : float, default=0.05
+        Probability, in (0, 1), that the bound exceeds the true epsilon.
+
+    Returns
+    -------
+    epsilon : float or ndarray
+        At least 0.
+
+    Examples
+    --------
+    >>> from skprivacy.metrics import epsilon_from_counts
+    >>> round(epsilon_from_counts(500, 1000, 10, 1000, delta=1e-5), 5)
+    3.242
+    """
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta={delta!r} must lie in [0, 1).")
+    tpr = np.asarray(clopper_pearson(true_positives, n_in, alpha)[0])
+    fpr = np.asarray(clopper_pearson(false_positives, n_out, alpha)[1])
+    tiny = np.finfo(float).tiny
+    hit = np.log(np.maximum(tpr - delta, tiny)) - np.log(fpr)
+    reject = np.log(np.maximum(1 - fpr - delta, tiny)) - np.log(1 - tpr)
+    bound = np.maximum(np.maximum(hit, reject), 0.0)
+    return bound if bound.ndim else float(bound)
+
+
+def epsilon_lower_bound(
+    scores_in: ArrayLike,
+    scores_out: ArrayLike,
+    *,
+    delta: float = 0.0,
+    alpha: float = 0.05,
+    thresholds: ArrayLike | None = None,
+    random_state: int = 0,
+) -> float:
+    """Lower confidence bound on epsilon from the scores of an attack.
+
+    The best of many thresholds on one sample shows an epsilon above 3 on pure noise. So the
+    threshold is chosen on one random half of the records and judged on the other half.
+    Thresholds fixed BEFORE the scores were seen need no split; they are judged on all records
+    with ``alpha`` shared among them (Bonferroni).
+
+    Parameters
+    ----------
+    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
+        Scores of members and of non-members, higher means member.
+    delta : float, default=0.0
+        The delta of the guarantee that is tested, in [0, 1).
+    alpha : float, default=0.05
+        Probability that the bound exceeds the true epsilon.
+    thresholds : array-like, default=None
+        Thresholds fixed beforehand. None splits the records.
+    random_state : int, default=0
+        Seed of the split. Trying several and keeping the best voids the bound.
+
+    Returns
+    -------
+    epsilon : float
+        At least 0. It is 0 when there are too few records to split (two of each are needed).
+
+    Notes
+    -----
+    The bound treats records as independent trials of one attack on one trained model. It is
+    evidence against a claimed epsilon, not a proof: records of one training run interact.
+
+    References
+    ----------
+    M. Nasr et al. Adversary instantiation: lower bounds for differentially private machine
+    learning. IEEE S&P 2021.
+
+    Examples
+    --------
+    >>> from skprivacy.metrics import epsilon_lower_bound
+    >>> member, other = [1.0] * 1000, [0.0] * 1000
+    >>> round(epsilon_lower_bound(member, other, delta=1e-5, thresholds=[0.5]), 5)
+    5.60058
+    >>> round(epsilon_lower_bound(member, other, delta=1e-5), 5)
+    4.90558
+    """
+    members, others = check_scores(scores_in, scores_out)
+    if thresholds is not None:
+        cuts = np.unique(np.asarray(thresholds, dtype=float))
+        if not cuts.size or np.isnan(cuts).any():
+            raise ValueError("thresholds must be a non-empty list of numbers without NaN.")
+        return _best_epsilon(members, others, cuts, delta, alpha / len(cuts))[0]
+    if min(len(members), len(others)) < 2:
+        return 0.0
+    rng = np.random.default_rng(random_state)
+    choose_in, judge_in = np.array_split(rng.permutation(members), 2)
+    choose_out, judge_out = np.array_split(rng.permutation(others), 2)
+    candidates = np.unique(np.concatenate([choose_in, choose_out]))
+    _, cut = _best_epsilon(choose_in, choose_out, candidates, delta, alpha)
+    return _best_epsilon(judge_in, judge_out, np.array([cut]), delta, alpha)[0]
+
+
+def _best_epsilon(
+    members: Floats, others: Floats, cuts: Floats, delta: float, alpha: float
+) -> tuple[float, float]:
+    """Return the largest bound over ``cuts`` and the cut it is reached at."""
+    n_in, n_out = len(members), len(others)
+    bounds = epsilon_from_counts(
+        n_in - np.searchsorted(np.sort(members), cuts),
+        n_in,
+        n_out - np.searchsorted(np.sort(others), cuts),
+        n_out,
+        delta=delta,
+        alpha=alpha,
+    )
+    best = int(np.argmax(bounds))
+    return float(bounds[best]), float(cuts[best])

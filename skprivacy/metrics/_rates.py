@@ -1,0 +1,197 @@
+"""Rates of hits and false alarms at one threshold, with exact intervals."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betaincinv
+
+from ._samples import Floats, Interval, check_open_unit, check_scores
+
+__all__ = ["OperatingPoint", "advantage", "clopper_pearson", "roc", "tpr_at_fpr"]
+
+
+def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
+    """Exact two-sided confidence interval for the probability behind ``k`` hits in ``n`` draws.
+
+    Parameters
+    ----------
+    k : int or array of int
+        Hits, between 0 and ``n``.
+    n : int
+        Independent draws, at least 1.
+    alpha : float, default=0.05
+        Probability, in (0, 1), that the interval misses; half of it on each side.
+
+    Returns
+    -------
+    low, high : float or ndarray, shaped as ``k``
+
+    Raises
+    ------
+    ValueError
+        If ``n < 1``, ``k`` is outside [0, n] or ``alpha`` outside (0, 1).
+
+    References
+    ----------
+    C. J. Clopper, E. S. Pearson. The use of confidence or fiducial limits illustrated in the
+    case of the binomial. Biometrika 26, 1934.
+
+    Examples
+    --------
+    >>> from skprivacy.metrics import clopper_pearson
+    >>> low, high = clopper_pearson(0, 100)
+    >>> low, round(high, 4)
+    (0.0, 0.0362)
+    """
+    alpha = check_open_unit("alpha", alpha)
+    if n < 1:
+        raise ValueError(f"n={n!r} must be at least 1: no interval follows from no draws.")
+    hits = np.asarray(k, dtype=float)
+    if np.any((hits < 0) | (hits > n) | np.isnan(hits)):
+        raise ValueError(f"k={k!r} must lie between 0 and n={n}.")
+    # betaincinv wants positive shapes; the two clipped corners are overwritten right after.
+    low = np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), n - hits + 1, alpha / 2))
+    high = np.where(hits == n, 1.0, betaincinv(hits + 1, np.maximum(n - hits, 1), 1 - alpha / 2))
+    return (low, high) if hits.ndim else (float(low), float(high))
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """The true positive rate of an attack at a bounded false positive rate.
+
+    Attributes
+    ----------
+    fpr : float
+        The false positive rate asked for.
+    tpr : float
+        Share of members called members; NaN if refused.
+    interval : (float, float)
+        Clopper-Pearson interval of ``tpr`` at the threshold used.
+    realised_fpr : float
+        Share of non-members called members, at most ``fpr``; NaN if refused.
+    fpr_interval : (float, float)
+        Clopper-Pearson interval of ``realised_fpr``: the threshold was set on the same
+        non-members, so this is how far the true rate may be off.
+    threshold : float
+        Smallest score called a member; infinity if even the highest would break ``fpr``.
+    ties : int
+        Members and non-members that share the next lower score. Only taking all of them or none
+        is possible, so ``realised_fpr`` may fall well short of ``fpr`` when this is large.
+    refused : str or None
+        Why no rate is given, or None.
+    """
+
+    fpr: float
+    tpr: float
+    interval: Interval
+    realised_fpr: float
+    fpr_interval: Interval
+    threshold: float
+    ties: int
+    refused: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a dict of plain Python values."""
+        return asdict(self)
+
+
+def roc(scores_in: ArrayLike, scores_out: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    """Return the ROC curve as ``fpr, tpr, thresholds``, from nobody called to everybody.
+
+    Tied scores make one step: no point is interpolated.
+
+    Examples
+    --------
+    >>> from skprivacy.metrics import roc
+    >>> fpr, tpr, thresholds = roc([3, 2, 2], [2, 1])
+    >>> fpr, tpr, thresholds
+    (array([0. , 0. , 0.5, 1. ]), array([0.        , 0.33333333, 1.        , 1.        ]),
+     array([inf,  3.,  2.,  1.]))
+    """
+    members, others = check_scores(scores_in, scores_out)
+    true_hits, false_hits, thresholds = _hits(members, others)
+    return false_hits / len(others), true_hits / len(members), thresholds
+
+
+def tpr_at_fpr(
+    scores_in: ArrayLike, scores_out: ArrayLike, fpr: float, *, alpha: float = 0.05
+) -> OperatingPoint:
+    """True positive rate at the largest realised false positive rate not above ``fpr``.
+
+    Parameters
+    ----------
+    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
+        Scores of members and of non-members, higher means member.
+    fpr : float
+        False positive rate allowed, in (0, 1).
+    alpha : float, default=0.05
+        Error probability of the intervals.
+
+    Returns
+    -------
+    OperatingPoint
+        Refused (with the reason in ``refused``) if ``n_out * fpr < 1``: fewer non-members than
+        that cannot tell such a rate from zero.
+
+    Examples
+    --------
+    >>> from skprivacy.metrics import tpr_at_fpr
+    >>> tpr_at_fpr(range(50, 150), range(100), fpr=0.1).tpr
+    0.6
+    >>> tpr_at_fpr([1.0], [0.0], fpr=0.01).refused
+    'n_out=1 non-members cannot measure a false positive rate of 0.01: at least 100 are needed'
+    """
+    fpr = check_open_unit("fpr", fpr)
+    members, others = check_scores(scores_in, scores_out)
+    n_in, n_out = len(members), len(others)
+    nan = float("nan")
+    if n_out * fpr < 1 - 1e-9:
+        reason = (
+            f"n_out={n_out} non-members cannot measure a false positive rate of {fpr:g}: "
+            f"at least {int(np.ceil(1 / fpr - 1e-9))} are needed"
+        )
+        return OperatingPoint(fpr, nan, (nan, nan), nan, (nan, nan), nan, 0, reason)
+    true_hits, false_hits, thresholds = _hits(members, others)
+    last = int(np.flatnonzero(false_hits <= n_out * fpr + 1e-9)[-1])
+    ties = 0
+    if last + 1 < len(thresholds):
+        left_out = thresholds[last + 1]
+        ties = int(np.sum(members == left_out) + np.sum(others == left_out))
+    return OperatingPoint(
+        fpr,
+        float(true_hits[last] / n_in),
+        clopper_pearson(int(true_hits[last]), n_in, alpha),
+        float(false_hits[last] / n_out),
+        clopper_pearson(int(false_hits[last]), n_out, alpha),
+        float(thresholds[last]),
+        ties,
+    )
+
+
+def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
+    """Largest TPR minus FPR over all thresholds (Yeom et al. 2018), in [0, 1].
+
+    It is the best of many thresholds on the very sample it is measured on, hence biased upwards:
+    on pure noise it is about ``1 / sqrt(n)``, not 0. Judge leakage by intervals and by
+    :func:`epsilon_lower_bound`.
+
+    Examples
+    --------
+    >>> from skprivacy.metrics import advantage
+    >>> advantage([3, 2], [2, 1])
+    0.5
+    """
+    fpr, tpr, _ = roc(scores_in, scores_out)
+    return float(np.max(tpr - fpr))
+
+
+def _hits(members: Floats, others: Floats) -> tuple[Any, Any, Floats]:
+    """Count members and others at or above each distinct score, from the highest down."""
+    thresholds = np.append(np.unique(np.concatenate([members, others])), np.inf)[::-1]
+    true_hits = len(members) - np.searchsorted(np.sort(members), thresholds)
+    false_hits = len(others) - np.searchsorted(np.sort(others), thresholds)
+    return true_hits, false_hits, thresholds

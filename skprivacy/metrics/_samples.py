@@ -1,0 +1,39 @@
+"""What every metric takes: two samples of finite scores."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Floats", "Interval", "check_open_unit", "check_scores"]
+
+Floats = NDArray[np.float64]
+Interval = tuple[float, float]
+
+
+def check_scores(scores_in: ArrayLike, scores_out: ArrayLike) -> tuple[Floats, Floats]:
+    return _check_sample("scores_in", scores_in), _check_sample("scores_out", scores_out)
+
+
+def _check_sample(name: str, scores: ArrayLike) -> Floats:
+    try:
+        values = np.asarray(scores, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be numbers, one score per record.") from None
+    if values.ndim != 1 or not values.size:
+        raise ValueError(
+            f"{name} has shape {values.shape}; expected a non-empty 1-dimensional array."
+        )
+    wrong = int(np.sum(~np.isfinite(values)))
+    if wrong:
+        raise ValueError(
+            f"{name} holds {wrong} NaN or infinite values; expected finite scores. Give records "
+            "that could not be scored a finite score, or leave them out of both samples."
+        )
+    return values
+
+
+def check_open_unit(name: str, value: float) -> float:
+    if not 0 < value < 1:
+        raise ValueError(f"{name}={value!r} must lie strictly between 0 and 1.")
+    return float(value)
