@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
+from tqdm import tqdm
 
 from .._sklearn import Interval, StrOptions
 from . import scores
@@ -56,7 +57,7 @@ class ShadowPool(BaseEstimator):
         ``MLPClassifier(solver="adam")``, alone or at the end of a pipeline. "bfloat16" takes
         matrix products in reduced precision: faster still on processors that support it.
     verbose : int, default=0
-        Verbosity of joblib.
+        Verbosity of joblib; a progress bar over chunks of models if ``stacked``.
 
     Attributes
     ----------
@@ -158,7 +159,14 @@ class ShadowPool(BaseEstimator):
         files = _files(folder, self.n_shadows)
         if self.stacked:
             self.estimators_ = _train_stacked(
-                self.estimator, X, y, rows, seeds, files, reduced=self.stacked == "bfloat16"
+                self.estimator,
+                X,
+                y,
+                rows,
+                seeds,
+                files,
+                reduced=self.stacked == "bfloat16",
+                verbose=self.verbose,
             )
         else:
             self.estimators_ = joblib.Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
@@ -280,6 +288,7 @@ def _train_stacked(
     files: list[Path | None],
     *,
     reduced: bool,
+    verbose: int,
 ) -> list[Any]:
     """Load the models that are there and train the others, a chunk at a time."""
     classes = np.unique(y)
@@ -287,7 +296,8 @@ def _train_stacked(
     models = [joblib.load(file) if file is not None and file.exists() else None for file in files]
     missing = [place for place, model in enumerate(models) if model is None]
     size = chunk_size(estimator, X.shape[1], len(classes))
-    for start in range(0, len(missing), size):
+    starts = range(0, len(missing), size)
+    for start in tqdm(starts, desc="shadow models", unit="chunk", disable=not verbose):
         chunk = missing[start : start + size]
         trained = train_stacked(
             estimator,

@@ -128,6 +128,15 @@ def test_stacked_pool_resumes(tmp_path):
     assert again.logits(X, y)[2] == pytest.approx(pool.logits(X, y)[2], abs=1e-3)
 
 
+def test_progress_is_shown_when_asked(capsys):
+    X, y = problem(3)
+    pool = ShadowPool(MLPClassifier((2,), max_iter=1), n_shadows=2, stacked=True)
+    pool.fit(X, y)
+    assert capsys.readouterr().err == ""
+    pool.set_params(verbose=1).fit(X, y)
+    assert "shadow models: 100%" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "estimator",
     [
