@@ -20,7 +20,7 @@ from ._scopes import along
 from ._statement import draw, spent, table
 from .events import Event, check_relation, positive
 from .guarantee import PrivacyGuarantee, check_delta
-from .ledger import LedgerError, SQLiteLedger, _Log
+from .ledger import Ledger, LedgerError, _Log, ledger_at
 
 __all__ = ["PrivacyBudget", "charge"]
 
@@ -37,8 +37,9 @@ class PrivacyBudget:
     delta : float, default=0.0
         In [0, 1).
     path : str or Path, default=None
-        The ledger file. It is made if it does not exist; if it does, its cap must be this one.
-        ``None``: a temporary file, which lives as long as this object.
+        The ledger file, or ``postgresql://user@host/database#name`` (needs ``psycopg``). It is made
+        if it does not exist; if it does, its cap must be this one. ``None``: a temporary file,
+        which lives as long as this object.
     relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
         What all charges must be stated for. Relations are never mixed or converted.
     filter : {"renyi", "pld", "basic"}, default="renyi"
@@ -95,7 +96,7 @@ class PrivacyBudget:
             folder = tempfile.mkdtemp(prefix="skprivacy-budget-")
             self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
             path = Path(folder) / "ledger"
-        self._attach(SQLiteLedger(path), "/")
+        self._attach(ledger_at(path), "/")
         try:
             self._ledger.create(json.dumps(terms, sort_keys=True))
         except FileExistsError:
@@ -115,11 +116,11 @@ class PrivacyBudget:
             If there is none, or it cannot be read.
         """
         budget = cls.__new__(cls)
-        budget._attach(SQLiteLedger(path), scope)
+        budget._attach(ledger_at(path), scope)
         _ = budget._terms
         return budget
 
-    def _attach(self, ledger: SQLiteLedger, scope: str) -> None:
+    def _attach(self, ledger: Ledger, scope: str) -> None:
         self._ledger, self._scope = ledger, scope
 
     @cached_property
@@ -139,7 +140,7 @@ class PrivacyBudget:
         return self
 
     def __reduce__(self):
-        return PrivacyBudget.open, (str(self.path.resolve()), self._scope)
+        return PrivacyBudget.open, (self._ledger.address, self._scope)
 
     def __repr__(self) -> str:
         cap, entries = self.cap, self._charges()
@@ -150,9 +151,9 @@ class PrivacyBudget:
         return f"PrivacyBudget({shown}){where}: {self.spent():.3g} spent by {n} charge{plural}"
 
     @property
-    def path(self) -> Path:
-        """The ledger file."""
-        return self._ledger.path
+    def path(self) -> str:
+        """The ledger file, or its address."""
+        return self._ledger.address
 
     @property
     def relation(self) -> str:

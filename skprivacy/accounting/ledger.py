@@ -1,34 +1,41 @@
-"""The ledger: an append-only, hash-chained log in SQLite that many processes may share."""
+"""The ledger: an append-only, hash-chained log that many processes may share."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 import time
+import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["LedgerError", "Record", "SQLiteLedger"]
+__all__ = ["Ledger", "LedgerError", "Record", "SQLiteLedger", "ledger_at"]
 
-_SCHEMA = """
-CREATE TABLE log (
-    seq INTEGER PRIMARY KEY,
-    kind TEXT NOT NULL CHECK (kind IN ('budget', 'scope', 'reserve', 'commit', 'fail')),
-    ref INTEGER,
-    at REAL NOT NULL,
-    scope TEXT NOT NULL,
-    who TEXT NOT NULL,
-    body TEXT NOT NULL,
-    digest TEXT NOT NULL
-);
-CREATE INDEX charges ON log (kind, scope, body);
-CREATE UNIQUE INDEX outcomes ON log (ref) WHERE ref IS NOT NULL;
-CREATE TRIGGER no_update BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'append only'); END;
-CREATE TRIGGER no_delete BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'append only'); END;
-"""
+SCHEMA = (
+    """
+    CREATE TABLE log (
+        seq INTEGER PRIMARY KEY,
+        kind TEXT NOT NULL CHECK (kind IN ('budget', 'scope', 'reserve', 'commit', 'fail')),
+        ref INTEGER,
+        at DOUBLE PRECISION NOT NULL,
+        scope TEXT NOT NULL,
+        who TEXT NOT NULL,
+        body TEXT NOT NULL,
+        digest TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX charges ON log (kind, scope, body)",
+    "CREATE UNIQUE INDEX outcomes ON log (ref) WHERE ref IS NOT NULL",
+)
+_GUARDS = (
+    "CREATE TRIGGER no_update BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'append only'); END",
+    "CREATE TRIGGER no_delete BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'append only'); END",
+)
 _COLUMNS = "seq, kind, ref, at, scope, who, body, digest"
 
 
@@ -54,68 +61,39 @@ def _digest(previous: str, *values: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class SQLiteLedger:
-    """A log file.
+class Ledger(ABC):
+    """Where a budget's log is kept."""
 
-    Parameters
-    ----------
-    path : str or Path
-    timeout : float, default=60.0
-        Seconds to wait for another process's transaction.
+    address: str  # what ledger_at() finds it by
+    _begin: tuple[str, ...]  # takes the only write lock
 
-    Notes
-    -----
-    Every operation opens its own connection, so that nothing is shared across threads or ``fork``.
-    Commits reach the disk (write-ahead log, ``synchronous=FULL``) before they return.
-    """
-
-    def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
-        self.path = Path(path)
-        self.timeout = timeout
-
+    @abstractmethod
     def create(self, body: str) -> None:
-        """Make the file, with ``body`` as its first line; fail if it exists."""
-        try:
-            with self.path.open("xb"):
-                pass
-        except FileExistsError:
-            raise
-        except OSError as error:
-            raise LedgerError(f"The ledger {self.path} cannot be created: {error}.") from error
-        with self._connection() as connection:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
-        with self.transaction() as log:
-            log.append("budget", "/", "", body)
+        """Make the log, with ``body`` as its first line; FileExistsError if there is one."""
 
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        try:
-            uri = f"{self.path.resolve().as_uri()}?mode=rw"
-            opened = sqlite3.connect(
-                uri, uri=True, timeout=self.timeout, isolation_level=None, check_same_thread=False
-            )
-            with closing(opened) as connection:
-                connection.execute("PRAGMA synchronous=FULL")
-                yield connection
-        except sqlite3.Error as error:
-            raise LedgerError(
-                f"The privacy ledger {self.path} cannot be used ({error}); nothing was released. "
-                "Check that the file exists, is writable, is not locked by a stuck process and "
-                "that its disk is not full; restore it from a copy if it is damaged."
-            ) from error
+    @abstractmethod
+    def _connection(self) -> AbstractContextManager[Any]:
+        """Open a connection of its own, whose errors are LedgerErrors."""
+
+    def _broken(self, error: Exception) -> LedgerError:
+        return LedgerError(
+            f"The privacy ledger {self.address} cannot be used ({error}); nothing was released. "
+            "Check that it exists, is writable, is not locked by a stuck process and that its disk "
+            "is not full; restore it from a copy if it is damaged."
+        )
 
     @contextmanager
     def transaction(self) -> Iterator[_Log]:
         """Hold the only write lock; commit on leaving, roll back on an error."""
         with self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
+            for statement in self._begin:
+                connection.execute(statement)
             try:
                 log = _Log(connection)
                 log.check_tail()
                 yield log
             except BaseException:
-                if connection.in_transaction:
+                with suppress(Exception):  # the first error is the one to tell
                     connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
@@ -125,7 +103,7 @@ class SQLiteLedger:
         with self._connection() as connection:
             row = connection.execute("SELECT body FROM log WHERE seq = 1").fetchone()
         if row is None:
-            raise LedgerError(f"The privacy ledger {self.path} is empty.")
+            raise LedgerError(f"The privacy ledger {self.address} is empty.")
         return row[0]
 
     def records(self) -> list[Record]:
@@ -143,17 +121,84 @@ class SQLiteLedger:
         for place, record in enumerate(records, start=1):
             if record.seq != place or record.digest != _digest(previous, *record[:-1]):
                 raise LedgerError(
-                    f"The privacy ledger {self.path} was altered: line {place} does not fit its "
+                    f"The privacy ledger {self.address} was altered: line {place} does not fit its "
                     "digest. Nothing more will be released from it."
                 )
             previous = record.digest
         return records
 
 
+def ledger_at(address: str | Path) -> Ledger:
+    """Return the ledger in a file, or at ``postgresql://user@host/database#name``."""
+    if str(address).startswith(("postgresql://", "postgres://")):
+        from ._postgres import PostgresLedger
+
+        return PostgresLedger(str(address))
+    return SQLiteLedger(address)
+
+
+class SQLiteLedger(Ledger):
+    """A log file.
+
+    Parameters
+    ----------
+    path : str or Path
+    timeout : float, default=60.0
+        Seconds to wait for another process's transaction.
+
+    Notes
+    -----
+    Every operation opens its own connection, so that nothing is shared across threads or ``fork``.
+    Commits reach the disk (write-ahead log, ``synchronous=FULL``) before they return.
+    """
+
+    _begin = ("BEGIN IMMEDIATE",)
+
+    def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
+        self.path = Path(path).resolve()
+        self.address = str(self.path)
+        self.timeout = timeout
+
+    def create(self, body: str) -> None:
+        # Made elsewhere and linked into place: nobody ever sees half a ledger.
+        draft = SQLiteLedger(self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}"))
+        try:
+            draft.path.touch(exist_ok=False)
+            draft._fill(body)
+            os.link(draft.path, self.path)
+        except (FileExistsError, LedgerError):
+            raise
+        except OSError as error:
+            raise self._broken(error) from error
+        finally:
+            draft.path.unlink(missing_ok=True)
+
+    def _fill(self, body: str) -> None:
+        with self._connection() as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            for statement in SCHEMA + _GUARDS:
+                connection.execute(statement)
+        with self.transaction() as log:
+            log.append("budget", "/", "", body)
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        try:
+            uri = f"{self.path.as_uri()}?mode=rw"
+            opened = sqlite3.connect(
+                uri, uri=True, timeout=self.timeout, isolation_level=None, check_same_thread=False
+            )
+            with closing(opened) as connection:
+                connection.execute("PRAGMA synchronous=FULL")
+                yield connection
+        except sqlite3.Error as error:
+            raise self._broken(error) from error
+
+
 class _Log:
     """The log, within a transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     def _last(self, count: int) -> list[Record]:

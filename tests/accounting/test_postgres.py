@@ -1,0 +1,120 @@
+"""The same ledger in PostgreSQL, against a server of our own."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+
+import joblib
+import pytest
+
+from skprivacy.accounting import Gaussian, Laplace, LedgerError, PrivacyBudget
+from skprivacy.exceptions import BudgetExceededError
+
+psycopg = pytest.importorskip("psycopg", reason="the postgres extra is not installed")
+
+
+def _find(name):
+    return shutil.which(name) or shutil.which(name, path="/usr/lib/postgresql/15/bin")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Start PostgreSQL on a free port; as root, under the postgres account, as it demands."""
+    if not (_find("initdb") and _find("postgres")):
+        pytest.skip("no PostgreSQL server on this machine")
+    as_root = os.geteuid() == 0
+    account = {"user": "postgres"} if as_root else {}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # Not under pytest's folder, which another account may not enter.
+    folder = f"/tmp/skprivacy-postgres-{port}"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
+    subprocess.run(
+        [_find("initdb"), "-D", folder, "-U", "tester", "-A", "trust", "--no-sync"],
+        check=True, **quiet, **account,
+    )  # fmt: skip
+    running = subprocess.Popen(
+        [_find("postgres"), "-D", folder, "-p", str(port), "-c", "listen_addresses=127.0.0.1",
+         "-c", f"unix_socket_directories={folder}"],
+        **quiet, **account,
+    )  # fmt: skip
+    url = f"postgresql://tester@127.0.0.1:{port}/postgres"
+    for _ in range(150):
+        try:
+            psycopg.connect(url).close()
+            break
+        except psycopg.OperationalError:
+            time.sleep(0.1)
+    yield url
+    running.terminate()
+    running.wait(30)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_the_whole_life_of_a_budget(server):
+    budget = PrivacyBudget(1.0, 1e-6, f"{server}#adult")
+    with budget.charge(Laplace(10.0), who="mean"):
+        pass
+    budget.scope("sweep").reserve(Gaussian(50.0))
+    with pytest.raises(BudgetExceededError):
+        budget.reserve(Laplace(1.0))
+    again = PrivacyBudget(1.0, 1e-6, f"{server}#adult")
+    assert list(again.entries()["status"]) == ["commit", "reserved"]
+    assert again.verify() == budget.verify()
+    assert again.spent() == budget.spent() > 0.1
+    with pytest.raises(ValueError, match="holds the budget"):
+        PrivacyBudget(2.0, 1e-6, f"{server}#adult")
+    assert PrivacyBudget(2.0, 1e-6, f"{server}#other").spent() == 0
+
+
+def _spend(address):
+    budget, done = PrivacyBudget.open(address), 0
+    while True:
+        try:
+            with budget.charge(Laplace(100.0)):
+                done += 1
+        except BudgetExceededError:
+            return done
+
+
+def test_processes_never_overspend(server):
+    budget = PrivacyBudget(0.5, path=f"{server}#hammered")
+    done = joblib.Parallel(n_jobs=4)(joblib.delayed(_spend)(budget.path) for _ in range(4))
+    assert sum(done) == len(budget.entries()) == 50
+    budget.verify()
+
+
+def test_lines_cannot_be_altered(server):
+    budget = PrivacyBudget(1.0, path=f"{server}#guarded")
+    budget.reserve(Laplace(10.0))
+    with psycopg.connect(server, autocommit=True) as connection:
+        for statement in ("UPDATE {} SET who = 'x'", "DELETE FROM {}", "TRUNCATE {}"):
+            with pytest.raises(psycopg.errors.RaiseException, match="append only"):
+                connection.execute(statement.format("skprivacy_guarded.log"))
+        connection.execute("DROP TRIGGER guard ON skprivacy_guarded.log")
+        connection.execute("UPDATE skprivacy_guarded.log SET body = '{}' WHERE seq = 2")
+    with pytest.raises(LedgerError, match="altered"):
+        budget.reserve(Laplace(10.0))
+
+
+def test_no_server_no_release(server):
+    ran = []
+    budget = PrivacyBudget(1.0, path=f"{server}#gone")
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA skprivacy_gone CASCADE")
+    with pytest.raises(LedgerError, match="nothing was released"), budget.charge(Laplace(10.0)):
+        ran.append(1)
+    with pytest.raises(LedgerError, match="nothing was released"):
+        PrivacyBudget(1.0, path="postgresql://tester@127.0.0.1:9/postgres#x")
+    with pytest.raises(ValueError, match="must end in"):
+        PrivacyBudget(1.0, path=server)
+    budget = PrivacyBudget(1.0, path=f"{server}#held")
+    budget._ledger.timeout = 0.2
+    with psycopg.connect(server) as holder:
+        holder.execute("LOCK TABLE skprivacy_held.log IN EXCLUSIVE MODE")
+        with pytest.raises(LedgerError, match="lock timeout"):
+            budget.reserve(Laplace(10.0))
+    assert not ran
