@@ -17,7 +17,7 @@ from typing import Any
 from ..exceptions import BudgetExceededError
 from ._filters import FILTERS, admits, together
 from ._scopes import along
-from ._statement import draw, spent, table
+from ._statement import draw, running, spent, table
 from .events import Event, check_relation, positive
 from .guarantee import PrivacyGuarantee, check_delta
 from .ledger import Ledger, LedgerError, _Log, ledger_at
@@ -347,8 +347,7 @@ class PrivacyBudget:
         -------
         DataFrame
             Columns ``charge``, ``when`` (UTC), ``scope``, ``who``, ``event``, ``status``
-            (``reserved``, ``commit`` or ``fail``), ``cost`` (epsilon of this charge alone) and
-            ``spent`` (epsilon of all so far in this scope).
+            (``reserved``, ``commit`` or ``fail``) and ``cost`` (epsilon of this charge alone).
         """
         return table(self._ledger.records(), self._scope, self._terms)
 
@@ -383,7 +382,8 @@ class PrivacyBudget:
 
     def plot(self, ax=None):
         """Draw epsilon spent over time, against the cap, and return the axes."""
-        return draw(self.entries(), self.cap, self._terms["delta"], ax)
+        times, values = running(self.entries(), self._scope, self._terms)
+        return draw(times, values, self.cap, self._terms["delta"], ax)
 
 
 def _remove(folder: str, owner: int) -> None:

@@ -158,7 +158,7 @@ def _show(args: argparse.Namespace) -> int:
     entries = budget.entries()
     if len(entries):
         shown = entries.assign(when=entries["when"].dt.strftime("%Y-%m-%d %H:%M:%S"))
-        columns = ["charge", "when", "scope", "who", "status", "cost", "spent"]
+        columns = ["charge", "when", "scope", "who", "status", "cost"]
         print(shown[columns].to_string(index=False, float_format=lambda x: f"{x:.4g}"))
     print(budget)
     print(f"checked; last digest {budget.verify()}")

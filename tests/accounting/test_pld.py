@@ -320,6 +320,17 @@ def test_the_order_of_the_directions_does_not_matter(q, z, steps):
     assert back.delta(0.5) == pytest.approx(forth.delta(0.5), rel=1e-6)
 
 
+@pytest.mark.parametrize("delta", [0.2, 1e-3, 1e-9])
+def test_loss_above_the_window_is_counted_as_infinite(delta):
+    groups = [Group(GaussianPair(1.0), 10)]  # together N(5, 10)
+    plan = plan_of(groups, log_delta=math.log(delta))
+    lattices = [engine._connect_the_dots(groups[0].pair, 0.01, 1e-14)]
+    _, high, beyond = engine._window(groups, lattices, plan)
+    lost = norm.sf((high - 5) / math.sqrt(10))
+    assert 0 < lost <= beyond <= 1e-4 * delta
+    assert engine._transform(groups, lattices, plan).infinity >= beyond
+
+
 def test_a_bad_plan_only_costs_accuracy():
     """Loss outside the window wraps around or becomes infinite: never is it forgotten."""
 
