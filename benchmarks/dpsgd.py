@@ -72,8 +72,7 @@ def ours(X, y, hidden, k, batch) -> Step:
         optimizer__momentum=0.9,
         verbose=0,
     )
-    net.initialize()
-    net._step = net._first_averaged = 0
+    net.prepare()
 
     def step() -> None:
         drawn = torch.from_numpy(net.sampler.draw(len(X), net.random))

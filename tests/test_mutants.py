@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from skprivacy.mechanisms import FloatGaussian, PoissonSampler, SecureRandom
-from skprivacy.neural_network import DPSGDClassifier, _net, _per_example
+from skprivacy.neural_network import DPSGDClassifier, _clipping, _net
+from skprivacy.neural_network._contributions import OuterProduct
 from skprivacy.neural_network._net import PrivateNet
 from skprivacy.neural_network._per_example import ClippedGradientSum
 
@@ -36,8 +37,8 @@ def repeated_noise(original):
 
 
 def double_clip(original):
-    def init(self, module, loss, max_grad_norm):
-        original(self, module, loss, 2 * max_grad_norm)
+    def init(self, module, loss, max_grad_norm, *args):
+        original(self, module, loss, 2 * max_grad_norm, *args)
 
     return init
 
@@ -45,10 +46,10 @@ def double_clip(original):
 def per_layer_clip(original):
     """Clip each layer to the norm by itself instead of all parameters jointly."""
 
-    def add_sum(record, factors):
-        squared = _per_example.squared_norms([record])
+    def add_sum(self, factors):
+        squared = self.squared_norms()
         alone = torch.where(torch.isfinite(squared), (0.7 / squared.sqrt()).clamp(max=1), 0)
-        original(record, torch.where(factors > 0, alone, 0))
+        original(self, torch.where(factors > 0, alone, 0))
 
     return add_sum
 
@@ -144,7 +145,7 @@ def seeded(original):
 
 
 def passes_all(original):
-    return lambda bad, records, factors: (records, factors)
+    return lambda self, bad: self
 
 
 MUTANTS = {
@@ -152,9 +153,9 @@ MUTANTS = {
     "noise repeats": (FloatGaussian, "_release", repeated_noise, contracts.check_noise),
     "seeded noise": (_net.PrivateNet, "train_step", seeded, contracts.check_fresh_noise),
     "wrong sensitivity": (ClippedGradientSum, "__init__", double_clip, contracts.check_replay),
-    "clipped by layer": (_per_example, "_add_sum", per_layer_clip, contracts.check_replay),
-    "no clipping": (_per_example, "_SAFETY", lambda _: np.inf, contracts.check_replay),
-    "NaN reaches the sum": (_per_example, "_without", passes_all, contracts.check_replay),
+    "clipped by layer": (OuterProduct, "add_sum", per_layer_clip, contracts.check_replay),
+    "no clipping": (_clipping, "_SAFETY", lambda _: np.inf, contracts.check_replay),
+    "NaN reaches the sum": (OuterProduct, "without", passes_all, contracts.check_replay),
     "shuffled": (PoissonSampler, "draw", shuffled, contracts.check_inclusion),
     "divided by realised batch": (
         PrivateNet, "train_step", realised_divisor, contracts.check_replay,

@@ -1,68 +1,72 @@
-"""One forward and one backward pass that record what each linear layer saw.
+"""One forward and one backward pass that give the contributions of every layer: book-keeping.
 
-No weight gradient is computed. Two ways lead to the same records: autograd, for any module of
-linear layers, and a backpropagation written out by hand for the built-in perceptron, which spares
-autograd's bookkeeping on small batches.
+No weight gradient is computed. Two ways lead to the same contributions: autograd, for any module
+whose layers have a rule, and a backpropagation written out by hand for the built-in perceptron,
+which spares autograd's bookkeeping on small batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Backward", "LayerRecord", "backward_of"]
+from ._contributions import Contribution, OuterProduct
+from ._layers import RULES, has_rule
 
+__all__ = ["AutogradBackward", "PerceptronBackward"]
 
-@dataclass
-class LayerRecord:
-    """The input of a linear layer, and the gradient of each example's loss at its output."""
-
-    layer: nn.Linear
-    input: Tensor
-    output_grad: Tensor
-
-
-Backward = Callable[[Tensor, Tensor], list[LayerRecord]]
 Loss = Callable[[Tensor, Tensor], Tensor]
+_Seen = list[tuple[nn.Module, Tensor, int, Tensor]]
 
 
-def backward_of(module: nn.Module, per_example_loss: Loss) -> Backward:
-    """Return the function that maps (inputs, targets) to the records of every linear layer."""
-    if _is_perceptron(module) and _is_plain_cross_entropy(per_example_loss):
-        assert isinstance(module, nn.Sequential)
-        return _PerceptronBackward(module)
-    return _AutogradBackward(module, per_example_loss)
+class AutogradBackward:
+    """Book-keeping for a module whose trained layers all have a rule and are used once.
 
+    Raises
+    ------
+    ValueError
+        If a layer has no rule, shares a parameter, is used twice or has its input overwritten.
+    """
 
-class _AutogradBackward:
+    name = "book-keeping"
+
     def __init__(self, module: nn.Module, per_example_loss: Loss) -> None:
         self.module = module
         self.per_example_loss = per_example_loss
-        self.layers = [m for m in module.modules() if isinstance(m, nn.Linear)]
+        self.layers = [m for m in module.modules() if _trained(m)]
+        if strange := [type(m).__name__ for m in self.layers if not has_rule(m)]:
+            raise ValueError(f"No rule for {strange}.")
+        owned = [p for m in self.layers for p in _trained(m)]
+        if len(owned) != len({id(p) for p in owned}):
+            raise ValueError("A parameter is shared between layers.")
 
-    def __call__(self, inputs: Tensor, targets: Tensor) -> list[LayerRecord]:
+    def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
         with torch.enable_grad():
             seen, output = self._forward(inputs)
             loss = self.per_example_loss(output, targets).sum()
-            grads = torch.autograd.grad(loss, [out for _, _, out in seen])
-        return [LayerRecord(m, a, g) for (m, a, _), g in zip(seen, grads, strict=True)]
+            grads = torch.autograd.grad(loss, [out for *_, out in seen])
+        with torch.no_grad():
+            return [
+                contribution
+                for (layer, a, _, _), grad in zip(seen, grads, strict=True)
+                for contribution in RULES[type(layer)](layer, a, grad)
+            ]
 
-    def _forward(self, inputs: Tensor) -> tuple[list[tuple[nn.Linear, Tensor, Tensor]], Tensor]:
+    def _forward(self, inputs: Tensor) -> tuple[_Seen, Tensor]:
         """Run the module on frozen weights; note every layer's input and output."""
-        seen: list[tuple[nn.Linear, Tensor, Tensor]] = []
+        seen: _Seen = []
 
         def note(layer: Any, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
             if not output.requires_grad:
                 output.requires_grad_()
-            seen.append((layer, args[0].detach(), output))
-            return output
+            seen.append((layer, args[0].detach(), args[0]._version, output))
+            return output.clone()  # what follows may work in place, as nn.ReLU(inplace=True) does
 
         hooks = [layer.register_forward_hook(note) for layer in self.layers]
-        parameters = list(self.module.parameters())
+        parameters = [p for layer in self.layers for p in _trained(layer)]
         for p in parameters:
             p.requires_grad_(False)
         try:
@@ -72,22 +76,32 @@ class _AutogradBackward:
                 hook.remove()
             for p in parameters:
                 p.requires_grad_(True)
-        if sorted(map(id, self.layers)) != sorted(id(layer) for layer, _, _ in seen):
-            raise ValueError(
-                f"Every linear layer of {type(self.module).__name__} must be used exactly once in "
-                "a forward pass: the norm of an example's gradient cannot be had otherwise."
-            )
+        if sorted(map(id, self.layers)) != sorted(id(layer) for layer, *_ in seen):
+            raise ValueError(f"Not every layer of {type(self.module).__name__} is used just once.")
+        if any(a._version != version for _, a, version, _ in seen):
+            raise ValueError(f"{type(self.module).__name__} overwrites the input of a layer.")
         return seen, output
 
 
-class _PerceptronBackward:
+def _trained(layer: nn.Module) -> list[nn.Parameter]:
+    return [p for p in layer.parameters(recurse=False) if p.requires_grad]
+
+
+class PerceptronBackward:
     """Backpropagation of the cross-entropy through alternating linear layers and activations."""
+
+    name = "book-keeping"
+
+    @staticmethod
+    def fits(module: nn.Module, per_example_loss: Loss) -> bool:
+        """Whether this is the backpropagation of that module and loss."""
+        return _is_perceptron(module) and _is_plain_cross_entropy(per_example_loss)
 
     def __init__(self, module: nn.Sequential) -> None:
         self.linear: list[nn.Linear] = list(module)[::2]  # type: ignore[assignment]
         self.activations = list(module)[1::2]
 
-    def __call__(self, inputs: Tensor, targets: Tensor) -> list[LayerRecord]:
+    def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
         with torch.no_grad():
             seen = [inputs]
             for layer, activation in zip(self.linear, self.activations, strict=False):
@@ -95,13 +109,14 @@ class _PerceptronBackward:
                 seen.append(_IN_PLACE[type(activation)](z))
             last = self.linear[-1]
             grad = torch.addmm(last.bias, seen[-1], last.weight.T).softmax(1)
-            grad[torch.arange(len(targets)), targets] -= 1.0
-            records = [LayerRecord(last, seen[-1], grad)]
+            grad[torch.arange(len(targets), device=grad.device), targets] -= 1.0
+            found: list[Contribution] = [OuterProduct(last.weight, last.bias, seen[-1], grad)]
             for i in range(len(self.activations) - 1, -1, -1):
                 grad = grad @ self.linear[i + 1].weight
                 _TIMES_SLOPE[type(self.activations[i])](grad, seen[i + 1])
-                records.append(LayerRecord(self.linear[i], seen[i], grad))
-        return records
+                layer = self.linear[i]
+                found.append(OuterProduct(layer.weight, layer.bias, seen[i], grad))
+        return found
 
 
 _IN_PLACE: dict[type, Callable[[Tensor], Tensor]] = {
@@ -138,9 +153,10 @@ def _is_perceptron(module: nn.Module) -> bool:
     layers = list(module)
     linear, activations = layers[::2], layers[1::2]
     return (
-        all(type(m) is nn.Linear and m.bias is not None for m in linear)
+        all(has_rule(m) and m.weight.requires_grad and m.bias is not None for m in linear)
+        and all(type(m) is nn.Linear for m in linear)
         and all(type(m) in _IN_PLACE for m in activations)
-        and len({id(m) for m in linear}) == len(linear)
+        and len({id(m.weight) for m in linear} | {id(m.bias) for m in linear}) == 2 * len(linear)
         and not any(m._forward_hooks or m._forward_pre_hooks for m in [module, *layers])
     )
 
@@ -148,6 +164,7 @@ def _is_perceptron(module: nn.Module) -> bool:
 def _is_plain_cross_entropy(loss: Loss) -> bool:
     return (
         type(loss) is nn.CrossEntropyLoss
+        and loss.reduction == "none"
         and loss.weight is None
         and loss.label_smoothing == 0
         and loss.ignore_index < 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import copy
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -12,12 +12,15 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from ..mechanisms import FloatGaussian, PoissonSampler, SecureRandom
+from ._environment import ordinary_torch, private_chance
+from ._gradients import Probe
 from ._per_example import ClippedGradientSum, flatten_parameters
+from ._schedules import constant
 
 __all__ = ["PrivateNet"]
 
-# Bytes of input rows that one forward pass may take: bounds memory, changes no result.
-_MICRO_BATCH_BYTES = 1 << 26
+# Numbers that one forward pass may hold: bounds memory, changes no result.
+_MICRO_BATCH_NUMBERS = 1 << 24
 
 
 class PrivateNet(NeuralNet):
@@ -30,7 +33,7 @@ class PrivateNet(NeuralNet):
     Parameters
     ----------
     module : torch.nn.Module
-        An initialised module of :class:`torch.nn.Linear` layers.
+        An initialised module whose examples do not meet: no batch normalisation.
     sampler : PoissonSampler
         Draws the records of each step. It cannot be replaced by an iterator.
     mechanism : Mechanism
@@ -43,8 +46,21 @@ class PrivateNet(NeuralNet):
         Steps in one of ``max_epochs`` epochs; declared beforehand, never read off the data.
     averaging : float
         Share of the last steps over which the weights are averaged.
+    clipping : {"flat", "per-layer", "automatic"}, default="flat"
+        How gradients are brought to the clipping norm.
+    schedule : callable, default=constant
+        Maps the share of the steps that are done to a factor of the learning rate.
+    probe : Probe, default=None
+        Public numbers of the shape of the data. Needed for all but plain perceptrons.
+    criterion : type, default=torch.nn.CrossEntropyLoss
+        The loss; made with ``reduction="none"``.
     **kwargs
         skorch's own, such as ``optimizer__momentum``, ``lr``, ``max_epochs`` and ``device``.
+
+    Notes
+    -----
+    **Guarantees.** The module that :meth:`train` returns is a copy made beforehand with the
+    released weights put in: whatever else the module under training kept of the records is dropped.
 
     References
     ----------
@@ -61,10 +77,14 @@ class PrivateNet(NeuralNet):
         divisor: float,
         steps_per_epoch: int,
         averaging: float,
+        clipping: str = "flat",
+        schedule: Callable[[float], float] = constant,
+        probe: Probe | None = None,
+        criterion: type[nn.Module] = nn.CrossEntropyLoss,
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            module, criterion=nn.CrossEntropyLoss, criterion__reduction="none", train_split=None,
+            module, criterion=criterion, criterion__reduction="none", train_split=None,
             callbacks=None, iterator_train=None, **kwargs,
         )  # fmt: skip
         self.sampler = sampler
@@ -73,6 +93,9 @@ class PrivateNet(NeuralNet):
         self.divisor = divisor
         self.steps_per_epoch = steps_per_epoch
         self.averaging = averaging
+        self.clipping = clipping
+        self.schedule = schedule
+        self.probe = probe
 
     @property
     def _default_callbacks(self) -> list:
@@ -80,12 +103,18 @@ class PrivateNet(NeuralNet):
 
     def train(self, X: Tensor, y: Tensor) -> nn.Module:
         """Train on a data matrix and its targets; return the module, weights averaged."""
+        with ordinary_torch(self.device), private_chance(self.random, self.device):
+            untouched = copy.deepcopy(self.module)
+            self.prepare()
+            self.fit_loop(X.to(self.device), y.to(self.device))
+            return self._released_into(untouched)
+
+    def prepare(self) -> PrivateNet:
+        """Get ready for :meth:`train_step`; looks at no data."""
         self.initialize()
         self._first_averaged = int(self._n_steps * (1.0 - self.averaging))
         self._step = 0
-        with _full_precision():
-            self.fit_loop(X.to(self.device), y.to(self.device))
-        return self._finished_module()
+        return self
 
     @property
     def _n_steps(self) -> int:
@@ -95,7 +124,7 @@ class PrivateNet(NeuralNet):
         self._weights, self._grad = flatten_parameters(self.module_)
         self._average = torch.zeros_like(self._weights.data)
         self._clipped = ClippedGradientSum(
-            self.module_, self.criterion_, self.mechanism.sensitivity
+            self.module_, self.criterion_, self.mechanism.sensitivity, self.clipping, self.probe
         )
         args, kwargs = self.get_params_for_optimizer("optimizer", [("weights", self._weights)])
         self.optimizer_ = self.optimizer(*args, **kwargs)
@@ -118,25 +147,26 @@ class PrivateNet(NeuralNet):
         X, y, indices = batch
         self.module_.train()
         grad = self._grad.zero_()
-        rows = max(1, _MICRO_BATCH_BYTES // (4 * max(1, X[:1].numel())))
-        for part in indices.split(rows):
+        numbers = X[0].numel() + self._clipped.numbers_an_example
+        for part in indices.split(max(1, int(_MICRO_BATCH_NUMBERS / numbers))):
             self._clipped(X.index_select(0, part), y.index_select(0, part))
         noisy = self.mechanism.release(grad.cpu().numpy(), self.random)
         grad.copy_(torch.from_numpy(noisy)).div_(self.divisor)
+        self.optimizer_.param_groups[0]["lr"] = self.lr * self.schedule(self._step / self._n_steps)
         self.optimizer_.step()
         if self._step >= self._first_averaged:
             self._average += self._weights.data
         self._step += 1
 
-    def _finished_module(self) -> nn.Module:
-        """Return the module on the CPU, owning its weights and nothing of the training."""
+    def _released_into(self, module: nn.Module) -> nn.Module:
+        """Return ``module`` on the CPU with the trained weights and nothing else."""
         if self._step > self._first_averaged:
             self._weights.data.copy_(self._average / (self._step - self._first_averaged))
-        module = self.module_.cpu().eval()
-        for p in module.parameters():
-            p.data = p.data.clone()
-            p.grad = None
-        return module
+        released = {name: p.detach().cpu().clone() for name, p in self.module_.named_parameters()}
+        module.cpu()
+        for name, p in module.named_parameters():
+            p.data = released[name]
+        return module.eval()
 
 
 class _PoissonSteps:
@@ -152,14 +182,3 @@ class _PoissonSteps:
         for _ in range(len(self)):
             drawn = self.net.sampler.draw(len(self.X), self.net.random)
             yield self.X, self.y, torch.from_numpy(drawn).to(self.X.device)
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Keep matrix products in single precision: the clipping norms are computed in it."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

@@ -13,31 +13,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from ._backward import LayerRecord, backward_of
+from ._clipping import CLIPPING
+from ._gradients import Probe, flatten_parameters, gradients_of
 
 __all__ = ["ClippedGradientSum", "flatten_parameters"]
-
-# Norms in single precision are off by about 1e-5 relative; clipping this much below the declared
-# norm keeps the real one below it.
-_SAFETY = 1.0 - 1e-4
-
-
-def flatten_parameters(module: nn.Module) -> tuple[nn.Parameter, Tensor]:
-    """Move all parameters of ``module`` into one vector; return it and its ``grad``.
-
-    The parameters, and their ``grad``, become views of the two. One vector makes noise, momentum
-    and averaging one operation each, whatever the layers are.
-    """
-    parameters = list(module.parameters())
-    flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
-    grad = flat.grad = torch.zeros_like(flat)
-    start = 0
-    for p in parameters:
-        stop = start + p.numel()
-        p.data = flat.data[start:stop].view_as(p)
-        p.grad = grad[start:stop].view_as(p)
-        start = stop
-    return flat, grad
 
 
 class ClippedGradientSum:
@@ -46,12 +25,16 @@ class ClippedGradientSum:
     Parameters
     ----------
     module : torch.nn.Module
-        Its parameters must all belong to :class:`torch.nn.Linear` layers, each used once in a
-        forward pass, on inputs of shape (batch, features).
+        Any module whose examples do not meet. ``gradients.name`` says how its per-example gradients
+        are computed: by book-keeping, by ``torch.func``, or one by one.
     per_example_loss : callable
         Maps (output, target) to a vector of one loss per example.
     max_grad_norm : float
         L2 norm to which each example's gradient, over all parameters jointly, is clipped.
+    clipping : {"flat", "per-layer", "automatic"}, default="flat"
+        How, see ``_clipping.py``.
+    probe : Probe, default=None
+        Public numbers of the shape of the data, to try the module out on.
 
     Notes
     -----
@@ -68,76 +51,29 @@ class ClippedGradientSum:
         module: nn.Module,
         per_example_loss: Callable[[Tensor, Tensor], Tensor],
         max_grad_norm: float,
+        clipping: str = "flat",
+        probe: Probe | None = None,
     ) -> None:
-        _check_layers(module)
-        self.backward = backward_of(module, per_example_loss)
+        self.gradients = gradients_of(module, per_example_loss, probe)
         self.max_grad_norm = max_grad_norm
+        self.clip = CLIPPING[clipping]
+        self.numbers_an_example = 0.0
+        if probe is not None:
+            found = self.gradients(probe.inputs, probe.targets)
+            self.numbers_an_example = sum(c.numbers() for c in found) / len(probe.inputs)
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> None:
         """Add the clipped sum over this batch to ``grad`` of every parameter."""
         if len(inputs) == 0:
             return
-        records = self.backward(inputs, targets)
+        contributions = self.gradients(inputs, targets)
         with torch.no_grad():
-            squared = squared_norms(records)
-            factors = (self.max_grad_norm * _SAFETY / squared.sqrt()).clamp_(max=1.0)
-            finite = torch.isfinite(squared)
-            if not finite.all():
-                records, factors = _without(~finite, records, factors)
-            for record in records:
-                _add_sum(record, factors)
-
-
-def squared_norms(records: list[LayerRecord]) -> Tensor:
-    """Return the squared norm of each example's gradient over all layers, shape (batch,)."""
-    total = torch.zeros(len(records[0].input), device=records[0].input.device)
-    for r in records:
-        inputs = r.input.square().sum(1)
-        if r.layer.bias is not None:
-            inputs += 1.0
-        total.addcmul_(inputs, r.output_grad.square().sum(1))
-    return total
-
-
-def _add_sum(record: LayerRecord, factors: Tensor) -> None:
-    weighted = record.output_grad * factors[:, None]
-    _buffer(record.layer.weight).addmm_(weighted.T, record.input)
-    if record.layer.bias is not None:
-        _buffer(record.layer.bias).add_(weighted.sum(0))
-
-
-def _buffer(parameter: Tensor) -> Tensor:
-    """Return the ``grad`` of a parameter, which :func:`flatten_parameters` has made."""
-    assert parameter.grad is not None
-    return parameter.grad
-
-
-def _without(
-    bad: Tensor, records: list[LayerRecord], factors: Tensor
-) -> tuple[list[LayerRecord], Tensor]:
-    """Blank the examples marked ``bad``: a factor of zero would not do, as 0 * inf is NaN."""
-    row = bad[:, None]
-    blank = [
-        LayerRecord(r.layer, r.input.masked_fill(row, 0.0), r.output_grad.masked_fill(row, 0.0))
-        for r in records
-    ]
-    return blank, factors.masked_fill(bad, 0.0)
-
-
-def _check_layers(module: nn.Module) -> None:
-    """Refuse a module whose per-example gradients this file cannot know."""
-    for name, layer in module.named_modules():
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-            raise ValueError(
-                f"Layer {name!r} is a {type(layer).__name__}: it mixes the examples of a batch, so "
-                "one record reaches every other record's gradient. Use LayerNorm or GroupNorm."
-            )
-        own = list(layer.parameters(recurse=False))
-        if own and not isinstance(layer, nn.Linear):
-            raise ValueError(
-                f"Layer {name!r} is a {type(layer).__name__}, whose per-example gradients are not "
-                "supported. Use torch.nn.Linear layers."
-            )
-    named = [p for layer in module.modules() for p in layer.parameters(recurse=False)]
-    if len(named) != len({id(p) for p in named}):
-        raise ValueError("The module shares a parameter between layers, which is not supported.")
+            squared = torch.stack([c.squared_norms() for c in contributions])
+            total = squared.sum(0)
+            factors = self.clip(squared, total, self.max_grad_norm)
+            bad = ~torch.isfinite(total)
+            if bad.any():
+                contributions = [c.without(bad) for c in contributions]
+                factors = factors.masked_fill(bad, 0.0)
+            for contribution, factor in zip(contributions, factors, strict=True):
+                contribution.add_sum(factor)

@@ -1,0 +1,197 @@
+"""Which way to per-example gradients a module takes: tried out on random numbers beforehand."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ._backward import AutogradBackward, PerceptronBackward
+from ._contributions import Contribution
+from ._functional import OneByOne, Vectorised
+
+__all__ = ["PerExampleGradients", "Probe", "flatten_parameters", "gradients_of"]
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+_PROBES = 5
+_AGREE = 1e-3  # relative; what is wrong in kind is off by far more, rounding by far less
+
+
+class PerExampleGradients(Protocol):
+    """Maps (inputs, targets) to what each example contributes to the gradient."""
+
+    name: str
+
+    def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]: ...
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Random inputs and targets of the right shape: public, drawn without a look at the data."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    @classmethod
+    def like(cls, shape: tuple[int, ...], n_classes: int | None, device: str = "cpu") -> Probe:
+        """Return normal inputs, and targets that are classes or, with ``None``, numbers."""
+        generator = torch.Generator().manual_seed(0)
+        X = torch.randn(_PROBES, *shape, generator=generator, dtype=torch.float32, device="cpu")
+        if n_classes is None:
+            y = torch.rand(_PROBES, generator=generator, dtype=torch.float32, device="cpu")
+        else:
+            y = torch.randint(n_classes, (_PROBES,), generator=generator, device="cpu")
+        return cls(X.to(device), y.to(device))
+
+    def as_indices(self) -> Probe:
+        """Return zeros and ones for inputs: all that a module of embeddings may understand."""
+        return Probe((self.inputs > 0).to(self.inputs.dtype), self.targets)
+
+
+def gradients_of(module: nn.Module, loss: Loss, probe: Probe | None = None) -> PerExampleGradients:
+    """Return the fastest way that gives the gradients of single examples on the probe.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    loss : callable
+        Maps (outputs, targets) to one loss an example.
+    probe : Probe, default=None
+        Needed for everything but the perceptron written out by hand.
+
+    Raises
+    ------
+    ValueError
+        If the module or the loss mixes the examples of a batch, keeps something of them, or does
+        not understand its input.
+    """
+    refuse_mixing_layers(module)
+    if PerceptronBackward.fits(module, loss):
+        assert isinstance(module, nn.Sequential)
+        return PerceptronBackward(module)
+    if probe is None:
+        raise ValueError("A probe is needed for a module that is not a plain perceptron.")
+    trial = _trial_copy(module)
+    probe = _understood(trial, loss, probe)
+    expected = _sums(trial, OneByOne(trial, loss), probe)
+    for way in (AutogradBackward, Vectorised):
+        try:
+            found = _sums(trial, way(trial, loss), probe)
+        except Exception:  # whatever it is: the next way is slower and less choosy
+            continue
+        if way is Vectorised or _agree(found, expected):
+            return way(module, loss)
+    return OneByOne(module, loss)
+
+
+def refuse_mixing_layers(module: nn.Module) -> None:
+    """Refuse layers that mix the examples of a batch, or change themselves with what they see."""
+    for name, layer in module.named_modules():
+        kind = type(layer).__name__
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            raise ValueError(
+                f"Layer {name!r} is a {kind}: it mixes the examples of a batch, so one record "
+                "reaches every other record's gradient. Use LayerNorm or GroupNorm."
+            )
+        if getattr(layer, "track_running_stats", False):
+            raise ValueError(
+                f"Layer {name!r} is a {kind} that keeps running statistics of private data. "
+                "Use track_running_stats=False, or GroupNorm."
+            )
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and (
+            layer.max_norm is not None or layer.scale_grad_by_freq
+        ):
+            raise ValueError(
+                f"Layer {name!r} is an {kind} with max_norm or scale_grad_by_freq: both let one "
+                "record change what others do. Leave them at None and False."
+            )
+
+
+def _trial_copy(module: nn.Module) -> nn.Module:
+    """Return a copy without dropout and with weights that are not zero: zeros would hide errors."""
+    trial = copy.deepcopy(module).train()
+    generator = torch.Generator().manual_seed(0)
+    for p in trial.parameters():
+        noise = torch.randn(p.shape, generator=generator, dtype=torch.float32, device="cpu")
+        p.data = p.data.clone() + 0.1 * noise.to(p.device)
+    for layer in trial.modules():
+        if isinstance(layer, nn.modules.dropout._DropoutNd):
+            layer.p = 0.0
+    flatten_parameters(trial)
+    return trial
+
+
+def _understood(trial: nn.Module, loss: Loss, probe: Probe) -> Probe:
+    """Return the probe that the module can compute with, after a look at what it does with it."""
+    try:
+        _check_behaviour(trial, loss, probe)
+        return probe
+    except (IndexError, RuntimeError, TypeError) as error:
+        try:
+            _check_behaviour(trial, loss, probe.as_indices())
+            return probe.as_indices()
+        except (IndexError, RuntimeError, TypeError):
+            raise ValueError(
+                f"module={type(trial).__name__} cannot be trained on inputs of shape "
+                f"{tuple(probe.inputs.shape)}: {error}. It takes one row an example; reshape the "
+                "rows inside it, for instance with torch.nn.Unflatten(1, (1, 28, 28))."
+            ) from error
+
+
+def _check_behaviour(trial: nn.Module, loss: Loss, probe: Probe) -> None:
+    before = {k: b.clone() for k, b in trial.named_buffers()}
+    with torch.enable_grad():
+        losses = loss(trial(probe.inputs), probe.targets)
+        losses.sum().backward()
+    if losses.shape != (len(probe.inputs),):
+        raise ValueError(
+            f"The loss of {len(probe.inputs)} examples has shape {tuple(losses.shape)}; one number "
+            "an example is needed, since a mean mixes them. Use reduction='none'."
+        )
+    changed = [k for k, b in trial.named_buffers() if not torch.equal(b, before[k])]
+    if changed:
+        raise ValueError(
+            f"module={type(trial).__name__} changes its buffers {changed!r} when it sees data: "
+            "they would keep something of private records. Make them constant."
+        )
+
+
+def _sums(module: nn.Module, way: PerExampleGradients, probe: Probe) -> tuple[Tensor, Tensor]:
+    """Return the squared norms, and a weighted sum of the gradients."""
+    contributions = way(probe.inputs, probe.targets)
+    norms = torch.stack([c.squared_norms() for c in contributions]).sum(0)
+    factors = torch.linspace(0.5, 1.5, len(norms), device=norms.device, dtype=norms.dtype)
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    for p in parameters:
+        assert p.grad is not None
+        p.grad.zero_()
+    for c in contributions:
+        c.add_sum(factors)
+    return norms, torch.cat([p.grad.reshape(-1).clone() for p in parameters])  # type: ignore[union-attr]
+
+
+def _agree(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> bool:
+    norms = torch.allclose(found[0], expected[0], rtol=2 * _AGREE, atol=1e-12)
+    return norms and bool((found[1] - expected[1]).norm() <= _AGREE * expected[1].norm())
+
+
+def flatten_parameters(module: nn.Module) -> tuple[nn.Parameter, Tensor]:
+    """Move all trained parameters of ``module`` into one vector; return it and its ``grad``.
+
+    The parameters, and their ``grad``, become views of the two. One vector makes noise, momentum
+    and averaging one operation each, whatever the layers are.
+    """
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
+    grad = flat.grad = torch.zeros_like(flat)
+    start = 0
+    for p in parameters:
+        stop = start + p.numel()
+        p.data = flat.data[start:stop].view_as(p)
+        p.grad = grad[start:stop].view_as(p)
+        start = stop
+    return flat, grad
