@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ._pairs import AtomPair, SlopePair
-from .events import Event, Laplace, Logistic, positive
+from .events import ApproxDP, Event, Laplace, Logistic, PoissonSampled, positive
 from .pld import NoLossDistributionError, pairs
-from .rdp import _rdp, pure_rdp
+from .rdp import _rdp, _sampled_rdp, pure_rdp
 
 __all__ = [
     "DiscreteGaussian",
@@ -254,3 +254,13 @@ def _(event: DiscreteGaussian, relation):
 @_rdp.register
 def _(event: DiscreteGaussian, orders, relation):
     return orders * event.sensitivity**2 / (2 * event.sigma**2)
+
+
+def _sampled_pure(event, q, orders, relation):
+    """Bound a Poisson sample by the pure epsilon that remains of it, ln(1 + q (e^epsilon - 1))."""
+    both = pairs(PoissonSampled(q, event), relation)
+    return pure_rdp(max(pair.max_loss for pair in both), orders)
+
+
+for _pure in (ApproxDP, Laplace, DiscreteLaplace, RandomizedResponse, Exponential, ReportNoisyMax):
+    _sampled_rdp.register(_pure)(_sampled_pure)

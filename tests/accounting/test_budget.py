@@ -143,6 +143,12 @@ def test_the_renyi_shares_of_delta_add_up_to_the_cap():
         assert sum(shares) <= 0.9 * delta * (1 + 1e-9)
 
 
+def test_outright_failure_has_a_share_of_delta():
+    budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
+    assert budget.remaining(ApproxDP(1e-4, 2e-6)) == 1  # one charge may have it all
+    assert budget.remaining(ApproxDP(1e-4, 1e-7)) == 10  # a tenth of delta is theirs
+
+
 def test_pure_budget_takes_pure_events_only():
     budget = PrivacyBudget(epsilon=1.0)
     assert budget.remaining(Laplace(10.0)) == 10

@@ -333,3 +333,19 @@ def test_private_selection_bounds_a_real_one(gamma):
             moment = first**a * second ** (1 - a) + (1 - first) ** a * (1 - second) ** (1 - a)
             bound = rdp(PrivateSelection(ApproxDP(epsilon), 1.0, gamma), [a])[0]
             assert math.log(moment) / (a - 1) <= bound
+
+
+@pytest.mark.parametrize(
+    "event",
+    [Laplace(2.0), ApproxDP(0.5), RandomizedResponse(0.5, 3), Exponential(0.5)],
+    ids=lambda e: type(e).__name__,
+)
+def test_a_sample_of_a_pure_mechanism_is_amplified(event):
+    sampled = PoissonSampled(0.1, event)
+    pure = math.log1p(0.1 * math.expm1(0.5))
+    assert pld(sampled).epsilon(0.0) == pytest.approx(pure)
+    assert rdp(sampled, [1e4])[0] == pytest.approx(pure, rel=1e-2)
+    many = Repeated(sampled, 200)
+    assert pld(many).epsilon(1e-6) <= rdp_epsilon(many, 1e-6)
+    with pytest.raises(TypeError, match="replace_one"):
+        rdp(sampled, [2], "replace_one")
