@@ -18,6 +18,7 @@ _INWARDS = 1.0 - 2.0**-40
 # Found on public tables to do well from epsilon 0.0001 to 10; they depend on no private data.
 _RIDGE = 0.4
 _STEIN = 0.5
+_EVIDENCE = 2.0
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,7 @@ class PolynomialObjective:
             quadratic_std=std,
             # Of a symmetric random matrix, and of a diagonal one.
             quadratic_norm=std * math.sqrt(4.0 * p if self.order == 2 else 2.0 * math.log(2.0 * p)),
+            trace_std=mechanism.std * math.sqrt(p),
             unit=bound / (2.0 * self.curvature),
         )
 
@@ -197,6 +199,8 @@ class NoisyPolynomial:
         Standard deviation of their noise, entry by entry.
     quadratic_norm : float
         Typical spectral norm of the noise of ``quadratic``.
+    trace_std : float
+        Standard deviation of the noise of the trace of ``quadratic``.
     unit : float
         What a solution is multiplied by: slope bound over twice the curvature.
     """
@@ -206,6 +210,7 @@ class NoisyPolynomial:
     linear_std: float
     quadratic_std: float
     quadratic_norm: float
+    trace_std: float
     unit: float
 
     def minimize(self, alphas: ArrayLike) -> NDArray[np.float64]:
@@ -226,9 +231,10 @@ class NoisyPolynomial:
         of the noise, an eigenvalue e then becomes t = e + 0.4 s, a ridge, and its direction is
         weighted with t / (t**2 + s**2) instead of 1 / t: directions that the data knows well are
         left alone, and those that noise drowns shrink towards 0, the public midpoint. As of James
-        and Stein, the linear part shrinks by the share of its square that is noise, halved: where
-        all is noise the midpoint is predicted. Nothing in this depends on the records but
-        through the released numbers.
+        and Stein, the solution shrinks by the share of the linear part's square that is noise,
+        halved, and by twice that share for the trace, a noisy measure of how many records there
+        are. So where all is noise the midpoint is predicted. Nothing in this depends on the
+        records but through the released numbers.
         """
         eigenvalues, vectors = np.linalg.eigh(self.quadratic)
         strengths = np.asarray(alphas, np.float64)[:, None]
@@ -240,6 +246,8 @@ class NoisyPolynomial:
         gains = np.divide(trimmed, power, out=np.zeros_like(power), where=trimmed > floor)
         noise = _STEIN * self.linear.size * (strengths * self.linear_std) ** 2
         gains *= np.maximum(0.0, 1.0 - noise / max(float(np.sum(self.linear**2)), 1e-300))
+        trace = max(float(np.trace(self.quadratic)), 1e-9 * self.trace_std, 1e-300)
+        gains *= np.maximum(0.0, 1.0 - _EVIDENCE * (strengths * self.trace_std / trace) ** 2)
         return -self.unit * (vectors @ (gains[:, :, None] * (vectors.T @ self.linear)))
 
 

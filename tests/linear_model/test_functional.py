@@ -158,7 +158,7 @@ def test_more_privacy_more_noise_and_never_far_below_the_midpoint(kind):
     assert scores[50.0] > 0.9
     assert scores[50.0] > scores[0.5] > scores[1e-4]
     if kind is FunctionalMechanismRegressor:
-        assert scores[1e-4] > midpoint - 0.15
+        assert scores[1e-4] > midpoint - 0.05
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
@@ -184,7 +184,8 @@ def test_a_few_hundred_records():
         model = FunctionalMechanismRegressor(bounds=bounds, y_bounds=(0, 350), **params)
         return np.median([clone(model).fit(X, y).score(X, y) for _ in range(25)])
 
-    assert score(epsilon=0.01) > -0.25
+    assert score(epsilon=0.01) > -0.11  # the middle of y_bounds: -0.09
+    assert score(epsilon=0.01, delta=1e-6) > -0.11
     assert score(epsilon=1.0) > 0.05
     assert score(epsilon=1.0, delta=1e-6) > 0.25
     assert score(epsilon=10.0) > 0.4
@@ -219,6 +220,7 @@ class TestEveryone:
 
     def test_fits_differ_and_a_seed_voids_the_guarantee(self, case):
         model, X, y = case
+        X, y = np.repeat(X, 50, axis=0), np.repeat(y, 50)  # else all may be noise, and shrink to 0
         first, second = (clone(model).fit(X, y).coef_ for _ in range(2))
         assert not np.isclose(first, second).any()
         with pytest.warns(PrivacyWarning, match="noise_seed=3"):
