@@ -153,12 +153,17 @@ class Composed:
     def delta(self, epsilon: float) -> float:
         """Return an upper bound on delta at ``epsilon``."""
         start = int(np.searchsorted(self.loss, epsilon, side="right"))
-        ahead = self.loss[start:] - epsilon
-        weight = np.exp(-self.theta * ahead) * -np.expm1(-ahead)
+        if start == len(self.loss):
+            return self.infinity
+        # Weights are relative to the first loss counted: far below the window they would all
+        # underflow, and a delta of 1 would come out as 0.
+        first = float(self.loss[start])
+        weight = np.exp(-self.theta * (self.loss[start:] - first))
+        weight *= -np.expm1(epsilon - self.loss[start:])
         tilted = float(weight @ self.mass[start:]) + self.error * float(np.linalg.norm(weight))
         if tilted == 0:
             return self.infinity
-        log_delta = self.log_mgf - self.theta * epsilon + math.log(tilted)
+        log_delta = self.log_mgf - self.theta * first + math.log(tilted)
         return min(1.0, math.exp(min(log_delta, 0.0)) + self.infinity)
 
     def epsilon(self, delta: float) -> float:
@@ -222,18 +227,20 @@ def compose(
     count = sum(g.count for g in groups)
     tail = max(math.exp(plan.log_delta) * HARMLESS / count, 1e-300)
     width = max(plan.width, 1e-9)
+    spans = [g.pair.span(tail) for g in groups]
+    finest = max(width, *(high - low for low, high in spans)) / _LARGEST
     # Connecting the dots multiplies E[e^(theta L)] by about 1 + theta (theta + 1) step^2 / 12.
     steepness = plan.slope * (plan.slope + 1)
     step = min(math.sqrt(12 * tolerance / (count * steepness)), width / 64)
     gap = min((g.pair.gap for g in groups), default=0.0)
     aligned = gap > 0 and all(g.pair.gap == gap for g in groups)
     while True:
-        step = max(step, width / _LARGEST)
+        step = max(step, finest)
         if gap > 0:
             step = gap / math.ceil(gap / step)
         lattices = [_connect_the_dots(g.pair, step, tail) for g in groups]
         composed = _transform(groups, lattices, plan)
-        if question is None or aligned or step <= width / _LARGEST:
+        if question is None or aligned or step <= finest:
             return composed
         coarse = [_coarsened(lattice) for lattice in lattices]
         change = question(_transform(groups, coarse, plan)) - question(composed)
@@ -276,6 +283,8 @@ def _window(
 def _transform(groups: list[Group], lattices: list[_Lattice], plan: Plan) -> Composed:
     theta, step = plan.theta, lattices[0].step
     low, high, beyond = _window(groups, lattices, plan)
+    if high - low > 8 * _LARGEST * step:  # a hopeless plan: say nothing rather than fill the memory
+        low, high, beyond = plan.epsilon, plan.epsilon + step, 1.0
     start = math.floor(low / step) - 1
     size = fft.next_fast_len(max(math.ceil(high / step) - start + 2, 8), real=True)
     product, error = np.ones(size // 2 + 1, dtype=complex), np.zeros(size // 2 + 1)

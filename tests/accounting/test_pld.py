@@ -129,7 +129,7 @@ def test_against_quadrature(q, z, steps):
     """delta_2(e) = E[delta_1(e - L)]: exact for two steps, in 30 digits."""
     with mp.workdps(30):
         q_, z_ = mp.mpf(q), mp.mpf(z)
-        for eps in (0.05, 0.5, 2.0):
+        for eps in (0.05, 1.0):
             exact = 0
             for direction in ("remove", "add"):
                 density, loss, delta = mixture(q_, z_, direction)

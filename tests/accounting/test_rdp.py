@@ -88,8 +88,8 @@ def renyi_by_quadrature(a, q, z, relation):
         return mp.log(moment) / (a - 1)
 
 
-@pytest.mark.parametrize("relation", ["add_remove", "replace_one", "zero_out"])
-@pytest.mark.parametrize("order", [1.01, 1.5, 3.7, 6.0])
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("order", [1.01, 3.7, 6.0])
 @pytest.mark.parametrize(
     ("q", "z"), [(0.01, 1.0), (1e-6, 0.5), (0.5, 0.3), (0.3, 20.0), (1.0, 2.0)]
 )
