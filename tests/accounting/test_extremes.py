@@ -1,0 +1,102 @@
+"""Where numbers leave their comfortable range: found by attacking the accountants."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from skprivacy.accounting import (
+    Composed,
+    Gaussian,
+    GNMaxVote,
+    PoissonSampled,
+    PrivacyGuarantee,
+    Repeated,
+    epsilon_of,
+    pld,
+    rdp,
+    rdp_epsilon,
+)
+
+
+def sampled(q, z, count):
+    return Repeated(PoissonSampled(q, Gaussian(z)), count)
+
+
+ENORMOUS = [
+    (sampled(0.5, 0.2, 10**5), 1e-15),
+    (sampled(0.999, 0.5, 10**5), 1e-15),
+    (sampled(0.1, 0.2, 10**6), 1e-12),
+    (sampled(0.9, 1.0, 10**6), 1e-15),
+    (
+        Composed(
+            (
+                sampled(0.0013, 39.4, 351476),
+                sampled(0.39858, 0.20679, 58195),
+                sampled(0.99999434, 3.6034, 119201),
+            )
+        ),
+        1.58e-15,
+    ),
+]
+
+
+# The best Renyi order of such a loss is the least there is.
+@pytest.mark.filterwarnings("ignore:The best Renyi order")
+@pytest.mark.parametrize(("event", "delta"), ENORMOUS)
+def test_an_enormous_epsilon_is_not_taken_for_none(event, delta):
+    epsilon = epsilon_of(event, delta)
+    renyi = rdp_epsilon(event, delta)
+    # So far out the two bounds differ by per cents: both are about the mean of the loss.
+    assert 0.9 * renyi < epsilon <= renyi
+
+
+@pytest.mark.parametrize(("event", "delta"), ENORMOUS[:3])
+def test_far_below_the_window_delta_is_one(event, delta):
+    loss = pld(event)
+    for epsilon in (0.0, 1.0, 100.0, 0.1 * loss.epsilon(delta)):
+        assert loss.delta(epsilon) == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("q", "z", "order"), [(1.0, 1.0, 64), (1.0, 0.7, 1000), (0.999, 1.0, 30)])
+def test_renyi_of_replacement_sees_the_far_peak(q, z, order):
+    def density(x, mean):
+        return (1 - q) * mpmath.npdf(x, 0, z) + q * mpmath.npdf(x, mean, z)
+
+    with mpmath.workdps(60):
+        places = [-40, -10, 0, order, 2 * order - 1, 2 * order + 30]
+        moment = mpmath.quad(
+            lambda x: density(x, 1) ** order * density(x, -1) ** (1 - order), sorted(places)
+        )
+        truth = float(mpmath.log(moment) / (order - 1))
+    event = PoissonSampled(q, Gaussian(z))
+    found = float(rdp(event, np.array([float(order)]), "replace_one")[0])
+    assert truth * (1 - 1e-9) <= found <= truth * (1 + 1e-6)
+
+
+def test_a_withheld_epsilon_is_not_derived_either():
+    guarantee = PrivacyGuarantee(GNMaxVote(40.0, votes=(200.0, 30.0, 20.0)), 1e-6)
+    for derive in (lambda: guarantee.group(2), guarantee.as_replace_one):
+        with pytest.raises(ValueError, match="withheld"):
+            derive()
+
+
+@pytest.mark.parametrize("key", ["event", "relation", "kind", "assumptions"])
+def test_a_description_that_lacks_something_is_refused(key):
+    description = PrivacyGuarantee(Gaussian(2.0), 1e-6, kind="estimate").to_dict()
+    del description[key]
+    with pytest.raises(ValueError, match=key):
+        PrivacyGuarantee.from_dict(description)
+
+
+def test_assumptions_are_a_list_not_a_text():
+    description = PrivacyGuarantee(Gaussian(2.0), 1e-6).to_dict()
+    with pytest.raises(ValueError, match="assumptions='n is public'"):
+        PrivacyGuarantee.from_dict({**description, "assumptions": "n is public"})
+
+
+def test_the_curve_is_one_for_every_epsilon_below_a_certain_loss():
+    assert math.isclose(pld(sampled(1.0, 0.01, 100)).delta(1000.0), 1.0)
