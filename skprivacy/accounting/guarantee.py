@@ -233,6 +233,11 @@ class PrivacyGuarantee:
         )
 
     def _derived(self, epsilon_to, factor, relation: str, why: str) -> PrivacyGuarantee:
+        if self.event.data_dependent:
+            raise ValueError(
+                "This epsilon depends on the private data and is withheld: a guarantee derived "
+                "from it would publish it. Derive from the data-independent event instead."
+            )
         delta = self.at_delta or 0.0
         if delta == 0:
             epsilon = self.epsilon(0.0)
@@ -260,8 +265,14 @@ class PrivacyGuarantee:
     def from_dict(cls, description: dict[str, Any]) -> PrivacyGuarantee:
         """Rebuild the guarantee that :meth:`to_dict` described."""
         values = dict(description)
-        values["event"] = Event.from_dict(values.get("event", {}))
-        values["assumptions"] = tuple(values.get("assumptions", ()))
+        missing = {"event", "relation", "kind", "assumptions"} - set(values)
+        if missing or not isinstance(values["assumptions"], list | tuple):
+            raise ValueError(
+                f"This does not describe a guarantee: {sorted(missing)} missing, assumptions="
+                f"{values.get('assumptions')!r}. Nothing is assumed in their place."
+            )
+        values["event"] = Event.from_dict(values["event"])
+        values["assumptions"] = tuple(values["assumptions"])
         try:
             return cls(**values)
         except TypeError as error:

@@ -161,6 +161,8 @@ def _sampled_rdp(event: Event, q: float, orders: Orders, relation: str) -> Order
 @_sampled_rdp.register
 def _(event: Gaussian, q, orders, relation):
     z = event.noise_multiplier
+    if q == 1:  # replace-one: a contribution may turn round, which is twice its norm
+        return rdp(Gaussian(z / 2), orders, relation)
     # The sum is exact at integer orders; at the others, and for two mixtures, the quadrature is.
     values = [
         _binomial(int(a), q, z)
@@ -208,8 +210,10 @@ def _quadrature(a: float, q: float, z: float, relation: str) -> float:
     """
     step = min(z / 3, z * z / 2)
     reach = 12 * z
-    # Where P/Q is large the integrand is about N(1)^a N(0)^(1-a), whose peak lies at a.
-    x = np.arange(-1 - reach, a + reach, step)
+    # Where P/Q is large the integrand is about N(1)^a N(0)^(1-a), whose peak lies at a, and for two
+    # mixtures with q near 1 it is about N(1)^a N(-1)^(1-a), whose peak lies at 2a - 1.
+    peak = 2 * a - 1 if relation == "replace_one" else a
+    x = np.arange(-1 - reach, peak + reach, step)
     up = np.logaddexp(np.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z))
     u = q * np.expm1((2 * x - 1) / (2 * z * z))
     log_q = -(x**2) / (2 * z * z) - math.log(z * math.sqrt(2 * math.pi) / step)
