@@ -15,6 +15,7 @@ __all__ = ["SecureRandom"]
 _CHUNK = 1 << 14  # numbers at a time: the work arrays stay in the second-level cache
 _TWO_PI_32 = np.float32(2.0 * np.pi * 2.0**-32)
 _TAIL = np.uint32(1 << 12)
+_NEAR_ONE = np.uint32((1 << 32) - (1 << 24))
 
 
 class SecureRandom:
@@ -118,6 +119,10 @@ class SecureRandom:
         radius *= np.float32(2.0**-32)
         np.minimum(radius, np.float32(1.0), out=radius)
         np.log(radius, out=radius)
+        # Close to one a single-precision number no longer tells how close: it would round to no
+        # noise at all. There the logarithm is taken of the exact distance.
+        near = np.flatnonzero(bits[:half] > _NEAR_ONE)
+        radius[near] = np.log1p((~bits[near] + 0.5) * -(2.0**-32))
         radius *= np.float32(-2.0)
         np.sqrt(radius, out=radius)
         angle = bits[half:].astype(np.float32)

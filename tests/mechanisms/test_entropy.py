@@ -181,3 +181,18 @@ def test_the_refined_tail_is_the_right_one(monkeypatch):
     x = SecureRandom().normal(1 << 15).astype(float).reshape(2, -1)
     tail = np.exp(-(x**2).sum(axis=0) / 2) * 2.0**20
     assert stats.kstest(tail, "uniform").pvalue > 1e-4
+
+
+def test_no_noise_is_ever_zero_and_the_centre_is_fine_grained(monkeypatch):
+    """The uniforms next to one are the noise next to zero: each has a radius of its own."""
+    sizes = np.arange(1 << 12, dtype=np.uint32)
+
+    def next_to_one(self, n, dtype):
+        half = n // 2
+        return np.concatenate([~sizes[:half], np.zeros(half, np.uint32)])
+
+    monkeypatch.setattr(SecureRandom, "_uint", next_to_one)
+    radius = SecureRandom().normal(2 * sizes.size)[: sizes.size].astype(float)
+    expected = np.sqrt(-2 * np.log1p(-(sizes + 0.5) * 2.0**-32))
+    assert radius == pytest.approx(expected, rel=1e-6)
+    assert (np.diff(radius) > 0).all()
