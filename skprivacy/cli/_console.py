@@ -37,10 +37,11 @@ def check_outputs(*paths: str | None) -> None:
 
 
 def number_list(text: str) -> list[float]:
-    """Parse ``0.1,1,inf``."""
+    """Parse ``0.1`` or ``0.1,1,inf``."""
     try:
         return [float(part) for part in text.replace(",", " ").split()]
     except ValueError as error:
         raise argparse.ArgumentTypeError(
-            f"expected numbers separated by commas, such as 0.1,1,10, got {text!r}"
+            f"expected numbers, such as 0.1 1 10 or 0.1,1,10, got {text!r} "
+            "(DATA goes before this option)"
         ) from error

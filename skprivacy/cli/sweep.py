@@ -20,7 +20,7 @@ __all__ = ["add_parser", "run"]
 EXAMPLES = """\
 examples:
   skprivacy sweep demo --out report.html --plot curve.png
-  skprivacy sweep adult --epsilons 0.1,1,10,inf --attack lira --n-shadows 64 --n-jobs 2
+  skprivacy sweep adult --epsilons 0.1 1 10 inf --attack lira --n-shadows 64 --n-jobs 2
   skprivacy sweep patients.csv --target outcome --schema patients.json --csv results.csv
 
 Reading the result: a smaller epsilon is more private. An attack AUC of 0.5 is guessing. The sweep
@@ -43,9 +43,11 @@ def add_parser(subparsers: Any) -> None:
     sweep.add_argument(
         "--epsilons",
         type=number_list,
-        default=[0.1, 0.3, 1.0, 3.0, 10.0, math.inf],
-        metavar="E,E,...",
-        help="privacy levels; inf is a model without privacy (default: 0.1,0.3,1,3,10,inf)",
+        nargs="+",
+        default=[[0.1, 0.3, 1.0, 3.0, 10.0, math.inf]],
+        metavar="E",
+        help="privacy levels, separated by spaces or commas; inf is a model without privacy "
+        "(default: 0.1 0.3 1 3 10 inf)",
     )
     sweep.add_argument("--cv", type=int, default=5, metavar="K", help="splits (default: 5)")
     _model.add_arguments(parser, attacks=["loss", "lira"], attack="loss")
@@ -61,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
     from ..model_selection import PrivacySweepCV
 
     check_outputs(args.out, args.plot, args.csv)
+    epsilons = [epsilon for part in args.epsilons for epsilon in part]
     if args.plot and Path(args.plot).suffix.lower() not in (".png", ".svg", ".pdf"):
         raise UserError(f"--plot must end in .png, .svg or .pdf, got {args.plot!r}.")
     (attack,) = _model.make_attacks(args)
@@ -72,12 +75,12 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(
             f"the rarest class has {rarest} records, fewer than --cv {args.cv}; give fewer splits."
         )
-    for epsilon in args.epsilons:
+    for epsilon in epsilons:
         _model.make_model(records, args, epsilon)
     say(f"{records.name}: {len(records.y):,} records, {records.schema!r}")
     sweep = PrivacySweepCV(
         _model.make_model(records, args, epsilon=1.0),
-        epsilons=args.epsilons,
+        epsilons=epsilons,
         attack=attack,
         cv=StratifiedKFold(args.cv, shuffle=True, random_state=args.seed),
         n_jobs=args.n_jobs,
@@ -86,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     table = _table(sweep)
     print(_printable(table))
     print(
-        f"\nReleasing these {len(args.epsilons) * args.cv} models would cost {_cost(sweep)}.\n"
+        f"\nReleasing these {len(epsilons) * args.cv} models would cost {_cost(sweep)}.\n"
         "The scores are not private."
     )
     _write(args, sweep, table, records)

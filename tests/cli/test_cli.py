@@ -66,7 +66,7 @@ def run(text, capsys):
 
 def test_sweep_of_a_table(folder, capsys):
     code, out, err = run(
-        "sweep data.csv --schema schema.json --epsilons 1,10,inf --cv 2 --delta 1e-4 --quiet "
+        "sweep data.csv --schema schema.json --epsilons 1 10,inf --cv 2 --delta 1e-4 --quiet "
         "--out report.html --plot curve.png --csv results.csv",
         capsys,
     )
@@ -183,7 +183,8 @@ def test_categories_that_look_missing_are_categories(folder):
         ("sweep data.csv --schema schema.json --epsilons 1,0", "epsilon must be positive, got 0"),
         ("sweep data.csv --schema schema.json --epsilons 1,-1", "epsilon must be positive"),
         ("sweep data.csv --schema schema.json --epsilons nan", "epsilon must be positive"),
-        ("sweep data.csv --schema schema.json --epsilons 1,one", "numbers separated by commas"),
+        ("sweep data.csv --schema schema.json --epsilons 1,one", "such as 0.1 1 10 or 0.1,1,10"),
+        ("sweep --epsilons 1 10 data.csv", "DATA goes before this option"),
         ("sweep data.csv --schema schema.json --epsilons 1,1", "twice"),
         ("sweep data.csv --schema schema.json --epsilons ,", "epsilons is empty"),
         ("sweep data.csv --schema schema.json --delta 2", "--delta must lie between 0 and 1"),
