@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,52 @@ def _dpsgd(**params: Any) -> DPSGDClassifier:
     return DPSGDClassifier(**{**defaults, **params})
 
 
+class Network(nn.Module):
+    """A module with every kind of layer that fits a row of four numbers."""
+
+    def __init__(self, width: int = 12):
+        super().__init__()
+        self.convolution = nn.Conv1d(1, width, 3, padding=1)
+        self.norms = nn.Sequential(nn.GroupNorm(2, width), nn.Tanh(), nn.LayerNorm(4))
+        self.last = nn.Linear(4 * width, 3)
+
+    def forward(self, x):
+        return self.last(self.norms(self.convolution(x[:, None])).flatten(1))
+
+
+class Shared(nn.Module):
+    """A module whose weights are used outside of their layer, so that book-keeping cannot be."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 40), nn.Linear(40, 3)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x)) + x @ self.first.weight.T)
+
+
+def _module(module: Any, **fixed: Any) -> Callable[..., DPSGDClassifier]:
+    def make(**params: Any) -> DPSGDClassifier:
+        params.pop("hidden_layer_sizes", None)
+        return _dpsgd(module=module, **{**fixed, **params})
+
+    return make
+
+
+def numbers(n: int) -> tuple[NDArray, NDArray]:
+    """Targets of which some lie beyond the bounds."""
+    X, y = three_classes(n)
+    return X, 3.0 * y + X[:, 0]
+
+
+def _regressor(**params: Any) -> DPSGDRegressor:
+    defaults = {
+        "target_bounds": (-1.0, 2.0), "hidden_layer_sizes": (5,), "epochs": 6, "batch_size": 8,
+        "epsilon": 4.0, "delta": 1e-4, "max_grad_norm": 0.7, "random_state": 0,
+    }  # fmt: skip
+    return DPSGDRegressor(**{**defaults, **params})
+
+
 CASES = {
     "DPSGDClassifier": Case(_dpsgd, three_classes, null_label=0, samples=True),
     "DPSGDClassifier-linear": Case(
@@ -51,4 +99,21 @@ CASES = {
     "DPSGDClassifier-full-batch": Case(
         lambda **p: _dpsgd(**{"batch_size": 10**6, **p}), three_classes, 0, samples=True
     ),
+    "DPSGDClassifier-adam-automatic": Case(
+        lambda **p: _dpsgd(
+            **{"optimizer": "adam", "clipping": "automatic", "schedule": "cosine", **p}
+        ),
+        three_classes,
+        0,
+        samples=True,
+    ),
+    "DPSGDClassifier-per-layer-weights": Case(
+        lambda **p: _dpsgd(**{"clipping": "per-layer", "class_weight": {2: 9.0}, **p}),
+        three_classes,
+        0,
+        samples=True,
+    ),
+    "DPSGDClassifier-layers": Case(_module(Network), three_classes, 0, samples=True),
+    "DPSGDClassifier-torch.func": Case(_module(Shared), three_classes, 0, samples=True),
+    "DPSGDRegressor": Case(_regressor, numbers, null_label=0.0, samples=True),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -35,6 +35,7 @@ class Probe:
 
     inputs: Tensor
     targets: Tensor
+    n_outputs: int
 
     @classmethod
     def like(cls, shape: tuple[int, ...], n_classes: int | None, device: str = "cpu") -> Probe:
@@ -45,11 +46,11 @@ class Probe:
             y = torch.rand(_PROBES, generator=generator, dtype=torch.float32, device="cpu")
         else:
             y = torch.randint(n_classes, (_PROBES,), generator=generator, device="cpu")
-        return cls(X.to(device), y.to(device))
+        return cls(X.to(device), y.to(device), n_classes or 1)
 
     def as_indices(self) -> Probe:
         """Return zeros and ones for inputs: all that a module of embeddings may understand."""
-        return Probe((self.inputs > 0).to(self.inputs.dtype), self.targets)
+        return replace(self, inputs=(self.inputs > 0).to(self.inputs.dtype))
 
 
 def gradients_of(module: nn.Module, loss: Loss, probe: Probe | None = None) -> PerExampleGradients:
@@ -70,13 +71,14 @@ def gradients_of(module: nn.Module, loss: Loss, probe: Probe | None = None) -> P
         not understand its input.
     """
     refuse_mixing_layers(module)
+    if probe is not None:
+        trial = _trial_copy(module)
+        probe = _understood(trial, loss, probe)
     if PerceptronBackward.fits(module, loss):
         assert isinstance(module, nn.Sequential)
         return PerceptronBackward(module)
     if probe is None:
         raise ValueError("A probe is needed for a module that is not a plain perceptron.")
-    trial = _trial_copy(module)
-    probe = _understood(trial, loss, probe)
     expected = _sums(trial, OneByOne(trial, loss), probe)
     for way in (AutogradBackward, Vectorised):
         try:
@@ -145,7 +147,15 @@ def _understood(trial: nn.Module, loss: Loss, probe: Probe) -> Probe:
 def _check_behaviour(trial: nn.Module, loss: Loss, probe: Probe) -> None:
     before = {k: b.clone() for k, b in trial.named_buffers()}
     with torch.enable_grad():
-        losses = loss(trial(probe.inputs), probe.targets)
+        outputs = trial(probe.inputs)
+        expected = (len(probe.inputs), probe.n_outputs)
+        if getattr(outputs, "shape", None) != expected:
+            raise ValueError(
+                f"module={type(trial).__name__} gave outputs of shape "
+                f"{tuple(getattr(outputs, 'shape', ()))}, expected {expected}: one number for each "
+                "class and example, or for regression a single one."
+            )
+        losses = loss(outputs, probe.targets)
         losses.sum().backward()
     if losses.shape != (len(probe.inputs),):
         raise ValueError(

@@ -104,17 +104,24 @@ class PrivateNet(NeuralNet):
     def train(self, X: Tensor, y: Tensor) -> nn.Module:
         """Train on a data matrix and its targets; return the module, weights averaged."""
         with ordinary_torch(self.device), private_chance(self.random, self.device):
-            untouched = copy.deepcopy(self.module)
-            self.prepare()
+            if not self.initialized_:
+                self.prepare()
             self.fit_loop(X.to(self.device), y.to(self.device))
-            return self._released_into(untouched)
+            return self._released_into(*self._untouched)
 
     def prepare(self) -> PrivateNet:
         """Get ready for :meth:`train_step`; looks at no data."""
-        self.initialize()
+        with ordinary_torch(self.device):
+            self._untouched = [copy.deepcopy(self.module)]  # skorch takes a bare module for its own
+            self.initialize()
         self._first_averaged = int(self._n_steps * (1.0 - self.averaging))
         self._step = 0
         return self
+
+    @property
+    def gradients(self) -> str:
+        """How per-example gradients are computed."""
+        return self._clipped.gradients.name
 
     @property
     def _n_steps(self) -> int:

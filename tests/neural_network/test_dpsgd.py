@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.base import clone
@@ -16,9 +17,10 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from torch import nn
 
 from skprivacy import config_context
-from skprivacy.accounting import PrivacyBudget
+from skprivacy.accounting import Composed, PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import FloatGaussian
 from skprivacy.neural_network import DPSGDClassifier, _net
@@ -283,7 +285,6 @@ def test_an_interrupt_reaches_the_caller(blobs, monkeypatch):
 
 def test_an_iterator_cannot_replace_the_sampler(blobs):
     """skorch would take any loader; the guarantee holds for Poisson batches alone."""
-    import torch
     from torch.utils.data import DataLoader
 
     seen = []
@@ -319,8 +320,6 @@ def test_the_training_loop_keeps_no_record_of_the_data(blobs, monkeypatch):
 
 
 def test_matrix_products_keep_single_precision(blobs):
-    import torch
-
     before = torch.get_float32_matmul_precision()
     seen = []
     step = _net.PrivateNet.train_step
@@ -398,3 +397,146 @@ def test_a_failed_fit_stays_charged(blobs, monkeypatch):
 def test_seeded_noise_cannot_be_charged(blobs):
     with pytest.raises(ValueError, match="estimate"):
         private(noise_seed=0, budget=budget_of(3.0)).fit(*blobs)
+
+
+class Perceptron(nn.Module):
+    def __init__(self, n_inputs=3, width=8, batch_norm=False):
+        super().__init__()
+        middle = nn.BatchNorm1d(width) if batch_norm else nn.LayerNorm(width)
+        self.layers = nn.Sequential(nn.Linear(n_inputs, width), middle, nn.ReLU())
+        self.last = nn.Linear(width, 2)
+
+    def forward(self, x):
+        return self.last(self.layers(x))
+
+
+def test_a_module_of_ones_own(blobs):
+    model = private(module=Perceptron, module__width=5).fit(*blobs)
+    assert model.module_.last.in_features == 5
+    assert model.gradients_ == "book-keeping"
+    assert model.score(*blobs) > 0.85
+    copied = clone(model).set_params(module__width=7, epochs=1)
+    assert copied.get_params()["module__width"] == 7
+    assert copied.fit(*blobs).module_.last.in_features == 7
+    assert pickle.loads(pickle.dumps(model)).score(*blobs) == model.score(*blobs)
+
+
+def test_a_ready_made_module_is_where_training_starts(blobs):
+    public = Perceptron()
+    before = {k: v.clone() for k, v in public.state_dict().items()}
+    model = private(module=public, learning_rate=1e-12, momentum=0.0).fit(*blobs)
+    for name, value in model.module_.state_dict().items():
+        assert torch.allclose(value, before[name], atol=1e-6)
+        assert torch.equal(public.state_dict()[name], before[name])
+
+
+def test_random_state_drives_a_class_of_modules(blobs):
+    params = {"module": Perceptron, "epsilon": np.inf, "batch_size": 10**6, "epochs": 1}
+    before = torch.get_rng_state()
+    a, b, c = (_weights(private(random_state=s, **params).fit(*blobs)) for s in (0, 0, 1))
+    assert np.array_equal(a, b)
+    assert not np.allclose(a, c)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"module": Perceptron, "module__batch_norm": True}, "LayerNorm or GroupNorm"),
+        ({"module": Perceptron, "module__n_inputs": 4}, "cannot be trained on inputs of shape"),
+        ({"module": nn.Linear(3, 3)}, r"shape \(5, 3\), expected \(5, 2\)"),
+        ({"module": nn.Flatten}, "no parameters"),
+        ({"module": lambda: 3}, "not a torch module"),
+        ({"module": Perceptron(), "module__width": 5}, "ready made"),
+        ({"module__width": 5}, "module=None"),
+        ({"clipping": "none"}, "clipping"),
+        ({"optimizer": "lbfgs"}, "optimizer"),
+        ({"schedule": "plateau"}, "schedule"),
+        ({"class_weight": "balanced"}, "class_weight"),
+        ({"class_weight": {5: 1.0}}, "class_weight"),
+        ({"class_weight": {0: -1.0}}, "class_weight"),
+        ({"class_weight": {0: np.nan}}, "class_weight"),
+    ],
+    ids=lambda v: str(v)[:40],
+)
+def test_bad_modules_and_training_are_refused_and_not_charged(blobs, params, match, monkeypatch):
+    monkeypatch.setattr(FloatGaussian, "release", _never)
+    budget = budget_of(10.0)
+    with pytest.raises(ValueError, match=match):
+        private(budget=budget, **params).fit(*blobs)
+    assert len(budget.entries()) == 0
+
+
+def test_an_unknown_parameter_is_refused():
+    with pytest.raises(TypeError, match="nonsense"):
+        private(nonsense=1)
+
+
+def test_class_weight_moves_the_boundary(blobs):
+    shares = [
+        private(class_weight=w).fit(*blobs).predict_proba(blobs[0])[:, 1].mean()
+        for w in ({1: 0.02}, None, {0: 0.02})
+    ]
+    assert shares[0] + 0.05 < shares[1] < shares[2] - 0.05
+
+
+def test_what_the_module_keeps_of_the_data_is_not_released(blobs):
+    model = private(module=Keeping).fit(*blobs)
+    assert model.module_.seen is None
+
+
+class Keeping(Perceptron):
+    seen = None
+
+    def forward(self, x):
+        self.seen = x.detach()
+        return super().forward(x)
+
+
+def test_partial_fit_composes_and_charges(blobs):
+    budget = budget_of(10.0)
+    model = private(epsilon=1.0, budget=budget)
+    model.partial_fit(*blobs)
+    first, start = model.privacy_, _weights(model)
+    model.partial_fit(*blobs)
+    assert len(budget.entries()) == 2
+    assert not np.array_equal(start, _weights(model))
+    assert first.epsilon() <= 1.0 < model.epsilon_ < 2.0
+    assert model.privacy_.event == Composed((first.event, first.event))
+    assert model.fit(*blobs).epsilon_ <= 1.0
+    with pytest.raises(ValueError, match="relation"):
+        model.set_params(n_records=400).partial_fit(*blobs)
+
+
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
+def test_one_seeded_run_voids_all(blobs):
+    model = private(noise_seed=0).partial_fit(*blobs)
+    model.set_params(noise_seed=None).partial_fit(*blobs)
+    assert model.privacy_.kind == "estimate"
+    assert "nobody knows or guesses noise_seed" in model.privacy_.assumptions
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_the_mode_of_the_caller_does_not_matter(blobs, mode):
+    with mode():
+        assert private(module=Perceptron).fit(*blobs).score(*blobs) > 0.85
+
+
+def test_reduced_precision_of_the_caller_does_not_reach_the_norms(blobs, monkeypatch):
+    kinds = set()
+    release = FloatGaussian._release
+
+    def watched(self, value, random):
+        kinds.add((value.dtype.name, torch.is_autocast_enabled("cpu")))
+        return release(self, value, random)
+
+    monkeypatch.setattr(FloatGaussian, "_release", watched)
+    default = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            for module in (None, Perceptron):
+                assert private(module=module).fit(*blobs).score(*blobs) > 0.85
+    finally:
+        torch.set_default_dtype(default)
+    assert kinds == {("float32", False)}

@@ -1,0 +1,285 @@
+"""What private networks for classes and for numbers have in common."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+
+from .._sklearn import Interval, StrOptions
+from .._validation import check_column_names
+from ..accounting import (
+    Composed,
+    PrivacyBudget,
+    PrivacyGuarantee,
+    calibrate_noise_multiplier,
+    charge,
+)
+from ..exceptions import PrivacyWarning
+from ..mechanisms import FloatGaussian, PoissonSampler, SecureRandom
+from ._adam import PrivateAdam
+from ._clipping import CLIPPING
+from ._gradients import Probe
+from ._mlp import ACTIVATIONS
+from ._modules import make_module
+from ._net import PrivateNet
+from ._plan import Plan
+from ._schedules import SCHEDULES
+
+__all__ = ["COMMON_CONSTRAINTS", "PrivateNetwork"]
+
+_PREDICT_ROWS = 1 << 16
+
+COMMON_CONSTRAINTS: dict = {
+    "hidden_layer_sizes": ["array-like"],
+    "activation": [StrOptions(set(ACTIVATIONS))],
+    "module": [callable, None],
+    "epsilon": [Interval(Real, 0, None, closed="right")],
+    "delta": [Interval(Real, 0, 1, closed="neither")],
+    "max_grad_norm": [Interval(Real, 0, None, closed="neither")],
+    "clipping": [StrOptions(set(CLIPPING))],
+    "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+    "epochs": [Interval(Integral, 1, None, closed="left")],
+    "optimizer": [StrOptions({"sgd", "adam"})],
+    "learning_rate": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
+    "schedule": [StrOptions(set(SCHEDULES))],
+    "momentum": [Interval(Real, 0, 1, closed="left")],
+    "averaging": [Interval(Real, 0, 1, closed="both")],
+    "n_records": [Interval(Integral, 1, None, closed="left"), None],
+    "device": [str],
+    "random_state": ["random_state"],
+    "noise_seed": [Integral, None],
+    "budget": [PrivacyBudget, None],
+    "verbose": ["verbose"],
+}
+
+
+class PrivateNetwork(BaseEstimator):
+    """Training, certification and prediction of a private network; targets are for subclasses."""
+
+    def _set(self, params: dict[str, Any], module_params: dict[str, Any]) -> None:
+        """Store the parameters of ``__init__`` as they are."""
+        for name in module_params:
+            if not name.startswith("module__"):
+                raise TypeError(f"{type(self).__name__} has no parameter {name!r}.")
+        own = {k: v for k, v in params.items() if k not in ("self", "__class__", "module_params")}
+        self.__dict__.update(own, **module_params)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, ``module__`` ones included.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            As in scikit-learn.
+
+        Returns
+        -------
+        dict
+        """
+        own = {k: v for k, v in vars(self).items() if k.startswith("module__")}
+        return {**super().get_params(deep=deep), **own}
+
+    def set_params(self, **params: Any) -> PrivateNetwork:
+        """Set parameters, ``module__`` ones included.
+
+        Parameters
+        ----------
+        **params : dict
+
+        Returns
+        -------
+        self : estimator
+        """
+        own = {k: v for k, v in params.items() if k.startswith("module__")}
+        self.__dict__.update(own)
+        super().set_params(**{k: v for k, v in params.items() if k not in own})
+        return self
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
+    def _rows(self, X: ArrayLike, y: ArrayLike, first: bool, **checks: Any) -> tuple[Any, Any]:
+        """Validate parameters, rows and targets."""
+        self._validate_params()
+        _check_hidden(self.hidden_layer_sizes)
+        _check_device(self.device)
+        check_column_names(X)
+        return validate_data(
+            self, X, y, dtype=np.float64, ensure_all_finite=False, reset=first, **checks
+        )
+
+    def _train(
+        self,
+        rows: NDArray,
+        targets: NDArray,
+        n_classes: int | None,
+        assumptions: list[str],
+        first: bool,
+        **criterion: Any,
+    ) -> None:
+        """Plan, prepare, certify, charge, train: in this order."""
+        plan = self._plan(len(rows))
+        noise_multiplier = self._noise_multiplier(plan)
+        event = plan.event(noise_multiplier)
+        kind = "proved" if self.noise_seed is None else "estimate"
+        with np.errstate(over="ignore"):  # beyond single precision means infinite, hence no part
+            inputs = torch.from_numpy(rows.astype(np.float32))
+        module = self._start(rows.shape[1], n_classes or 1, first)
+        net = self._net(module, plan, noise_multiplier, n_classes, **criterion)
+        net.prepare()
+        guarantee = self._guarantee(event, plan.relation, kind, assumptions, first)
+        with charge(self.budget, event, plan.relation, type(self).__name__, kind):
+            self._certify(guarantee, noise_multiplier, plan)
+            self.module_ = net.train(inputs, torch.from_numpy(targets))
+        self.gradients_ = net.gradients
+
+    def _net(
+        self,
+        module: nn.Module,
+        plan: Plan,
+        noise_multiplier: float,
+        n_classes: int | None,
+        **criterion: Any,
+    ) -> PrivateNet:
+        device = _check_device(self.device)
+        return PrivateNet(
+            module,
+            sampler=PoissonSampler(plan.sampling_rate),
+            mechanism=FloatGaussian(noise_multiplier, self.max_grad_norm),
+            random=SecureRandom(self.noise_seed),
+            divisor=plan.divisor,
+            steps_per_epoch=plan.steps_per_epoch,
+            averaging=self.averaging,
+            clipping=self.clipping,
+            schedule=SCHEDULES[self.schedule],
+            probe=Probe.like((self.n_features_in_,), n_classes, device),
+            max_epochs=plan.epochs,
+            lr=self._learning_rate(module, noise_multiplier, plan),
+            device=device,
+            verbose=int(self.verbose),
+            **self._optimizer(noise_multiplier, plan),
+            **criterion,
+        )
+
+    def _start(self, n_features: int, n_outputs: int, first: bool) -> nn.Module:
+        """Return the module to train further: a new one, or a copy of the trained one."""
+        if not first:
+            return copy.deepcopy(self.module_)
+        return make_module(
+            self.module,
+            {k[8:]: v for k, v in vars(self).items() if k.startswith("module__")},
+            n_features,
+            n_outputs,
+            _check_hidden(self.hidden_layer_sizes),
+            self.activation,
+            check_random_state(self.random_state),
+        )
+
+    def _plan(self, n: int) -> Plan:
+        delta = None if math.isinf(self.epsilon) else self.delta
+        return Plan.of(n, self.n_records, self.batch_size, self.epochs, delta)
+
+    def _noise_multiplier(self, plan: Plan) -> float:
+        if math.isinf(self.epsilon):
+            return 0.0
+        return calibrate_noise_multiplier(
+            plan.event, epsilon=self.epsilon, delta=self.delta, relation=plan.relation
+        )
+
+    def _optimizer(self, noise_multiplier: float, plan: Plan) -> dict[str, Any]:
+        if self.optimizer == "sgd":
+            return {"optimizer": torch.optim.SGD, "optimizer__momentum": self.momentum}
+        return {
+            "optimizer": PrivateAdam,
+            "optimizer__betas": (self.momentum, 0.999),
+            "optimizer__noise_std": noise_multiplier * self.max_grad_norm / plan.divisor,
+        }
+
+    def _learning_rate(self, module: nn.Module, noise_multiplier: float, plan: Plan) -> float:
+        if self.learning_rate != "auto":
+            return float(self.learning_rate)
+        if self.optimizer == "adam":
+            return 0.01
+        n_weights = sum(p.numel() for p in module.parameters() if p.requires_grad)
+        noise = noise_multiplier * math.sqrt(n_weights) / plan.divisor
+        return min(1.0, 0.35 / math.sqrt(max(noise, 1e-12))) / self.max_grad_norm
+
+    def _guarantee(
+        self, event: Any, relation: str, kind: str, assumptions: list[str], first: bool
+    ) -> PrivacyGuarantee:
+        """Return what holds after this run, earlier ones included."""
+        if relation == "zero_out":
+            assumptions.append("the number of records is public")
+        if self.noise_seed is not None:
+            warnings.warn(
+                f"noise_seed={self.noise_seed!r} makes the noise predictable: there is no privacy. "
+                "Use it in tests only.", PrivacyWarning, stacklevel=4,
+            )  # fmt: skip
+            assumptions.append("nobody knows or guesses noise_seed")
+        if not first:
+            before = self.privacy_
+            if before.relation != relation:
+                raise ValueError(
+                    f"The earlier runs hold for relation={before.relation!r}, this one would for "
+                    f"{relation!r}: set n_records as it was."
+                )
+            event = Composed((before.event, event))
+            kind = "proved" if kind == before.kind == "proved" else "estimate"
+            assumptions = [*before.assumptions, *assumptions]
+        return PrivacyGuarantee(
+            event,
+            at_delta=self.delta,
+            relation=relation,
+            kind=kind,
+            assumptions=tuple(dict.fromkeys(assumptions)),
+        )
+
+    def _certify(self, guarantee: PrivacyGuarantee, noise_multiplier: float, plan: Plan) -> None:
+        self.privacy_ = guarantee
+        self.privacy_event_ = guarantee.event
+        self.epsilon_ = guarantee.epsilon()
+        self.delta_ = self.delta
+        self.noise_multiplier_ = noise_multiplier
+        self.n_steps_ = plan.n_steps
+
+    def _outputs(self, X: ArrayLike) -> torch.Tensor:
+        """Return the outputs of the network in double precision."""
+        check_is_fitted(self, "module_")
+        rows = torch.from_numpy(validate_data(self, X, dtype=np.float32, reset=False))
+        with torch.inference_mode():
+            return torch.cat([self.module_(part) for part in rows.split(_PREDICT_ROWS)]).double()
+
+
+def _check_hidden(sizes: Any) -> tuple[int, ...]:
+    values = tuple(np.atleast_1d(np.asarray(sizes)).tolist())
+    if not all(isinstance(v, int) and v > 0 for v in values):
+        raise ValueError(
+            f"hidden_layer_sizes={sizes!r} must be positive whole numbers, such as (64,) or (), "
+            "one for each hidden layer."
+        )
+    return values
+
+
+def _check_device(name: str) -> str:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"device={name!r} cannot be used here ({error}). Use 'auto' or 'cpu'."
+        ) from error
+    return name

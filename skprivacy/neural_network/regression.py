@@ -1,0 +1,262 @@
+"""Regression networks trained with differentially private stochastic gradient descent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import RegressorMixin
+
+from .. import _config
+from ..accounting import PrivacyBudget
+from ._base import COMMON_CONSTRAINTS, PrivateNetwork
+from ._environment import ordinary_torch
+from ._losses import SquaredError
+
+__all__ = ["DPSGDRegressor"]
+
+
+class DPSGDRegressor(RegressorMixin, PrivateNetwork):
+    """Multi-layer perceptron regressor trained with differential privacy (DP-SGD).
+
+    Minimises the squared error of a target with public bounds. Otherwise as
+    :class:`DPSGDClassifier`.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : tuple of int, default=(64,)
+        Units in each hidden layer. An empty tuple gives a private logistic regression, which does
+        best when records are few or ``epsilon`` is small.
+    activation : {"tanh", "relu", "logistic"}, default="tanh"
+        Activation of the hidden layers. Bounded ones keep gradients small, so clipping costs less.
+    module : type or torch.nn.Module, default=None
+        A network of your own instead of the perceptron: a class (its arguments are ``module__x``
+        parameters) or a ready-made module, which is copied and whose weights must be public. It
+        maps rows of shape (n, n_features) to outputs of shape (n, 1) and keeps examples
+        apart: batch normalisation is refused. Images are reshaped inside it.
+    epsilon : float, default=1.0
+        Privacy loss that training may cost, in nats. Smaller is more private. ``numpy.inf``
+        trains without noise and **without any guarantee**, to compare against.
+    delta : float, default=1e-5
+        Probability with which ``epsilon`` may be exceeded. Must be below 1 / number of records.
+    max_grad_norm : float, default=1.0
+        L2 norm to which the gradient of each record is clipped.
+    clipping : {"flat", "per-layer", "automatic"}, default="flat"
+        "flat" shortens gradients that are longer. "automatic" also lengthens short ones.
+        "per-layer" shortens each layer's share by itself.
+    batch_size : int or "auto", default="auto"
+        Expected number of records in a step. "auto" is a quarter of the records. Large batches
+        are the better bargain: the noise is shared by more records.
+    epochs : int, default=30
+        Expected number of times that each record takes part.
+    optimizer : {"sgd", "adam"}, default="adam"
+        "adam" takes the known variance of the noise off its second moment. "sgd" needs a smaller
+        step than "auto" where hidden layers are wide.
+    learning_rate : float or "auto", default="auto"
+        Step size. "auto" is 0.01 for "adam". For "sgd" it follows from the noise, hence from
+        public facts alone:
+        ``min(1, 0.35 / sqrt(r)) / max_grad_norm``, where r is the norm of a step's noise divided
+        by the largest norm that a step's mean gradient can have.
+    schedule : {"constant", "linear", "cosine"}, default="constant"
+        How the step size falls in the course of training: not, or to zero.
+    momentum : float, default=0.9
+        Momentum of the updates, in [0, 1); the first of Adam's two.
+    averaging : float, default=0.5
+        Share of the last steps whose weights are averaged into the final model, in [0, 1].
+        Averaging costs no privacy and takes noise away.
+    target_bounds : tuple of float, default=None
+        Lowest and highest target, publicly known; targets beyond are moved to them. Without it
+        they are read off ``y``, which tells what the extremes are.
+    n_records : int, default=None
+        A public figure for the number of records, such as a rounded census total. With it the
+        guarantee also hides how many records there are (add/remove). Without it the number of
+        records counts as public (zero-out).
+    device : str, default="auto"
+        Where to train: "cpu", "cuda", "cuda:1"... "auto" takes a GPU if there is one.
+    random_state : int, RandomState instance or None, default=None
+        Drives the initial weights only. Sampling and noise are never reproducible by it.
+    noise_seed : int, default=None
+        Makes sampling and noise reproducible **and the guarantee void**. For tests only.
+    budget : PrivacyBudget, default=None
+        Charged for the fit before training looks at the data. What it cannot afford is refused.
+        Copies, clones and workers charge the same budget.
+    verbose : int, default=0
+        Whether to show a progress bar.
+    **module_params : dict
+        Arguments of a ``module`` class, as ``module__x``.
+
+    Attributes
+    ----------
+    target_bounds_ : tuple of float
+        The bounds that were used. Predictions stay within.
+    module_ : torch.nn.Module
+        The trained network, on the CPU: maps inputs of shape (n, n_features) to logits.
+    privacy_ : PrivacyGuarantee
+        What is guaranteed, in which relation and under which assumptions.
+    privacy_event_ : DpEvent
+        What was released, for composition with other releases.
+    epsilon_ : float
+        The guaranteed epsilon at ``delta_``. Never above ``epsilon``.
+    delta_ : float
+        The delta that ``epsilon_`` holds at.
+    noise_multiplier_ : float
+        Standard deviation of the noise divided by ``max_grad_norm``.
+    n_steps_ : int
+        Number of training steps.
+    gradients_ : {"book-keeping", "torch.func", "one by one"}
+        How per-example gradients were computed, from fast to slow.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of features, when all of them are strings.
+
+    Notes
+    -----
+    **Guarantees.** The fitted attributes, hence everything predicted from them, are
+    (``epsilon``, ``delta``)-differentially private with one record as the unit. Relation: zero-out
+    (one record is replaced by one that contributes nothing; their number is public), or add/remove
+    when ``n_records`` is given. Each step is a Poisson-sampled Gaussian mechanism; the steps are
+    composed through their privacy loss distribution. Preprocessing fitted on the same data, such
+    as a ``StandardScaler``, is **not** covered: use
+    :class:`skprivacy.preprocessing.SchemaTransformer`.
+    Gradients and noise are floating-point numbers: not hardened against an adversary who reads
+    the lowest bits of the weights (Mironov 2012). How long training takes is not protected.
+
+    **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and takes no
+    part; whether there are such records must not show, so nothing is said about them. A batch may
+    be empty: it still adds noise and counts. Targets must be finite. ``predict`` refuses NaN and
+    infinity.
+
+    References
+    ----------
+    M. Abadi et al., "Deep learning with differential privacy", CCS 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.neural_network import DPSGDRegressor
+    >>> X = np.random.RandomState(0).uniform(-1, 1, size=(2000, 3))
+    >>> y = X[:, 0] - 0.5 * X[:, 1]
+    >>> model = DPSGDRegressor(epsilon=3.0, target_bounds=(-1.5, 1.5)).fit(X, y)
+    >>> model.privacy_
+    (3.00, 1e-05)-DP, zero-out, proved
+    >>> model.score(X, y) > 0.7
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **COMMON_CONSTRAINTS,
+        "target_bounds": ["array-like", None],
+    }
+
+    def __init__(
+        self,
+        *,
+        hidden_layer_sizes: tuple[int, ...] = (64,),
+        activation: str = "tanh",
+        module: Any = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        max_grad_norm: float = 1.0,
+        clipping: str = "flat",
+        batch_size: int | str = "auto",
+        epochs: int = 30,
+        optimizer: str = "adam",
+        learning_rate: float | str = "auto",
+        schedule: str = "constant",
+        momentum: float = 0.9,
+        averaging: float = 0.5,
+        target_bounds: tuple[float, float] | None = None,
+        n_records: int | None = None,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        noise_seed: int | None = None,
+        budget: PrivacyBudget | None = None,
+        verbose: int = 0,
+        **module_params: Any,
+    ) -> None:
+        self._set(locals(), module_params)
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> DPSGDRegressor:
+        """Train on private records.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            One record a row, features of comparable and publicly bounded scale (about -1 to 1).
+        y : array-like of shape (n_samples,)
+            Finite targets.
+
+        Returns
+        -------
+        self : DPSGDRegressor
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a shape or a target is not as described. Nothing has been released then.
+        BudgetExceededError
+            If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
+        """
+        return self._fit(X, y, True)
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> DPSGDRegressor:
+        """Train for another ``epochs``, on the same records or on others, at ``epsilon`` once more.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        self : DPSGDRegressor
+            ``privacy_`` covers all calls since the last ``fit``, for a record in every one.
+        """
+        return self._fit(X, y, not hasattr(self, "module_"))
+
+    @ordinary_torch("cpu")
+    def _fit(self, X: ArrayLike, y: ArrayLike, first: bool) -> DPSGDRegressor:
+        rows, values = self._rows(X, y, first, y_numeric=True)
+        assumptions: list[str] = []
+        if first:
+            self.target_bounds_ = self._bounds(values, assumptions)
+        low, high = self.target_bounds_
+        scaled = (np.clip(values, low, high) - low) * (2.0 / (high - low)) - 1.0
+        self._train(
+            rows, scaled.astype(np.float32), None, assumptions, first, criterion=SquaredError
+        )
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the expected target of each row, within ``target_bounds_``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Finite numbers, on the scale of the training data.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        outputs = self._outputs(X).flatten().clamp(-1.0, 1.0).numpy()
+        low, high = self.target_bounds_
+        return low + (outputs + 1.0) * ((high - low) / 2.0)
+
+    def _bounds(self, y: NDArray, assumptions: list[str]) -> tuple[float, float]:
+        if self.target_bounds is None:
+            _config.leak(
+                "target_bounds=None: the lowest and highest target are read off y, which tells "
+                "the extremes. Pass target_bounds=(low, high), known publicly."
+            )
+            assumptions.append("the bounds of the targets are public (they were read off y)")
+            low, high = float(np.min(y)), float(np.max(y))
+            return (low, high) if low < high else (low - 0.5, high + 0.5)
+        bounds = np.asarray(self.target_bounds, dtype=float)
+        if bounds.shape != (2,) or not np.isfinite(bounds).all() or bounds[0] >= bounds[1]:
+            raise ValueError(
+                f"target_bounds={self.target_bounds!r} must be two finite numbers, the lower first."
+            )
+        return float(bounds[0]), float(bounds[1])

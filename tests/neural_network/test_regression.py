@@ -1,0 +1,96 @@
+"""DPSGDRegressor, and what the optimizers do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from skprivacy import config_context
+from skprivacy.exceptions import PrivacyLeakWarning
+from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
+from skprivacy.neural_network._adam import PrivateAdam
+
+
+@pytest.fixture
+def line():
+    X = np.random.RandomState(0).uniform(-1, 1, size=(600, 3))
+    return X, 10.0 + 4.0 * X[:, 0]
+
+
+def private(**params):
+    return DPSGDRegressor(**{"target_bounds": (5.0, 15.0), "epsilon": 5.0, **params})
+
+
+@pytest.mark.parametrize(
+    "params", [{}, {"optimizer": "sgd", "learning_rate": 0.05}, {"schedule": "linear"}]
+)
+def test_learns(line, params):
+    assert private(**params).fit(*line).score(*line) > 0.7
+
+
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
+def test_targets_and_predictions_stay_in_bounds(line):
+    X, y = line
+    clipped = private(target_bounds=(9.0, 11.0), noise_seed=0, random_state=0)
+    found = clipped.fit(X, y).predict(100 * X)
+    assert found.min() >= 9.0
+    assert found.max() <= 11.0
+    assert np.array_equal(found, clipped.fit(X, np.clip(y, 9.0, 11.0)).predict(100 * X))
+
+
+def test_bounds_read_off_y_are_an_assumption(line):
+    with pytest.warns(PrivacyLeakWarning, match="target_bounds="):
+        model = DPSGDRegressor(epochs=1).fit(*line)
+    assert any("bounds of the targets" in a for a in model.privacy_.assumptions)
+    with config_context(strict=True), pytest.raises(ValueError, match="target_bounds"):
+        DPSGDRegressor(epochs=1).fit(*line)
+
+
+@pytest.mark.parametrize("bounds", [(1.0, 1.0), (2.0, 1.0), (0.0,), (0.0, np.inf), (np.nan, 1.0)])
+def test_bad_bounds_are_named(line, bounds):
+    with pytest.raises(ValueError, match="target_bounds"):
+        private(target_bounds=bounds).fit(*line)
+
+
+def test_partial_fit_keeps_the_bounds(line):
+    model = private().partial_fit(*line)
+    first = model.epsilon_
+    model.partial_fit(line[0], line[1] + 100.0)
+    assert model.target_bounds_ == (5.0, 15.0)
+    assert first < model.epsilon_
+
+
+def _run(gradients, **params):
+    p = torch.nn.Parameter(torch.zeros(gradients.shape[1]))
+    optimizer = PrivateAdam([p], lr=0.01, **params)
+    for g in gradients:
+        p.grad = g
+        optimizer.step()
+    return p.detach()
+
+
+def test_without_noise_it_is_adam():
+    gradients = torch.randn(50, 7, generator=torch.Generator().manual_seed(0))
+    p = torch.nn.Parameter(torch.zeros(7))
+    optimizer = torch.optim.Adam([p], lr=0.01)
+    for g in gradients:
+        p.grad = g
+        optimizer.step()
+    torch.testing.assert_close(_run(gradients), p.detach(), rtol=1e-4, atol=1e-6)
+
+
+def test_the_variance_of_the_noise_is_taken_off():
+    """Coordinates of unequal gradient move alike under noise, as they do without it."""
+    signal = torch.tensor([0.3, 1.0])
+    noise = torch.randn(4000, 2, generator=torch.Generator().manual_seed(0))
+    gradients = signal + noise
+    corrected, plain = _run(gradients, noise_std=1.0), _run(gradients)
+    assert abs(corrected[0] / corrected[1]) > 1.3 * abs(plain[0] / plain[1])
+
+
+def test_adam_learns_classes():
+    X = np.random.RandomState(0).normal(size=(500, 3))
+    y = (X[:, 0] > 0).astype(int)
+    model = DPSGDClassifier(epsilon=5.0, classes=[0, 1], optimizer="adam", clipping="automatic")
+    assert model.fit(X, y).score(X, y) > 0.85
