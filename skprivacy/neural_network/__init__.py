@@ -1,6 +1,7 @@
 """Private neural networks (needs torch and skorch, which are imported here and not before)."""
 
+from ._persistence import load_model, save_model
 from .dpsgd import DPSGDClassifier
 from .regression import DPSGDRegressor
 
-__all__ = ["DPSGDClassifier", "DPSGDRegressor"]
+__all__ = ["DPSGDClassifier", "DPSGDRegressor", "load_model", "save_model"]
