@@ -11,11 +11,13 @@ from typing import Any
 import pandas as pd
 
 from ..attacks import AttackResult
+from ..metrics import epsilon_from_counts
 from . import _html
 
 __all__ = ["AttackFinding", "AuditReport"]
 
 FPRS = (0.01, 0.001)
+FEW = 100  # with fewer records of either kind the reader is told what could have been found
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,14 @@ class AuditReport:
         Numbers of members and of non-members.
     train_accuracy, test_accuracy : float
         The model's accuracy on both.
+    majority_share : float
+        The share of the most frequent class among the non-members: the accuracy of a constant.
     alpha : float
         Error probability of the verdict and of each interval.
     n_shadows : int
         Shadow models trained for the audit.
+    n_shared : int
+        How many non-members have the features of a member.
     """
 
     model: str
@@ -108,13 +114,30 @@ class AuditReport:
     n_test: int
     train_accuracy: float
     test_accuracy: float
+    majority_share: float
     alpha: float
     n_shadows: int
+    n_shared: int
 
     @property
     def epsilon_lower_bound(self) -> float:
         """The largest epsilon that an attack refutes; what the model leaks at least."""
         return max(finding.epsilon_lower_bound for finding in self.findings)
+
+    @property
+    def claim(self) -> str:
+        """The claim in words."""
+        if self.guarantee is None:
+            return "none"
+        infinite = math.isinf(self.claimed_epsilon)
+        return "no guarantee (epsilon=inf)" if infinite else repr(self.guarantee)
+
+    @property
+    def epsilon_within_reach(self) -> float:
+        """The most that ``epsilon_lower_bound`` could have been, had an attack been perfect."""
+        n_in, n_out = self.n_train // 2, self.n_test // 2  # half the records choose the threshold
+        alpha = self.alpha / len(self.findings)
+        return epsilon_from_counts(n_in, n_in, 0, n_out, delta=self.claimed_delta, alpha=alpha)
 
     @property
     def claimed_epsilon(self) -> float:
@@ -147,9 +170,31 @@ class AuditReport:
             )
         if self.guarantee is not None and self.guarantee.kind != "proved":
             found.append(f"The claim is of kind {self.guarantee.kind!r}: it is not proved.")
+        if self.n_shared:
+            found.append(
+                f"{self.n_shared:,} of the {self.n_test:,} non-members have the features of a "
+                "member; if they are the same records, the attacks look weaker than they are."
+            )
+        found += self._too_few()
         refused = {p["refused"] for f in self.findings for p in f.points if p["refused"]}
         found += [f"{reason}." for reason in sorted(refused)]
         return found
+
+    def _too_few(self) -> list[str]:
+        """Say so if a leak could hardly have been seen."""
+        reach = self.epsilon_within_reach
+        hopeless = reach <= self.claimed_epsilon < math.inf
+        if self.verdict == "VIOLATED" or not (hopeless or min(self.n_train, self.n_test) < FEW):
+            return []
+        so = (
+            "no leak could have refuted the claim"
+            if hopeless
+            else "nothing but a gross leak could have been found"
+        )
+        return [
+            f"With {self.n_train:,} members and {self.n_test:,} non-members even a perfect attack "
+            f"shows an epsilon of {reach:.2g} at most: {so}."
+        ]
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per attack: its figures, the claim and the verdict."""
@@ -167,6 +212,8 @@ class AuditReport:
                 row |= {name: point["tpr"], f"{name}_low": point["low"]}
                 row |= {f"{name}_high": point["high"]}
                 row[f"{name}_bound"] = math.nan if point["bound"] is None else point["bound"]
+            row["test_accuracy"] = self.test_accuracy
+            row["majority_share"] = self.majority_share
             row["epsilon_lower_bound"] = finding.epsilon_lower_bound
             row["claimed_epsilon"] = self.claimed_epsilon
             row["claimed_delta"] = math.nan if self.guarantee is None else self.claimed_delta
@@ -186,12 +233,15 @@ class AuditReport:
                 "claimed_epsilon": self.claimed_epsilon,
                 "claimed_delta": self.claimed_delta,
                 "epsilon_lower_bound": self.epsilon_lower_bound,
+                "epsilon_within_reach": self.epsilon_within_reach,
                 "alpha": self.alpha,
                 "n_train": self.n_train,
                 "n_test": self.n_test,
+                "n_shared": self.n_shared,
                 "n_shadows": self.n_shadows,
                 "train_accuracy": self.train_accuracy,
                 "test_accuracy": self.test_accuracy,
+                "majority_share": self.majority_share,
                 "caveats": self.caveats,
                 "attacks": [
                     {
@@ -220,12 +270,13 @@ class AuditReport:
         return _html.render("audit_brief.html", report=self)
 
     def __repr__(self) -> str:
-        claim = "none" if self.guarantee is None else repr(self.guarantee)
         lines = [
             f"Audit: {self.verdict}",
-            f"  claimed:  {claim}",
+            f"  claimed:  {self.claim}",
             f"  measured: epsilon of at least {self.epsilon_lower_bound:.3g} "
             f"(confidence {1 - self.alpha:.0%}); a lower bound proves no privacy",
+            f"  accuracy {100 * self.test_accuracy:.0f} % on new records "
+            f"(most frequent class: {100 * self.majority_share:.0f} %)",
         ]
         for finding in self.findings:
             low, high = finding.result.auc_interval

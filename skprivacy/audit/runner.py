@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 
 from .._sklearn import num_samples
 from ..attacks import LiRA, LossThreshold, MembershipAttack, ShadowPool
-from ..attacks._records import concat
+from ..attacks._records import as_records, concat, fingerprints
 from ._claims import guarantee_of, uncovered_steps
 from .report import AttackFinding, AuditReport
 
@@ -71,8 +71,11 @@ def audit(
     ------
     NotFittedError
         If the model is not fitted.
+    TypeError
+        If the model is no classifier, or an attack is none.
     ValueError
-        If the records or parameters do not fit; before anything is trained.
+        If the records or parameters do not fit, or all non-members are members; before anything
+        is trained.
 
     Notes
     -----
@@ -102,6 +105,7 @@ def audit(
     if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real) or not 0 < alpha < 1:
         raise ValueError(f"alpha must lie between 0 and 1, got {alpha!r}.")
     chosen = _check_attacks(attacks)
+    shared = _shared(X_train, X_test)
 
     everything = concat(X_train, X_test), np.concatenate([np.asarray(y_train), np.asarray(y_test)])
     pool = None
@@ -114,8 +118,8 @@ def audit(
     guarantee = guarantee_of(model)
     findings = []
     for attack in tqdm(chosen, disable=not verbose, desc="attacks", unit="attack"):
-        shared = {"pool": pool} if _wants_pool(attack) else {}
-        fitted = clone(attack).set_params(target=model, **shared).fit(*everything)
+        pooled = {"pool": pool} if _wants_pool(attack) else {}
+        fitted = clone(attack).set_params(target=model, **pooled).fit(*everything)
         result = fitted.evaluate(X_train, y_train, X_test, y_test)
         # Bonferroni: the verdict is a statement over all attacks together.
         findings.append(AttackFinding.of(result, guarantee, alpha, alpha / len(chosen)))
@@ -128,35 +132,73 @@ def audit(
         n_test=num_samples(X_test),
         train_accuracy=_accuracy(model, X_train, y_train),
         test_accuracy=_accuracy(model, X_test, y_test),
+        majority_share=float(
+            np.unique(np.asarray(y_test), return_counts=True)[1].max() / len(y_test)
+        ),
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
+        n_shared=shared,
     )
 
 
 def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None:
+    if not hasattr(model, "classes_"):
+        raise TypeError(f"audit needs a classifier with predict_proba; got {type(model).__name__}.")
     for part, X, y in (("train", X_train, y_train), ("test", X_test, y_test)):
+        if np.ndim(y) != 1:
+            raise ValueError(
+                f"y_{part} has shape {np.shape(y)}, but must hold one label for each record. "
+                "The order is audit(model, X_train, y_train, X_test, y_test)."
+            )
         if num_samples(X) < 2:
             raise ValueError(f"X_{part} has {num_samples(X)} record(s); an audit needs at least 2.")
         try:
             check_consistent_length(X, y)
         except ValueError as error:
             raise ValueError(f"X_{part} and y_{part} differ in length: {error}") from error
-        if strangers := set(np.unique(np.asarray(y))) - set(np.asarray(model.classes_)):
+        known = np.asarray(model.classes_).tolist()
+        if strangers := set(np.unique(np.asarray(y)).tolist()) - set(known):
             raise ValueError(
                 f"y_{part} holds labels that the model does not know: {sorted(strangers)[:5]}; "
-                f"it knows {list(model.classes_)[:20]}."
+                f"it knows {known[:20]}."
             )
+
+
+def _shared(X_train: Any, X_test: Any) -> int:
+    """Return how many rows of X_test are also in X_train.
+
+    **Edge cases.** All of them being there is an error, unless most rows of X_test repeat each
+    other: a table of few categories cannot but share its rows.
+    """
+    train, test = fingerprints(_flat(X_train)), fingerprints(_flat(X_test))
+    shared = int(np.isin(test, train).sum())
+    if shared == len(test) and 2 * len(np.unique(test)) > len(test):
+        raise ValueError(
+            f"X_train and X_test share {shared} of {len(test)} rows; non-members must be records "
+            "that the model has not seen."
+        )
+    return shared
+
+
+def _flat(X: Any) -> Any:
+    records = as_records(X)
+    return records.reshape(len(records), -1) if np.ndim(records) > 2 else records
 
 
 def _check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
     if attacks is None:
         return [LossThreshold(), LiRA()]
+    if isinstance(attacks, str) or not isinstance(attacks, (Iterable, MembershipAttack)):
+        raise TypeError(f"attacks={attacks!r}: pass objects, e.g. [LiRA(n_shadows=16)].")
     chosen = [attacks] if isinstance(attacks, MembershipAttack) else list(attacks)
     if not chosen:
         raise ValueError("attacks is empty; leave it None for the default ones.")
     for attack in chosen:
         if not isinstance(attack, MembershipAttack):
-            raise TypeError(f"attacks must be membership attacks, got {attack!r}.")
+            raise TypeError(
+                f"attacks must be membership attacks, got {attack!r}: pass objects, e.g. "
+                "[LiRA(n_shadows=16)]."
+            )
     return chosen
 
 
@@ -170,3 +212,8 @@ def _describe(model: Any) -> str:
 
 def _accuracy(model: Any, X: Any, y: Any) -> float:
     return float(np.mean(np.asarray(model.predict(X)) == np.asarray(y)))
+
+
+def _majority_share(y: Any) -> float:
+    counts = np.unique(np.asarray(y), return_counts=True)[1]
+    return float(counts.max() / counts.sum())

@@ -14,17 +14,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.accounting import ApproxDP, Gaussian, Laplace, PrivacyGuarantee
+from skprivacy.accounting import ApproxDP, Gaussian, Laplace, NonPrivate, PrivacyGuarantee
 from skprivacy.attacks import LiRA, LossThreshold
 from skprivacy.audit import audit
 from skprivacy.audit._claims import auc_ceiling, guarantee_of, uncovered_steps
 from skprivacy.exceptions import PrivacyLeakWarning
+from skprivacy.metrics import epsilon_lower_bound
 from skprivacy.preprocessing import Bounded, Schema, SchemaTransformer
 
 X, y = make_classification(2000, n_features=8, flip_y=0.2, random_state=0)
@@ -286,7 +287,13 @@ def test_frames():
         ({"alpha": "5%"}, ValueError, "alpha must lie"),
         ({"attacks": []}, ValueError, "attacks is empty"),
         ({"attacks": [LiRA]}, TypeError, "membership attacks"),
-        ({"attacks": ["lira"]}, TypeError, "membership attacks"),
+        ({"attacks": ["lira"]}, TypeError, "pass objects"),
+        ({"attacks": "lira"}, TypeError, r"attacks='lira': pass objects, e\.g\. \[LiRA"),
+        ({"attacks": 3}, TypeError, "attacks=3: pass objects"),
+        ({"X_test": X[:1000]}, ValueError, "share 1000 of 1000 rows; non-members must be"),
+        ({"X_test": y[:1000], "y_train": X[1000:]}, ValueError, r"order is audit\(model, X_train"),
+        ({"y_test": y[1000:, None]}, ValueError, "one label for each record"),
+        ({"model": LinearRegression().fit(X, y)}, TypeError, "got LinearRegression"),
         ({"n_shadows": 3}, ValueError, "even"),
     ],
 )
@@ -298,6 +305,76 @@ def test_wrong_input_is_told_before_any_training(changes, error, words):
     with pytest.raises(error, match=words):
         audit(**arguments)
     assert FITS == []
+
+
+def test_labels_in_messages_are_plain():
+    labels = np.where(y, "yes", "no")
+    model = Claiming().fit(X[:1000], labels[:1000])
+    with pytest.raises(ValueError, match=r"\['maybe'\]; it knows \['no', 'yes'\]"):
+        audit(model, X[:1000], labels[:1000], X[1000:], np.full(1000, "maybe"))
+
+
+def test_members_among_the_non_members_are_counted():
+    model = Claiming().fit(*PARTS[:2])
+    mixed, labels = X[990:1990].copy(), y[990:1990]
+    report = audit(model, *PARTS[:2], mixed, labels, attacks=LossThreshold())
+    assert report.to_dict()["n_shared"] == 10
+    for text in (report.to_html(), repr(report), " ".join(report.to_dict()["caveats"])):
+        assert "10 of the 1,000 non-members have the features of a member" in text
+    assert "have the features" not in repr(audit(model, *PARTS, attacks=LossThreshold()))
+
+
+def test_a_table_of_few_categories_may_share_all_rows():
+    few = np.random.default_rng(0).integers(0, 2, (400, 3)).astype(float)
+    model = Claiming().fit(few[:200], y[:200])
+    parts = few[:200], y[:200], few[200:], y[200:400]
+    report = audit(model, *parts, attacks=LossThreshold())
+    assert report.n_shared == 200
+
+
+def test_an_infinite_epsilon_is_no_guarantee():
+    nothing = PrivacyGuarantee(NonPrivate(), at_delta=1e-6, assumptions=("n is public",))
+    model = Claiming(claim=nothing).fit(*PARTS[:2])
+    report = audit(model, *PARTS, attacks=LossThreshold())
+    page = report.to_html()
+    assert report.verdict == "no claim"
+    for text in (page, repr(report)):
+        assert "no guarantee (epsilon=inf)" in text
+    assert "What the claim assumes" not in page
+    assert "n is public" not in page
+
+
+@pytest.mark.parametrize(
+    ("n", "claimed", "words"),
+    [
+        (10, 1.0, "no leak could have refuted the claim"),
+        (50, 1.0, "nothing but a gross leak could have been found"),
+        (1000, 8.0, "no leak could have refuted the claim"),
+        (1000, 1.0, None),
+    ],
+)
+def test_what_could_not_have_been_found_is_told(n, claimed, words):
+    claim = PrivacyGuarantee(ApproxDP(claimed, 1e-6), at_delta=1e-6)
+    parts = X[:n], y[:n], X[1000 : 1000 + n], y[1000 : 1000 + n]
+    model = Claiming(1, claim).fit(X[:1000], y[:1000])
+    report = audit(model, *parts, attacks=LossThreshold())
+    told = [caveat for caveat in report.caveats if "even a perfect attack" in caveat]
+    assert told == [] if words is None else words in told[0]
+    # a perfect attack reaches just that, and no more
+    scores = np.ones(n), np.zeros(n)
+    perfect = epsilon_lower_bound(*scores, delta=1e-6, alpha=0.05)
+    assert report.epsilon_within_reach == pytest.approx(perfect)
+
+
+def test_accuracy_stands_beside_that_of_a_constant(honest):
+    share = max(np.mean(y[1000:]), 1 - np.mean(y[1000:]))
+    assert honest.to_dict()["majority_share"] == pytest.approx(share)
+    assert (honest.to_frame()["majority_share"] == honest.majority_share).all()
+    assert (honest.to_frame()["test_accuracy"] == honest.test_accuracy).all()
+    assert f"accuracy {honest.test_accuracy:.0%}".replace(
+        "%", " %"
+    ) + f" on new records (most frequent class: {share:.0%}".replace("%", " %") in repr(honest)
+    assert "the most frequent class makes up" in honest.to_html()
 
 
 def test_no_record_is_kept():
