@@ -77,6 +77,11 @@ def _module(module: Any, **fixed: Any) -> Callable[..., DPSGDClassifier]:
     return make
 
 
+def case_of_module(module: Any) -> Case:
+    """A classifier that trains ``module``."""
+    return Case(_module(module), three_classes, null_label=0, samples=True)
+
+
 def numbers(n: int) -> tuple[NDArray, NDArray]:
     """Targets of which some lie beyond the bounds."""
     X, y = three_classes(n)
@@ -113,7 +118,7 @@ CASES = {
         0,
         samples=True,
     ),
-    "DPSGDClassifier-layers": Case(_module(Network), three_classes, 0, samples=True),
-    "DPSGDClassifier-torch.func": Case(_module(Shared), three_classes, 0, samples=True),
+    "DPSGDClassifier-layers": case_of_module(Network),
+    "DPSGDClassifier-torch.func": case_of_module(Shared),
     "DPSGDRegressor": Case(_regressor, numbers, null_label=0.0, samples=True),
 }

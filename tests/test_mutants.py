@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from skprivacy.mechanisms import FloatGaussian, PoissonSampler, SecureRandom
-from skprivacy.neural_network import DPSGDClassifier, _clipping, _net
-from skprivacy.neural_network._contributions import OuterProduct
+from skprivacy.neural_network import DPSGDClassifier, _clipping, _gradients, _net
+from skprivacy.neural_network._contributions import OuterProduct, Rows
 from skprivacy.neural_network._net import PrivateNet
 from skprivacy.neural_network._per_example import ClippedGradientSum
 
 from . import contracts
-from .private_estimators import CASES
+from .private_estimators import CASES, case_of_module
 
 CASE = CASES["DPSGDClassifier"]
 
@@ -180,3 +180,42 @@ def test_planted_bug_is_caught(name):
         pytest.raises(AssertionError),
     ):
         check(CASE)
+
+
+class Centred(torch.nn.Module):
+    """Centres the batch, so that each record reaches the gradients of all others."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(x - x.mean(0))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_trial_that_notices_no_mixing_is_caught():
+    contracts.check_replay(case_of_module(Centred))  # alone in its pass, each record is centred
+    with (
+        patched(_gradients, "_agree", lambda _: lambda *sums: True),
+        pytest.raises(AssertionError),
+    ):
+        contracts.check_replay(case_of_module(Centred))
+
+
+@pytest.mark.parametrize("name", ["DPSGDClassifier-layers", "DPSGDClassifier-torch.func"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_nan_in_the_rows_is_caught(name):
+    with patched(Rows, "without", passes_all), pytest.raises(AssertionError):
+        contracts.check_replay(CASES[name])
+
+
+def test_layers_that_each_take_the_whole_norm_are_caught():
+    def whole(squared, total, allowed):
+        return (allowed / squared.sqrt()).clamp(max=1.0)
+
+    with (
+        mock.patch.dict(_clipping.CLIPPING, {"per-layer": whole}),
+        pytest.raises(AssertionError),
+    ):
+        contracts.check_replay(CASES["DPSGDClassifier-per-layer-weights"])
