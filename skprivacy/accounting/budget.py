@@ -25,6 +25,10 @@ from .ledger import Ledger, LedgerError, _Log, ledger_at
 __all__ = ["PrivacyBudget", "charge"]
 
 _MANY = 1 << 40
+_NO_PARTITION = (
+    "relation='replace_one' has no parallel composition: a replaced record may change its part. "
+    "Use scope(), or a budget under 'add_remove' or 'zero_out'."
+)
 
 
 class PrivacyBudget:
@@ -40,8 +44,9 @@ class PrivacyBudget:
         The ledger file, or ``postgresql://user@host/database#name`` (needs ``psycopg``). It is made
         if it does not exist; if it does, its cap must be this one. ``None``: a temporary file,
         which lives as long as this object.
-    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
-        What all charges must be stated for. Relations are never mixed or converted.
+    relation : {"add_remove", "replace_one", "zero_out"}, default=None
+        What all charges must be stated for. ``None``: the first charge settles it, for good.
+        Relations are never mixed or converted.
     filter : {"renyi", "pld", "basic"}, default="renyi"
         How charges are composed; see Notes.
     n_records : int, default=None
@@ -81,17 +86,18 @@ class PrivacyBudget:
         delta: float = 0.0,
         path: str | Path | None = None,
         *,
-        relation: str = "add_remove",
+        relation: str | None = None,
         filter: str = "renyi",
         n_records: int | None = None,
     ) -> None:
         positive("epsilon", epsilon)
         check_delta(delta, n_records)
-        check_relation(relation)
+        if relation is not None:
+            check_relation(relation)
         if filter not in FILTERS:
             raise ValueError(f"filter={filter!r} must be one of {sorted(FILTERS)}.")
-        terms = {"epsilon": float(epsilon), "delta": float(delta)}
-        terms |= {"relation": relation, "filter": filter}  # type: ignore[dict-item]
+        terms: dict[str, Any] = {"epsilon": float(epsilon), "delta": float(delta)}
+        terms |= {"relation": relation, "filter": filter}
         if path is None:
             folder = tempfile.mkdtemp(prefix="skprivacy-budget-")
             self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
@@ -100,7 +106,7 @@ class PrivacyBudget:
         try:
             self._ledger.create(json.dumps(terms, sort_keys=True))
         except FileExistsError:
-            if self._terms != terms:
+            if self._terms != (terms if relation is not None else terms | self._open_relation):
                 raise ValueError(
                     f"The ledger {path} holds the budget {self._terms}, not {terms}. Open it with "
                     "PrivacyBudget.open(path), or give another path."
@@ -132,6 +138,20 @@ class PrivacyBudget:
         except (json.JSONDecodeError, KeyError, TypeError):
             raise LedgerError(f"{self.path} is not the ledger of a privacy budget.") from None
 
+    @property
+    def _open_relation(self) -> dict[str, Any]:
+        return {"relation": self._terms["relation"]}
+
+    def _settled(self, log: _Log) -> dict[str, Any]:
+        """Return the terms with the relation that holds by now; before any charge any would do."""
+        relation = self._terms["relation"] or log.relation() or "add_remove"
+        return self._terms | {"relation": relation}
+
+    @property
+    def _current(self) -> dict[str, Any]:
+        with self._ledger.transaction() as log:
+            return self._settled(log)
+
     # A copy of a budget is the same budget.
     def __copy__(self) -> PrivacyBudget:
         return self
@@ -156,9 +176,10 @@ class PrivacyBudget:
         return self._ledger.address
 
     @property
-    def relation(self) -> str:
-        """The relation that all charges are stated for."""
-        return self._terms["relation"]
+    def relation(self) -> str | None:
+        """The relation that all charges are stated for; ``None`` until the first one settles it."""
+        with self._ledger.transaction() as log:
+            return self._terms["relation"] or log.relation()
 
     @property
     def cap(self) -> tuple[float, float] | None:
@@ -198,10 +219,7 @@ class PrivacyBudget:
             Under ``replace_one``: a replaced record may leave one part and enter another.
         """
         if self.relation == "replace_one":
-            raise ValueError(
-                "relation='replace_one' has no parallel composition: a replaced record may change "
-                "its part. Use scope(), or a budget under 'add_remove' or 'zero_out'."
-            )
+            raise ValueError(_NO_PARTITION)
         if not key or "/" in key:
             raise ValueError(f"key={key!r} must be non-empty and without '/'.")
         return self._inner(f"={key}", None, None)
@@ -242,14 +260,21 @@ class PrivacyBudget:
         """
         if not isinstance(event, Event):
             raise TypeError(f"event={event!r} must be an Event.")
-        terms = self._terms
-        if relation is not None and check_relation(relation) != terms["relation"]:
-            raise ValueError(
-                f"The event is stated for relation={relation!r} and the budget for "
-                f"{terms['relation']!r}. They are never mixed: make a budget of that relation."
-            )
+        if relation is not None:
+            check_relation(relation)
         body = json.dumps(event.to_dict(), sort_keys=True)
         with self._ledger.transaction() as log:
+            known = self._terms["relation"] or log.relation()
+            settled = known or relation or "add_remove"
+            if relation not in (None, settled):
+                raise ValueError(
+                    f"The event is stated for relation={relation!r} and the budget for "
+                    f"{settled!r}. They are never mixed: make a budget of that relation, or give "
+                    "the estimator what makes it state the other one (n_records, relation)."
+                )
+            if settled == "replace_one" and "/=" in self._scope:
+                raise ValueError(_NO_PARTITION)
+            terms = self._terms | {"relation": settled}
             short = self._refusal(log, event, 1, terms)
             if short is not None:
                 scope, epsilon, delta = short
@@ -260,6 +285,8 @@ class PrivacyBudget:
                     f"It has spent epsilon={left:.4g} so far. Give more noise or fewer steps, or "
                     "ask remaining(event) how many of an event still fit."
                 )
+            if known is None:
+                log.append("relation", "/", "", settled)
             return log.append("reserve", self._scope, str(who), body)
 
     def _refusal(self, log: _Log, event: Event, count: int, terms: dict[str, Any]):
@@ -312,21 +339,21 @@ class PrivacyBudget:
         """
         if delta is None:
             delta = self._terms["delta"] if self.cap is None else self.cap[1]
-        return spent(self._charges(), check_delta(delta), self.relation)
+        return spent(self._charges(), check_delta(delta), self._current["relation"])
 
     def guarantee(self) -> PrivacyGuarantee:
         """Return what holds of all that was charged here, as a guarantee."""
         return PrivacyGuarantee(
             together(self._charges()),
             self._terms["delta"] or None,
-            self.relation,
+            self._current["relation"],
             assumptions=("events settled before any answer was seen",),
         )
 
     def remaining(self, event: Event) -> int:
         """Return how many more of ``event`` fit, each charged by itself."""
-        terms = self._terms
         with self._ledger.transaction() as log:
+            terms = self._settled(log)
             if self._refusal(log, event, 1, terms) is not None:
                 return 0
             low, high = 1, 2
@@ -349,7 +376,7 @@ class PrivacyBudget:
             Columns ``charge``, ``when`` (UTC), ``scope``, ``who``, ``event``, ``status``
             (``reserved``, ``commit`` or ``fail``) and ``cost`` (epsilon of this charge alone).
         """
-        return table(self._ledger.records(), self._scope, self._terms)
+        return table(self._ledger.records(), self._scope, self._current)
 
     def verify(self) -> str:
         """Check every line of the ledger and every cap, and return the last digest.
@@ -362,8 +389,8 @@ class PrivacyBudget:
             If a line was altered or lost, or the charges pass a cap.
         """
         records = self._ledger.records()
-        terms = self._terms
         with self._ledger.transaction() as log:
+            terms = self._settled(log)
             for scope, body in log.scopes().items():
                 cap = json.loads(body)
                 leaves = {s for s, _, _ in log.charges() if s.startswith(scope)}
@@ -382,7 +409,7 @@ class PrivacyBudget:
 
     def plot(self, ax=None):
         """Draw epsilon spent over time, against the cap, and return the axes."""
-        times, values = running(self.entries(), self._scope, self._terms)
+        times, values = running(self.entries(), self._scope, self._current)
         return draw(times, values, self.cap, self._terms["delta"], ax)
 
 

@@ -285,7 +285,9 @@ class PrivacyGuarantee:
         if self.event.data_dependent:
             return f"(withheld, {self.at_delta or 0:g})-DP: this epsilon is itself private"
         epsilon, delta = self.epsilon(), self.at_delta
-        shown = "inf" if math.isinf(epsilon) else _rounded_up(epsilon)
+        if math.isinf(epsilon):
+            return "no guarantee (epsilon=inf)"
+        shown = _rounded_up(epsilon)
         claim = f"({shown}, {delta:g})-DP" if delta else f"{shown}-DP"
         return f"{claim}, {self.relation.replace('_', '-')}, {self.kind.replace('_', '-')}"
 

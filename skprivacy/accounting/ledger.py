@@ -20,7 +20,9 @@ SCHEMA = (
     """
     CREATE TABLE log (
         seq INTEGER PRIMARY KEY,
-        kind TEXT NOT NULL CHECK (kind IN ('budget', 'scope', 'reserve', 'commit', 'fail')),
+        kind TEXT NOT NULL CHECK (
+            kind IN ('budget', 'relation', 'scope', 'reserve', 'commit', 'fail')
+        ),
         ref INTEGER,
         at DOUBLE PRECISION NOT NULL,
         scope TEXT NOT NULL,
@@ -238,6 +240,11 @@ class _Log:
                 "SELECT scope, body FROM log WHERE kind IN ('budget', 'scope') ORDER BY seq"
             ).fetchall()
         )
+
+    def relation(self) -> str | None:
+        """Return the relation that the first charge settled, if it was left open."""
+        row = self._connection.execute("SELECT body FROM log WHERE kind = 'relation'").fetchone()
+        return row[0] if row else None
 
     def outcome(self, ref: int) -> str | None:
         """Return 'commit' or 'fail' if the charge has been settled; fail if there is no charge."""

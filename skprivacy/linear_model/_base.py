@@ -24,6 +24,8 @@ from ..mechanisms.bounds import UnitBall
 
 __all__ = ["PrivateLinearClassifier", "PrivateLinearModel", "PrivateLinearRegressor"]
 
+# No table is so small that a larger delta meant anything; how many records there are may be private.
+_LARGEST_DELTA = 0.1
 _CONSTANT = 0.35  # the constant column, beside features in [-1, 1]: a smaller radius, so less noise
 
 
@@ -52,6 +54,12 @@ class PrivateLinearModel(BaseEstimator):
         rows, target = validate_data(
             self, X, y, dtype=np.float64, ensure_all_finite=False, **checks
         )
+        if self.delta > _LARGEST_DELTA:
+            raise ValueError(
+                f"delta={self.delta!r} must be far below 1 / number of records, and is not even "
+                f"below {_LARGEST_DELTA:g}: a record might be published outright. A usual choice "
+                "is 1e-6; 0 gives a pure guarantee."
+            )
         if self.relation != "add_remove" and self.delta > 0:
             check_delta(self.delta, len(rows))
         return rows, target

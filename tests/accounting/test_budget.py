@@ -169,7 +169,7 @@ def test_bad_values(ledger):
         PrivacyBudget(epsilon=1.0, delta=0.01, n_records=100)
     with pytest.raises(ValueError, match="filter="):
         PrivacyBudget(epsilon=1.0, filter="hope")
-    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    budget = PrivacyBudget(epsilon=1.0, path=ledger, relation="add_remove")
     with pytest.raises(ValueError, match="never mixed"):
         budget.reserve(Laplace(9.0), relation="replace_one")
     with pytest.raises(TypeError, match="must be an Event"):
@@ -379,7 +379,7 @@ def test_emptied_and_deleted_files(ledger):
 
 
 def test_altered_lines(ledger):
-    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    budget = PrivacyBudget(epsilon=1.0, path=ledger, relation="add_remove")
     for _ in range(3):
         budget.reserve(Laplace(10.0))
     digest = budget.verify()
@@ -517,3 +517,33 @@ def test_entries_export_and_plot(ledger, tmp_path):
     matplotlib.pyplot.close(axes.figure)
     assert budget.guarantee().epsilon() == pytest.approx(budget.spent())
     assert PrivacyBudget(epsilon=1.0).entries().empty
+
+
+def test_the_first_charge_settles_the_relation_for_everybody(ledger):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    assert budget.relation is None
+    other = PrivacyBudget.open(ledger)
+    budget.reserve(Laplace(10.0), relation="zero_out")
+    assert budget.relation == other.relation == "zero_out"
+    with pytest.raises(ValueError, match="never mixed"):
+        other.reserve(Laplace(10.0), relation="add_remove")
+    other.reserve(Laplace(10.0))
+    assert len(budget.entries()) == 2
+    assert budget.guarantee().relation == "zero_out"
+    assert PrivacyBudget(epsilon=1.0, path=ledger).relation == "zero_out"
+    with pytest.raises(ValueError, match="holds the budget"):
+        PrivacyBudget(epsilon=1.0, path=ledger, relation="zero_out")
+    budget.verify()
+
+
+def test_a_refused_charge_settles_nothing():
+    budget = PrivacyBudget(epsilon=1.0)
+    with pytest.raises(BudgetExceededError):
+        budget.reserve(Laplace(0.1), relation="zero_out")
+    assert budget.relation is None
+
+
+def test_replacement_is_never_settled_in_a_partition():
+    part = PrivacyBudget(epsilon=1.0).partition("ward A")
+    with pytest.raises(ValueError, match="parallel composition"):
+        part.reserve(Laplace(10.0), relation="replace_one")

@@ -461,3 +461,10 @@ def test_cross_validation_charges_every_fold():
     budget = PrivacyBudget(epsilon=1.0)
     cross_val_score(regressor(epsilon=0.2, budget=budget), X, y, cv=4)
     assert budget.spent(0.0) == pytest.approx(0.8, rel=1e-3)
+
+
+def test_a_delta_that_would_allow_publication_is_refused():
+    with pytest.raises(ValueError, match=r"delta=0\.9 must be far below"):
+        FunctionalMechanismRegressor(delta=0.9, bounds=(0, 1), y_bounds=(0, 1)).fit(
+            np.zeros((5, 2)), np.zeros(5)
+        )
