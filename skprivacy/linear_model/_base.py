@@ -24,7 +24,7 @@ from ..mechanisms.bounds import UnitBall
 
 __all__ = ["PrivateLinearClassifier", "PrivateLinearModel", "PrivateLinearRegressor"]
 
-# No table is so small that a larger delta meant anything; how many records there are may be private.
+# No table is so small that more would mean anything; how many records there are may be private.
 _LARGEST_DELTA = 0.1
 _CONSTANT = 0.35  # the constant column, beside features in [-1, 1]: a smaller radius, so less noise
 
