@@ -1,6 +1,7 @@
 """A private training step beside a plain torch step and Opacus, interleaved, as ratios of medians.
 
-``python benchmarks/dpsgd.py [--rounds N] [--no-opacus]`` prints one line for each shape and batch.
+``python benchmarks/dpsgd.py [--rounds N] [--no-opacus]`` prints one line for each shape and batch;
+``--fits`` compares whole fits with skorch.
 Every competitor does a whole step on the same data: batch, forward, backward, update; the private
 ones draw a Poisson batch, clip and add noise as well. Times are medians over rounds in which the
 competitors take turns, so that a change of the machine's speed meets all of them.
@@ -128,14 +129,60 @@ def medians(steps: dict[str, Step], rounds: int, seconds: float = 0.03) -> dict[
     return {name: statistics.median(t) for name, t in times.items()}
 
 
+def whole_fits(rounds: int, batches: tuple[int, ...]) -> None:
+    """Compare whole fits and predictions with skorch's, which is not private, on Adult's shape."""
+    from skorch import NeuralNetClassifier
+
+    from skprivacy.neural_network import DPSGDClassifier
+
+    n, d, hidden, k = SHAPES["adult"]
+    X, y = data(n, d, k)
+    rows, labels = X.numpy(), y.numpy()
+    for batch in batches:
+        private = DPSGDClassifier(
+            hidden_layer_sizes=hidden, epochs=3, batch_size=batch, classes=range(k), device="cpu"
+        )
+        plain_net = NeuralNetClassifier(
+            network(d, hidden, k), criterion=nn.CrossEntropyLoss, max_epochs=3, batch_size=batch,
+            train_split=None, verbose=0, optimizer__momentum=0.9,
+        )  # fmt: skip
+        steps = 3 * round(n / batch)
+        step = ours(X, y, hidden, k, batch)
+        found = medians(
+            {
+                "skorch": lambda net=plain_net: net.fit(rows, labels),
+                "ours": lambda model=private: model.fit(rows, labels),
+                "steps": lambda step=step, steps=steps: [step() for _ in range(steps)],
+            },
+            rounds,
+        )
+        print(
+            f"fit, batch {batch}: {found['skorch'] / found['ours']:.2f} times as fast as skorch; "
+            f"{found['ours'] / found['steps'] - 1:.0%} of the steps' time is spent outside them",
+            flush=True,
+        )
+    found = medians(
+        {
+            "skorch": lambda: plain_net.predict_proba(rows),
+            "ours": lambda: private.predict_proba(rows),
+        },
+        rounds,
+    )
+    print(f"predict_proba: {found['skorch'] / found['ours']:.1f} times as fast as skorch")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fits", action="store_true", help="compare whole fits instead of steps")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--no-opacus", action="store_true")
     parser.add_argument("--shapes", nargs="*", default=list(SHAPES))
     parser.add_argument("--batches", nargs="*", type=int, default=BATCHES)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    if options.fits:
+        whole_fits(options.rounds, tuple(options.batches))
+        return
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     print(
         f"{'shape':14} {'batch':>5} {'plain ms':>9} {'ours':>6} {'ghost':>6} {'hooks':>6}   x plain"
