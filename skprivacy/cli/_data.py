@@ -100,6 +100,8 @@ def _csv(path: Path, target: str | None, schema_path: str | None) -> Records:
             f"{', '.join(['demo', *CATALOGUE])}."
         )
     schema = None if schema_path is None else _schema(Path(schema_path))
+    if schema and target:
+        _check_target(target, schema)
     target = target or (schema.target if schema else None)
     if target is None:
         raise UserError(f"which column of {path} is to be predicted? Give --target NAME.")
@@ -120,6 +122,16 @@ def _csv(path: Path, target: str | None, schema_path: str | None) -> Records:
         say(f"Columns that the schema does not describe are not used: {', '.join(extra)}.")
     y, classes = _labels(frame[target], schema)
     return Records(path.name, X[list(schema)], y, schema, classes)
+
+
+def _check_target(target: str, schema: Schema) -> None:
+    if schema.target not in (None, target):
+        raise UserError(
+            f"--target {target!r} differs from the schema's target {schema.target!r}; leave "
+            "--target out, or correct one of them."
+        )
+    if target in schema:
+        raise UserError(f"--target {target!r} is also a feature of the schema; remove it there.")
 
 
 def _schema(path: Path) -> Schema:

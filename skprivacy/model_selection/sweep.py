@@ -295,7 +295,12 @@ def _check_param(estimator: Any, name: str | None) -> str:
             )
         return name
     found = [p for p in params if p.rpartition("__")[2] == "epsilon"]
-    if len(found) != 1:
+    if not found:
+        raise ValueError(
+            f"{type(estimator).__name__} has no parameter epsilon; is it a private model? If it "
+            "is called otherwise, give its name as param_name."
+        )
+    if len(found) > 1:
         raise ValueError(
             f"{type(estimator).__name__} has {len(found)} parameters called epsilon "
             f"({found}); name the one to vary by param_name."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -234,14 +235,21 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _column(name: str, fact: Any) -> Column:
-    makers = {"bounded": Bounded, "categories": Categories}
+    makers: dict[str, type[Column]] = {"bounded": Bounded, "categories": Categories}
     if not isinstance(fact, Mapping) or fact.get("type") not in makers:
         raise ValueError(
             f"Schema: column {name!r} must have a type of {sorted(makers)}, got {fact!r}."
         )
-    arguments = {key: value for key, value in fact.items() if key != "type"}
+    maker, arguments = makers[fact["type"]], {k: v for k, v in fact.items() if k != "type"}
+    keys = {field.name: field.default is MISSING for field in fields(maker)}
+    if unknown := [key for key in arguments if key not in keys]:
+        raise ValueError(
+            f"Schema: column {name!r}: unknown key {unknown[0]!r}; keys are {', '.join(keys)}."
+        )
+    if missing := [key for key, needed in keys.items() if needed and key not in arguments]:
+        raise ValueError(f"Schema: column {name!r}: {missing[0]!r} is missing.")
     try:
-        return makers[fact["type"]](**arguments)
+        return maker(**arguments)
     except (TypeError, ValueError) as error:
         raise ValueError(f"Schema: column {name!r}: {error}") from error
 

@@ -215,7 +215,10 @@ def _check_columns(schema: Schema, X: Any) -> None:
     if missing := [name for name in schema if name not in names]:
         raise ValueError(f"X lacks the schema's columns {missing}; it has {names}.")
     if extra := [name for name in names if name not in schema]:
-        raise ValueError(f"X has columns that the schema does not describe: {extra}. Drop them.")
+        raise ValueError(
+            f"X has columns that the schema does not describe: {extra}. Drop them, for example "
+            "X[list(schema)]."
+        )
     if len(names) > len(schema):
         raise ValueError(f"X has a column more than once: {names}.")
 

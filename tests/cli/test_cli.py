@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -54,6 +55,9 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "bad.json").write_text("{")
     (tmp_path / "subfolder").mkdir()
     SCHEMA.to_json(tmp_path / "schema.json")
+    Schema(dict(SCHEMA)).to_json(tmp_path / "open.json")
+    gap = {"columns": {"age": {"type": "bounded", "lower": 0}}}
+    (tmp_path / "nothing.json").write_text(json.dumps(gap))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -113,6 +117,7 @@ def test_audit_of_an_honest_model(folder, capsys):
     )
     assert code == 0
     assert "Audit: consistent" in out
+    assert re.search(r"accuracy \d+ % on new records \(most frequent class: \d+ %\)", out)
     assert "zero-out" in out
     assert pd.read_csv(folder / "audit.csv")["violated"].tolist() == [False, False]
     assert "Consistent with the claim" in (folder / "audit.html").read_text(encoding="utf-8")
@@ -169,6 +174,15 @@ def test_categories_that_look_missing_are_categories(folder):
         ("sweep data.csv --target sick", "no column 'sick'; it has age, city, ill"),
         ("sweep data.csv --target ill --schema no.json", "no schema file no.json"),
         ("sweep data.csv --target ill --schema bad.json", "bad.json is not valid JSON"),
+        ("audit data.csv --target ill --schema nothing.json", "'upper' is missing"),
+        (
+            "audit data.csv --target age --schema schema.json",
+            "--target 'age' differs from the schema's target 'ill'",
+        ),
+        (
+            "audit data.csv --target age --schema open.json",
+            "--target 'age' is also a feature of the schema; remove it there.",
+        ),
         ("sweep narrow.csv --schema schema.json", "lacks columns of the schema: city"),
         ("sweep one.csv --target ill", "one class only"),
         ("sweep real.csv --target ill", "continuous values, not classes"),

@@ -250,7 +250,10 @@ def test_frames_strings_groups_scoring_pickle():
         ({"epsilons": "1,2"}, "list of positive numbers"),
         ({"refit": 5}, "refit must be None or one of"),
         ({"refit": True}, "refit must be None or one of"),
-        ({"estimator": LogisticRegression()}, "0 parameters called epsilon"),
+        (
+            {"estimator": LogisticRegression()},
+            "LogisticRegression has no parameter epsilon; is it a private model",
+        ),
         ({"param_name": "eps"}, "param_name='eps' is no parameter"),
         ({"estimator": Noisy}, "estimator must be"),
         ({"attack": LiRA}, "attack must be"),

@@ -69,10 +69,18 @@ def test_wrong_facts(make, words):
     [
         ("{", "not valid JSON"),
         ("{}", "columns"),
-        ('{"columns": {"a": {"type": "bounded", "lower": 1}}}', "'a'.*upper"),
+        ('{"columns": {"a": {"type": "bounded", "lower": 1}}}', "column 'a': 'upper' is missing"),
+        (
+            '{"columns": {"a": {"type": "bounded", "lower": 1, "upper": 2, "foo": 3}}}',
+            "column 'a': unknown key 'foo'; keys are lower, upper, scale, knee",
+        ),
+        ('{"columns": {"a": {"type": "categories"}}}', "column 'a': 'values' is missing"),
         ('{"columns": {"a": {"type": "bounded", "lower": 2, "upper": 1}}}', "'a'.*lower"),
         ('{"columns": {"a": {"type": "free"}}}', "'a'.*type"),
-        ('{"columns": {"a": {"type": "categories", "value": [1]}}}', "'a'.*value"),
+        (
+            '{"columns": {"a": {"type": "categories", "value": [1]}}}',
+            "key 'value'; keys are values",
+        ),
         ('{"columns": {"a": {}, "a": {}}}', "'a' is there more than once"),
         ('{"columns": {"a": {"type": "bounded", "lower": NaN, "upper": 1}}}', "'a'.*finite"),
         ('{"columns": {"a": {"type": "categories", "values": [1]}}, "x": 1}', "'x'"),
