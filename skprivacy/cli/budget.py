@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ..accounting import (
@@ -21,6 +24,7 @@ from ..accounting import (
     compare_accountants,
 )
 from ..accounting._filters import FILTERS
+from ..accounting.ledger import LedgerError
 from ..exceptions import BudgetExceededError
 from ._console import UserError, check_outputs
 
@@ -35,7 +39,10 @@ examples:
       (with 100 steps to an epoch: how many epochs can I afford?)
   skprivacy budget spend adult.ledger --noise-multiplier 1.1 --sampling-rate 0.01 --steps 500
   skprivacy budget show adult.ledger --plot spend.png
+  skprivacy budget spend adult.ledger --scope survey --new-scope --epsilon 0.1
   skprivacy budget compare --noise-multiplier 1.1 --sampling-rate 0.01 --steps 500 --delta 1e-5
+
+exit codes: 0 done, 1 refused by the budget (what-if: not one more fits), 2 a mistake.
 """
 
 
@@ -54,8 +61,18 @@ def add_parser(subparsers: Any) -> None:
     _add_show(actions)
     spend = _add(actions, "spend", _spend, "charge a release that was, or will be, made")
     spend.add_argument("--who", default="", help="what it is for; public text")
-    _add_event(spend)
-    _add_event(_add(actions, "what-if", _what_if, "tell how many more of a release still fit"))
+    spend.add_argument(
+        "--relation",
+        choices=RELATIONS,
+        help="what the release is stated for (default: the budget's, or add_remove if no charge "
+        "has settled that yet)",
+    )
+    what_if = _add(actions, "what-if", _what_if, "tell how many more of a release still fit")
+    for parser in (spend, what_if):
+        parser.add_argument(
+            "--new-scope", action="store_true", help="the scope has not been charged before"
+        )
+        _add_event(parser)
     compare = actions.add_parser("compare", help="ask six accountants about one release")
     compare.add_argument("--at-delta", "--delta", dest="at_delta", type=float, required=True)
     compare.add_argument("--relation", choices=RELATIONS, default="add_remove")
@@ -81,7 +98,11 @@ def _add_create(actions: Any) -> None:
     parser.add_argument("ledger", help="the file to make")
     parser.add_argument("--epsilon", type=float, required=True)
     parser.add_argument("--delta", type=float, default=0.0)
-    parser.add_argument("--relation", choices=RELATIONS, default="add_remove")
+    parser.add_argument(
+        "--relation",
+        choices=RELATIONS,
+        help="what all charges must be stated for (default: that of the first charge)",
+    )
     parser.add_argument(
         "--filter",
         choices=sorted(FILTERS),
@@ -115,9 +136,14 @@ def _add_event(parser: argparse.ArgumentParser, claim: bool = True) -> None:
 
 def _event(args: argparse.Namespace) -> Event:
     claimed = getattr(args, "epsilon", None)
-    given = [args.noise_multiplier is not None, args.event is not None, claimed is not None]
-    if sum(given) != 1:
-        raise UserError("describe the release by --noise-multiplier, or --epsilon, or --event.")
+    ways = {"--noise-multiplier": args.noise_multiplier, "--event": args.event}
+    if hasattr(args, "epsilon"):
+        ways["--epsilon"] = claimed
+    given = sum(value is not None for value in ways.values())
+    if given > 1:
+        raise UserError(f"give only one of {', '.join(ways)}.")
+    if not given:
+        raise UserError(f"describe the release by one of {', '.join(ways)}.")
     if args.event is not None:
         try:
             return Event.from_dict(json.loads(args.event))
@@ -132,24 +158,67 @@ def _event(args: argparse.Namespace) -> Event:
 
 
 def _open(args: argparse.Namespace) -> PrivacyBudget:
-    budget = PrivacyBudget.open(args.ledger)
-    for name in filter(None, args.scope.split("/")):
+    if _in_file(args.ledger) and not Path(args.ledger).exists():
+        raise UserError(
+            f"there is no ledger {args.ledger}; make one with `skprivacy budget create`."
+        )
+    with _told_from_other_files(args.ledger):
+        budget = PrivacyBudget.open(args.ledger)
+    names = [name for name in args.scope.split("/") if name]
+    if names and not getattr(args, "new_scope", False):
+        _check_scope("/".join(names), budget)
+    for name in names:
         budget = budget.partition(name[1:]) if name.startswith("=") else budget.scope(name)
     return budget
 
 
+def _in_file(ledger: str) -> bool:
+    return not ledger.startswith(("postgresql://", "postgres://"))
+
+
+@contextmanager
+def _told_from_other_files(ledger: str) -> Iterator[None]:
+    try:
+        yield
+    except LedgerError as error:
+        cause = str(error.__cause__)
+        if "not a database" not in cause and "no such table" not in cause:
+            raise
+        raise UserError(f"{ledger} is no privacy ledger, or a damaged one ({cause}).") from error
+
+
+def _check_scope(scope: str, budget: PrivacyBudget) -> None:
+    """Refuse a scope that has neither a cap nor a charge: mistyped, it would escape its cap."""
+    known = set()
+    for record in budget._ledger.records():
+        parts = record.scope.strip("/").split("/")
+        known |= {"/".join(parts[: n + 1]) for n in range(len(parts))}
+    if scope not in known:
+        raise UserError(
+            f"there is no scope {scope!r}; known are {', '.join(sorted(known - {''})) or 'none'}. "
+            "To spend from a new one add --new-scope."
+        )
+
+
 def _create(args: argparse.Namespace) -> int:
-    check_outputs(args.ledger)
-    budget = PrivacyBudget(
-        args.epsilon,
-        args.delta,
-        args.ledger,
-        relation=args.relation,
-        filter=args.filter,
-        n_records=args.records,
-    )
-    print(budget)
+    if _in_file(args.ledger):
+        check_outputs(args.ledger)
+    with _told_from_other_files(args.ledger):
+        budget = PrivacyBudget(
+            args.epsilon,
+            args.delta,
+            args.ledger,
+            relation=args.relation,
+            filter=args.filter,
+            n_records=args.records,
+        )
+    _print(budget)
     return 0
+
+
+def _print(budget: PrivacyBudget) -> None:
+    print(budget)
+    print(f"relation: {budget.relation or 'that of the first charge'}")
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -160,7 +229,7 @@ def _show(args: argparse.Namespace) -> int:
         shown = entries.assign(when=entries["when"].dt.strftime("%Y-%m-%d %H:%M:%S"))
         columns = ["charge", "when", "scope", "who", "status", "cost"]
         print(shown[columns].to_string(index=False, float_format=lambda x: f"{x:.4g}"))
-    print(budget)
+    _print(budget)
     print(f"checked; last digest {budget.verify()}")
     if args.csv:
         entries.to_csv(args.csv, index=False)
@@ -180,11 +249,11 @@ def _draw(budget: PrivacyBudget, path: str) -> None:
 def _spend(args: argparse.Namespace) -> int:
     budget, event = _open(args), _event(args)
     try:
-        budget.commit(budget.reserve(event, args.who))
+        budget.commit(budget.reserve(event, args.who, args.relation))
     except BudgetExceededError as error:
         print(error)
         return 1
-    print(budget)
+    _print(budget)
     return 0
 
 

@@ -38,7 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 for success, 1 for an audit that refuted a claim, 2 for a user's mistake, 130 for Ctrl-C.
+        0 for success, 1 for an audit that refuted a claim or a budget that refused, 2 for a
+        user's mistake, 130 for Ctrl-C.
 
     Examples
     --------

@@ -36,10 +36,46 @@ def test_from_nothing_to_a_refusal(ledger, tmp_path, capsys):
 
 def test_any_event_and_any_scope(ledger, capsys):
     event = json.dumps(Laplace(10.0).to_dict())
-    assert main(["budget", "spend", ledger, "--event", event, "--scope", "adult/=ann"]) == 0
+    to_ann = ["spend", ledger, "--event", event, "--scope", "adult/=ann"]
+    assert main(["budget", *to_ann]) == 2
+    assert "there is no scope 'adult/=ann'; known are none" in capsys.readouterr().err
+    assert main(["budget", *to_ann, "--new-scope"]) == 0
     assert main(["budget", "spend", ledger, "--epsilon", "0.1", "--scope", "adult"]) == 0
     assert PrivacyBudget.open(ledger).spent(0.0) == pytest.approx(0.2)
     assert list(PrivacyBudget.open(ledger).entries()["scope"]) == ["/adult/=ann/", "/adult/"]
+
+
+def test_a_mistyped_scope_does_not_escape_its_cap(ledger, capsys):
+    PrivacyBudget.open(ledger).scope("adult", 0.2)
+    for action in ("spend", "what-if", "show"):
+        release = [] if action == "show" else ["--epsilon", "1"]
+        assert main(["budget", action, ledger, *release, "--scope", "adutl"]) == 2
+        assert "there is no scope 'adutl'; known are adult." in capsys.readouterr().err
+    assert main(["budget", "spend", ledger, "--epsilon", "1", "--scope", "adult"]) == 1
+    assert len(PrivacyBudget.open(ledger).entries()) == 0
+
+
+def test_the_relation_is_shown_and_kept(ledger, tmp_path, capsys):
+    assert main(["budget", "show", ledger]) == 0
+    assert "relation: that of the first charge" in capsys.readouterr().out
+    spend = ["budget", "spend", ledger, "--epsilon", "0.1", "--relation"]
+    assert main([*spend, "zero_out"]) == 0
+    assert "relation: zero_out" in capsys.readouterr().out
+    assert main([*spend, "replace_one"]) == 2
+    assert "'replace_one'" in capsys.readouterr().err
+    fixed = str(tmp_path / "fixed.ledger")
+    assert main(["budget", "create", fixed, "--epsilon", "1", "--relation", "replace_one"]) == 0
+    assert "relation: replace_one" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", ["age,ill\n30,no\n" * 50, ""])
+def test_another_file_is_no_ledger(content, tmp_path, capsys):
+    path = tmp_path / "patients.csv"
+    path.write_text(content)
+    for arguments in (["show", str(path)], ["create", str(path), "--epsilon", "1"]):
+        assert main(["budget", *arguments]) == 2
+        assert "patients.csv is no privacy ledger" in capsys.readouterr().err
+    assert path.read_text() == content
 
 
 def test_compare_shows_what_is_no_proof(capsys):
@@ -53,7 +89,12 @@ def test_compare_shows_what_is_no_proof(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["show", "nowhere.ledger"], "cannot be used"),
+        (["show", "nowhere.ledger"], "no ledger nowhere.ledger; make one with `skprivacy budget"),
+        (["create", "no/x", "--epsilon", "1"], "there is no folder"),
+        (
+            ["compare", "--delta", "1e-5", "--event", "{}", "--noise-multiplier", "1"],
+            "give only one of --noise-multiplier, --event.",
+        ),
         (["create", "x", "--epsilon", "-1"], "epsilon=-1.0"),
         (["create", "x", "--epsilon", "1", "--delta", "0.1", "--records", "50"], "below 1/n"),
         (["compare", "--delta", "1e-5"], "describe the release"),
