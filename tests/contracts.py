@@ -11,8 +11,11 @@ equal, and the inputs must lie within the declared sensitivity.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import io
 import pickle
+import random
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -123,10 +126,11 @@ def _compare(model, data, neighbour, name, always=None, extra=None) -> list[floa
     """Return the distances of the inputs, in units of the sensitivity."""
     tape, again = Tape(), Tape()
     other = pickle.loads(pickle.dumps(model))
-    with recording(tape, always):
+    with recording(tape, always), _said() as said:
         model.fit(*data)
-    with replaying(tape, again, extra):
+    with replaying(tape, again, extra), _said() as said_again:
         other.fit(*neighbour)
+    assert said == said_again, f"{name}: what is printed or warned depends on the data"
     assert tape.mechanisms, "nothing passed through a mechanism"
     assert tape.mechanisms == again.mechanisms, f"{name}: other mechanisms on the neighbour"
     distances = []
@@ -142,6 +146,21 @@ def _compare(model, data, neighbour, name, always=None, extra=None) -> list[floa
         distances.append(distance / mechanism.sensitivity)
     assert fingerprint(model) == fingerprint(other), f"{name}: the result depends on the data"
     return distances
+
+
+@contextmanager
+def _said() -> Iterator[list[str]]:
+    """Collect what is printed and warned."""
+    said: list[str] = []
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always")
+        yield said
+    said += [out.getvalue(), err.getvalue(), *(str(w.message) for w in caught)]
 
 
 def _order(mechanism: Mechanism) -> int:
@@ -167,20 +186,35 @@ def fingerprint(model: Any) -> bytes:
 
 
 def check_noise(case: Case) -> None:
-    """Noise is normal, of the declared size, new at every step, and accounted for as applied."""
+    """Noise is normal, of the declared size, new at every number of every step."""
     tape = Tape()
     with recording(tape):
-        model = case.make(hidden_layer_sizes=(40,)).fit(*case.data(N))
+        model = case.make(hidden_layer_sizes=(1000,), epochs=70).fit(*case.data(N))
+    assert {m.noise_multiplier for m in tape.mechanisms} == {model.noise_multiplier_}
     noise = np.array(
         [
             (out - value) / (m.noise_multiplier * m.sensitivity)
             for m, value, out in zip(tape.mechanisms, tape.inputs, tape.outputs, strict=True)
         ]
     )
-    assert {m.noise_multiplier for m in tape.mechanisms} == {model.noise_multiplier_}
-    assert stats.kstest(noise.ravel(), "norm").pvalue > 1e-6, "the noise is not as declared"
-    correlation = np.corrcoef(noise[:8])[np.triu_indices(min(8, len(noise)), 1)]
-    assert np.abs(correlation).max() < 6 / np.sqrt(noise.shape[1]), "noise repeats between steps"
+    steps, size = noise.shape
+    squares = noise**2
+    assert _two_sided(stats.chi2(noise.size), squares.sum()) > 1e-6, "noise of another size"
+    each = stats.chi2(steps)
+    least = min(_two_sided(each, s) for s in (squares.sum(0).min(), squares.sum(0).max()))
+    assert least * size > 1e-6, "a number has noise of another size"
+    assert stats.kstest(noise.ravel()[:100_000], "norm").pvalue > 1e-6, "the noise is not normal"
+    for rows in (noise, noise.T[:1000]):  # every pair of steps, and of a thousand numbers
+        products = (rows @ rows.T)[np.triu_indices(len(rows), 1)]
+        if products.size:
+            assert np.abs(products).max() < 8 * np.sqrt(rows.shape[1]), "noise is repeated"
+    spectrum = np.abs(np.fft.rfft(noise, 2 * size, axis=1)) ** 2
+    lags = np.fft.irfft(spectrum, axis=1).sum(0)[1:size]
+    assert np.abs(lags).max(initial=0) < 8 * np.sqrt(noise.size), "noise is repeated in a step"
+
+
+def _two_sided(distribution, value: float) -> float:
+    return 2 * min(distribution.cdf(value), distribution.sf(value))
 
 
 def check_accounting(case: Case) -> None:
@@ -193,6 +227,9 @@ def check_accounting(case: Case) -> None:
     assert 0.99 * model.epsilon < model.epsilon_ <= model.epsilon
     assert model.delta_ == model.delta
     assert model.privacy_.kind == "proved"
+    assert model.privacy_.relation == "zero_out"
+    assert "the number of records is public" in model.privacy_.assumptions
+    assert case.make(n_records=N).fit(*case.data(N)).privacy_.relation == "add_remove"
 
 
 def check_inclusion(case: Case) -> None:
@@ -211,15 +248,20 @@ def check_inclusion(case: Case) -> None:
 
 
 def check_fresh_noise(case: Case) -> None:
-    """Equal ``random_state`` and equal data never meet equal noise."""
-    noise = []
-    for _ in range(2):
-        tape = Tape()
+    """Equal seeds, of whatever kind, and equal data never meet equal noise or equal batches."""
+    tapes = [Tape(), Tape()]
+    for tape in tapes:
+        random.seed(3)
+        np.random.seed(3)  # noqa: NPY002 - the legacy state is what is meant
+        torch.manual_seed(3)
         with recording(tape):
             case.make(random_state=3).fit(*case.data(N))
-        noise.append([o - v for v, o in zip(tape.inputs, tape.outputs, strict=True)])
+    noise = [[o - v for v, o in zip(t.inputs, t.outputs, strict=True)] for t in tapes]
     for first, second in zip(*noise, strict=True):
         assert not np.isclose(first, second, rtol=1e-6, atol=0).all(), "the noise is repeated"
+    draws = [[d.tolist() for d in tape.draws] for tape in tapes]
+    always = all(len(d) == N for d in draws[0])
+    assert always or draws[0] != draws[1], "who takes part is repeated"
 
 
 def check_no_traces(case: Case) -> None:
@@ -228,10 +270,18 @@ def check_no_traces(case: Case) -> None:
     X, y = case.data(N)
     canary = np.array([0.123456789, -0.987654321, 0.314159265, -0.271828182])
     X[3] = canary
+    known = {id(X), id(y), *map(id, tape.inputs)}
     with recording(tape):
         model = case.make().fit(X, y)
     blob = pickle.dumps(model)
+    known |= {id(value) for values in (tape.inputs, tape.draws) for value in values}
+    gc.collect()
+    for thing in gc.get_objects():
+        if type(thing) in (torch.Tensor, np.ndarray) and id(thing) not in known:
+            kept = tuple(thing.shape) == X.shape and np.allclose(thing, X, equal_nan=True)
+            assert not kept, "the data is kept somewhere"
     secrets = [canary, canary.astype(np.float32), *canary[:, None], *tape.inputs]
+    secrets += [value.astype(np.float32) for value in tape.inputs]
     secrets += [d[:4] for d in tape.draws if len(d) > 3]
     for secret in secrets:
         if np.any(secret):

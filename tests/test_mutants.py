@@ -32,6 +32,63 @@ def half_noise(original):
     return release
 
 
+def a_little_less_noise(original):
+    def release(self, value, random):
+        less = FloatGaussian(0.97 * self.noise_multiplier, self.sensitivity)
+        return original(less, value, random)
+
+    return release
+
+
+def one_number_without_noise(original):
+    def release(self, value, random):
+        last = value[-1]
+        noisy = original(self, value, random)
+        noisy[-1] = last
+        return noisy
+
+    return release
+
+
+def mirrored_noise(original):
+    """Give the second half of the vector the first half's noise, turned round."""
+
+    def release(self, value, random):
+        half = len(value) // 2
+        before = value.copy()
+        noisy = original(self, value, random)
+        noisy[half : 2 * half] = before[half : 2 * half] - (noisy[:half] - before[:half])
+        return noisy
+
+    return release
+
+
+def seeded_sampling(original):
+    def draw(self, n, random):
+        return np.flatnonzero(np.random.random(n) < self.rate)  # noqa: NPY002
+
+    return draw
+
+
+def data_kept_elsewhere(original):
+    def train(self, X, y):
+        _KEPT.append(X.clone())
+        return original(self, X, y)
+
+    return train
+
+
+_KEPT: list = []
+
+
+def says_the_size(original):
+    def train(self, X, y):
+        print(float(torch.nan_to_num(X, 0.0, 0.0, 0.0).sum()))
+        return original(self, X, y)
+
+    return train
+
+
 def repeated_noise(original):
     return lambda self, value, random: original(self, value, SecureRandom(0))
 
@@ -150,6 +207,14 @@ def passes_all(original):
 
 MUTANTS = {
     "half the noise": (FloatGaussian, "_release", half_noise, contracts.check_noise),
+    "3% less noise": (FloatGaussian, "_release", a_little_less_noise, contracts.check_noise),
+    "one number bare": (FloatGaussian, "_release", one_number_without_noise, contracts.check_noise),
+    "noise mirrored": (FloatGaussian, "_release", mirrored_noise, contracts.check_noise),
+    "seeded sampling": (PoissonSampler, "draw", seeded_sampling, contracts.check_fresh_noise),
+    "data kept elsewhere": (
+        PrivateNet, "train", data_kept_elsewhere, contracts.check_no_traces,
+    ),
+    "the data is printed": (PrivateNet, "train", says_the_size, contracts.check_replay),
     "noise repeats": (FloatGaussian, "_release", repeated_noise, contracts.check_noise),
     "seeded noise": (_net.PrivateNet, "train_step", seeded, contracts.check_fresh_noise),
     "wrong sensitivity": (ClippedGradientSum, "__init__", double_clip, contracts.check_replay),

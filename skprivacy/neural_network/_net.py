@@ -21,6 +21,9 @@ __all__ = ["PrivateNet"]
 
 # Numbers that one forward pass may hold: bounds memory, changes no result.
 _MICRO_BATCH_NUMBERS = 1 << 24
+# Rows that may be summed in single precision: over more of them the rounding of the sum would show
+# next to one record's contribution. The parts are then added up in double precision.
+_MICRO_BATCH_ROWS = 2048
 
 
 class PrivateNet(NeuralNet):
@@ -129,6 +132,7 @@ class PrivateNet(NeuralNet):
 
     def initialize_optimizer(self, triggered_directly: Any = None) -> PrivateNet:
         self._weights, self._grad = flatten_parameters(self.module_)
+        self._total = torch.zeros_like(self._weights.data, dtype=torch.float64)
         self._average = torch.zeros_like(self._weights.data)
         self._clipped = ClippedGradientSum(
             self.module_, self.criterion_, self.mechanism.sensitivity, self.clipping, self.probe
@@ -153,12 +157,15 @@ class PrivateNet(NeuralNet):
         """Clip, add noise, divide by a constant, update."""
         X, y, indices = batch
         self.module_.train()
-        grad = self._grad.zero_()
+        total = self._total.zero_()
         numbers = X[0].numel() + self._clipped.numbers_an_example
-        for part in indices.split(max(1, int(_MICRO_BATCH_NUMBERS / numbers))):
+        rows = min(_MICRO_BATCH_ROWS, max(1, int(_MICRO_BATCH_NUMBERS / numbers)))
+        for part in indices.split(rows):
+            self._grad.zero_()
             self._clipped(X.index_select(0, part), y.index_select(0, part))
-        noisy = self.mechanism.release(grad.cpu().numpy(), self.random)
-        grad.copy_(torch.from_numpy(noisy)).div_(self.divisor)
+            total += self._grad
+        noisy = self.mechanism.release(total.cpu().numpy(), self.random)
+        self._grad.copy_(torch.from_numpy(noisy)).div_(self.divisor)
         self.optimizer_.param_groups[0]["lr"] = self.lr * self.schedule(self._step / self._n_steps)
         self.optimizer_.step()
         if self._step >= self._first_averaged:
