@@ -17,6 +17,7 @@ import skprivacy
 import skprivacy.cli._data as cli_data
 from skprivacy import audit as audit_function
 from skprivacy.cli import main
+from skprivacy.cli.main import _parser
 from skprivacy.exceptions import DatasetNotFoundError
 from skprivacy.preprocessing import Bounded, Categories, Schema
 
@@ -230,6 +231,21 @@ def test_a_users_mistake_is_one_line(line, words, folder, capsys, monkeypatch):
     assert "Traceback" not in err
     assert out == ""
     assert err.rstrip().rsplit("\n", 1)[-1].startswith(("skprivacy: error:", "skprivacy"))
+
+
+def written_commands():
+    """Every command line that the README, the guides and the help texts show."""
+    root = Path(skprivacy.__file__).parents[1]
+    files = [root / "README.md", *root.glob("doc/*.rst"), *root.glob("skprivacy/cli/*.py")]
+    for file in files:
+        for line in file.read_text(encoding="utf-8").splitlines():
+            if found := re.match(r"(?:\$|\s+\$?) ?skprivacy ((?!--)[^>]*)", line):
+                yield pytest.param(found[1], id=f"{file.name}: {found[1]}")
+
+
+@pytest.mark.parametrize("line", list(written_commands()))
+def test_the_commands_that_are_written_about_exist(line):
+    assert callable(_parser().parse_args(line.split()).run)
 
 
 def test_a_traceback_on_request(folder):
