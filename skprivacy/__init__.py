@@ -15,6 +15,7 @@ from ._version import __version__
 _PUBLIC = {
     "AdaSSPRegressor": "linear_model",
     "DPSGDClassifier": "neural_network",
+    "DPSGDRegressor": "neural_network",
     "FunctionalMechanismClassifier": "linear_model",
     "FunctionalMechanismRegressor": "linear_model",
     "LiRA": "attacks",

@@ -43,6 +43,11 @@ class PrivateLinearModel(BaseEstimator):
         "noise_seed": [Integral, None],
     }
 
+    def __getstate__(self):
+        state = super().__getstate__()
+        # A fitted model is what gets out; the seed of its noise must not get out with it.
+        return state | {"noise_seed": None} if "privacy_" in state else state
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True

@@ -106,6 +106,11 @@ class PrivateNetwork(BaseEstimator):
         super().set_params(**{k: v for k, v in params.items() if k not in own})
         return self
 
+    def __getstate__(self):
+        state = super().__getstate__()
+        # A fitted model is what gets out; the seed of its noise must not get out with it.
+        return state | {"noise_seed": None} if "privacy_" in state else state
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True

@@ -235,7 +235,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         self, X: ArrayLike, y: ArrayLike, first: bool, classes: ArrayLike | None
     ) -> DPSGDClassifier:
         rows, labels = self._rows(X, y, first)
-        check_classification_targets(labels)
+        if self.classes is None:  # else the labels are compared with those that are public
+            check_classification_targets(labels)
         assumptions: list[str] = []
         self.classes_, targets = self._encode(labels, classes, assumptions)
         weights = {}

@@ -24,6 +24,7 @@ from skprivacy.accounting import Composed, PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import FloatGaussian
 from skprivacy.neural_network import DPSGDClassifier, _net
+from skprivacy.neural_network._contributions import OuterProduct
 
 
 @pytest.fixture
@@ -207,7 +208,7 @@ def _bad_data(X, y):
         "one-dimensional": (X[:, 0], y, "2D array"),
         "other length": (X, y[:-1], "inconsistent numbers"),
         "text": (np.full(X.shape, "a", dtype=object), y, "could not convert"),
-        "continuous target": (X, X[:, 0], "continuous"),
+        "continuous target": (X, X[:, 0], "not in classes"),
         "missing target": (X, np.where(y == 0, np.nan, 1.0), "NaN"),
         "two-column target": (X, np.c_[y, y], "1d array"),
     }
@@ -526,13 +527,14 @@ def test_the_mode_of_the_caller_does_not_matter(blobs, mode):
 
 def test_reduced_precision_of_the_caller_does_not_reach_the_norms(blobs, monkeypatch):
     kinds = set()
-    release = FloatGaussian._release
+    squared_norms = OuterProduct.squared_norms
 
-    def watched(self, value, random):
-        kinds.add((value.dtype.name, torch.is_autocast_enabled("cpu")))
-        return release(self, value, random)
+    def watched(self):
+        found = squared_norms(self)
+        kinds.add((self.output_grad.dtype, found.dtype, torch.is_autocast_enabled("cpu")))
+        return found
 
-    monkeypatch.setattr(FloatGaussian, "_release", watched)
+    monkeypatch.setattr(OuterProduct, "squared_norms", watched)
     default = torch.get_default_dtype()
     try:
         torch.set_default_dtype(torch.float64)
@@ -541,4 +543,21 @@ def test_reduced_precision_of_the_caller_does_not_reach_the_norms(blobs, monkeyp
                 assert private(module=module).fit(*blobs).score(*blobs) > 0.85
     finally:
         torch.set_default_dtype(default)
-    assert kinds == {("float32", False)}
+    assert kinds == {(torch.float32, torch.float32, False)}
+
+
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
+def test_a_noise_seed_does_not_leave_with_the_model(blobs):
+    model = private(noise_seed=123456789)
+    assert pickle.loads(pickle.dumps(model)).noise_seed == 123456789  # on its way to a worker
+    model.fit(*blobs)
+    assert (123456789).to_bytes(4, "little") not in pickle.dumps(model)
+    assert pickle.loads(pickle.dumps(model)).noise_seed is None
+
+
+def test_many_labels_are_no_reason_to_warn():
+    """scikit-learn warns when most labels occur once; whether they do is private."""
+    X = np.zeros((30, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        private(classes=range(100), delta=1e-3).fit(X, np.arange(30))
