@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
@@ -143,7 +144,8 @@ def audit(
 
 def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None:
     if not hasattr(model, "classes_"):
-        raise TypeError(f"audit needs a classifier with predict_proba; got {type(model).__name__}.")
+        kind = type(model[-1] if isinstance(model, Pipeline) else model).__name__
+        raise TypeError(f"audit needs a classifier with predict_proba; got {kind}.")
     for part, X, y in (("train", X_train, y_train), ("test", X_test, y_test)):
         if np.ndim(y) != 1:
             raise ValueError(

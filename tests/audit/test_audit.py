@@ -294,6 +294,11 @@ def test_frames():
         ({"X_test": y[:1000], "y_train": X[1000:]}, ValueError, r"order is audit\(model, X_train"),
         ({"y_test": y[1000:, None]}, ValueError, "one label for each record"),
         ({"model": LinearRegression().fit(X, y)}, TypeError, "got LinearRegression"),
+        (
+            {"model": make_pipeline(Normalizer(), LinearRegression()).fit(X, y)},
+            TypeError,
+            "classifier with predict_proba; got LinearRegression",
+        ),
         ({"n_shadows": 3}, ValueError, "even"),
     ],
 )
