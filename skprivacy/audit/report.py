@@ -127,10 +127,7 @@ class AuditReport:
     @property
     def claim(self) -> str:
         """The claim in words."""
-        if self.guarantee is None:
-            return "none"
-        infinite = math.isinf(self.claimed_epsilon)
-        return "no guarantee (epsilon=inf)" if infinite else repr(self.guarantee)
+        return "none" if self.guarantee is None else repr(self.guarantee)
 
     @property
     def epsilon_within_reach(self) -> float:
