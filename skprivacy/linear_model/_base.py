@@ -106,7 +106,12 @@ class PrivateLinearModel(BaseEstimator):
         return (Laplace if pure else Gaussian)(multiplier, sensitivity)
 
     def _certify(self, event: Event, assumptions: list[str]) -> None:
-        """Set what is claimed, before any noise is drawn."""
+        """Set what is claimed, before any noise is drawn; forget what an earlier fit released.
+
+        Were this fit refused or broken off, the earlier model would stand under the new claim.
+        """
+        for released in ("coef_", "intercept_", "polynomial_"):
+            vars(self).pop(released, None)
         if self.noise_seed is not None:
             warnings.warn(
                 f"noise_seed={self.noise_seed!r} makes the noise predictable: there is no "

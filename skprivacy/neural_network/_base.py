@@ -135,7 +135,7 @@ class PrivateNetwork(BaseEstimator):
         first: bool,
         **criterion: Any,
     ) -> None:
-        """Plan, prepare, certify, charge, train: in this order."""
+        """Plan, prepare, charge, train, certify: in this order."""
         plan = self._plan(len(rows))
         noise_multiplier = self._noise_multiplier(plan)
         event = plan.event(noise_multiplier)
@@ -147,8 +147,10 @@ class PrivateNetwork(BaseEstimator):
         net.prepare()
         guarantee = self._guarantee(event, plan.relation, kind, assumptions, first)
         with charge(self.budget, event, plan.relation, type(self).__name__, kind):
-            self._certify(guarantee, noise_multiplier, plan)
-            self.module_ = net.train(inputs, torch.from_numpy(targets))
+            trained = net.train(inputs, torch.from_numpy(targets))
+        # Model and claim change together: an earlier model must not be left with a later claim.
+        self.module_ = trained
+        self._certify(guarantee, noise_multiplier, plan)
         self.gradients_ = net.gradients
 
     def _net(

@@ -468,3 +468,13 @@ def test_a_delta_that_would_allow_publication_is_refused():
         FunctionalMechanismRegressor(delta=0.9, bounds=(0, 1), y_bounds=(0, 1)).fit(
             np.zeros((5, 2)), np.zeros(5)
         )
+
+
+@pytest.mark.parametrize("make", [FunctionalMechanismRegressor, AdaSSPRegressor])
+def test_a_refused_fit_does_not_put_its_claim_on_the_earlier_model(make):
+    X, y = np.random.default_rng(0).uniform(0, 1, (200, 2)), np.linspace(0, 1, 200)
+    budget = PrivacyBudget(5.0, 1e-5, relation="add_remove")
+    model = make(epsilon=4.9, delta=1e-6, bounds=(0, 1), y_bounds=(0, 1), budget=budget).fit(X, y)
+    with pytest.raises(BudgetExceededError):
+        model.set_params(epsilon=1.0).fit(X, y)
+    assert not hasattr(model, "coef_") or model.epsilon_ > 4.8

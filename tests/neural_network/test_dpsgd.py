@@ -561,3 +561,18 @@ def test_many_labels_are_no_reason_to_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         private(classes=range(100), delta=1e-3).fit(X, np.arange(30))
+
+
+def test_a_fit_that_fails_does_not_put_its_claim_on_the_earlier_model(blobs, monkeypatch):
+    model = private(epsilon=9.0).fit(*blobs)
+    before = _weights(model)
+
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_net.PrivateNet, "train_step", interrupt)
+    for again in (model.set_params(epsilon=0.1).fit, model.partial_fit):
+        with pytest.raises(KeyboardInterrupt):
+            again(*blobs)
+        assert np.array_equal(_weights(model), before)
+        assert 8.9 < model.privacy_.epsilon() == model.epsilon_ <= 9.0
