@@ -111,7 +111,7 @@ class PrivateLinearModel(BaseEstimator):
         Were this fit refused or broken off, the earlier model would stand under the new claim.
         """
         for released in ("coef_", "intercept_", "polynomial_"):
-            vars(self).pop(released, None)
+            self.__dict__.pop(released, None)
         if self.noise_seed is not None:
             warnings.warn(
                 f"noise_seed={self.noise_seed!r} makes the noise predictable: there is no "
