@@ -18,6 +18,7 @@ from .events import (
 )
 from .guarantee import PrivacyGuarantee, check_delta, delta_of, epsilon_of
 from .ledger import LedgerError
+from .matrix import BandedFactorization, MatrixFactorization, TreeAggregation, square_root_band
 from .pld import NoLossDistributionError, PrivacyLossDistribution, pld
 from .rdp import DEFAULT_ORDERS, rdp, rdp_delta, rdp_epsilon
 from .releases import (
@@ -35,6 +36,7 @@ __all__ = [
     "DEFAULT_ORDERS",
     "RELATIONS",
     "ApproxDP",
+    "BandedFactorization",
     "Composed",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -46,6 +48,7 @@ __all__ = [
     "Laplace",
     "LedgerError",
     "Logistic",
+    "MatrixFactorization",
     "NoLossDistributionError",
     "NonPrivate",
     "PoissonSampled",
@@ -56,6 +59,7 @@ __all__ = [
     "RandomizedResponse",
     "Repeated",
     "ReportNoisyMax",
+    "TreeAggregation",
     "VoteThreshold",
     "calibrate_noise_multiplier",
     "calibrate_to_advantage",
@@ -71,5 +75,6 @@ __all__ = [
     "rdp",
     "rdp_delta",
     "rdp_epsilon",
+    "square_root_band",
     "zcdp",
 ]

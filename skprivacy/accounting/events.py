@@ -3,8 +3,9 @@
 An event knows nothing of accounting. Only :class:`Repeated` knows a count, and an event's meaning
 never changes: a new meaning is a new class.
 
-Every sensitivity that an event divides by is the one under the relation of the guarantee, with
-one exception that :class:`PoissonSampled` states.
+Every sensitivity that an event divides by is the one under the relation of the guarantee, except
+where an event says that it is the norm of one record's contribution (:class:`PoissonSampled`,
+:class:`MatrixFactorization`).
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 from .additive import Gaussian, Laplace, Logistic, analytic_noise_multiplier
 from .base import Mechanism
+from .correlated import MatrixGaussian
 from .entropy import SecureRandom
 from .floating import FloatGaussian
+from .logistic import FloatLogistic
 from .response import RandomizedResponse
 from .sampling import PoissonSampler
 from .selection import Exponential, ReportNoisyMax
@@ -11,9 +13,11 @@ from .selection import Exponential, ReportNoisyMax
 __all__ = [
     "Exponential",
     "FloatGaussian",
+    "FloatLogistic",
     "Gaussian",
     "Laplace",
     "Logistic",
+    "MatrixGaussian",
     "Mechanism",
     "PoissonSampler",
     "RandomizedResponse",

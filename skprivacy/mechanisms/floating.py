@@ -61,12 +61,7 @@ class FloatGaussian(Mechanism):
     sensitivity: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier >= 0):
-            raise ValueError(
-                f"noise_multiplier={self.noise_multiplier!r} must be a finite number >= 0."
-            )
-        if not (math.isfinite(self.sensitivity) and self.sensitivity > 0):
-            raise ValueError(f"sensitivity={self.sensitivity!r} must be a finite number > 0.")
+        check_noise(self.noise_multiplier, self.sensitivity)
 
     @property
     def event(self) -> events.Event:
@@ -76,11 +71,7 @@ class FloatGaussian(Mechanism):
         return events.Gaussian(self.noise_multiplier)
 
     def _release(self, value: NDArray, random: SecureRandom) -> NDArray:
-        if value.ndim != 1 or value.dtype not in (np.float32, np.float64):
-            raise ValueError(
-                f"value has shape {value.shape} and dtype {value.dtype}; expected a flat array "
-                "of float32 or float64. Flatten it with value.reshape(-1) first."
-            )
+        check_flat(value)
         if self.noise_multiplier == 0:
             return value
         std = np.float32(self.noise_multiplier * self.sensitivity)
@@ -90,3 +81,20 @@ class FloatGaussian(Mechanism):
             noise *= std
             part += noise
         return value
+
+
+def check_noise(noise_multiplier: float, sensitivity: float) -> None:
+    """Refuse what is no size of noise, or no sensitivity."""
+    if not (math.isfinite(noise_multiplier) and noise_multiplier >= 0):
+        raise ValueError(f"noise_multiplier={noise_multiplier!r} must be a finite number >= 0.")
+    if not (math.isfinite(sensitivity) and sensitivity > 0):
+        raise ValueError(f"sensitivity={sensitivity!r} must be a finite number > 0.")
+
+
+def check_flat(value: NDArray) -> None:
+    """Refuse what cannot be changed in place, number by number."""
+    if value.ndim != 1 or value.dtype not in (np.float32, np.float64):
+        raise ValueError(
+            f"value has shape {value.shape} and dtype {value.dtype}; expected a flat array "
+            "of float32 or float64. Flatten it with value.reshape(-1) first."
+        )

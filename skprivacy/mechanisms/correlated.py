@@ -1,0 +1,172 @@
+"""Gaussian noise that is correlated from release to release, for streams."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import singledispatch
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..accounting import BandedFactorization, MatrixFactorization, TreeAggregation
+from .base import Mechanism
+from .entropy import SecureRandom
+from .floating import check_flat, check_noise
+
+__all__ = ["MatrixGaussian"]
+
+_CHUNK = 1 << 16  # numbers of noise in memory at a time
+
+
+@dataclass(frozen=True)
+class MatrixGaussian(Mechanism):
+    """Add the noise of a matrix factorisation to the vectors of a stream, one by one, in place.
+
+    Parameters
+    ----------
+    run : MatrixFactorization
+        What all releases together are accounted as; one ``release`` is one of its steps.
+    sensitivity : float
+        L2 norm of one record's contribution to one vector: the clipping norm.
+
+    Notes
+    -----
+    **Guarantees.** Release t adds row t of C^-1 z (for a tree: of the differences between its noisy
+    running sums), z being independent normal numbers of standard deviation
+    ``run.noise_multiplier * sensitivity``. All releases together are ``run``, whose terms the
+    caller has to keep: each record in the batch of its place, in every epoch. More releases than
+    it has steps are refused. The numbers are floating point and **not hardened**, as those of
+    :class:`FloatGaussian`.
+
+    **Edge cases.** As :class:`FloatGaussian`. The object remembers noise: it cannot be copied, and
+    whoever reads its memory can take the noise off. Memory: ``len(coefficients) - 1`` vectors of
+    single precision for a band, one for each binary digit of the number of steps for a tree.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.accounting import BandedFactorization
+    >>> from skprivacy.mechanisms import MatrixGaussian, SecureRandom
+    >>> stream = MatrixGaussian(BandedFactorization(2.0, 10, 1, (1.0, 0.5)), sensitivity=1.0)
+    >>> random = SecureRandom()
+    >>> [stream.release(np.zeros(3), random).shape for _ in range(2)]
+    [(3,), (3,)]
+    """
+
+    run: MatrixFactorization
+    sensitivity: float
+    _noise: _CorrelatedNoise = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_noise", _noise_of(self.run))
+        check_noise(self.noise_multiplier, self.sensitivity)
+
+    def __reduce__(self):
+        raise TypeError(
+            "MatrixGaussian cannot be copied or pickled: two copies would go on from the same "
+            "noise. Create a new one for a new stream."
+        )
+
+    @property
+    def event(self) -> MatrixFactorization:
+        """``run``: what all releases together are, not a single one."""
+        return self.run
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Standard deviation of the independent noise z divided by ``sensitivity``."""
+        return self.run.noise_multiplier
+
+    def _release(self, value: NDArray, random: SecureRandom) -> NDArray:
+        check_flat(value)
+        if self._noise.step == self.run.n_steps:
+            raise RuntimeError(
+                f"The stream was accounted as {self.run.n_steps} steps, and they are all used. "
+                "Account for more, and start a new MatrixGaussian."
+            )
+        noise = self._noise.draw(value.size, random)
+        std = np.float32(self.noise_multiplier * self.sensitivity)
+        for start in range(0, value.size, _CHUNK):
+            value[start : start + _CHUNK] += std * noise[start : start + _CHUNK]
+        return value
+
+
+class _CorrelatedNoise(ABC):
+    """Noise of a stream, made from independent normal numbers of variance 1."""
+
+    step = 0
+    size = -1
+
+    def draw(self, size: int, random: SecureRandom) -> NDArray[np.float32]:
+        """Return the noise of the next step; its memory is used again."""
+        if self.step == 0:
+            self.size = size
+        if size != self.size:
+            raise ValueError(
+                f"value has {size} numbers, the vectors before it had {self.size}: the numbers of "
+                "a stream keep their places."
+            )
+        noise = self._next(size, random)
+        self.step += 1
+        return noise
+
+    @abstractmethod
+    def _next(self, size: int, random: SecureRandom) -> NDArray[np.float32]: ...
+
+
+class _BandedNoise(_CorrelatedNoise):
+    """Solves C y = z forward: y_t = z_t - sum of c_j y_(t-j), from the last few y alone."""
+
+    def __init__(self, coefficients: tuple[float, ...]) -> None:
+        self._behind = np.asarray(coefficients[1:], np.float32)
+
+    def _next(self, size: int, random: SecureRandom) -> NDArray[np.float32]:
+        reach = len(self._behind)
+        if self.step == 0:
+            self._past = np.zeros((max(reach, 1), size), np.float32)
+        here = self.step % max(reach, 1)
+        # Row i of the ring holds the noise of (here - i) steps ago, or one whole turn if i = here.
+        ago = (here - np.arange(reach) - 1) % max(reach, 1)
+        weights = self._behind[ago]
+        for start in range(0, size, _CHUNK):
+            part = self._past[:, start : start + _CHUNK]
+            fresh = random.normal(part.shape[1])
+            if reach:
+                fresh -= weights @ part
+            part[here] = fresh
+        return self._past[here]
+
+
+class _TreeNoise(_CorrelatedNoise):
+    """Differences of running sums whose noise has one part for each binary digit of the step."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, NDArray[np.float32]] = {}
+
+    def _next(self, size: int, random: SecureRandom) -> NDArray[np.float32]:
+        done = self.step + 1
+        level = (done & -done).bit_length() - 1
+        fresh = random.normal(size)
+        noise = fresh.copy()
+        for lower in range(level):  # the sums that the new one takes the place of
+            noise -= self._parts.pop(lower)
+        self._parts[level] = fresh
+        return noise
+
+
+@singledispatch
+def _noise_of(event: MatrixFactorization) -> _CorrelatedNoise:
+    raise TypeError(
+        f"run={event!r} must be a matrix factorisation: BandedFactorization or TreeAggregation."
+    )
+
+
+@_noise_of.register
+def _(event: BandedFactorization) -> _CorrelatedNoise:
+    return _BandedNoise(event.coefficients)
+
+
+@_noise_of.register
+def _(event: TreeAggregation) -> _CorrelatedNoise:
+    return _TreeNoise()

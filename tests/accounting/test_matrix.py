@@ -1,0 +1,203 @@
+"""Streams under correlated noise: sensitivities by brute force, and what they cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.linalg import toeplitz
+
+from skprivacy.accounting import (
+    BandedFactorization,
+    Composed,
+    Event,
+    Gaussian,
+    MatrixFactorization,
+    NoLossDistributionError,
+    PoissonSampled,
+    PrivacyBudget,
+    Repeated,
+    TreeAggregation,
+    calibrate_noise_multiplier,
+    epsilon_of,
+    pld,
+    rdp,
+    square_root_band,
+    zcdp,
+)
+from skprivacy.accounting.matrix import running_sum_error
+
+SHAPES = [(1, 1), (7, 1), (8, 1), (1, 5), (3, 4), (5, 3), (4, 8), (6, 2)]
+
+
+def banded_matrix(coefficients, n):
+    column = np.r_[coefficients, np.zeros(max(0, n - len(coefficients)))][:n]
+    return toeplitz(column, np.zeros(n))
+
+
+def tree_matrix(n):
+    """Sums over 2^l steps that some running sum is put together from, by the definition."""
+    rows = set()
+    for t in range(1, n + 1):
+        start = 0
+        for level in reversed(range(t.bit_length())):
+            if t >> level & 1:
+                rows.add((start, start + 2**level))
+                start += 2**level
+    C = np.zeros((len(rows), n))
+    for row, (start, stop) in enumerate(sorted(rows, key=lambda r: r[1])):
+        C[row, start:stop] = 1.0
+    return C
+
+
+def brute_force(C, steps_per_epoch, epochs, dimension=3):
+    """The longest C u over all batches, aligned and random contributions of norm 1."""
+    rng = np.random.default_rng(0)
+    longest = 0.0
+    for batch in range(steps_per_epoch):
+        places = batch + steps_per_epoch * np.arange(epochs)
+        longest = max(longest, np.linalg.norm(C[:, places].sum(1)))
+        for _ in range(30):
+            u = rng.normal(size=(epochs, dimension))
+            u /= np.linalg.norm(u, axis=1, keepdims=True)
+            assert np.linalg.norm(C[:, places] @ u) <= longest * (1 + 1e-12)
+        for signs in product([-1, 0, 1], repeat=min(epochs, 5)):
+            assert np.linalg.norm(C[:, places[: len(signs)]] @ signs) <= longest * (1 + 1e-12)
+    return longest
+
+
+@pytest.mark.parametrize(("steps_per_epoch", "epochs"), SHAPES)
+@pytest.mark.parametrize("band", [1, 2, 4, 50])
+def test_banded_sensitivity_is_that_of_the_worst_contributions(steps_per_epoch, epochs, band):
+    coefficients = square_root_band(200, 1, most=band)
+    event = BandedFactorization(1.0, steps_per_epoch, epochs, coefficients)
+    expected = brute_force(banded_matrix(coefficients, event.n_steps), steps_per_epoch, epochs)
+    assert event.sensitivity == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("steps_per_epoch", "epochs"), [*SHAPES, (13, 3), (16, 1), (2, 9)])
+def test_tree_sensitivity_is_that_of_the_worst_contributions(steps_per_epoch, epochs):
+    event = TreeAggregation(1.0, steps_per_epoch, epochs)
+    expected = brute_force(tree_matrix(event.n_steps), steps_per_epoch, epochs)
+    assert event.sensitivity == pytest.approx(expected, rel=1e-12)
+
+
+def test_one_epoch_costs_the_longest_column():
+    band = (1.0, 0.5, 0.375)
+    assert BandedFactorization(1.0, 50, 1, band).sensitivity == pytest.approx(np.linalg.norm(band))
+    assert TreeAggregation(1.0, 1000, 1).sensitivity == pytest.approx(np.sqrt(10))
+
+
+def test_epochs_further_apart_than_the_band_add_their_squares():
+    one, many = (BandedFactorization(1.0, 8, k, (1.0, 0.5)).sensitivity for k in (1, 9))
+    assert many == pytest.approx(3 * one)
+
+
+EVENTS = [
+    BandedFactorization(3.0, 20, 2, (1.0, 0.5, 0.375)),
+    TreeAggregation(3.0, 20, 2),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(("relation", "factor"), [("zero_out", 1.0), ("replace_one", 2.0)])
+def test_the_cost_is_that_of_one_gaussian_release(event, relation, factor):
+    equal = Gaussian(3.0 / (factor * event.sensitivity))
+    assert epsilon_of(event, 1e-5, relation) == pytest.approx(epsilon_of(equal, 1e-5), rel=1e-12)
+    assert rdp(event, [2, 8], relation) == pytest.approx(rdp(equal, [2, 8]))
+    assert zcdp(event, relation) == pytest.approx(zcdp(equal))
+    both = Composed((event, Repeated(PoissonSampled(0.01, Gaussian(1.0)), 100)))
+    assert pld(both, relation).epsilon(1e-5) > epsilon_of(event, 1e-5, relation)
+
+
+def test_without_correlation_it_is_the_composition_of_its_steps():
+    alone = BandedFactorization(3.0, 4, 6)
+    assert alone.sensitivity == pytest.approx(np.sqrt(6))
+    expected = epsilon_of(Repeated(Gaussian(3.0), 6), 1e-5)
+    assert epsilon_of(alone, 1e-5, "zero_out") == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
+def test_one_record_more_is_not_covered(event):
+    for of in (epsilon_of, zcdp):
+        with pytest.raises(NoLossDistributionError, match="zero_out"):
+            of(event, *([1e-5] if of is epsilon_of else []), relation="add_remove")
+    with pytest.raises(NoLossDistributionError, match="places in the stream"):
+        rdp(event, [2], "add_remove")
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
+def test_events_are_json_and_can_be_charged(event):
+    assert Event.from_dict(event.to_dict()) == event
+    assert isinstance(event, MatrixFactorization)
+    epsilon = epsilon_of(event, 1e-5, "zero_out")
+    budget = PrivacyBudget(1.01 * epsilon, 1e-5, relation="zero_out")
+    with budget.charge(event, relation="zero_out", who="a stream"):
+        pass
+    assert budget.spent() == pytest.approx(epsilon, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: BandedFactorization(0.0, 4, 1), "noise_multiplier=0.0"),
+        (lambda: BandedFactorization(1.0, 4.0, 1), "steps_per_epoch=4.0"),
+        (lambda: TreeAggregation(1.0, 4, 0), "epochs=0"),
+        (lambda: BandedFactorization(1.0, 4, 1, ()), "coefficients="),
+        (lambda: BandedFactorization(1.0, 4, 1, (2.0, 1.0)), "the first 1"),
+        (lambda: BandedFactorization(1.0, 4, 1, (1.0, -0.5)), ">= 0"),
+        (lambda: BandedFactorization(1.0, 4, 1, (1.0, float("nan"))), ">= 0"),
+    ],
+)
+def test_what_is_no_stream_is_refused(make, named):
+    with pytest.raises(ValueError, match=named):
+        make()
+
+
+def test_calibration_meets_the_target():
+    z = calibrate_noise_multiplier(
+        lambda z: BandedFactorization(z, 100, 1, square_root_band(100, 1)),
+        epsilon=1.0, delta=1e-6, relation="zero_out",
+    )  # fmt: skip
+    # 4.22468 is the analytic Gaussian's noise at (1, 1e-6), checked elsewhere.
+    sensitivity = BandedFactorization(z, 100, 1, square_root_band(100, 1)).sensitivity
+    assert z == pytest.approx(4.2246789 * sensitivity, rel=1e-3)
+    assert z >= 4.2246789 * sensitivity
+
+
+@pytest.mark.parametrize("n", [5, 64, 300])
+@pytest.mark.parametrize("band", [1, 3, 16])
+def test_error_of_running_sums(n, band):
+    coefficients = np.asarray(square_root_band(10**4, 1, most=64)[:band])
+    sums = np.tril(np.ones((n, n))) @ np.linalg.inv(banded_matrix(coefficients, n))
+    expected = np.sqrt((sums**2).sum(1).mean())
+    assert running_sum_error(coefficients, n) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("steps_per_epoch", "epochs"), [(30, 1), (400, 1), (50, 4)])
+def test_running_sums_are_told_better_than_by_independent_noise(steps_per_epoch, epochs):
+    """At equal privacy: the error times the sensitivity is what one unit of noise comes to."""
+    n = steps_per_epoch * epochs
+    band = square_root_band(steps_per_epoch, epochs)
+    banded = BandedFactorization(1.0, steps_per_epoch, epochs, band).sensitivity
+    error = running_sum_error(np.asarray(band), n) * banded
+    independent = running_sum_error(np.ones(1), n) * np.sqrt(epochs)
+    tree = TreeAggregation(1.0, steps_per_epoch, epochs).sensitivity
+    digits = np.mean([t.bit_count() for t in range(1, n + 1)])
+    assert error < 0.75 * independent
+    assert error < np.sqrt(digits) * tree
+
+
+@dataclass(frozen=True)
+class _Forgetful(BandedFactorization):
+    @property
+    def sensitivity(self):
+        return float(np.linalg.norm(self.coefficients))  # of one epoch, however many there are
+
+
+def test_a_planted_sensitivity_of_one_epoch_is_noticed():
+    event = _Forgetful(1.0, 3, 4, (1.0, 0.5))
+    expected = brute_force(banded_matrix((1.0, 0.5), 12), 3, 4)
+    assert event.sensitivity < 0.6 * expected
