@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,11 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import nn
+from torch import Tensor, nn
 
-from .._sklearn import Interval, StrOptions
+from .._sklearn import Interval, StrOptions, num_samples
 from .._validation import check_column_names
 from ..accounting import (
     Composed,
@@ -33,12 +34,14 @@ from ._gradients import Probe
 from ._mlp import ACTIVATIONS
 from ._modules import make_module
 from ._net import PrivateNet
+from ._on_disk import MappedRows, chunks, is_mapped
 from ._plan import Plan
 from ._schedules import SCHEDULES
 
 __all__ = ["COMMON_CONSTRAINTS", "PrivateNetwork"]
 
 _PREDICT_ROWS = 1 << 16
+_PREDICT_NUMBERS = 1 << 20  # that are read from a file at a time
 
 COMMON_CONSTRAINTS: dict = {
     "hidden_layer_sizes": ["array-like"],
@@ -121,14 +124,27 @@ class PrivateNetwork(BaseEstimator):
         self._validate_params()
         _check_hidden(self.hidden_layer_sizes)
         _check_device(self.device)
+        if is_mapped(X):
+            return self._mapped_rows(X, y, first, **checks)
         check_column_names(X)
         return validate_data(
             self, X, y, dtype=np.float64, ensure_all_finite=False, reset=first, **checks
         )
 
+    def _mapped_rows(
+        self, X: NDArray, y: ArrayLike, first: bool, **checks: Any
+    ) -> tuple[MappedRows, Any]:
+        """Validate what can be without a look at the rows, which stay where they are."""
+        check_consistent_length(X, y)
+        self._check_width(X, first)
+        return MappedRows(X), validate_data(self, X="no_validation", y=y, reset=first, **checks)
+
+    def _check_width(self, X: NDArray, reset: bool) -> None:
+        validate_data(self, np.zeros((min(1, len(X)), X.shape[1])), reset=reset)
+
     def _train(
         self,
-        rows: NDArray,
+        rows: NDArray | MappedRows,
         targets: NDArray,
         n_classes: int | None,
         assumptions: list[str],
@@ -140,8 +156,7 @@ class PrivateNetwork(BaseEstimator):
         noise_multiplier = self._noise_multiplier(plan)
         event = plan.event(noise_multiplier)
         kind = "proved" if self.noise_seed is None else "estimate"
-        with np.errstate(over="ignore"):  # beyond single precision means infinite, hence no part
-            inputs = torch.from_numpy(rows.astype(np.float32))
+        inputs = _single_precision(rows)
         module = self._start(rows.shape[1], n_classes or 1, first)
         net = self._net(module, plan, noise_multiplier, n_classes, **criterion)
         net.prepare()
@@ -262,12 +277,35 @@ class PrivateNetwork(BaseEstimator):
         self.noise_multiplier_ = noise_multiplier
         self.n_steps_ = plan.n_steps
 
-    def _outputs(self, X: ArrayLike) -> torch.Tensor:
+    def _outputs(self, X: ArrayLike) -> Tensor:
         """Return the outputs of the network in double precision."""
         check_is_fitted(self, "module_")
-        rows = torch.from_numpy(validate_data(self, X, dtype=np.float32, reset=False))
+        outputs, start = torch.empty(0), 0
         with torch.inference_mode():
-            return torch.cat([self.module_(part) for part in rows.split(_PREDICT_ROWS)]).double()
+            for part in self._parts(X):
+                found = self.module_(part)
+                if start == 0:  # one block: many small ones would pin the parts' memory
+                    outputs = torch.empty((num_samples(X), *found.shape[1:]), dtype=torch.float64)
+                outputs[start : start + len(part)] = found
+                start += len(part)
+        return outputs
+
+    def _parts(self, X: ArrayLike) -> Iterable[Tensor]:
+        """Yield finite rows, a part at a time."""
+        if not is_mapped(X):
+            rows = validate_data(self, X, dtype=np.float32, reset=False)
+            yield from torch.from_numpy(rows).split(_PREDICT_ROWS)
+            return
+        self._check_width(X, reset=False)
+        for part in chunks(X, max(1, _PREDICT_NUMBERS // X.shape[1])):
+            yield torch.from_numpy(check_array(part, dtype=np.float32, input_name="X"))
+
+
+def _single_precision(rows: NDArray | MappedRows) -> Tensor | MappedRows:
+    if isinstance(rows, MappedRows):
+        return rows
+    with np.errstate(over="ignore"):  # beyond single precision means infinite, hence no part
+        return torch.from_numpy(rows.astype(np.float32))
 
 
 def _check_hidden(sizes: Any) -> tuple[int, ...]:

@@ -14,6 +14,8 @@ from tqdm import tqdm
 from ..mechanisms import FloatGaussian, PoissonSampler, SecureRandom
 from ._environment import ordinary_torch, private_chance
 from ._gradients import Probe
+from ._on_disk import MappedRows
+from ._peers import Alone, Peers
 from ._per_example import ClippedGradientSum, flatten_parameters
 from ._schedules import constant
 
@@ -55,6 +57,8 @@ class PrivateNet(NeuralNet):
         Maps the share of the steps that are done to a factor of the learning rate.
     probe : Probe, default=None
         Public numbers of the shape of the data. Needed for all but plain perceptrons.
+    peers : Peers, default=None
+        The other processes that take part; ``None`` for none.
     criterion : type, default=torch.nn.CrossEntropyLoss
         The loss; made with ``reduction="none"``.
     **kwargs
@@ -83,6 +87,7 @@ class PrivateNet(NeuralNet):
         clipping: str = "flat",
         schedule: Callable[[float], float] = constant,
         probe: Probe | None = None,
+        peers: Peers | None = None,
         criterion: type[nn.Module] = nn.CrossEntropyLoss,
         **kwargs: Any,
     ) -> None:
@@ -99,12 +104,13 @@ class PrivateNet(NeuralNet):
         self.clipping = clipping
         self.schedule = schedule
         self.probe = probe
+        self.peers = Alone() if peers is None else peers
 
     @property
     def _default_callbacks(self) -> list:
         return []  # skorch's own record and print the loss, which is private
 
-    def train(self, X: Tensor, y: Tensor) -> nn.Module:
+    def train(self, X: Tensor | MappedRows, y: Tensor) -> nn.Module:
         """Train on a data matrix and its targets; return the module, weights averaged."""
         with ordinary_torch(self.device), private_chance(self.random, self.device):
             if not self.initialized_:
@@ -153,18 +159,20 @@ class PrivateNet(NeuralNet):
         for batch in tqdm(iterator, disable=not self.verbose, leave=False, unit="step"):
             step_fn(batch)
 
-    def train_step(self, batch: tuple[Tensor, Tensor, Tensor], **fit_params: Any) -> None:
+    def train_step(
+        self, batch: tuple[Tensor | MappedRows, Tensor, Tensor], **fit_params: Any
+    ) -> None:
         """Clip, add noise, divide by a constant, update."""
         X, y, indices = batch
         self.module_.train()
         total = self._total.zero_()
-        numbers = X[0].numel() + self._clipped.numbers_an_example
+        numbers = X.shape[1:].numel() + self._clipped.numbers_an_example
         rows = min(_MICRO_BATCH_ROWS, max(1, int(_MICRO_BATCH_NUMBERS / numbers)))
         for part in indices.split(rows):
             self._grad.zero_()
             self._clipped(X.index_select(0, part), y.index_select(0, part))
             total += self._grad
-        noisy = self.mechanism.release(total.cpu().numpy(), self.random)
+        noisy = self.peers.release(self.mechanism, total.cpu().numpy(), self.random)
         self._grad.copy_(torch.from_numpy(noisy)).div_(self.divisor)
         self.optimizer_.param_groups[0]["lr"] = self.lr * self.schedule(self._step / self._n_steps)
         self.optimizer_.step()
@@ -186,13 +194,13 @@ class PrivateNet(NeuralNet):
 class _PoissonSteps:
     """The steps of one epoch: the whole data, and who takes part."""
 
-    def __init__(self, X: Tensor, y: Tensor, net: PrivateNet) -> None:
+    def __init__(self, X: Tensor | MappedRows, y: Tensor, net: PrivateNet) -> None:
         self.X, self.y, self.net = X, y, net
 
     def __len__(self) -> int:
         return self.net.steps_per_epoch
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def __iter__(self) -> Iterator[tuple[Tensor | MappedRows, Tensor, Tensor]]:
         for _ in range(len(self)):
-            drawn = self.net.sampler.draw(len(self.X), self.net.random)
+            drawn = self.net.peers.draw(self.net.sampler, len(self.X), self.net.random)
             yield self.X, self.y, torch.from_numpy(drawn).to(self.X.device)

@@ -1,0 +1,107 @@
+"""Matrices that stay on disk: memory-mapped arrays, of which only some rows are read at a time."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from typing import Any, TypeGuard
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+__all__ = ["MappedRows", "chunks", "is_mapped"]
+
+# How much of a file may be in memory on behalf of the mapping, before it is given back.
+_HELD_BYTES = 1 << 25
+# What one access to a mapping may bring in: Linux maps up to this much around it.
+_AROUND = 1 << 16
+
+
+class MappedRows:
+    """The rows of a memory-mapped matrix, to a training step like a tensor in single precision.
+
+    Parameters
+    ----------
+    matrix : numpy.memmap of shape (n_samples, n_features)
+    device : str, default="cpu"
+        Where the selected rows go.
+
+    Notes
+    -----
+    **Guarantees.** No more than the rows of one selection are in memory, plus a constant amount of
+    the file. The system may keep the rest in its cache, which it empties when memory is needed.
+
+    **Edge cases.** Numbers beyond single precision become infinite, as they do in memory.
+    """
+
+    def __init__(self, matrix: NDArray, device: str = "cpu") -> None:
+        self.matrix = matrix
+        self.device = torch.device(device)
+        self.shape = torch.Size(matrix.shape)
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    def to(self, device: str) -> MappedRows:
+        return MappedRows(self.matrix, device)
+
+    def index_select(self, dim: int, index: Tensor) -> Tensor:
+        """Return a copy of the rows with these numbers; ``dim`` is 0."""
+        assert dim == 0
+        return torch.from_numpy(_read(self.matrix, index.cpu().numpy())).to(self.device)
+
+
+def is_mapped(X: Any) -> TypeGuard[NDArray]:
+    """Whether a matrix of numbers lies in a file.
+
+    Rows picked out of a memory map by their numbers are a copy in memory, although numpy still
+    calls it a ``memmap``; a slice of it is not. What lies below decides.
+    """
+    return (
+        isinstance(X, np.ndarray)
+        and X.ndim == 2
+        and X.dtype.kind in "biuf"
+        and _mapping(X) is not None
+    )
+
+
+def chunks(X: NDArray, size: int) -> Iterator[NDArray[np.float32]]:
+    """Yield all rows of a memory-mapped matrix in order, ``size`` at a time."""
+    for start in range(0, len(X), size):
+        yield _read(X, np.arange(start, min(start + size, len(X))))
+
+
+def _mapping(X: NDArray) -> mmap.mmap | None:
+    base: Any = X
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, mmap.mmap) else None
+
+
+def _read(X: NDArray, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+    out = np.empty((len(indices), X.shape[1]), np.float32)
+    step = _rows_at_a_time(X)
+    with np.errstate(over="ignore"):
+        for start in range(0, len(indices), step):
+            part = indices[start : start + step]
+            # By way of double precision, as a matrix in memory goes: the same numbers come out.
+            out[start : start + step] = np.asarray(X)[part].astype(np.float64)
+            _give_back(X)
+    return out
+
+
+def _rows_at_a_time(X: NDArray) -> int:
+    """Return how many rows, wherever they lie, may be read before memory is given back."""
+    together = X.strides[1] == X.itemsize
+    touched = _AROUND + X.shape[1] * (X.itemsize if together else _AROUND)
+    return max(1, _HELD_BYTES // touched)
+
+
+def _give_back(X: NDArray) -> None:
+    """Let go of the part of the file that reading brought into memory."""
+    mapping = _mapping(X)
+    # A mapping of mode "c" holds changes that are nowhere else: those must stay.
+    if mapping is not None and hasattr(mapping, "madvise") and getattr(X, "mode", "c") != "c":
+        mapping.madvise(mmap.MADV_DONTNEED)
