@@ -29,6 +29,7 @@ from .releases import (
     ReportNoisyMax,
 )
 from .selection import PrivateSelection
+from .smooth import Smoothed, SmoothGaussian, local_sensitivity, smoothed_cost
 from .votes import GNMaxVote, LNMaxVote, VoteThreshold
 
 __all__ = [
@@ -59,6 +60,8 @@ __all__ = [
     "RandomizedResponse",
     "Repeated",
     "ReportNoisyMax",
+    "SmoothGaussian",
+    "Smoothed",
     "TreeAggregation",
     "VoteThreshold",
     "calibrate_noise_multiplier",
@@ -71,10 +74,12 @@ __all__ = [
     "epsilon_of",
     "flatten",
     "gdp_mu",
+    "local_sensitivity",
     "pld",
     "rdp",
     "rdp_delta",
     "rdp_epsilon",
+    "smoothed_cost",
     "square_root_band",
     "zcdp",
 ]

@@ -200,6 +200,11 @@ def compare_accountants(
     if check_delta(delta) == 0:
         raise ValueError("delta=0 leaves nothing to compare: pure epsilons only add up.")
     check_relation(relation)
+    if event.data_dependent:
+        raise ValueError(
+            f"{event!r} has a cost that was computed from private data; compare the "
+            "data-independent event instead."
+        )
     everything = Composed((event,))
     if any(isinstance(e, NonPrivate) for e in flatten(everything)):
         return {name: {"epsilon": math.inf, "kind": "proved"} for name in ACCOUNTANTS}

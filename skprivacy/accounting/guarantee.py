@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._config import leak
 from .events import ApproxDP, Event, NonPrivate, check_relation, flatten, probability
 from .pld import NoLossDistributionError, pld
 from .rdp import rdp_delta, rdp_deltas, rdp_epsilon
@@ -123,6 +124,11 @@ class PrivacyGuarantee:
     assumptions : tuple of str, default=()
         What has to be true, or public, for the guarantee to hold.
 
+    Notes
+    -----
+    **Edge cases.** A cost that was computed from private votes is withheld from ``repr``, HTML,
+    JSON and pickle; asked for by number it comes with a ``PrivacyLeakWarning``.
+
     Examples
     --------
     >>> from skprivacy.accounting import Gaussian, PrivacyGuarantee
@@ -153,12 +159,14 @@ class PrivacyGuarantee:
 
     def epsilon(self, delta: float | None = None) -> float:
         """Return the smallest epsilon that is proved at ``delta`` (default: ``at_delta``)."""
+        self._warn_if_private()
         if delta is None:
             delta = self.at_delta or 0.0
         return epsilon_of(self.event, check_delta(delta), self.relation)
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta that is proved at ``epsilon`` >= 0."""
+        self._warn_if_private()
         if not (isinstance(epsilon, (int, float, np.floating)) and epsilon >= 0):
             raise ValueError(f"epsilon={epsilon!r} must be a number >= 0.")
         return delta_of(self.event, float(epsilon), self.relation)
@@ -182,6 +190,7 @@ class PrivacyGuarantee:
         The curve is the worse of both directions, so that it does not matter whether members are
         called positive. For sampled noise and large ``fpr`` it is therefore not attained.
         """
+        self._warn_if_private()
         fpr = np.asarray(fpr, dtype=float)
         if not ((fpr >= 0) & (fpr <= 1)).all():
             raise ValueError(f"fpr={fpr!r} must lie in [0, 1].")
@@ -194,6 +203,13 @@ class PrivacyGuarantee:
         mirror = 1 - np.exp(-epsilons) * (1 - deltas - flat)
         bound = np.minimum(direct, mirror).min(axis=1)
         return np.clip(bound, flat[:, 0], 1.0).reshape(fpr.shape)
+
+    def _warn_if_private(self) -> None:
+        if self.event.data_dependent:
+            leak(
+                "This cost was computed from private data and is private itself: publish it by "
+                "skprivacy.mechanisms.sanitised_cost, or use the data-independent event."
+            )
 
     def advantage_bound(self) -> float:
         """Return the largest membership advantage, TPR - FPR, of any attack: delta at epsilon 0."""

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import erfc
+from scipy.special import log_ndtr, logsumexp
 
 from ._pairs import GaussianPair
 from .events import ApproxDP, Event, positive
@@ -88,57 +88,65 @@ class VoteThreshold(_VoteEvent):
             raise ValueError("threshold=None must be given with votes.")
 
 
-def gnmax_rdp(log_q: float, sigma: float, orders):
+def gnmax_rdp(log_q, sigma: float, orders):
     """Return the data-dependent Renyi bound of GNMax, at most the data-independent one.
 
     Parameters
     ----------
-    log_q : float
+    log_q : float or ndarray
         Logarithm of a bound on the probability of an unlikely outcome.
     sigma : float
         Standard deviation of the noise of each count.
-    orders : ndarray of float
+    orders : float or ndarray
+        Broadcast against ``log_q``.
     """
-    a = np.asarray(orders, dtype=float)
-    plain = a / sigma**2
-    if not log_q < 0:
-        return plain
-    if log_q == -math.inf:
-        return np.zeros_like(a)
-    mu2 = sigma * math.sqrt(-log_q)
-    mu1 = mu2 + 1
-    e1, e2 = mu1 / sigma**2, mu2 / sigma**2
-    if mu2 <= 1 or -log_q <= e2:
-        return plain
-    most = (mu2 - 1) * e2 - mu2 * (math.log(mu1 / (mu1 - 1)) + math.log(mu2 / (mu2 - 1)))
-    if log_q > most:
-        return plain
-    log_not_q = math.log1p(-math.exp(log_q))
-    log_a = log_not_q - math.log(-math.expm1((log_q + e2) * (mu2 - 1) / mu2))
-    log_b = e1 - log_q / (mu1 - 1)
-    value = np.logaddexp(log_not_q + (a - 1) * log_a, log_q + (a - 1) * log_b) / (a - 1)
-    return np.where(mu1 > a, np.minimum(np.maximum(value, 0), plain), plain)
+    a, log_q = np.asarray(orders, dtype=float), np.asarray(log_q, dtype=float)
+    plain = a / sigma**2 + np.zeros_like(log_q)
+    with np.errstate(all="ignore"):  # what is undefined is not taken
+        mu2 = sigma * np.sqrt(-log_q)
+        mu1 = mu2 + 1
+        e1, e2 = mu1 / sigma**2, mu2 / sigma**2
+        most = (mu2 - 1) * e2 - mu2 * (np.log(mu1 / (mu1 - 1)) + np.log(mu2 / (mu2 - 1)))
+        holds = (mu1 > a) & (mu2 > 1) & (-log_q > e2) & (log_q <= most)
+        log_a = log1m_exp(log_q) - log1m_exp((log_q + e2) * (mu2 - 1) / mu2)
+        log_b = e1 - log_q / (mu1 - 1)
+        terms = log1m_exp(log_q) + (a - 1) * log_a, log_q + (a - 1) * log_b
+        value = np.logaddexp(*terms) / (a - 1)
+    value = np.where(holds, np.minimum(np.maximum(value, 0), plain), plain)
+    return np.where(log_q == -np.inf, 0.0, value)
+
+
+def log1m_exp(x):
+    """Return ln(1 - e^x) for x < 0, to full precision however small the result is."""
+    return np.where(x > -math.log(2), np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
+
+
+def log_unlikely(event: GNMaxVote | VoteThreshold) -> float:
+    """Return ln q, where q bounds the probability of an outcome that the votes do not suggest."""
+    sigma, votes = event.noise_multiplier, event.votes
+    assert votes is not None
+    if isinstance(event, VoteThreshold):
+        assert event.threshold is not None
+        return float(log_ndtr(-abs(max(votes) - event.threshold) / sigma))
+    top, *rest = sorted(votes, reverse=True)
+    log_q = logsumexp(log_ndtr(-(top - np.array(rest)) / (math.sqrt(2) * sigma)))
+    return min(float(log_q), math.log1p(-1 / len(votes)))
 
 
 @_rdp.register
 def _(event: GNMaxVote, orders, relation):
     sigma = event.noise_multiplier
-    if event.votes is None:
-        return orders / sigma**2
-    top, *rest = sorted(event.votes, reverse=True)
-    q = min(float(sum(erfc((top - v) / (2 * sigma)) / 2 for v in rest)), 1 - 1 / len(event.votes))
-    return gnmax_rdp(math.log(q) if q > 0 else -math.inf, sigma, orders)
+    return (
+        orders / sigma**2 if event.votes is None else gnmax_rdp(log_unlikely(event), sigma, orders)
+    )
 
 
 @_rdp.register
 def _(event: VoteThreshold, orders, relation):
-    sigma = event.noise_multiplier
-    if event.votes is None or event.threshold is None:
-        return orders / (2 * sigma**2)
-    above = erfc((event.threshold - max(event.votes)) / (math.sqrt(2) * sigma)) / 2
-    below = erfc((max(event.votes) - event.threshold) / (math.sqrt(2) * sigma)) / 2
-    q = float(min(above, below))
-    return gnmax_rdp(math.log(q) if q > 0 else -math.inf, math.sqrt(2) * sigma, orders)
+    sigma = math.sqrt(2) * event.noise_multiplier
+    return (
+        orders / sigma**2 if event.votes is None else gnmax_rdp(log_unlikely(event), sigma, orders)
+    )
 
 
 @_rdp.register

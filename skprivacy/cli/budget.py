@@ -146,9 +146,12 @@ def _event(args: argparse.Namespace) -> Event:
         raise UserError(f"describe the release by one of {', '.join(ways)}.")
     if args.event is not None:
         try:
-            return Event.from_dict(json.loads(args.event))
+            event = Event.from_dict(json.loads(args.event))
         except json.JSONDecodeError as error:
             raise UserError(f"--event is not JSON: {error}.") from None
+        if event.data_dependent:
+            raise UserError("--event holds private votes; leave them out.")
+        return event
     if claimed is not None:
         return Repeated(ApproxDP(claimed, args.delta), args.steps)
     step: Event = _NOISE[args.noise](args.noise_multiplier)

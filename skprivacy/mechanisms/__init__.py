@@ -8,6 +8,7 @@ from .floating import FloatGaussian
 from .logistic import FloatLogistic
 from .response import RandomizedResponse
 from .sampling import PoissonSampler
+from .sanitised import SanitisedCost, SmoothGaussian, sanitised_cost
 from .selection import Exponential, ReportNoisyMax
 
 __all__ = [
@@ -22,6 +23,9 @@ __all__ = [
     "PoissonSampler",
     "RandomizedResponse",
     "ReportNoisyMax",
+    "SanitisedCost",
     "SecureRandom",
+    "SmoothGaussian",
     "analytic_noise_multiplier",
+    "sanitised_cost",
 ]

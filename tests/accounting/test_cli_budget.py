@@ -100,6 +100,16 @@ def test_compare_shows_what_is_no_proof(capsys):
         (["compare", "--delta", "1e-5"], "describe the release"),
         (["compare", "--delta", "1e-5", "--event", "{"], "not JSON"),
         (["compare", "--delta", "1e-5", "--event", '{"type": "Nothing"}'], "known event"),
+        (
+            [
+                "compare",
+                "--delta",
+                "1e-5",
+                "--event",
+                '{"type": "GNMaxVote", "noise_multiplier": 40, "votes": [9, 1]}',
+            ],
+            "private votes",
+        ),
         (["compare", "--delta", "2", "--noise-multiplier", "1"], "delta=2.0"),
     ],
 )

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from skprivacy import config_context
 from skprivacy.accounting import (
     ApproxDP,
     Composed,
@@ -32,6 +33,7 @@ from skprivacy.accounting import (
     zcdp,
 )
 from skprivacy.accounting import calibration as module
+from skprivacy.exceptions import PrivacyLeakWarning
 
 
 def sgd(q, z, steps):
@@ -71,7 +73,14 @@ def test_json_and_pickle_round_trip():
 def test_a_private_epsilon_is_withheld():
     guarantee = PrivacyGuarantee(Repeated(GNMaxVote(40.0, (323.0, 45.0)), 500), 1e-5)
     public = PrivacyGuarantee(Repeated(GNMaxVote(40.0), 500), 1e-5)
-    assert guarantee.epsilon() < public.epsilon() / 2
+    with pytest.warns(PrivacyLeakWarning, match="sanitised_cost"):
+        assert guarantee.epsilon() < public.epsilon() / 2
+    asks = [guarantee.epsilon, lambda: guarantee.delta(1.0), lambda: guarantee.tpr_bound(0.1)]
+    for ask in [*asks, guarantee.advantage_bound]:
+        with config_context(strict=True), pytest.raises(ValueError, match="private itself"):
+            ask()
+    with pytest.raises(ValueError, match="private data"):
+        compare_accountants(guarantee.event, 1e-5)
     shown = repr(guarantee) + guarantee._repr_html_()
     assert "withheld" in shown
     assert "323" not in shown

@@ -1,0 +1,169 @@
+"""How far a data-dependent cost moves with the data: formulas against all histograms there are."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from skprivacy.accounting import (
+    Composed,
+    Gaussian,
+    GNMaxVote,
+    LNMaxVote,
+    Repeated,
+    SmoothGaussian,
+    VoteThreshold,
+    local_sensitivity,
+    rdp,
+    smooth,
+    smoothed_cost,
+)
+
+
+def test_golden_local_sensitivities():
+    found = local_sensitivity(GNMaxVote(0.5, (10, 0, 0)), 1.5, [0, 1, 2, 3])
+    expected = [3.13503646e-17, 1.60178280e-8, 5.90681786e-3, 5.99981308]
+    np.testing.assert_allclose(found, expected, rtol=2e-9)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "classes", "order", "regular"),
+    [(20.0, 10, 25.0, False), (30.0, 10, 30.0, False), (40.0, 10, 10.0, True), (0.5, 3, 1.5, True)],
+)
+def test_the_conditions_are_checked(sigma, classes, order, regular):
+    curve = smooth._curve_of(sigma, classes, order)
+    assert curve.regular is regular
+    x = np.linspace(curve.x0 - 10, curve.x0, 20_000)
+    largest = (curve(x + curve.vote) - curve(x)).max()
+    assert largest <= curve.steepest * (1 + 1e-9)
+    # taken on trust, the formula would miss the largest change where the conditions fail
+    trusted = curve.top - curve(curve.x1)
+    assert (trusted < 0.9 * largest) is not regular
+
+
+def histograms(n, m):
+    for bars in itertools.combinations(range(n + m - 1), m - 1):
+        ends = (-1, *bars, n + m - 1)
+        yield tuple(b - a - 1 for a, b in itertools.pairwise(ends))
+
+
+def apart(u, v):
+    return sum(abs(a - b) for a, b in zip(u, v, strict=True)) // 2
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "sigma", "order"),
+    [
+        (9, 3, 0.5, 1.5),
+        (9, 3, 1.0, 3.0),
+        (14, 2, 1.5, 2.0),
+        (7, 4, 0.8, 2.0),
+        (8, 3, 2.0, 1.2),
+        (8, 3, 0.7, 12.0),
+        (9, 3, 2.0, 2.5),  # the conditions fail
+    ],
+)
+def test_no_histogram_within_reach_changes_more(n, m, sigma, order):
+    """Exhaustive search over all votes, as published and as smoothed, and over all distances."""
+    every = list(histograms(n, m))
+    cost = np.array([smoothed_cost(GNMaxVote(sigma, v), order, 0.1).cost for v in every])
+    for v, c in zip(every, cost, strict=True):
+        assert c >= rdp(GNMaxVote(sigma, v), [order])[0] * (1 - 1e-12)
+    between = np.array([[apart(u, v) for v in every] for u in every])
+    steps = np.abs(cost[:, None] - cost) * (between <= 1)
+    exact = steps.max(axis=1)
+    reached = np.array(
+        [local_sensitivity(GNMaxVote(sigma, v), order, np.arange(n + 1)) for v in every]
+    )
+    for i in range(len(every)):
+        for d in range(n + 1):
+            assert exact[between[i] <= d].max() <= reached[i, d] * (1 + 1e-9) + 1e-300
+    # what is smooth: one vote away it differs by a factor of e^smoothness at most
+    for b in (0.05, 0.7):
+        sensitivity = (np.exp(-b * np.arange(n + 1)) * reached).max(axis=1)
+        ratio = sensitivity[:, None] / sensitivity
+        assert (ratio[between <= 1] <= math.exp(b) * (1 + 1e-9)).all()
+        one = smoothed_cost(GNMaxVote(sigma, every[3]), order, b).sensitivity
+        assert one == pytest.approx(sensitivity[3])
+
+
+@pytest.mark.parametrize("threshold", [3.0, 7.5, 20.0])
+def test_no_count_within_reach_changes_a_threshold_test_more(threshold):
+    sigma, order = 1.0, 1.6
+    cost = [rdp(VoteThreshold(sigma, (c, 0), threshold), [order])[0] for c in range(40)]
+    change = np.abs(np.diff(cost))
+    for c in range(8, 31):
+        found = local_sensitivity(VoteThreshold(sigma, (c, 0), threshold), order, np.arange(6))
+        for d in range(6):
+            assert found[d] == pytest.approx(change[c - d - 1 : c + d + 1].max(), abs=1e-300)
+
+
+def test_sums_over_queries_and_ignores_what_is_public():
+    one, other = GNMaxVote(0.5, (10, 0, 0)), VoteThreshold(1.0, (9, 0), 3.0)
+    both = Composed((Repeated(one, 3), other, Gaussian(2.0), GNMaxVote(4.0)))
+    d = np.arange(5)
+    np.testing.assert_allclose(
+        local_sensitivity(both, 1.5, d),
+        3 * local_sensitivity(one, 1.5, d) + local_sensitivity(other, 1.5, d),
+    )
+    cost = smoothed_cost(both, 1.5, 0.1).cost
+    public = rdp(Composed((Gaussian(2.0), GNMaxVote(4.0))), [1.5])[0]
+    votes = 3 * smoothed_cost(one, 1.5, 0.1).cost + smoothed_cost(other, 1.5, 0.1).cost
+    assert cost == pytest.approx(public + votes)
+    assert smoothed_cost(Gaussian(2.0), 3.0, 0.1) == (pytest.approx(3 / 8), 0.0)
+
+
+def test_votes_of_certain_and_of_divided_teachers():
+    sure = local_sensitivity(GNMaxVote(40.0, (5000, 0)), 10.0, [0])[0]
+    assert sure < 1e-300
+    torn = local_sensitivity(GNMaxVote(40.0, (100, 100)), 10.0, np.arange(200))
+    assert torn[0] < 1e-12  # constant thereabouts
+    assert torn[-1] == smooth._curve_of(40.0, 2, 10.0).steepest
+    assert (np.diff(torn) >= 0).all()
+
+
+@pytest.mark.parametrize(("b", "z", "lift"), [(0.02, 3.0, 0.0), (0.02, 3.0, 7.0), (0.1, 1.0, 2.0)])
+def test_the_release_covers_every_pair_of_normal_distributions(b, z, lift):
+    a = np.array([1.1, 2.0, 4.0])
+    bound = rdp(SmoothGaussian(z, b, lift), a)
+    for r in np.exp(np.linspace(-b, b, 41)):  # the spreads' ratio
+        apart = min(1, r) + lift * abs(r - 1)
+        variance = (1 - a) + a * r**2
+        means = a * apart**2 / (2 * z**2 * variance)
+        spreads = np.log(np.sqrt(variance) / r**a) / (1 - a)
+        assert (means + spreads <= bound * (1 + 1e-12)).all()
+    published = a * math.exp(2 * b) / z**2 + (-np.log(1 - 2 * a * b) / 2 + a * b) / (a - 1)
+    if lift == 0:
+        assert (bound <= published).all()
+    assert np.isinf(rdp(SmoothGaussian(z, b, lift), [1 / -math.expm1(-2 * b) + 0.01]))[0]
+
+
+def test_the_divergence_of_two_normal_distributions_by_quadrature():
+    """The closed form that the test above relies on."""
+    a, z, r, shift = 2.0, 1.5, 0.9, 0.4
+    x = np.linspace(-40, 40, 400_001)
+    p, q = norm.pdf(x, 0, z), norm.pdf(x, shift, r * z)
+    exact = math.log(np.trapezoid(p**a * q ** (1 - a), x)) / (a - 1)
+    variance = ((1 - a) + a * r**2) * z**2
+    closed = a * shift**2 / (2 * variance) + math.log(math.sqrt(variance) / z / r**a) / (1 - a)
+    assert exact == pytest.approx(closed, rel=1e-9)
+
+
+def test_bad_questions():
+    votes = GNMaxVote(4.0, (10, 0))
+    with pytest.raises(TypeError, match="LNMaxVote"):
+        smoothed_cost(LNMaxVote(4.0, (10, 0)), 2.0, 0.1)
+    for order in (1.0, 0, math.nan, math.inf, None):
+        with pytest.raises(ValueError, match="order="):
+            local_sensitivity(votes, order)
+    for smoothness in (0, -1.0, math.nan):
+        with pytest.raises(ValueError, match="smoothness="):
+            smoothed_cost(votes, 2.0, smoothness)
+    for distances in (-1, 1.5, [0, -2]):
+        with pytest.raises(ValueError, match="distances="):
+            local_sensitivity(votes, 2.0, distances)
+    for bad in ((0.0, 0.1, 0.0), (1.0, 0.0, 0.0), (1.0, 0.1, -1.0), (1.0, 0.1, math.nan)):
+        with pytest.raises(ValueError, match="must be a finite number > 0"):
+            SmoothGaussian(*bad)
