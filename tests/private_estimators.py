@@ -82,6 +82,12 @@ def case_of_module(module: Any) -> Case:
     return Case(_module(module), three_classes, null_label=0, samples=True)
 
 
+def turned(rows: torch.Tensor) -> torch.Tensor:
+    """Turn every other view round: an augmentation without chance, as replays need."""
+    rows[1::2] = rows[1::2].flip(1)
+    return rows
+
+
 def numbers(n: int) -> tuple[NDArray, NDArray]:
     """Targets of which some lie beyond the bounds."""
     X, y = three_classes(n)
@@ -120,5 +126,11 @@ CASES = {
     ),
     "DPSGDClassifier-layers": case_of_module(Network),
     "DPSGDClassifier-torch.func": case_of_module(Shared),
+    "DPSGDClassifier-augmented": Case(
+        lambda **p: _dpsgd(**{"augment": turned, "augmentations": 2, **p}),
+        three_classes,
+        0,
+        samples=True,
+    ),
     "DPSGDRegressor": Case(_regressor, numbers, null_label=0.0, samples=True),
 }

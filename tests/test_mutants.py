@@ -275,6 +275,21 @@ def test_nan_in_the_rows_is_caught(name):
         contracts.check_replay(CASES[name])
 
 
+def test_views_that_are_each_clipped_by_themselves_are_caught():
+    def every_view_an_example(original):
+        def call(self, inputs, targets):
+            for part in inputs[::2], inputs[1::2]:
+                original(self, part.repeat_interleave(2, 0), targets)
+
+        return call
+
+    with (
+        patched(ClippedGradientSum, "__call__", every_view_an_example),
+        pytest.raises(AssertionError),
+    ):
+        contracts.check_replay(CASES["DPSGDClassifier-augmented"])
+
+
 def test_layers_that_each_take_the_whole_norm_are_caught():
     def whole(squared, total, allowed):
         return (allowed / squared.sqrt()).clamp(max=1.0)

@@ -25,6 +25,9 @@ _Seen = list[tuple[nn.Module, Tensor, int, Tensor]]
 class AutogradBackward:
     """Book-keeping for a module whose trained layers all have a rule and are used once.
 
+    With ``views`` above 1, as many rows of the inputs, one after another, show the same example,
+    and what it contributes is the mean over them.
+
     Raises
     ------
     ValueError
@@ -33,9 +36,10 @@ class AutogradBackward:
 
     name = "book-keeping"
 
-    def __init__(self, module: nn.Module, per_example_loss: Loss) -> None:
+    def __init__(self, module: nn.Module, per_example_loss: Loss, views: int = 1) -> None:
         self.module = module
         self.per_example_loss = per_example_loss
+        self.views = views
         self.layers = [m for m in module.modules() if _trained(m)]
         if strange := [type(m).__name__ for m in self.layers if not has_rule(m)]:
             raise ValueError(f"No rule for {strange}.")
@@ -46,13 +50,14 @@ class AutogradBackward:
     def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
         with torch.enable_grad():
             seen, output = self._forward(inputs)
-            loss = self.per_example_loss(output, targets).sum()
+            losses = self.per_example_loss(output, targets.repeat_interleave(self.views, 0))
+            loss = losses.sum() / self.views
             grads = torch.autograd.grad(loss, [out for *_, out in seen])
         with torch.no_grad():
             return [
                 contribution
                 for (layer, a, _, _), grad in zip(seen, grads, strict=True)
-                for contribution in RULES[type(layer)](layer, a, grad)
+                for contribution in RULES[type(layer)](layer, a, grad, len(targets))
             ]
 
     def _forward(self, inputs: Tensor) -> tuple[_Seen, Tensor]:

@@ -37,6 +37,7 @@ from ._net import PrivateNet
 from ._on_disk import MappedRows, chunks, is_mapped
 from ._plan import Plan
 from ._schedules import SCHEDULES
+from .augmentation import Views
 
 __all__ = ["COMMON_CONSTRAINTS", "PrivateNetwork"]
 
@@ -47,6 +48,8 @@ COMMON_CONSTRAINTS: dict = {
     "hidden_layer_sizes": ["array-like"],
     "activation": [StrOptions(set(ACTIVATIONS))],
     "module": [callable, None],
+    "augment": [callable, "array-like", None],
+    "augmentations": [Interval(Integral, 1, None, closed="left")],
     "epsilon": [Interval(Real, 0, None, closed="right")],
     "delta": [Interval(Real, 0, 1, closed="neither")],
     "max_grad_norm": [Interval(Real, 0, None, closed="neither")],
@@ -177,6 +180,9 @@ class PrivateNetwork(BaseEstimator):
         **criterion: Any,
     ) -> PrivateNet:
         device = _check_device(self.device)
+        views = Views.of(self.augment, self.augmentations)
+        probe = Probe.like((self.n_features_in_,), n_classes, device, views.count)
+        views.check(probe.inputs)
         return PrivateNet(
             module,
             sampler=PoissonSampler(plan.sampling_rate),
@@ -187,7 +193,8 @@ class PrivateNetwork(BaseEstimator):
             averaging=self.averaging,
             clipping=self.clipping,
             schedule=SCHEDULES[self.schedule],
-            probe=Probe.like((self.n_features_in_,), n_classes, device),
+            probe=probe,
+            views=views,
             max_epochs=plan.epochs,
             lr=self._learning_rate(module, noise_multiplier, plan),
             device=device,

@@ -22,7 +22,10 @@ _AGREE = 1e-3  # relative; what is wrong in kind is off by far more, rounding by
 
 
 class PerExampleGradients(Protocol):
-    """Maps (inputs, targets) to what each example contributes to the gradient."""
+    """Maps (inputs, targets) to what each example contributes to the gradient.
+
+    There is a target for each example, and a row of inputs for each view of it.
+    """
 
     name: str
 
@@ -36,17 +39,21 @@ class Probe:
     inputs: Tensor
     targets: Tensor
     n_outputs: int
+    views: int = 1  # rows of ``inputs`` for each target
 
     @classmethod
-    def like(cls, shape: tuple[int, ...], n_classes: int | None, device: str = "cpu") -> Probe:
+    def like(
+        cls, shape: tuple[int, ...], n_classes: int | None, device: str = "cpu", views: int = 1
+    ) -> Probe:
         """Return normal inputs, and targets that are classes or, with ``None``, numbers."""
         generator = torch.Generator().manual_seed(0)
-        X = torch.randn(_PROBES, *shape, generator=generator, dtype=torch.float32, device="cpu")
+        size = (_PROBES * views, *shape)
+        X = torch.randn(size, generator=generator, dtype=torch.float32, device="cpu")
         if n_classes is None:
             y = torch.rand(_PROBES, generator=generator, dtype=torch.float32, device="cpu")
         else:
             y = torch.randint(n_classes, (_PROBES,), generator=generator, device="cpu")
-        return cls(X.to(device), y.to(device), n_classes or 1)
+        return cls(X.to(device), y.to(device), n_classes or 1, views)
 
     def as_indices(self) -> Probe:
         """Return zeros and ones for inputs: all that a module of embeddings may understand."""
@@ -74,20 +81,21 @@ def gradients_of(module: nn.Module, loss: Loss, probe: Probe | None = None) -> P
     if probe is not None:
         trial = _trial_copy(module)
         probe = _understood(trial, loss, probe)
-    if PerceptronBackward.fits(module, loss):
+    views = 1 if probe is None else probe.views
+    if views == 1 and PerceptronBackward.fits(module, loss):
         assert isinstance(module, nn.Sequential)
         return PerceptronBackward(module)
     if probe is None:
         raise ValueError("A probe is needed for a module that is not a plain perceptron.")
-    expected = _sums(trial, OneByOne(trial, loss), probe)
+    expected = _sums(trial, OneByOne(trial, loss, views), probe)
     for way in (AutogradBackward, Vectorised):
         try:
-            found = _sums(trial, way(trial, loss), probe)
+            found = _sums(trial, way(trial, loss, views), probe)
         except Exception:  # whatever it is: the next way is slower and less choosy
             continue
         if way is Vectorised or _agree(found, expected):
-            return way(module, loss)
-    return OneByOne(module, loss)
+            return way(module, loss, views)
+    return OneByOne(module, loss, views)
 
 
 def refuse_mixing_layers(module: nn.Module) -> None:
@@ -155,7 +163,7 @@ def _check_behaviour(trial: nn.Module, loss: Loss, probe: Probe) -> None:
                 f"{tuple(getattr(outputs, 'shape', ()))}, expected {expected}: one number for each "
                 "class and example, or for regression a single one."
             )
-        losses = loss(outputs, probe.targets)
+        losses = loss(outputs, probe.targets.repeat_interleave(probe.views, 0))
         losses.sum().backward()
     if losses.shape != (len(probe.inputs),):
         raise ValueError(

@@ -18,11 +18,14 @@ from ._on_disk import MappedRows
 from ._peers import Alone, Peers
 from ._per_example import ClippedGradientSum, flatten_parameters
 from ._schedules import constant
+from .augmentation import Views
 
 __all__ = ["PrivateNet"]
 
-# Numbers that one forward pass may hold: bounds memory, changes no result.
+# Numbers that one forward pass may hold: bounds memory, changes no result. As many as caches hold
+# is fastest, unless the weights are so many that adding up the parts would show.
 _MICRO_BATCH_NUMBERS = 1 << 24
+_CACHED_NUMBERS = 1 << 21
 # Rows that may be summed in single precision: over more of them the rounding of the sum would show
 # next to one record's contribution. The parts are then added up in double precision.
 _MICRO_BATCH_ROWS = 2048
@@ -59,6 +62,8 @@ class PrivateNet(NeuralNet):
         Public numbers of the shape of the data. Needed for all but plain perceptrons.
     peers : Peers, default=None
         The other processes that take part; ``None`` for none.
+    views : Views, default=Views()
+        What each record is shown as.
     criterion : type, default=torch.nn.CrossEntropyLoss
         The loss; made with ``reduction="none"``.
     **kwargs
@@ -88,6 +93,7 @@ class PrivateNet(NeuralNet):
         schedule: Callable[[float], float] = constant,
         probe: Probe | None = None,
         peers: Peers | None = None,
+        views: Views = Views(),  # noqa: B008 (frozen)
         criterion: type[nn.Module] = nn.CrossEntropyLoss,
         **kwargs: Any,
     ) -> None:
@@ -105,6 +111,7 @@ class PrivateNet(NeuralNet):
         self.schedule = schedule
         self.probe = probe
         self.peers = Alone() if peers is None else peers
+        self.views = views
 
     @property
     def _default_callbacks(self) -> list:
@@ -166,11 +173,9 @@ class PrivateNet(NeuralNet):
         X, y, indices = batch
         self.module_.train()
         total = self._total.zero_()
-        numbers = X.shape[1:].numel() + self._clipped.numbers_an_example
-        rows = min(_MICRO_BATCH_ROWS, max(1, int(_MICRO_BATCH_NUMBERS / numbers)))
-        for part in indices.split(rows):
+        for part in indices.split(self._rows_at_once(X.shape[1:].numel())):
             self._grad.zero_()
-            self._clipped(X.index_select(0, part), y.index_select(0, part))
+            self._clipped(self.views(X.index_select(0, part)), y.index_select(0, part))
             total += self._grad
         noisy = self.peers.release(self.mechanism, total.cpu().numpy(), self.random)
         self._grad.copy_(torch.from_numpy(noisy)).div_(self.divisor)
@@ -179,6 +184,12 @@ class PrivateNet(NeuralNet):
         if self._step >= self._first_averaged:
             self._average += self._weights.data
         self._step += 1
+
+    def _rows_at_once(self, n_features: int) -> int:
+        """Return how many records one forward pass takes."""
+        numbers = n_features * self.views.count + self._clipped.numbers_an_example
+        most = min(_MICRO_BATCH_NUMBERS, max(_CACHED_NUMBERS, 8 * len(self._weights)))
+        return min(_MICRO_BATCH_ROWS, max(1, int(most / numbers)))
 
     def _released_into(self, module: nn.Module) -> nn.Module:
         """Return ``module`` on the CPU with the trained weights and nothing else."""

@@ -60,11 +60,14 @@ class ClippedGradientSum:
         self.numbers_an_example = 0.0
         if probe is not None:
             found = self.gradients(probe.inputs, probe.targets)
-            self.numbers_an_example = sum(c.numbers() for c in found) / len(probe.inputs)
+            self.numbers_an_example = sum(c.numbers() for c in found) / len(probe.targets)
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> None:
-        """Add the clipped sum over this batch to ``grad`` of every parameter."""
-        if len(inputs) == 0:
+        """Add the clipped sum over this batch to ``grad`` of every parameter.
+
+        There are as many rows of ``inputs`` for each target as the probe has views.
+        """
+        if len(targets) == 0:
             return
         contributions = self.gradients(inputs, targets)
         with torch.no_grad():

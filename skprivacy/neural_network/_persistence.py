@@ -24,7 +24,8 @@ _KINDS: dict[str, type[PrivateNetwork]] = {
     "DPSGDClassifier": DPSGDClassifier,
     "DPSGDRegressor": DPSGDRegressor,
 }
-# Parameters that are numbers or words. The rest (budget, seeds, module, classes) is not written.
+# Parameters that are numbers or words. The rest (budget, seeds, module, augment, classes) is
+# not written.
 _PARAMS = (
     "hidden_layer_sizes", "activation", "epsilon", "delta", "max_grad_norm", "clipping",
     "batch_size", "epochs", "optimizer", "learning_rate", "schedule", "momentum", "averaging",

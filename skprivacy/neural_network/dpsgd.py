@@ -37,6 +37,13 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         parameters) or a ready-made module, which is copied and whose weights must be public. It
         maps rows of shape (n, n_features) to logits of shape (n, n_classes) and keeps examples
         apart: batch normalisation is refused. Images are reshaped inside it.
+    augment : callable or list of callables, default=None
+        Random changes of the rows in training, such as :class:`RandomShift` of images. Each maps a
+        tensor of rows to one of the same shape, treats each row by itself and draws its chance from
+        torch, whatever the values are; a trial on random numbers refuses what does not.
+    augmentations : int, default=1
+        Random views of each record in a step. Its gradient is the mean over them, and is clipped
+        after that: more views cost time, but no privacy.
     epsilon : float, default=1.0
         Privacy loss that training may cost, in nats. Smaller is more private. ``numpy.inf``
         trains without noise and **without any guarantee**, to compare against.
@@ -135,6 +142,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     ----------
     M. Abadi et al., "Deep learning with differential privacy", CCS 2016.
 
+    S. De et al., "Unlocking high-accuracy differentially private image classification through
+    scale", 2022 (augmentation multiplicity).
+
     V. Doroshenko et al., "Connect the dots: tighter discrete approximations of privacy loss
     distributions", PoPETs 2022.
 
@@ -162,6 +172,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         hidden_layer_sizes: tuple[int, ...] = (64,),
         activation: str = "tanh",
         module: Any = None,
+        augment: Any = None,
+        augmentations: int = 1,
         epsilon: float = 1.0,
         delta: float = 1e-5,
         max_grad_norm: float = 1.0,

@@ -35,6 +35,13 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         parameters) or a ready-made module, which is copied and whose weights must be public. It
         maps rows of shape (n, n_features) to outputs of shape (n, 1) and keeps examples
         apart: batch normalisation is refused. Images are reshaped inside it.
+    augment : callable or list of callables, default=None
+        Random changes of the rows in training, such as :class:`RandomShift` of images. Each maps a
+        tensor of rows to one of the same shape, treats each row by itself and draws its chance from
+        torch, whatever the values are; a trial on random numbers refuses what does not.
+    augmentations : int, default=1
+        Random views of each record in a step. Its gradient is the mean over them, and is clipped
+        after that: more views cost time, but no privacy.
     epsilon : float, default=1.0
         Privacy loss that training may cost, in nats. Smaller is more private. ``numpy.inf``
         trains without noise and **without any guarantee**, to compare against.
@@ -156,6 +163,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         hidden_layer_sizes: tuple[int, ...] = (64,),
         activation: str = "tanh",
         module: Any = None,
+        augment: Any = None,
+        augmentations: int = 1,
         epsilon: float = 1.0,
         delta: float = 1e-5,
         max_grad_norm: float = 1.0,

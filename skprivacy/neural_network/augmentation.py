@@ -1,0 +1,178 @@
+"""Random views of images: what each record's gradient is averaged over before it is clipped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+__all__ = ["RandomFlip", "RandomShift", "Views"]
+
+Augment = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class RandomShift:
+    """Shift each image by some pixels up or down, left or right; what comes in is zero.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Channels, height and width of an image, whose pixels are a row of the data.
+    pixels : int, default=2
+        The furthest shift in each direction. All shifts are equally likely.
+
+    Raises
+    ------
+    ValueError
+        If ``shape`` is not three positive numbers, ``pixels`` is not a positive number, or the rows
+        do not hold images of that shape.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skprivacy.neural_network import RandomShift
+    >>> RandomShift((1, 28, 28), pixels=2)(torch.ones(5, 784)).shape
+    torch.Size([5, 784])
+    """
+
+    shape: tuple[int, int, int]
+    pixels: int = 2
+
+    def __post_init__(self) -> None:
+        _check_shape(self.shape)
+        if not isinstance(self.pixels, int) or self.pixels < 1:
+            raise ValueError(f"pixels={self.pixels!r} must be a positive whole number.")
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        images = F.pad(_images(rows, self.shape), [self.pixels] * 4)
+        n, (channels, height, width) = len(rows), self.shape
+        start = torch.randint(2 * self.pixels + 1, (2, n), device=rows.device)
+        down = start[0][:, None] + torch.arange(height, device=rows.device)
+        across = start[1][:, None] + torch.arange(width, device=rows.device)
+        example = torch.arange(n, device=rows.device)[:, None, None, None]
+        channel = torch.arange(channels, device=rows.device)[:, None, None]
+        return images[example, channel, down[:, None, :, None], across[:, None, None, :]].flatten(1)
+
+
+@dataclass(frozen=True)
+class RandomFlip:
+    """Mirror each image left to right, or leave it, with equal chances.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Channels, height and width of an image, whose pixels are a row of the data.
+
+    Raises
+    ------
+    ValueError
+        If ``shape`` is not three positive numbers, or the rows do not hold images of that shape.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skprivacy.neural_network import RandomFlip
+    >>> RandomFlip((3, 32, 32))(torch.ones(5, 3072)).shape
+    torch.Size([5, 3072])
+    """
+
+    shape: tuple[int, int, int]
+
+    def __post_init__(self) -> None:
+        _check_shape(self.shape)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        images = _images(rows, self.shape)
+        flipped = torch.rand(len(rows), 1, 1, 1, device=rows.device) < 0.5
+        return torch.where(flipped, images.flip(-1), images).flatten(1)
+
+
+@dataclass(frozen=True)
+class Views:
+    """``count`` random views of each row, one after another.
+
+    Notes
+    -----
+    **Guarantees.** :meth:`check` tries on random numbers that an augmentation treats each row by
+    itself and draws its chance from torch, in a way that does not depend on the values. A record
+    then touches its own views alone, and the mean of their gradients is clipped like any gradient:
+    the sensitivity stays what it was.
+    """
+
+    augment: tuple[Augment, ...] = ()
+    count: int = 1
+
+    @classmethod
+    def of(cls, augment: Any, count: int) -> Views:
+        """Return the views that the parameters ``augment`` and ``augmentations`` ask for."""
+        if augment is None:
+            if count > 1:
+                raise ValueError(
+                    f"augmentations={count} views of a record are all the same with augment=None. "
+                    "Say how they differ, for instance augment=RandomShift((1, 28, 28))."
+                )
+            return cls()
+        steps = (augment,) if callable(augment) else tuple(augment)
+        if not steps or not all(callable(step) for step in steps):
+            raise ValueError(
+                f"augment={augment!r} must be a function of a tensor of rows, or a list of such "
+                "functions, for instance RandomShift((1, 28, 28))."
+            )
+        return cls(steps, int(count))
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        if not self.augment:
+            return rows
+        rows = rows.repeat_interleave(self.count, 0)
+        for step in self.augment:
+            rows = step(rows)
+        return rows
+
+    def check(self, inputs: Tensor) -> None:
+        """Refuse, after a trial on public numbers, what mixes rows or changes their form."""
+        other = inputs.clone()
+        other[0] = inputs[0].flip(-1) * 3.0 + 1.0
+        views, again = self._seeded(inputs), self._seeded(other)
+        if not isinstance(views, Tensor):
+            raise ValueError(f"augment={self.augment!r} must return a tensor, got {views!r}.")
+        expected = (len(inputs) * self.count, *inputs.shape[1:])
+        if views.shape != expected or views.dtype != inputs.dtype:
+            raise ValueError(
+                f"augment={self.augment!r} turned rows of shape {expected} and {inputs.dtype} into "
+                f"{tuple(views.shape)} and {views.dtype}. It must keep both."
+            )
+        if not torch.equal(views[self.count :], again[self.count :]):
+            raise ValueError(
+                f"augment={self.augment!r} gave other views of some rows when another row was "
+                "changed: it mixes records, or its chance is not torch's or depends on the values. "
+                "Treat each row by itself, and draw random numbers with torch, as many for any row."
+            )
+
+    def _seeded(self, inputs: Tensor) -> Tensor:
+        devices = [inputs.device] if inputs.is_cuda else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(0)
+            return self(inputs.clone())
+
+
+def _check_shape(shape: Any) -> None:
+    good = isinstance(shape, tuple) and len(shape) == 3
+    if not good or not all(isinstance(size, int) and size > 0 for size in shape):
+        raise ValueError(
+            f"shape={shape!r} must be (channels, height, width), for instance (1, 28, 28)."
+        )
+
+
+def _images(rows: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    if rows[0].numel() != math.prod(shape):
+        raise ValueError(
+            f"shape={shape!r} makes {math.prod(shape)} numbers an image, but rows have "
+            f"{rows[0].numel()}. Give the shape of the images in the rows."
+        )
+    return rows.reshape(-1, *shape)

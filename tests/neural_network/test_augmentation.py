@@ -1,0 +1,268 @@
+"""The gradient of a record is the mean over its random views, clipped after that."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from torch import nn
+
+from skprivacy.mechanisms import FloatGaussian
+from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, RandomFlip, RandomShift
+from skprivacy.neural_network._clipping import _SAFETY
+from skprivacy.neural_network._functional import OneByOne, Vectorised
+from skprivacy.neural_network._gradients import Probe
+from skprivacy.neural_network._per_example import ClippedGradientSum, flatten_parameters
+from skprivacy.neural_network.augmentation import Views
+
+from .test_layers import ALL, BOOK_KEEPING, FUNCTIONAL, LOSS, batch
+
+VIEWS = 3
+MODULES = {
+    "perceptron": lambda: nn.Sequential(nn.Linear(72, 4), nn.Tanh(), nn.Linear(4, 3)),
+    "wide perceptron": lambda: nn.Sequential(nn.Linear(72, 90), nn.ReLU(), nn.Linear(90, 3)),
+    **ALL,
+}
+
+
+def views_of(n=5, scale=1.0):
+    X, _ = batch(VIEWS * n, scale)
+    return X, batch(n)[1]
+
+
+def mean_gradients(module, X, y):
+    """Return the mean gradient over the views of each example, view by view in double precision."""
+    double = copy.deepcopy(module).double()
+    for d, p in zip(double.parameters(), module.parameters(), strict=True):
+        d.requires_grad_(p.requires_grad)
+    trained = [p for p in double.parameters() if p.requires_grad]
+    rows = []
+    for views, label in zip(X.double().split(VIEWS), y, strict=True):
+        gradients = []
+        for view in views:
+            loss = LOSS(double(view[None]), label[None]).sum()
+            found = torch.autograd.grad(loss, trained)
+            gradients.append(torch.cat([g.flatten() for g in found]))
+        rows.append(torch.stack(gradients).mean(0))
+    return torch.stack(rows)
+
+
+def engine_of(module, clip, clipping="flat"):
+    _, grad = flatten_parameters(module)
+    probe = Probe.like((72,), 3, views=VIEWS)
+    return ClippedGradientSum(module, LOSS, clip, clipping, probe), grad
+
+
+@pytest.mark.parametrize("clip", [0.05, 1e6])
+@pytest.mark.parametrize("name", MODULES)
+def test_equals_a_loop_over_examples_and_views(name, clip):
+    torch.manual_seed(0)
+    module = MODULES[name]()
+    X, y = views_of()
+    rows = mean_gradients(module, X, y)
+    expected = (rows * (clip / rows.norm(dim=1, keepdim=True)).clamp(max=1)).sum(0)
+    engine, grad = engine_of(module, clip / _SAFETY)
+    grad.zero_()
+    engine(X, y)
+    assert (grad - expected).norm() <= 1e-5 * expected.norm()
+    if name != "recurrent":  # newer torch may vectorise it
+        assert engine.gradients.name == ("torch.func" if name in FUNCTIONAL else "book-keeping")
+
+
+@pytest.mark.parametrize("way", [Vectorised, OneByOne])
+@pytest.mark.parametrize("name", ["conv2d", "embedding", "layer norm"])
+def test_the_other_ways_average_too(name, way):
+    torch.manual_seed(0)
+    module = BOOK_KEEPING[name]()
+    X, y = views_of()
+    rows = mean_gradients(module, X, y)
+    norms = sum(c.squared_norms() for c in way(module, LOSS, VIEWS)(X, y))
+    torch.testing.assert_close(norms.double(), rows.square().sum(1), rtol=2e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("clipping", ["flat", "per-layer", "automatic"])
+@pytest.mark.parametrize("name", ["wide perceptron", "conv2d", "group norm", "tied"])
+def test_no_example_adds_more_than_the_clipping_norm(name, clipping):
+    torch.manual_seed(0)
+    engine, grad = engine_of(MODULES[name](), 0.5, clipping)
+    longest = 0.0
+    for scale in (1.0, 1e6, 1e15):
+        X, y = views_of(3, scale)
+        for i in range(len(y)):
+            grad.zero_()
+            engine(X[i * VIEWS : (i + 1) * VIEWS], y[i : i + 1])
+            longest = max(longest, grad.double().norm())
+    assert 0.1 < longest <= 0.5
+
+
+@pytest.mark.parametrize("name", ["wide perceptron", "conv2d", "tied"])
+def test_one_bad_view_leaves_out_its_record_alone(name):
+    torch.manual_seed(0)
+    engine, grad = engine_of(MODULES[name](), 0.1)
+    X, y = views_of()
+    X[VIEWS + 1, 5] = float("nan")  # the second view of the second record
+    grad.zero_()
+    engine(X, y)
+    found = grad.clone()
+    kept = torch.ones(len(X), dtype=torch.bool)
+    kept[VIEWS : 2 * VIEWS] = False
+    grad.zero_()
+    engine(X[kept], y[torch.arange(len(y)) != 1])
+    torch.testing.assert_close(found, grad, rtol=1e-5, atol=1e-7)
+
+
+def test_shifts_are_all_shifts_and_equally_likely():
+    image = torch.zeros(1, 2, 5, 6)
+    image[0, :, 2, 3] = torch.tensor([1.0, 2.0])
+    shifted = RandomShift((2, 5, 6), pixels=1)(image.reshape(1, -1).repeat(9000, 1))
+    shifted = shifted.view(-1, 2, 5, 6)
+    assert torch.equal(shifted.sum((2, 3)), torch.tensor([[1.0, 2.0]]).expand(9000, 2))
+    assert torch.equal(shifted[:, 1], 2 * shifted[:, 0])  # all channels go together
+    counts = shifted[:, 0].sum(0)[1:4, 2:5]
+    assert counts.sum() == 9000
+    assert counts.min() > 1000 - 6 * 30
+
+
+def test_what_is_shifted_in_is_zero():
+    rows = RandomShift((1, 3, 3), pixels=3)(torch.ones(200, 9))
+    assert set(rows.unique().tolist()) == {0.0, 1.0}
+    assert set(rows.sum(1).tolist()) == {0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 9.0}
+
+
+def test_flips_are_flips_of_half_of_the_rows():
+    rows = torch.arange(12.0).repeat(4000, 1)
+    flipped = RandomFlip((2, 2, 3))(rows)
+    mirrored = torch.arange(12.0).view(2, 2, 3).flip(-1).flatten()
+    changed = (flipped == mirrored).all(1)
+    assert torch.equal(flipped[~changed], rows[~changed])
+    assert abs(changed.sum() - 2000) < 6 * 32
+
+
+def test_views_lie_one_after_another():
+    views = Views.of([lambda rows: rows + 1.0, lambda rows: rows * 2.0], 2)
+    found = views(torch.tensor([[0.0], [1.0]]))
+    assert found.tolist() == [[2.0], [2.0], [4.0], [4.0]]
+
+
+def noisy(rows):
+    """Chance that is torch's, the same for every row."""
+    return rows + torch.randn_like(rows)
+
+
+def centred(rows):
+    return rows - rows.mean(0)
+
+
+def by_numpy(rows):
+    return rows + torch.from_numpy(np.random.default_rng().normal(size=rows.shape)).float()
+
+
+def by_value(rows):
+    """Draws as many numbers as there are positive values: the rest of the stream shifts."""
+    torch.rand(int((rows > 0).sum()))
+    return noisy(rows)
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"augmentations": 2}, "augmentations=2 views .*RandomShift"),
+        ({"augmentations": 0, "augment": noisy}, "augmentations"),
+        ({"augmentations": 2.0, "augment": noisy}, "augmentations"),
+        ({"augment": "flip"}, "augment"),
+        ({"augment": []}, "must be a function"),
+        ({"augment": [noisy, 3]}, "must be a function"),
+        ({"augment": lambda rows: rows[:, :3]}, "must keep both"),
+        ({"augment": lambda rows: rows.double()}, "must keep both"),
+        ({"augment": lambda rows: rows[::2], "augmentations": 2}, "must keep both"),
+        ({"augment": lambda rows: None}, "must return a tensor"),
+        ({"augment": centred}, "mixes records"),
+        ({"augment": lambda rows: rows.flip(0), "augmentations": 2}, "mixes records"),
+        ({"augment": by_numpy}, "not torch's"),
+        ({"augment": by_value}, "depends on the values"),
+        ({"augment": RandomShift((1, 2, 3))}, "shape=.* makes 6"),
+    ],
+)
+def test_bad_augmentations_are_refused_before_anything_is_released(params, match, monkeypatch):
+    def released(*args):
+        raise AssertionError("a release")
+
+    monkeypatch.setattr(FloatGaussian, "release", released)
+    X, y = np.ones((20, 4)), np.arange(20) % 2
+    with pytest.raises(ValueError, match=match):
+        DPSGDClassifier(classes=[0, 1], epochs=1, **params).fit(X, y)
+
+
+@pytest.mark.parametrize("shape", [(28, 28), [1, 28, 28], (1, 0, 28), (1.0, 28, 28)])
+@pytest.mark.parametrize("kind", [RandomShift, RandomFlip])
+def test_shapes_of_images_are_checked(kind, shape):
+    with pytest.raises(ValueError, match="shape="):
+        kind(shape)
+
+
+@pytest.mark.parametrize("pixels", [0, -1, 1.5])
+def test_shifts_are_checked(pixels):
+    with pytest.raises(ValueError, match="pixels="):
+        RandomShift((1, 2, 2), pixels=pixels)
+
+
+def test_views_cost_no_privacy_and_reach_the_module():
+    X, y = np.ones((40, 16)), np.arange(40) % 2
+    seen = []
+
+    class Watching(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.Sequential(
+                nn.Unflatten(1, (1, 4, 4)), nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2)
+            )
+
+        def forward(self, x):
+            seen.append(len(x))
+            return self.layers(x)
+
+    plain = DPSGDClassifier(
+        module=Watching, classes=[0, 1], epochs=1, batch_size=40, delta=0.01, random_state=0
+    )
+    many = clone(plain).set_params(augment=[RandomShift((1, 4, 4), 1)], augmentations=4)
+    plain.fit(X, y)
+    assert seen[-1] == 40
+    many.fit(X, y)
+    assert seen[-1] == 160
+    assert many.privacy_ == plain.privacy_
+    assert many.gradients_ == "book-keeping"
+
+
+def test_regression_takes_views():
+    X = np.linspace(-1, 1, 60).reshape(-1, 1)
+    model = DPSGDRegressor(
+        target_bounds=(-1, 1), epsilon=20.0, augment=noisy, augmentations=2, random_state=0
+    ).fit(X, X[:, 0])
+    assert model.privacy_.epsilon() <= 20.0
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_parts_of_a_batch_do_not_change_the_sum(monkeypatch):
+    from skprivacy.neural_network import _net
+
+    X = np.random.default_rng(0).normal(size=(30, 16))
+    y = np.arange(30) % 2
+    sums = []
+    release = FloatGaussian.release
+
+    def watched(self, value, random):
+        sums.append(np.array(value))
+        return release(self, value, random)
+
+    monkeypatch.setattr(FloatGaussian, "release", watched)
+    model = DPSGDClassifier(
+        classes=[0, 1], batch_size=30, epochs=1, delta=0.01, random_state=0,
+        augment=lambda rows: rows.abs(), augmentations=3,
+    )  # fmt: skip
+    model.fit(X, y)
+    monkeypatch.setattr(_net, "_MICRO_BATCH_ROWS", 7)
+    clone(model).fit(X, y)
+    np.testing.assert_allclose(sums[0], sums[1], rtol=1e-5, atol=1e-7)
