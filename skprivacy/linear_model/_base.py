@@ -20,7 +20,7 @@ from .._sklearn import Interval, StrOptions
 from ..accounting import Event, PrivacyBudget, PrivacyGuarantee, charge, check_delta
 from ..exceptions import PrivacyWarning
 from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
-from ..mechanisms.bounds import UnitBall
+from ..mechanisms.bounds import UnitBall, checked_bounds
 
 __all__ = ["PrivateLinearClassifier", "PrivateLinearModel", "PrivateLinearRegressor"]
 
@@ -288,21 +288,3 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         scores = self.decision_function(X)
         chosen = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)
         return self.classes_[chosen]
-
-
-def checked_bounds(name: str, bounds: Any, size: int) -> tuple[NDArray, NDArray]:
-    """Return lower and upper bounds, (size,) each, of a pair of numbers or of sequences."""
-    try:
-        lower, upper = (np.broadcast_to(np.asarray(bound, np.float64), (size,)) for bound in bounds)
-    except (TypeError, ValueError):
-        raise ValueError(_wanted_bounds(name, bounds, size)) from None
-    if not (np.isfinite(lower).all() and np.isfinite(upper).all() and (lower <= upper).all()):
-        raise ValueError(_wanted_bounds(name, bounds, size))
-    return lower, upper
-
-
-def _wanted_bounds(name: str, bounds: Any, size: int) -> str:
-    return (
-        f"{name}={bounds!r} must be a pair (lower, upper) of finite numbers, or of sequences of "
-        f"length {size}, with lower <= upper."
-    )

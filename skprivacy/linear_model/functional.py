@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,38 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import Interval
 from ..accounting import PrivacyBudget
-from ..mechanisms import SecureRandom
-from ._base import PrivateLinearClassifier, PrivateLinearModel, PrivateLinearRegressor
+from ._base import PrivateLinearClassifier, PrivateLinearRegressor
+from ._functional import FunctionalMechanism, checked_alphas
 from .polynomial import PolynomialObjective, multinomial_objective, squared_objective
 
 __all__ = ["FunctionalMechanismClassifier", "FunctionalMechanismRegressor"]
 
 
-class _FunctionalMechanism(PrivateLinearModel):
-    _parameter_constraints: dict = {
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "objective": [PolynomialObjective, None],
-    }
-
-    def _release(
-        self, X: NDArray, target: NDArray, objective: PolynomialObjective, assumptions: list[str]
-    ) -> None:
-        """Release the noisy polynomial, the only access to the private records."""
-        self._ball_ = self._ball(X, assumptions)
-        mechanism = self._noise(
-            objective.sensitivity(
-                self._ball_.size, self._ball_.l1_radius, self.relation, pure=self.delta == 0
-            )
-        )
-        self._certify(mechanism.event, assumptions)
-        with self._charged():
-            rows, weights = self._ball_.transform(X)
-            self.polynomial_ = objective.release(
-                rows, weights, target, mechanism, SecureRandom(self.noise_seed)
-            )
-
-
-class FunctionalMechanismRegressor(_FunctionalMechanism, PrivateLinearRegressor):
+class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     """Linear regression by the functional mechanism.
 
     The squared loss summed over all records is a polynomial of the weights. Its coefficients are
@@ -137,7 +113,7 @@ class FunctionalMechanismRegressor(_FunctionalMechanism, PrivateLinearRegressor)
 
     _parameter_constraints: dict = {
         **PrivateLinearRegressor._parameter_constraints,
-        **_FunctionalMechanism._parameter_constraints,
+        **FunctionalMechanism._parameter_constraints,
     }
 
     def __init__(
@@ -223,7 +199,7 @@ class FunctionalMechanismRegressor(_FunctionalMechanism, PrivateLinearRegressor)
         return np.array(coefs), np.array(intercepts)
 
 
-class FunctionalMechanismClassifier(_FunctionalMechanism, PrivateLinearClassifier):
+class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier):
     """Logistic regression, binary or multinomial, by the functional mechanism.
 
     The logistic loss is replaced by its expansion around 0, a polynomial of the weights. The
@@ -318,7 +294,7 @@ class FunctionalMechanismClassifier(_FunctionalMechanism, PrivateLinearClassifie
 
     _parameter_constraints: dict = {
         **PrivateLinearClassifier._parameter_constraints,
-        **_FunctionalMechanism._parameter_constraints,
+        **FunctionalMechanism._parameter_constraints,
         "order": [Interval(Integral, 1, 2, closed="both")],
     }
 
@@ -396,11 +372,3 @@ class FunctionalMechanismClassifier(_FunctionalMechanism, PrivateLinearClassifie
         solutions = self.polynomial_.minimize(checked_alphas(alphas))
         coefs, intercepts = zip(*map(self._ball_.coefficients, solutions), strict=True)
         return np.array(coefs), np.array(intercepts)
-
-
-def checked_alphas(alphas: ArrayLike) -> NDArray[np.float64]:
-    """Return regularisation strengths, (n_alphas,), or say what is wrong with them."""
-    values = np.asarray(alphas, np.float64)
-    if values.ndim != 1 or not (np.isfinite(values) & (values >= 0)).all() or not values.size:
-        raise ValueError(f"alphas={alphas!r} must be a non-empty sequence of finite numbers >= 0.")
-    return values

@@ -4,126 +4,24 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
 from numbers import Real
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn import Interval
 from ..accounting import ApproxDP, Event, NonPrivate, PrivacyBudget
-from ..mechanisms import Gaussian, Laplace, Mechanism, SecureRandom, analytic_noise_multiplier
+from ..mechanisms import Gaussian, Laplace, SecureRandom, analytic_noise_multiplier
 from ._base import PrivateLinearClassifier
 from ._logistic import LogisticLoss, minimize
+from .objective import TOLERANCE, ObjectivePerturbation
 
 __all__ = [
-    "ObjectivePerturbation",
     "ObjectivePerturbationClassifier",
     "OutputPerturbationClassifier",
 ]
 
-_TOLERANCE = 1e-6  # norm of the gradient at the minimiser: records have norm 1
 _LAST_STEP = 0.01  # share of epsilon and delta that hides how exactly the minimum was met
-_CURVATURE = 0.1  # share of epsilon for the Jacobian of the perturbed problem
-_MAX_CURVATURE = 1.0
-
-
-@dataclass(frozen=True)
-class ObjectivePerturbation(Mechanism):
-    """Minimise a regularised logistic loss to which a random linear term is added.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Privacy of one release under add/remove. ``delta=0`` takes noise of density
-        proportional to exp(-norm / scale), ``delta > 0`` Gaussian noise.
-    n_classes : int
-        At least 2.
-    alpha : float
-        Strength of the ridge, in units of the noise; never below what the proof needs.
-
-    Notes
-    -----
-    **Guarantees.** Let record x, in the unit ball, be in D' and not in D. The minimiser fixes the
-    noise b that led to it, b' = b - g with g the record's gradient, so the ratio of densities is
-    that of the noise times that of the Jacobians.
-
-    - The Jacobians' ratio is between 1 and det(I + S / ridge), S the Hessian of the record's loss
-      in its margins: log at most log(1 + 1 / (4 ridge)) for two classes, and for k classes, by
-      the means of S's eigenvalues, (k-1) log(1 + (1 - 1/k) / ((k-1) ridge)). Call it J.
-    - Gaussian noise, two classes: g = p u with u = +-x fixed by the label and p in (0, 1), though
-      p depends on b. The loss (p**2 - 2 p b u) / (2 s**2) is convex in p, hence below the larger
-      of 0 and the loss of a Gaussian release of u. So delta(epsilon) is at most that of a
-      Gaussian mechanism of sensitivity 1 at epsilon - J >= 0. (Known proofs lose a factor 2 in
-      delta, Redberg et al. 2023, or more, since they take the sign of g as unknown.)
-    - k classes: g = x (p - e_y)', p in the simplex; a convex function is largest at a vertex, so
-      delta is at most (k-1) times that of sensitivity sqrt(2).
-    - Pure: the ratio of noise densities is at most exp(||g|| / scale).
-
-    The noise is an ordinary floating-point number and passes through an optimiser: **not hardened**
-    against floating-point attacks, as the functional mechanism is.
-
-    References
-    ----------
-    K. Chaudhuri, C. Monteleoni and A. Sarwate, "Differentially private empirical risk
-    minimization", JMLR 12, 2011.
-    D. Kifer, A. Smith and A. Thakurta, "Private convex empirical risk minimization and
-    high-dimensional regression", COLT 2012.
-    R. Redberg, A. Koskela and Y.-X. Wang, "Improving the privacy and practicality of objective
-    perturbation for differentially private linear learners", NeurIPS 2023.
-    """
-
-    epsilon: float
-    delta: float
-    n_classes: int
-    alpha: float = 1.0
-
-    @property
-    def sensitivity(self) -> float:  # type: ignore[override]
-        """L2 bound on the gradient of one record."""
-        return 1.0 if self.n_classes == 2 else math.sqrt(2.0)
-
-    @property
-    def event(self) -> Event:
-        """``ApproxDP(epsilon, delta)``; ``NonPrivate()`` for an infinite epsilon."""
-        return NonPrivate() if math.isinf(self.epsilon) else ApproxDP(self.epsilon, self.delta)
-
-    @property
-    def _jacobian(self) -> float:
-        return min(_CURVATURE * self.epsilon, _MAX_CURVATURE)
-
-    @property
-    def scale(self) -> float:
-        """Standard deviation of the Gaussian noise, or scale of the norm of the pure one."""
-        left = self.epsilon - self._jacobian
-        if math.isinf(left):
-            return 0.0
-        if self.delta == 0:
-            return self.sensitivity / left
-        share = self.delta / (self.n_classes - 1)
-        return self.sensitivity * analytic_noise_multiplier(left, share)
-
-    def ridge(self, size: int) -> float:
-        """Return the ridge for rows of ``size`` columns: a matter of parameters alone."""
-        k = self.n_classes
-        trace, rank = (0.25, 1) if k == 2 else (1.0 - 1.0 / k, k - 1)
-        needed = trace / (rank * math.expm1(self._jacobian / rank))
-        outputs = 1 if k == 2 else k
-        entry = self.scale if self.delta else self.scale * math.sqrt(size * outputs)
-        return max(needed, self.alpha * entry)
-
-    def _release(self, value: Any, random: SecureRandom) -> NDArray[np.float64]:
-        rows, targets, weights = value
-        shape = (rows.shape[1], targets.shape[1])
-        tilt = np.zeros(shape)
-        if self.scale:
-            tilt = self.scale * random.normal(tilt.size).astype(np.float64).reshape(shape)
-            if self.delta == 0:  # a uniform direction, and a norm of Gamma(size, scale)
-                norm = -self.scale * np.log(random.uniform(tilt.size)).sum()
-                tilt *= norm / np.linalg.norm(tilt)
-        problem = LogisticLoss(rows, targets, weights, self.ridge(rows.shape[1]), tilt)
-        return minimize(problem, _TOLERANCE)
 
 
 class _PerturbedClassifier(PrivateLinearClassifier):
@@ -273,7 +171,7 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit; the
-    proof is at :class:`~skprivacy.linear_model.perturbation.ObjectivePerturbation`. It speaks of
+    proof is at :class:`~skprivacy.linear_model.objective.ObjectivePerturbation`. It speaks of
     the exact minimiser. The computed one has a gradient of norm at most 1e-6, which puts it within
     1e-6 / ridge of the exact one, and noise for twice that distance is added, at 1% of epsilon
     and delta. "replace_one" is a removal and an addition: each gets half of epsilon. The noise in
@@ -313,7 +211,7 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
             float(self.alpha),
         )
         solution = mechanism.release((rows, targets, weights), random)
-        distance = 2.0 * _TOLERANCE / mechanism.ridge(rows.shape[1])
+        distance = 2.0 * TOLERANCE / mechanism.ridge(rows.shape[1])
         last = _additive(_LAST_STEP * epsilon, _LAST_STEP * delta, distance, solution.size)
         return last.release(solution, random)
 
@@ -412,9 +310,9 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
         noise = _additive(epsilon, delta, lipschitz, size).std
         # Noise of a weight is noise / ridge; with this ridge it is about 1 / 4 in the unit ball.
         ridge = float(self.alpha) * max(4.0 * noise, 1e-3)
-        sensitivity = (lipschitz + 2.0 * _TOLERANCE) / ridge
+        sensitivity = (lipschitz + 2.0 * TOLERANCE) / ridge
         mechanism = _additive(epsilon, delta, sensitivity, size)
         problem = LogisticLoss(
             rows, targets, weights, ridge, np.zeros((rows.shape[1], targets.shape[1]))
         )
-        return mechanism.release(minimize(problem, _TOLERANCE), random)
+        return mechanism.release(minimize(problem, TOLERANCE), random)

@@ -22,8 +22,8 @@ _FAILURE = 0.05  # probability with which the ridge may be too small; of accurac
 class AdaSSPRegressor(PrivateLinearRegressor):
     """Linear regression by adaptive sufficient statistics perturbation (AdaSSP).
 
-    A third of the privacy goes into each of the second moments, the correlations with the target
-    and the smallest eigenvalue, which tells how much ridge is needed.
+    The second moments, the correlations with the target and the smallest eigenvalue, which tells
+    how much ridge is needed, are released with noise of one size.
 
     Parameters
     ----------
@@ -76,9 +76,10 @@ class AdaSSPRegressor(PrivateLinearRegressor):
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit.
     With records x in the unit ball and targets in [-1, 1], one record moves x x' by 1 (two:
-    sqrt(2)), x y by 1 (2) and the smallest eigenvalue by 1 (1, Weyl). Three Gaussian releases of
-    noise multiplier sqrt(3) z are exactly one of z, so the noise is below that of the published
-    split of (epsilon, delta) in three. Sums are exact and the noise is exact on a grid.
+    sqrt(2)), x y by 1 (2) and the smallest eigenvalue by 1 (1, Weyl). They are released together,
+    by one Gaussian mechanism of sensitivity sqrt(3) (sqrt(7)): the noise is below that of the
+    published split of (epsilon, delta) in three. The sums are exact, the eigenvalue is so to a
+    part in 10**15, for which the mechanism keeps a margin, and the noise is exact on a grid.
 
     **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
     reported. NaN targets are refused.
@@ -151,26 +152,26 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         z = 0.0
         if math.isfinite(self.epsilon):
             z = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
-        self._certify(Gaussian(z, 1.0).event, assumptions)
-        two = self.relation == "replace_one"
-        moments = Gaussian(math.sqrt(3.0) * z, math.sqrt(2.0) if two else 1.0)
-        cross = Gaussian(math.sqrt(3.0) * z, 2.0 if two else 1.0)
-        smallest = Gaussian(math.sqrt(3.0) * z, 1.0 + 2.0**-20)  # margin for the eigenvalue's own
+        # One record moves each of the three by 1 at most; two move them by sqrt(2), 2 and 1.
+        mechanism = Gaussian(z, math.sqrt(7.0 if self.relation == "replace_one" else 3.0))
+        self._certify(mechanism.event, assumptions)
         with self._charged():
             rows, weights = ball.transform(X)
             target = quantize(self._scaled_target(y) * weights)[:, None]
             square = exact_product(rows, rows)
-            random = SecureRandom(self.noise_seed)
-            eigenvalue = smallest.release(max(0.0, float(np.linalg.eigvalsh(square)[0])), random)
-            noisy = moments.release(square, random)
-            linear = cross.release(exact_product(rows, target), random)
+            smallest = max(0.0, float(np.linalg.eigvalsh(square)[0]))
+            cross = exact_product(rows, target)[:, 0]
+            noisy = mechanism.release(
+                np.concatenate([[smallest], cross, square.ravel()]), SecureRandom(self.noise_seed)
+            )
 
         p = ball.size
+        eigenvalue, linear, moments = noisy[0], noisy[1 : p + 1, None], noisy[p + 1 :].reshape(p, p)
         # With probability 1 - _FAILURE the noise of the moments has a smaller spectral norm.
-        spread = moments.std * math.sqrt(p * math.log(2.0 * p * p / _FAILURE) / 2.0)
-        doubt = smallest.std * math.sqrt(2.0 * math.log(1.0 / _FAILURE))
+        spread = mechanism.std * math.sqrt(p * math.log(2.0 * p * p / _FAILURE) / 2.0)
+        doubt = mechanism.std * math.sqrt(2.0 * math.log(1.0 / _FAILURE))
         self.ridge_ = max(0.0, spread - max(0.0, eigenvalue - doubt))
-        system = (noisy + noisy.T) / 2 + self.ridge_ * np.eye(p)
+        system = (moments + moments.T) / 2 + self.ridge_ * np.eye(p)
         self.coef_, self.intercept_ = self._coefficients(
             ball, np.linalg.lstsq(system, linear, rcond=2.0**-24)[0]
         )

@@ -4,15 +4,52 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["UnitBall", "exact_product", "quantize"]
+__all__ = ["UnitBall", "checked_bounds", "exact_product", "quantize"]
 
 _STEP = 2.0**-16
 _ROWS = 1 << 20  # rows whose products sum exactly in float64: 2**20 * 2**32 < 2**53
 _INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm
+_LARGEST = 1e150  # so that neither a width nor its inverse overflows
+
+
+def checked_bounds(
+    name: str, bounds: Any, size: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return lower and upper bounds, (size,) each, of a pair of numbers or of sequences.
+
+    **Edge cases.** A number holds for all features. A sequence of length 1 does not: for several
+    features it is a mistake more often than a wish, and a wrong bound costs accuracy in silence.
+    """
+    try:
+        lower, upper = (_spread(bound, size) for bound in bounds)
+    except (TypeError, ValueError):
+        raise _wrong_bounds(name, bounds, size) from None
+    for bound in (lower, upper):
+        if not (np.abs(bound) <= _LARGEST).all():
+            raise _wrong_bounds(name, bounds, size)
+    if not ((lower == upper) | (upper - lower >= 1 / _LARGEST)).all():
+        raise _wrong_bounds(name, bounds, size)
+    return lower, upper
+
+
+def _spread(bound: Any, size: int) -> NDArray[np.float64]:
+    values = np.asarray(bound, np.float64)
+    if values.shape not in ((), (size,)):
+        raise ValueError
+    return np.full(size, values)
+
+
+def _wrong_bounds(name: str, bounds: Any, size: int) -> ValueError:
+    return ValueError(
+        f"{name}={bounds!r} must be a pair (lower, upper) with lower <= upper: two finite numbers "
+        f"that hold for every feature, or two sequences of length {size}, one number per feature. "
+        f"Magnitudes up to {_LARGEST:g}, and either equal or at least {1 / _LARGEST:g} apart."
+    )
 
 
 def quantize(values: NDArray[np.float64]) -> NDArray[np.float64]:

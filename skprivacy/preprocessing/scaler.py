@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .. import _config
 from .._sklearn import Interval, StrOptions
 from ..accounting import PrivacyBudget
-from .statistics import RELATIONS, Columns
+from ._columns import Columns
+from ._target import RELATIONS
 
 __all__ = ["PrivateStandardScaler"]
 

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import math
-import warnings
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_array
+from numpy.typing import ArrayLike
 
-from ..accounting import Event, PrivacyBudget, PrivacyGuarantee, charge
-from ..exceptions import PrivacyWarning
-from ..mechanisms import (
-    Exponential,
-    Gaussian,
-    Laplace,
-    SecureRandom,
-    analytic_noise_multiplier,
-)
-from ..mechanisms.bounds import exact_product, quantize
+from ..accounting import PrivacyBudget, PrivacyGuarantee, charge
+from ..mechanisms import Exponential, SecureRandom
+from ..mechanisms.bounds import checked_bounds
+from ._columns import Columns
+from ._target import additive, check_target, guarantee
 
 __all__ = [
     "Release",
@@ -29,8 +22,6 @@ __all__ = [
     "private_quantile",
     "private_variance",
 ]
-
-RELATIONS = ("add_remove", "zero_out", "replace_one")
 
 
 class Release(NamedTuple):
@@ -207,8 +198,8 @@ def private_quantile(
         raise ValueError(f"q={q!r} must be in [0, 1].")
     if not (isinstance(n_candidates, Integral) and n_candidates >= 2):
         raise ValueError(f"n_candidates={n_candidates!r} must be an integer >= 2.")
-    _check_target(epsilon, 0.0, relation)
-    lower, upper = _bounds(bounds, 1)
+    check_target(epsilon, 0.0, relation)
+    lower, upper = checked_bounds("bounds", bounds, 1)
     values = np.asarray(x, np.float64)
     if values.ndim != 1:
         raise ValueError(f"x has shape {values.shape}; expected one column, (n_samples,).")
@@ -217,7 +208,7 @@ def private_quantile(
     below = np.searchsorted(values, candidates, side="left")
     sensitivity = 1.0 if relation == "replace_one" else max(q, 1.0 - q)
     mechanism = Exponential(float(epsilon), sensitivity)
-    privacy = _guarantee(mechanism.event, 0.0, relation, noise_seed)
+    privacy = guarantee(mechanism.event, 0.0, relation, noise_seed)
     scores = -np.abs(below - q * values.size)
     with charge(budget, mechanism.event, relation, "private_quantile", privacy.kind):
         chosen = mechanism.release(scores, SecureRandom(noise_seed))
@@ -269,7 +260,7 @@ def private_histogram(
     >>> counts.shape
     (2,)
     """
-    _check_target(epsilon, delta, relation)
+    check_target(epsilon, delta, relation)
     if (bins is None) == (categories is None):
         raise ValueError("Give either bins=edges or categories=values, and from public knowledge.")
     if bins is not None:
@@ -283,123 +274,7 @@ def private_histogram(
             raise ValueError(f"categories={categories!r} must be distinct values, at least one.")
         counts = np.array([(np.asarray(x) == value).sum() for value in known])
     two = 2.0 if relation == "replace_one" else 1.0
-    mechanism = _mechanism(epsilon, delta, two, math.sqrt(two))
-    privacy = _guarantee(mechanism.event, delta, relation, noise_seed)
+    mechanism = additive(epsilon, delta, two, math.sqrt(two))
+    privacy = guarantee(mechanism.event, delta, relation, noise_seed)
     with charge(budget, mechanism.event, relation, "private_histogram", privacy.kind):
         return Release(mechanism.release(counts, SecureRandom(noise_seed)), privacy)
-
-
-class Columns:
-    """Columns scaled to [-1, 1], whose moments are released together."""
-
-    def __init__(self, X: ArrayLike, bounds: Any) -> None:
-        given = np.asarray(X)
-        self.flat = given.ndim == 1
-        X = check_array(
-            given[:, None] if self.flat else given, dtype=np.float64, ensure_all_finite=False,
-            input_name="X",
-        )  # fmt: skip
-        self.n, self.d = X.shape  # type: ignore[union-attr]
-        self.lower, self.upper = _bounds(bounds, self.d)
-        self.half = (self.upper - self.lower) / 2
-        self.middle = (self.upper + self.lower) / 2
-        scaled = (np.clip(X, self.lower, self.upper) - self.middle) / np.where(
-            self.half > 0, self.half, 1.0
-        )
-        scaled = np.nan_to_num(np.clip(scaled, -1.0, 1.0))  # NaN: the middle
-        self.z = quantize(scaled)
-
-    def release(
-        self,
-        degree: int,
-        epsilon: float,
-        delta: float,
-        relation: str,
-        noise_seed: int | None,
-        budget: PrivacyBudget | None,
-        who: str,
-        assumptions: tuple[str, ...] = (),
-    ) -> tuple[NDArray[np.float64], PrivacyGuarantee]:
-        """Return the mean of z, and that of 2 z**2 - 1 if ``degree`` is 2: (degree, n_features).
-
-        All these lie in [-1, 1]; z = 1 reaches the bound of each, so the sensitivities are tight.
-        """
-        _check_target(epsilon, delta, relation)
-        parts = [self.z, quantize(2.0 * self.z**2 - 1.0)][:degree]
-        if relation == "add_remove":
-            parts.append(np.ones((self.n, 1)))
-        values = np.hstack(parts)
-        size = float(values.shape[1])
-        two = 2.0 if relation == "replace_one" else 1.0
-        mechanism = _mechanism(epsilon, delta, two * size, two * math.sqrt(size))
-        privacy = _guarantee(mechanism.event, delta, relation, noise_seed, assumptions)
-        with charge(budget, mechanism.event, relation, who, privacy.kind):
-            sums = exact_product(values, np.ones((self.n, 1)))[:, 0]
-            noisy = mechanism.release(sums, SecureRandom(noise_seed))
-        count = self.n if relation != "add_remove" else max(1.0, noisy[-1], mechanism.std)
-        means = np.clip(noisy[: degree * self.d] / count, -1.0, 1.0)
-        return means.reshape(degree, self.d), privacy
-
-    def means(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self.middle + self.half * moments[0]
-
-    def variances(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self.half**2 * np.clip((moments[1] + 1.0) / 2.0 - moments[0] ** 2, 0.0, 1.0)
-
-    def shaped(self, values: NDArray[np.float64]) -> Any:
-        return float(values[0]) if self.flat else values
-
-
-def _mechanism(epsilon: float, delta: float, l1: float, l2: float) -> Laplace | Gaussian:
-    if delta == 0:
-        return Laplace.calibrated(float(epsilon), l1)
-    return Gaussian(analytic_noise_multiplier(float(epsilon), float(delta)), l2)
-
-
-def _guarantee(
-    event: Event,
-    delta: float,
-    relation: str,
-    noise_seed: int | None,
-    assumptions: tuple[str, ...] = (),
-) -> PrivacyGuarantee:
-    if relation != "add_remove":
-        assumptions += ("the number of records is public",)
-    if noise_seed is not None:
-        warnings.warn(
-            f"noise_seed={noise_seed!r} makes the noise predictable: there is no privacy. Use it "
-            "in tests only.",
-            PrivacyWarning,
-            stacklevel=4,
-        )
-        assumptions += ("nobody knows or guesses noise_seed",)
-    return PrivacyGuarantee(
-        event,
-        at_delta=float(delta),
-        relation=relation,
-        kind="proved" if noise_seed is None else "estimate",
-        assumptions=assumptions,
-    )
-
-
-def _check_target(epsilon: float, delta: float, relation: str) -> None:
-    if not (isinstance(epsilon, Real) and 1e-6 <= epsilon < math.inf):
-        raise ValueError(f"epsilon={epsilon!r} must be a finite number >= 1e-6.")
-    if not (isinstance(delta, Real) and 0 <= delta < 1):
-        raise ValueError(f"delta={delta!r} must be a number in [0, 1).")
-    if relation not in RELATIONS:
-        raise ValueError(f"relation={relation!r} must be one of {RELATIONS}.")
-
-
-def _bounds(bounds: Any, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    wanted = (
-        f"bounds={bounds!r} must be a pair (lower, upper) of finite numbers, or of sequences of "
-        f"length {size}, with lower <= upper."
-    )
-    try:
-        lower, upper = (np.broadcast_to(np.asarray(b, np.float64), (size,)) for b in bounds)
-    except (TypeError, ValueError):
-        raise ValueError(wanted) from None
-    if not (np.isfinite(lower).all() and np.isfinite(upper).all() and (lower <= upper).all()):
-        raise ValueError(wanted)
-    return lower.copy(), upper.copy()

@@ -11,7 +11,7 @@ from scipy.optimize import minimize as scipy_minimize
 from scipy.special import expit, logsumexp, softmax
 
 from skprivacy.linear_model._logistic import LogisticLoss, minimize
-from skprivacy.linear_model.perturbation import ObjectivePerturbation
+from skprivacy.linear_model.objective import ObjectivePerturbation
 from skprivacy.mechanisms import SecureRandom
 
 
@@ -81,12 +81,12 @@ CASES = [
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_gaussian_privacy_by_integration(k, size, points, epsilon):
     mechanism = ObjectivePerturbation(epsilon, 0.02, k, alpha=0.0)
-    delta = worst_delta(mechanism, mechanism.scale, size, points)
+    delta = worst_delta(mechanism, mechanism.scale(size), size, points)
     assert delta <= 0.02
     # Near tight for two classes. For more, the union over k - 1 rivals and the sup over the
     # simplex are not, so that only a quarter of the noise is sure to show.
     assert delta > 0.02 / (6 if k == 2 else 25)
-    less = mechanism.scale / (2 if k == 2 else 4)
+    less = mechanism.scale(size) / (2 if k == 2 else 4)
     assert worst_delta(mechanism, less, size, points) > 0.02
 
 
@@ -94,21 +94,32 @@ def test_gaussian_privacy_by_integration(k, size, points, epsilon):
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_pure_privacy_by_integration(k, size, points, epsilon):
     mechanism = ObjectivePerturbation(epsilon, 0.0, k, alpha=0.0)
-    assert worst_delta(mechanism, mechanism.scale, size, points) <= 1e-9
-    assert worst_delta(mechanism, mechanism.scale / 2, size, points) > 1e-3
+    assert worst_delta(mechanism, mechanism.scale(size), size, points) <= 1e-9
+    assert worst_delta(mechanism, mechanism.scale(size) / 2, size, points) > 1e-3
+
+
+@pytest.mark.parametrize(("k", "size", "points"), CASES[:2])
+@pytest.mark.parametrize("delta", [0.0, 0.02])
+def test_privacy_where_the_ridge_leaves_more_for_the_noise(k, size, points, delta):
+    """A large ridge needs less than a tenth of epsilon for the Jacobian; the claim still holds."""
+    mechanism = ObjectivePerturbation(2.0, delta, k, alpha=10.0)
+    plain = ObjectivePerturbation(2.0, delta, k, alpha=0.0)
+    assert mechanism.scale(size) < plain.scale(size)
+    assert worst_delta(mechanism, mechanism.scale(size), size, points) <= max(delta, 1e-9)
 
 
 def test_a_ridge_below_the_needed_one_breaks_the_claim():
     """The planted bug: without the Jacobian's share the claim does not hold."""
 
     class NoRidge(ObjectivePerturbation):
-        _jacobian = 1e-9
+        def _jacobian(self, size):
+            return 1e-9
 
         def ridge(self, size):
             return 0.02
 
     mechanism = NoRidge(0.5, 0.02, 2, alpha=0.0)
-    assert worst_delta(mechanism, mechanism.scale, 1, 4001) > 0.02
+    assert worst_delta(mechanism, mechanism.scale(1), 1, 4001) > 0.02
 
 
 def test_release_has_the_density_that_was_integrated():
@@ -121,7 +132,7 @@ def test_release_has_the_density_that_was_integrated():
             [mechanism.release((rows, targets, np.ones(3)), random)[0, 0] for _ in range(1500)]
         )
         axis = np.linspace(-60, 60, 40_001)[:, None]
-        law = density(mechanism, axis, rows, labels, mechanism.scale)
+        law = density(mechanism, axis, rows, labels, mechanism.scale(1))
         cdf = np.cumsum(law) * (axis[1, 0] - axis[0, 0])
         assert stats.kstest(drawn, lambda w, a=axis[:, 0], c=cdf: np.interp(w, a, c)).pvalue > 1e-4
 
@@ -136,7 +147,7 @@ def test_pure_noise_has_the_right_norm(k):
     noise = np.array([mechanism.release(empty, random).ravel() for _ in range(2000)])
     noise *= mechanism.ridge(5)
     norms = np.linalg.norm(noise, axis=1)
-    law = stats.gamma(5 * outputs, scale=mechanism.scale)
+    law = stats.gamma(5 * outputs, scale=mechanism.scale(5))
     assert stats.kstest(norms, law.cdf).pvalue > 1e-4
     cosine = noise[:, 0] / norms
     half = (5 * outputs - 1) / 2
@@ -209,7 +220,7 @@ def test_mechanism_parameters():
     mechanism = ObjectivePerturbation(1.0, 1e-6, 2)
     assert mechanism.sensitivity == 1.0
     assert ObjectivePerturbation(1.0, 1e-6, 3).sensitivity == math.sqrt(2)
-    assert mechanism.ridge(10) == mechanism.scale
+    assert mechanism.ridge(10) == mechanism.scale(10)
     needed = ObjectivePerturbation(1.0, 1e-6, 2, alpha=0.0).ridge(10)
     assert math.log1p(0.25 / needed) == pytest.approx(0.1)
-    assert ObjectivePerturbation(math.inf, 0.0, 2).scale == 0.0
+    assert ObjectivePerturbation(math.inf, 0.0, 2).scale(3) == 0.0

@@ -172,6 +172,8 @@ def test_nothing_to_average(relation):
         ({"bounds": (0, np.nan)}, "bounds="),
         ({"bounds": 3}, "bounds="),
         ({"bounds": ([0, 0], [1, 1])}, "bounds="),
+        ({"bounds": ([[0]], [[1]])}, "bounds="),
+        ({"bounds": (-1e308, 1e308)}, "bounds="),
     ],
 )
 def test_bad_parameters(function, params, named):
@@ -194,6 +196,16 @@ def test_bad_parameters(function, params, named):
 def test_bad_calls(call, named):
     with pytest.raises(ValueError, match=named):
         call()
+
+
+@pytest.mark.parametrize("bounds", [([0], [1]), (0, [1]), ([0, 0, 0], [1, 1, 1])])
+def test_one_bound_for_several_columns_is_a_number_not_a_sequence(bounds):
+    X = np.full((3, 2), 0.5)
+    with pytest.raises(ValueError, match="sequences of length 2"):
+        private_mean(X, bounds=bounds, epsilon=1.0)
+    with pytest.raises(ValueError, match="sequences of length 2"):
+        PrivateStandardScaler(bounds=bounds).fit(X)
+    assert private_mean(X[:, :1], bounds=([0], [1]), epsilon=1.0).value.shape == (1,)
 
 
 def test_seeds_void_the_guarantee():
