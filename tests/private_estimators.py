@@ -94,6 +94,12 @@ def numbers(n: int) -> tuple[NDArray, NDArray]:
     return X, 3.0 * y + X[:, 0]
 
 
+def several_labels(n: int) -> tuple[NDArray, NDArray]:
+    """Three labels a record, of which one is carried by the last record alone."""
+    X, y = three_classes(n)
+    return X, np.column_stack([y == 1, X[:, 0] > 0, y == 2]).astype(int)
+
+
 def _regressor(**params: Any) -> DPSGDRegressor:
     defaults = {
         "target_bounds": (-1.0, 2.0), "hidden_layer_sizes": (5,), "epochs": 6, "batch_size": 8,
@@ -130,6 +136,12 @@ CASES = {
         lambda **p: _dpsgd(**{"augment": turned, "augmentations": 2, **p}),
         three_classes,
         0,
+        samples=True,
+    ),
+    "DPSGDClassifier-labels": Case(
+        lambda **p: _dpsgd(**{"classes": ["a", "b", "c"], "class_weight": {"c": 3.0}, **p}),
+        several_labels,
+        null_label=0,
         samples=True,
     ),
     "DPSGDRegressor": Case(_regressor, numbers, null_label=0.0, samples=True),

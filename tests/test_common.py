@@ -32,6 +32,7 @@ TWICE = dict.fromkeys(
         "check_supervised_y_2d",
         "check_regressor_data_not_an_array",
         "check_regressors_int",
+        "check_classifiers_multilabel_representation_invariance",
     ],
     "every fit has noise of its own",
 )

@@ -181,7 +181,7 @@ class PrivateNetwork(BaseEstimator):
     ) -> PrivateNet:
         device = _check_device(self.device)
         views = Views.of(self.augment, self.augmentations)
-        probe = Probe.like((self.n_features_in_,), n_classes, device, views.count)
+        probe = self._probe(n_classes, device, views.count)
         views.check(probe.inputs)
         return PrivateNet(
             module,
@@ -202,6 +202,9 @@ class PrivateNetwork(BaseEstimator):
             **self._optimizer(noise_multiplier, plan),
             **criterion,
         )
+
+    def _probe(self, n_classes: int | None, device: str, views: int) -> Probe:
+        return Probe.like((self.n_features_in_,), n_classes, device, views)
 
     def _start(self, n_features: int, n_outputs: int, first: bool) -> nn.Module:
         """Return the module to train further: a new one, or a copy of the trained one."""

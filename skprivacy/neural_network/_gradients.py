@@ -43,14 +43,21 @@ class Probe:
 
     @classmethod
     def like(
-        cls, shape: tuple[int, ...], n_classes: int | None, device: str = "cpu", views: int = 1
+        cls,
+        shape: tuple[int, ...],
+        n_classes: int | None,
+        device: str = "cpu",
+        views: int = 1,
+        labels: bool = False,
     ) -> Probe:
-        """Return normal inputs, and targets that are classes or, with ``None``, numbers."""
+        """Return normal inputs, and targets: classes or, with ``None``, numbers, or ``labels``."""
         generator = torch.Generator().manual_seed(0)
         size = (_PROBES * views, *shape)
         X = torch.randn(size, generator=generator, dtype=torch.float32, device="cpu")
         if n_classes is None:
             y = torch.rand(_PROBES, generator=generator, dtype=torch.float32, device="cpu")
+        elif labels:
+            y = torch.randint(2, (_PROBES, n_classes), generator=generator, device="cpu").float()
         else:
             y = torch.randint(n_classes, (_PROBES,), generator=generator, device="cpu")
         return cls(X.to(device), y.to(device), n_classes or 1, views)

@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-__all__ = ["SquaredError"]
+__all__ = ["LabelEntropy", "SquaredError"]
+
+
+class LabelEntropy(nn.Module):
+    """Binary cross-entropy of outputs and zeros and ones of shape (n, labels), summed by row."""
+
+    def __init__(self, reduction: str, weight: Tensor | None = None) -> None:
+        super().__init__()
+        assert reduction == "none"
+        self.weight: Tensor | None
+        self.register_buffer("weight", weight)
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        losses = F.binary_cross_entropy_with_logits(output, target, self.weight, reduction="none")
+        return losses.sum(1)
 
 
 class SquaredError(nn.Module):

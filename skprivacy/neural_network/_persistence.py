@@ -80,6 +80,7 @@ def save_model(model: DPSGDClassifier | DPSGDRegressor, path: str | Path) -> Non
     }
     if isinstance(model, DPSGDClassifier):
         facts["classes"] = _plain(model.classes_)
+        facts["multilabel"] = model.multilabel_
         facts["classes_dtype"] = "object" if model.classes_.dtype == object else "plain"
     else:
         facts["target_bounds"] = list(model.target_bounds_)
@@ -133,6 +134,7 @@ def load_model(
     if "classes" in facts:
         kind = object if facts["classes_dtype"] == "object" else None
         model.classes = model.classes_ = np.array(facts["classes"], dtype=kind)
+        model.multilabel_ = facts["multilabel"]
         n_outputs = len(model.classes_)
     else:
         model.target_bounds = model.target_bounds_ = tuple(facts["target_bounds"])

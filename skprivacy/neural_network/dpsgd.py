@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 
-from .. import _config
 from ..accounting import PrivacyBudget
 from ._base import COMMON_CONSTRAINTS, PrivateNetwork
 from ._environment import ordinary_torch
+from ._gradients import Probe
+from ._labels import as_array, encode_classes, encode_labels
+from ._losses import LabelEntropy
 
 __all__ = ["DPSGDClassifier"]
 
@@ -75,7 +76,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         Averaging costs no privacy and takes noise away.
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur. They must be known publicly: without them they are read off
-        ``y``, which tells whether a rare class occurs.
+        ``y``, which tells whether a rare class occurs. When ``y`` has a column for each of several
+        labels: the names of the columns, in their order; ``None`` numbers them.
     class_weight : dict, default=None
         A factor of the loss for some labels. Public numbers: "balanced" would read them off ``y``.
     n_records : int, default=None
@@ -99,7 +101,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+        The labels, sorted; for several labels a record, in the order of the columns of ``y``.
+    multilabel_ : bool
+        Whether a record may have several labels.
     module_ : torch.nn.Module
         The trained network, on the CPU: maps inputs of shape (n, n_features) to logits.
     privacy_ : PrivacyGuarantee
@@ -197,6 +201,11 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     ) -> None:
         self._set(locals(), module_params)
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def fit(self, X: ArrayLike, y: ArrayLike) -> DPSGDClassifier:
         """Train on private records.
 
@@ -204,8 +213,10 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         ----------
         X : array-like of shape (n_samples, n_features)
             One record a row, features of comparable and publicly bounded scale (about -1 to 1).
-        y : array-like of shape (n_samples,)
-            Labels, each one of ``classes``.
+        y : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
+                (n_samples, n_labels)
+            Labels, each one of ``classes``; or zeros and ones, a column for each label, of which a
+            record may have several.
 
         Returns
         -------
@@ -228,7 +239,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
         classes : array-like of shape (n_classes,), default=None
             As the parameter of the same name; only the first call may need it.
 
@@ -246,16 +257,30 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     def _fit(
         self, X: ArrayLike, y: ArrayLike, first: bool, classes: ArrayLike | None
     ) -> DPSGDClassifier:
-        rows, labels = self._rows(X, y, first)
-        if self.classes is None:  # else the labels are compared with those that are public
-            check_classification_targets(labels)
+        rows, checked = self._rows(X, y, first, multi_output=True)
+        labels = as_array(checked)
+        multilabel = labels.ndim == 2
+        if not first and multilabel != self.multilabel_:
+            raise ValueError("partial_fit goes on with y of as many dimensions as it had in fit.")
         assumptions: list[str] = []
-        self.classes_, targets = self._encode(labels, classes, assumptions)
-        weights = {}
+        training: dict[str, Any] = {}
+        if multilabel:
+            self.classes_, targets = encode_labels(labels, classes)
+            training["criterion"] = LabelEntropy
+        else:
+            public = self.classes is not None
+            self.classes_, targets = encode_classes(
+                labels, classes, public, assumptions, type(self).__name__
+            )
+        self.multilabel_ = multilabel
         if self.class_weight is not None:
-            weights["criterion__weight"] = self._class_weights()
-        self._train(rows, targets, len(self.classes_), assumptions, first, **weights)
+            training["criterion__weight"] = self._class_weights()
+        self._train(rows, targets, len(self.classes_), assumptions, first, **training)
         return self
+
+    def _probe(self, n_classes: int | None, device: str, views: int) -> Probe:
+        shape = (self.n_features_in_,)
+        return Probe.like(shape, n_classes, device, views, labels=self.multilabel_)
 
     def _class_weights(self) -> torch.Tensor:
         given: dict = dict(self.class_weight)
@@ -269,7 +294,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         return torch.tensor(found, dtype=torch.float32, device="cpu")
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the probability of each class.
+        """Return the probability of each class, or of each label by itself.
 
         Parameters
         ----------
@@ -281,10 +306,11 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        return self._outputs(X).softmax(1).numpy()
+        outputs = self._outputs(X)
+        return (outputs.sigmoid() if self.multilabel_ else outputs.softmax(1)).numpy()
 
     def predict(self, X: ArrayLike) -> NDArray:
-        """Return the most probable class of each row.
+        """Return the most probable class of each row, or all labels more probable than not.
 
         Parameters
         ----------
@@ -293,34 +319,10 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
         Returns
         -------
-        ndarray of shape (n_samples,)
+        ndarray of shape (n_samples,) or (n_samples, n_labels)
+            Labels out of ``classes_``, or zeros and ones.
         """
         probabilities = self.predict_proba(X)
+        if self.multilabel_:
+            return (probabilities > 0.5).astype(np.int64)
         return self.classes_[probabilities.argmax(1)]
-
-    def _encode(
-        self, y: NDArray, given: ArrayLike | None, assumptions: list[str]
-    ) -> tuple[NDArray, NDArray[np.int64]]:
-        """Return the classes, and the labels as indices into them."""
-        if given is None:
-            _config.leak(
-                "classes=None: the labels are read off y, which tells whether a rare class "
-                "occurs. Pass classes=[...], all labels that are publicly possible."
-            )
-            assumptions.append("the set of class labels is public (it was read off y)")
-            classes = np.unique(y)
-        else:
-            classes = np.unique(np.asarray(given))
-        if len(classes) < 2:
-            raise ValueError(
-                f"classes={classes.tolist()!r}: {type(self).__name__} needs at least two classes, "
-                f"got {len(classes)} class. Pass classes=[...] with all possible labels."
-            )
-        known = np.isin(y, classes)
-        if not known.all():
-            strange = np.unique(y[~known])[:5].tolist()
-            raise ValueError(
-                f"y holds labels that are not in classes={classes.tolist()!r}: {strange!r}. "
-                "Add them to classes, or drop those records."
-            )
-        return classes, np.searchsorted(classes, y)
