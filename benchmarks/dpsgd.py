@@ -64,7 +64,7 @@ def ours(X, y, hidden, k, batch) -> Step:
         network(X.shape[1], hidden, k),
         sampler=PoissonSampler(batch / len(X)),
         mechanism=FloatGaussian(1.0, 1.0),
-        random=SecureRandom(),
+        random=SecureRandom(threads=torch.get_num_threads()),
         divisor=batch,
         steps_per_epoch=1,
         averaging=0.0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 
 __all__ = ["SecureRandom"]
 
-_CHUNK = 1 << 14  # numbers at a time: the work arrays stay in the second-level cache
+_CHUNK = 1 << 15  # numbers at a time: the work arrays stay in the second-level cache
+_BLOCK = 1 << 18  # numbers from one stream; a longer vector takes several, which may run at once
+_ZEROS = memoryview(bytes(4 * _CHUNK))
 _TWO_PI_32 = np.float32(2.0 * np.pi * 2.0**-32)
 _TAIL = np.uint32(1 << 12)
 _NEAR_ONE = np.uint32((1 << 32) - (1 << 24))
@@ -26,6 +29,8 @@ class SecureRandom:
     seed : int, default=None
         ``None`` takes a fresh 256-bit key from the operating system. An integer makes the stream
         reproducible **and every guarantee built on it void**: it exists for tests.
+    threads : int, default=1
+        Threads that :meth:`add_normal` may use. What is drawn does not depend on it.
 
     Notes
     -----
@@ -41,22 +46,26 @@ class SecureRandom:
     (3,)
     """
 
-    def __init__(self, seed: int | None = None) -> None:
+    def __init__(self, seed: int | None = None, threads: int = 1) -> None:
         self._seed = seed
-        self._streams = {os.getpid(): self._open()}
+        self._threads = threads
+        self._streams = {os.getpid(): _stream(self._key())}
 
     @property
     def seeded(self) -> bool:
         """Whether the stream is reproducible, hence whether guarantees built on it are void."""
         return self._seed is not None
 
-    def _open(self) -> tuple[threading.Lock, CipherContext]:
+    def _key(self) -> bytes:
         if self._seed is None:
-            key = os.urandom(32)
-        else:
-            key = hashlib.sha256(f"skprivacy-test-{self._seed}".encode()).digest()
-        stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-        return threading.Lock(), stream
+            return os.urandom(32)
+        return hashlib.sha256(f"skprivacy-test-{self._seed}".encode()).digest()
+
+    def _child(self) -> SecureRandom:
+        """Return a stream of its own, under a key that is drawn from this one."""
+        child = SecureRandom()
+        child._streams = {os.getpid(): _stream(self.random_bytes(32))}
+        return child
 
     def __reduce__(self):
         raise TypeError(
@@ -70,10 +79,10 @@ class SecureRandom:
         if pid not in self._streams:
             # Forked: take a new key, and a new lock, for the parent may have held the old one.
             # setdefault is atomic, so threads that come here together agree; the parent's key goes.
-            self._streams = {pid: self._streams.setdefault(pid, self._open())}
+            self._streams = {pid: self._streams.setdefault(pid, _stream(self._key()))}
         lock, stream = self._streams[pid]
         with lock:
-            return stream.update(bytes(n))
+            return stream.update(_ZEROS[:n] if n <= len(_ZEROS) else bytes(n))
 
     def _uint(self, size: int, dtype: type) -> NDArray:
         return np.frombuffer(self.random_bytes(size * np.dtype(dtype).itemsize), dtype=dtype)
@@ -103,30 +112,59 @@ class SecureRandom:
         """
         out = np.empty(size, np.float32)
         for start in range(0, size, _CHUNK):
-            part = out[start : start + _CHUNK]
-            self._box_muller(part)
+            self._box_muller(out[start : start + _CHUNK])
         return out
+
+    def add_normal(self, values: NDArray, std: float) -> None:
+        """Add independent normal numbers of standard deviation ``std`` to a flat array, in place.
+
+        Each block of a long array has a stream of its own, under a key drawn from this one, so
+        that several threads can fill it and what they draw does not depend on which is first.
+        """
+        blocks = [values[start : start + _BLOCK] for start in range(0, len(values), _BLOCK)]
+        streams = [self] if len(blocks) == 1 else [self._child() for _ in blocks]
+        scale = np.float32(std)
+
+        def add(stream: SecureRandom, block: NDArray) -> None:
+            for start in range(0, len(block), _CHUNK):
+                part = block[start : start + _CHUNK]
+                noise = stream.normal(len(part))
+                noise *= scale
+                part += noise
+
+        if min(self._threads, len(blocks)) == 1:
+            for stream, block in zip(streams, blocks, strict=True):
+                add(stream, block)
+        else:
+            with ThreadPoolExecutor(min(self._threads, len(blocks))) as pool:
+                list(pool.map(add, streams, blocks))
 
     def _box_muller(self, out: NDArray[np.float32]) -> None:
         half = (out.size + 1) // 2
         bits = self._uint(2 * half, np.uint32)
-        radius = bits[:half].astype(np.float32)
+        size = bits[:half]
+        radius = size.astype(np.float32)
         radius += np.float32(0.5)
-        tail = np.flatnonzero(bits[:half] < _TAIL)
-        if tail.size:
+        if size.min() < _TAIL:
+            tail = np.flatnonzero(size < _TAIL)
             fine = (self._uint(tail.size, np.uint32) + 0.5) * 2.0**-32
-            radius[tail] = (bits[tail] + fine).astype(np.float32)
+            radius[tail] = (size[tail] + fine).astype(np.float32)
         radius *= np.float32(2.0**-32)
-        np.minimum(radius, np.float32(1.0), out=radius)
         np.log(radius, out=radius)
         # Close to one a single-precision number no longer tells how close: it would round to no
         # noise at all. There the logarithm is taken of the exact distance.
-        near = np.flatnonzero(bits[:half] > _NEAR_ONE)
-        radius[near] = np.log1p((~bits[near] + 0.5) * -(2.0**-32))
+        near = np.flatnonzero(size > _NEAR_ONE)
+        radius[near] = np.log1p((~size[near] + 0.5) * -(2.0**-32))
         radius *= np.float32(-2.0)
         np.sqrt(radius, out=radius)
         angle = bits[half:].astype(np.float32)
         angle *= _TWO_PI_32
-        np.multiply(radius, np.cos(angle), out=out[:half])
+        np.cos(angle, out=out[:half])
+        out[:half] *= radius
         rest = out.size - half
-        np.multiply(radius[:rest], np.sin(angle[:rest]), out=out[half:])
+        np.sin(angle[:rest], out=out[half:])
+        out[half:] *= radius[:rest]
+
+
+def _stream(key: bytes) -> tuple[threading.Lock, CipherContext]:
+    return threading.Lock(), Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()

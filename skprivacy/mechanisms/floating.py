@@ -14,8 +14,6 @@ from .entropy import SecureRandom
 
 __all__ = ["FloatGaussian"]
 
-_CHUNK = 1 << 16  # numbers of noise in memory at a time
-
 
 @dataclass(frozen=True)
 class FloatGaussian(Mechanism):
@@ -74,12 +72,7 @@ class FloatGaussian(Mechanism):
         check_flat(value)
         if self.noise_multiplier == 0:
             return value
-        std = np.float32(self.noise_multiplier * self.sensitivity)
-        for start in range(0, value.size, _CHUNK):
-            part = value[start : start + _CHUNK]
-            noise = random.normal(part.size)
-            noise *= std
-            part += noise
+        random.add_normal(value, self.noise_multiplier * self.sensitivity)
         return value
 
 

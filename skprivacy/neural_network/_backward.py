@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ._contributions import Contribution, OuterProduct
 from ._layers import RULES, has_rule
+from ._workspace import Workspace
 
 __all__ = ["AutogradBackward", "PerceptronBackward"]
 
@@ -105,23 +106,35 @@ class PerceptronBackward:
     def __init__(self, module: nn.Sequential) -> None:
         self.linear: list[nn.Linear] = list(module)[::2]  # type: ignore[assignment]
         self.activations = list(module)[1::2]
+        self._room = Workspace()
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
         with torch.no_grad():
             seen = [inputs]
-            for layer, activation in zip(self.linear, self.activations, strict=False):
-                z = torch.addmm(layer.bias, seen[-1], layer.weight.T)
-                seen.append(_IN_PLACE[type(activation)](z))
-            last = self.linear[-1]
-            grad = torch.addmm(last.bias, seen[-1], last.weight.T).softmax(1)
-            grad[torch.arange(len(targets), device=grad.device), targets] -= 1.0
-            found: list[Contribution] = [OuterProduct(last.weight, last.bias, seen[-1], grad)]
+            for i, activation in enumerate(self.activations):
+                seen.append(_IN_PLACE[type(activation)](self._outputs(i, seen[-1])))
+            grad = self._loss_gradient(self._outputs(-1, seen[-1]), targets)
+            found = [self._contribution(-1, seen[-1], grad)]
             for i in range(len(self.activations) - 1, -1, -1):
-                grad = grad @ self.linear[i + 1].weight
-                _TIMES_SLOPE[type(self.activations[i])](grad, seen[i + 1])
-                layer = self.linear[i]
-                found.append(OuterProduct(layer.weight, layer.bias, seen[i], grad))
+                value = seen[i + 1]
+                room = self._room(("grad", i), value.shape, value)
+                grad = torch.mm(grad, self.linear[i + 1].weight, out=room)
+                _TIMES_SLOPE[type(self.activations[i])](grad, value)
+                found.append(self._contribution(i, seen[i], grad))
         return found
+
+    def _outputs(self, i: int, inputs: Tensor) -> Tensor:
+        layer = self.linear[i]
+        room = self._room(("output", i), (len(inputs), layer.out_features), inputs)
+        return torch.addmm(layer.bias, inputs, layer.weight.T, out=room)
+
+    def _loss_gradient(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        grad = torch.softmax(outputs, 1, out=self._room("softmax", outputs.shape, outputs))
+        return grad.scatter_add_(1, targets[:, None], grad.new_full((len(grad), 1), -1.0))
+
+    def _contribution(self, i: int, inputs: Tensor, grad: Tensor) -> Contribution:
+        layer = self.linear[i]
+        return OuterProduct(layer.weight, layer.bias, inputs, grad, spare=True)
 
 
 _IN_PLACE: dict[type, Callable[[Tensor], Tensor]] = {
@@ -130,24 +143,13 @@ _IN_PLACE: dict[type, Callable[[Tensor], Tensor]] = {
     nn.Sigmoid: torch.sigmoid_,
 }
 
-
-def _times_tanh_slope(grad: Tensor, value: Tensor) -> None:
-    grad.addcmul_(grad * value, value, value=-1.0)
-
-
-def _times_relu_slope(grad: Tensor, value: Tensor) -> None:
-    grad.mul_(value > 0)
-
-
-def _times_sigmoid_slope(grad: Tensor, value: Tensor) -> None:
-    grad.mul_(torch.addcmul(value, value, value, value=-1.0))
-
+_ATEN = torch.ops.aten
 
 # Multiply a gradient by the slope of the activation, given the activation's value.
-_TIMES_SLOPE: dict[type, Callable[[Tensor, Tensor], None]] = {
-    nn.Tanh: _times_tanh_slope,
-    nn.ReLU: _times_relu_slope,
-    nn.Sigmoid: _times_sigmoid_slope,
+_TIMES_SLOPE: dict[type, Callable[[Tensor, Tensor], Any]] = {
+    nn.Tanh: lambda g, value: _ATEN.tanh_backward.grad_input(g, value, grad_input=g),
+    nn.ReLU: lambda g, value: _ATEN.threshold_backward.grad_input(g, value, 0, grad_input=g),
+    nn.Sigmoid: lambda g, value: _ATEN.sigmoid_backward.grad_input(g, value, grad_input=g),
 }
 
 

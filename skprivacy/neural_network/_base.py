@@ -37,6 +37,7 @@ from ._net import PrivateNet
 from ._on_disk import MappedRows, chunks, is_mapped
 from ._plan import Plan
 from ._schedules import SCHEDULES
+from ._sgd import MomentumSGD
 from .augmentation import Views
 
 __all__ = ["COMMON_CONSTRAINTS", "PrivateNetwork"]
@@ -187,7 +188,7 @@ class PrivateNetwork(BaseEstimator):
             module,
             sampler=PoissonSampler(plan.sampling_rate),
             mechanism=FloatGaussian(noise_multiplier, self.max_grad_norm),
-            random=SecureRandom(self.noise_seed),
+            random=SecureRandom(self.noise_seed, threads=torch.get_num_threads()),
             divisor=plan.divisor,
             steps_per_epoch=plan.steps_per_epoch,
             averaging=self.averaging,
@@ -233,7 +234,7 @@ class PrivateNetwork(BaseEstimator):
 
     def _optimizer(self, noise_multiplier: float, plan: Plan) -> dict[str, Any]:
         if self.optimizer == "sgd":
-            return {"optimizer": torch.optim.SGD, "optimizer__momentum": self.momentum}
+            return {"optimizer": MomentumSGD, "optimizer__momentum": self.momentum}
         return {
             "optimizer": PrivateAdam,
             "optimizer__betas": (self.momentum, 0.999),

@@ -47,20 +47,22 @@ class OuterProduct:
     bias: Tensor | None
     input: Tensor  # (batch, n_in)
     output_grad: Tensor  # (batch, n_out)
+    spare: bool = False  # whether ``output_grad`` may be overwritten by its weighted self
 
     def squared_norms(self) -> Tensor:
-        inputs = self.input.square().sum(1)
+        inputs = torch.linalg.vector_norm(self.input, dim=1).square_()
         inputs += _LOST * self.input.shape[1] if self.bias is None else 1.0
-        grads = self.output_grad.square().sum(1)
+        grads = torch.linalg.vector_norm(self.output_grad, dim=1).square_()
         if self.bias is None:
             grads += _LOST * self.output_grad.shape[1]
         return inputs.mul_(grads)
 
     def add_sum(self, factors: Tensor) -> None:
-        weighted = self.output_grad * factors[:, None]
-        _grad(self.weight).addmm_(weighted.T, self.input)
         if self.bias is not None:
-            _grad(self.bias).add_(weighted.sum(0))
+            _grad(self.bias).addmv_(self.output_grad.T, factors)
+        room = self.output_grad if self.spare else None
+        weighted = torch.mul(self.output_grad, factors[:, None], out=room)
+        _grad(self.weight).addmm_(weighted.T, self.input)
 
     def without(self, bad: Tensor) -> OuterProduct:
         return replace(

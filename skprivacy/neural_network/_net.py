@@ -12,23 +12,17 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from ..mechanisms import FloatGaussian, PoissonSampler, SecureRandom
+from ._batch_sum import BatchSum
 from ._environment import ordinary_torch, private_chance
 from ._gradients import Probe
 from ._on_disk import MappedRows
 from ._peers import Alone, Peers
 from ._per_example import ClippedGradientSum, flatten_parameters
 from ._schedules import constant
+from ._sgd import MomentumSGD
 from .augmentation import Views
 
 __all__ = ["PrivateNet"]
-
-# Numbers that one forward pass may hold: bounds memory, changes no result. As many as caches hold
-# is fastest, unless the weights are so many that adding up the parts would show.
-_MICRO_BATCH_NUMBERS = 1 << 24
-_CACHED_NUMBERS = 1 << 21
-# Rows that may be summed in single precision: over more of them the rounding of the sum would show
-# next to one record's contribution. The parts are then added up in double precision.
-_MICRO_BATCH_ROWS = 2048
 
 
 class PrivateNet(NeuralNet):
@@ -66,6 +60,8 @@ class PrivateNet(NeuralNet):
         What each record is shown as.
     criterion : type, default=torch.nn.CrossEntropyLoss
         The loss; made with ``reduction="none"``.
+    optimizer : type, default=MomentumSGD
+        What moves the one vector of weights.
     **kwargs
         skorch's own, such as ``optimizer__momentum``, ``lr``, ``max_epochs`` and ``device``.
 
@@ -95,11 +91,12 @@ class PrivateNet(NeuralNet):
         peers: Peers | None = None,
         views: Views = Views(),  # noqa: B008 (frozen)
         criterion: type[nn.Module] = nn.CrossEntropyLoss,
+        optimizer: type[torch.optim.Optimizer] = MomentumSGD,
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            module, criterion=criterion, criterion__reduction="none", train_split=None,
-            callbacks=None, iterator_train=None, **kwargs,
+            module, criterion=criterion, criterion__reduction="none", optimizer=optimizer,
+            train_split=None, callbacks=None, iterator_train=None, **kwargs,
         )  # fmt: skip
         self.sampler = sampler
         self.mechanism = mechanism
@@ -145,11 +142,11 @@ class PrivateNet(NeuralNet):
 
     def initialize_optimizer(self, triggered_directly: Any = None) -> PrivateNet:
         self._weights, self._grad = flatten_parameters(self.module_)
-        self._total = torch.zeros_like(self._weights.data, dtype=torch.float64)
         self._average = torch.zeros_like(self._weights.data)
         self._clipped = ClippedGradientSum(
             self.module_, self.criterion_, self.mechanism.sensitivity, self.clipping, self.probe
         )
+        self._sum = BatchSum(self._clipped, self._grad, self.divisor, self.views)
         args, kwargs = self.get_params_for_optimizer("optimizer", [("weights", self._weights)])
         self.optimizer_ = self.optimizer(*args, **kwargs)
         return self
@@ -171,25 +168,16 @@ class PrivateNet(NeuralNet):
     ) -> None:
         """Clip, add noise, divide by a constant, update."""
         X, y, indices = batch
-        self.module_.train()
-        total = self._total.zero_()
-        for part in indices.split(self._rows_at_once(X.shape[1:].numel())):
-            self._grad.zero_()
-            self._clipped(self.views(X.index_select(0, part)), y.index_select(0, part))
-            total += self._grad
-        noisy = self.peers.release(self.mechanism, total.cpu().numpy(), self.random)
-        self._grad.copy_(torch.from_numpy(noisy)).div_(self.divisor)
+        if not self.module_.training:
+            self.module_.train()
+        total = self._sum(X, y, indices).cpu().numpy()
+        noisy = torch.from_numpy(self.peers.release(self.mechanism, total, self.random))
+        torch.mul(noisy.to(self._grad), 1.0 / self.divisor, out=self._grad)
         self.optimizer_.param_groups[0]["lr"] = self.lr * self.schedule(self._step / self._n_steps)
         self.optimizer_.step()
         if self._step >= self._first_averaged:
             self._average += self._weights.data
         self._step += 1
-
-    def _rows_at_once(self, n_features: int) -> int:
-        """Return how many records one forward pass takes."""
-        numbers = n_features * self.views.count + self._clipped.numbers_an_example
-        most = min(_MICRO_BATCH_NUMBERS, max(_CACHED_NUMBERS, 8 * len(self._weights)))
-        return min(_MICRO_BATCH_ROWS, max(1, int(most / numbers)))
 
     def _released_into(self, module: nn.Module) -> nn.Module:
         """Return ``module`` on the CPU with the trained weights and nothing else."""

@@ -8,6 +8,7 @@ Karypis, Differentially private optimization on large model at small cost, ICML 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -74,8 +75,8 @@ class ClippedGradientSum:
             squared = torch.stack([c.squared_norms() for c in contributions])
             total = squared.sum(0)
             factors = self.clip(squared, total, self.max_grad_norm)
-            bad = ~torch.isfinite(total)
-            if bad.any():
+            if not math.isfinite(float(total.sum())):
+                bad = ~torch.isfinite(total)
                 contributions = [c.without(bad) for c in contributions]
                 factors = factors.masked_fill(bad, 0.0)
             for contribution, factor in zip(contributions, factors, strict=True):

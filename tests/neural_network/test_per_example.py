@@ -199,8 +199,7 @@ def test_the_rounding_of_large_sums_stays_within_the_sensitivity(rows, features)
         p.data.zero_()
 
     def total(present):
-        net.train_step((X, y, torch.arange(rows)[present]))
-        return net._total.clone()
+        return net._sum(X, y, torch.arange(rows)[present]).double()
 
     everybody = total(torch.ones(rows, dtype=torch.bool))
     for absent in (0, rows // 3, rows - 1):
