@@ -246,7 +246,7 @@ def test_regression_takes_views():
 
 
 def test_parts_of_a_batch_do_not_change_the_sum(monkeypatch):
-    from skprivacy.neural_network import _net
+    from skprivacy.neural_network import _batch_sum
 
     X = np.random.default_rng(0).normal(size=(30, 16))
     y = np.arange(30) % 2
@@ -263,6 +263,6 @@ def test_parts_of_a_batch_do_not_change_the_sum(monkeypatch):
         augment=lambda rows: rows.abs(), augmentations=3,
     )  # fmt: skip
     model.fit(X, y)
-    monkeypatch.setattr(_net, "_MICRO_BATCH_ROWS", 7)
+    monkeypatch.setattr(_batch_sum, "_SINGLE_ROWS", 7)
     clone(model).fit(X, y)
     np.testing.assert_allclose(sums[0], sums[1], rtol=1e-5, atol=1e-7)
