@@ -24,7 +24,7 @@ class Case:
     make: Callable[..., Any]
     data: Callable[[int], tuple[NDArray, NDArray]]
     null_label: Any  # a label that a record without contribution may carry
-    samples: bool = False  # whether it draws Poisson batches
+    samples: bool = False  # whether it draws Poisson batches; otherwise records take turns
 
 
 def three_classes(n: int) -> tuple[NDArray, NDArray]:
@@ -145,4 +145,26 @@ CASES = {
         samples=True,
     ),
     "DPSGDRegressor": Case(_regressor, numbers, null_label=0.0, samples=True),
+    "DPSGDClassifier-logistic-ema": Case(
+        lambda **p: _dpsgd(**{"noise": "logistic", "averaging": "ema", **p}),
+        three_classes,
+        0,
+        samples=True,
+    ),
+    "DPSGDClassifier-adaptive": Case(
+        lambda **p: _dpsgd(**{"clipping": "adaptive", "target_quantile": 0.3, **p}),
+        three_classes,
+        0,
+        samples=True,
+    ),
+    "DPSGDClassifier-banded": Case(
+        lambda **p: _dpsgd(**{"noise": "banded", "epochs": 1, **p}), three_classes, 0
+    ),
+    "DPSGDRegressor-tree-adaptive": Case(
+        lambda **p: _regressor(
+            **{"noise": "tree", "clipping": "adaptive", "optimizer": "adam", **p}
+        ),
+        numbers,
+        0.0,
+    ),
 }

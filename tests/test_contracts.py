@@ -19,6 +19,7 @@ SAMPLERS = [
     contracts.check_empty_batches,
     contracts.check_public_size,
 ]
+STREAMS = [contracts.check_turns]
 
 
 @pytest.mark.parametrize("check", EVERYBODY, ids=lambda f: f.__name__)
@@ -32,4 +33,10 @@ def test_contract(name, check):
 def test_sampling_contract(name, check):
     if name.endswith("full-batch") and check is not contracts.check_public_size:
         pytest.skip("a full batch has no sampling to look at")
+    check(CASES[name])
+
+
+@pytest.mark.parametrize("check", STREAMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", [k for k, v in CASES.items() if not v.samples])
+def test_stream_contract(name, check):
     check(CASES[name])

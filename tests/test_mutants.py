@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 
-from skprivacy.mechanisms import FloatGaussian, PoissonSampler, SecureRandom
-from skprivacy.neural_network import DPSGDClassifier, _clipping, _gradients, _net
+from skprivacy.mechanisms import (
+    FloatGaussian,
+    FloatLogistic,
+    PoissonSampler,
+    SecureRandom,
+    correlated,
+)
+from skprivacy.neural_network import DPSGDClassifier, _clipping, _gradients, _net, _noise, _plan
+from skprivacy.neural_network._adaptive import AdaptiveClipping
 from skprivacy.neural_network._contributions import OuterProduct, Rows
 from skprivacy.neural_network._net import PrivateNet
 from skprivacy.neural_network._per_example import ClippedGradientSum
@@ -201,6 +209,99 @@ def seeded(original):
     return step
 
 
+def half_logistic_noise(original):
+    def release(self, value, random):
+        return original(FloatLogistic(self.noise_multiplier / 2, self.sensitivity), value, random)
+
+    return release
+
+
+def gaussian_for_logistic(original):
+    def release(self, value, random):
+        return FloatGaussian(np.pi / 3**0.5 * self.noise_multiplier, self.sensitivity)._release(
+            value, random
+        )
+
+    return release
+
+
+def uncorrelated(original):
+    return lambda self, size, random: random.normal(size)
+
+
+def shorter_tree(original):
+    """Keep the sums of the lowest level out of the next."""
+
+    def draw(self, size, random):
+        noise = original(self, size, random)
+        return noise if self.step % 4 else noise - random.normal(size)
+
+    return draw
+
+
+def one_epoch_accounted(original):
+    def event(self, z):
+        return original(dataclasses.replace(self, epochs=1), z)
+
+    return event
+
+
+def other_turns(original):
+    """Shuffle the batches of each epoch: a record is met at places that nobody accounted for."""
+
+    def draw(self, n, random):
+        self._step = int(random.integers(self.steps_per_epoch, 1)[0])
+        return original(self, n, random)
+
+    return draw
+
+
+def count_for_free(original):
+    def init(self, *args):
+        original(self, *args)
+        self._sum_weight = 1.0
+
+    return init
+
+
+def heavy_count(original):
+    def init(self, *args):
+        original(self, *args)
+        self._count_weight *= 4.0
+
+    return init
+
+
+def exact_count(original):
+    """Move the norm by the count itself."""
+
+    def joined(self, total):
+        bare = self._allowed * self._count_weight * self._counted
+        value = original(self, total)
+        self._bare = bare
+        return value
+
+    return joined
+
+
+def reads_the_exact_count(original):
+    def parted(self, noisy):
+        noisy = noisy.copy()
+        noisy[-1] = self._bare
+        return original(self, noisy)
+
+    return parted
+
+
+def counts_the_missing(original):
+    """A record without a gradient counts as long."""
+
+    def call(self, squared, total, allowed):
+        return original(self, squared, torch.nan_to_num(total, 1e30, 1e30), allowed)
+
+    return call
+
+
 def passes_all(original):
     return lambda self, bad: self
 
@@ -245,6 +346,65 @@ def test_planted_bug_is_caught(name):
         pytest.raises(AssertionError),
     ):
         check(CASE)
+
+
+KINDS = {
+    "half the logistic noise": (
+        "DPSGDClassifier-logistic-ema", FloatLogistic, "_release", half_logistic_noise,
+        contracts.check_noise,
+    ),
+    "Gaussian for logistic noise": (
+        "DPSGDClassifier-logistic-ema", FloatLogistic, "_release", gaussian_for_logistic,
+        contracts.check_noise,
+    ),
+    "banded noise without its past": (
+        "DPSGDClassifier-banded", correlated._BandedNoise, "_next", uncorrelated,
+        contracts.check_noise,
+    ),
+    "a tree with other sums": (
+        "DPSGDRegressor-tree-adaptive", correlated._TreeNoise, "_next", shorter_tree,
+        contracts.check_noise,
+    ),
+    "one epoch is accounted for": (
+        "DPSGDRegressor-tree-adaptive", _plan.Plan, "event", one_epoch_accounted,
+        contracts.check_accounting,
+    ),
+    "shuffled turns": (
+        "DPSGDClassifier-banded", _noise.TakingTurns, "draw", other_turns, contracts.check_turns,
+    ),
+    "the count is for free": (
+        "DPSGDClassifier-adaptive", AdaptiveClipping, "__init__", count_for_free,
+        contracts.check_replay,
+    ),
+    "the count weighs too much": (
+        "DPSGDClassifier-adaptive", AdaptiveClipping, "__init__", heavy_count,
+        contracts.check_replay,
+    ),
+    "a record without gradient is counted": (
+        "DPSGDClassifier-adaptive", AdaptiveClipping, "__call__", counts_the_missing,
+        contracts.check_replay,
+    ),
+    "adaptive clipping does not clip": (
+        "DPSGDClassifier-adaptive", _clipping, "_SAFETY", lambda _: 2.0, contracts.check_replay,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the mutants compute with NaN
+def test_planted_bug_of_a_kind_of_noise_or_clipping_is_caught(name):
+    case, owner, attribute, make, check = KINDS[name]
+    with patched(owner, attribute, make), pytest.raises(AssertionError):
+        check(CASES[case])
+
+
+def test_a_norm_that_moves_by_the_exact_count_is_caught():
+    with (
+        patched(AdaptiveClipping, "joined", exact_count),
+        patched(AdaptiveClipping, "parted", reads_the_exact_count),
+        pytest.raises(AssertionError),
+    ):
+        contracts.check_replay(CASES["DPSGDClassifier-adaptive"])
 
 
 class Centred(torch.nn.Module):

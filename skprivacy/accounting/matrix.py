@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_banded
 
 from ._pairs import GaussianPair
 from .accountants import _rho
@@ -228,11 +229,20 @@ def square_root_band(steps_per_epoch: int, epochs: int, most: int = 64) -> tuple
 
 def running_sum_error(coefficients: NDArray[np.float64], n_steps: int) -> float:
     """Return the root of the mean variance of running sums under C^-1 z, z of variance 1."""
-    sums = np.zeros(n_steps)  # first column of the running sums times C^-1
-    for t in range(n_steps):
-        past = sums[max(0, t - len(coefficients) + 1) : t][::-1]
-        sums[t] = 1.0 - coefficients[1 : len(past) + 1] @ past
-    return math.sqrt(float(np.cumsum(sums**2).mean()))
+    return _root_mean_variance(coefficients, np.ones(n_steps))
+
+
+def step_spread(coefficients: NDArray[np.float64], n_steps: int) -> float:
+    """Return the root of the mean variance of single steps under C^-1 z, z of variance 1."""
+    return _root_mean_variance(coefficients, np.eye(1, n_steps)[0])
+
+
+def _root_mean_variance(coefficients: NDArray[np.float64], wanted: NDArray[np.float64]) -> float:
+    """``wanted`` is the first column of the Toeplitz matrix that C^-1 z is multiplied by."""
+    reach = min(len(coefficients), len(wanted))
+    band = np.repeat(coefficients[:reach, None], len(wanted), axis=1)
+    column = solve_banded((reach - 1, 0), band, wanted)
+    return math.sqrt(float(np.cumsum(column**2).mean()))
 
 
 @pairs.register

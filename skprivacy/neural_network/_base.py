@@ -27,13 +27,15 @@ from ..accounting import (
     charge,
 )
 from ..exceptions import PrivacyWarning
-from ..mechanisms import FloatGaussian, PoissonSampler, SecureRandom
+from ..mechanisms import SecureRandom
 from ._adam import PrivateAdam
+from ._adaptive import AdaptiveClipping
 from ._clipping import CLIPPING
 from ._gradients import Probe
 from ._mlp import ACTIVATIONS
 from ._modules import make_module
 from ._net import PrivateNet
+from ._noise import NOISE
 from ._on_disk import MappedRows, chunks, is_mapped
 from ._plan import Plan
 from ._schedules import SCHEDULES
@@ -54,14 +56,17 @@ COMMON_CONSTRAINTS: dict = {
     "epsilon": [Interval(Real, 0, None, closed="right")],
     "delta": [Interval(Real, 0, 1, closed="neither")],
     "max_grad_norm": [Interval(Real, 0, None, closed="neither")],
-    "clipping": [StrOptions(set(CLIPPING))],
+    "noise": [StrOptions(set(NOISE))],
+    "clipping": [StrOptions({*CLIPPING, "adaptive"})],
+    "target_quantile": [Interval(Real, 0, 1, closed="neither")],
     "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
     "epochs": [Interval(Integral, 1, None, closed="left")],
     "optimizer": [StrOptions({"sgd", "adam"})],
     "learning_rate": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
     "schedule": [StrOptions(set(SCHEDULES))],
     "momentum": [Interval(Real, 0, 1, closed="left")],
-    "averaging": [Interval(Real, 0, 1, closed="both")],
+    "averaging": [Interval(Real, 0, 1, closed="both"), StrOptions({"ema"})],
+    "averaging_decay": [Interval(Real, 0, 1, closed="neither")],
     "n_records": [Interval(Integral, 1, None, closed="left"), None],
     "device": [str],
     "random_state": ["random_state"],
@@ -164,6 +169,7 @@ class PrivateNetwork(BaseEstimator):
         module = self._start(rows.shape[1], n_classes or 1, first)
         net = self._net(module, plan, noise_multiplier, n_classes, **criterion)
         net.prepare()
+        assumptions.extend(NOISE[self.noise].assumptions)
         guarantee = self._guarantee(event, plan.relation, kind, assumptions, first)
         with charge(self.budget, event, plan.relation, type(self).__name__, kind):
             trained = net.train(inputs, torch.from_numpy(targets))
@@ -171,6 +177,9 @@ class PrivateNetwork(BaseEstimator):
         self.module_ = trained
         self._certify(guarantee, noise_multiplier, plan)
         self.gradients_ = net.gradients
+        self.max_grad_norm_ = float(self.max_grad_norm)
+        if isinstance(net.clipping, AdaptiveClipping):
+            self.max_grad_norm_ = net.clipping.norm
 
     def _net(
         self,
@@ -184,23 +193,26 @@ class PrivateNetwork(BaseEstimator):
         views = Views.of(self.augment, self.augmentations)
         probe = self._probe(n_classes, device, views.count)
         views.check(probe.inputs)
+        noise = NOISE[self.noise]
+        clipping, noise_std = self._clipping(noise_multiplier * noise.spread(plan), plan)
         return PrivateNet(
             module,
-            sampler=PoissonSampler(plan.sampling_rate),
-            mechanism=FloatGaussian(noise_multiplier, self.max_grad_norm),
+            sampler=noise.sampler(plan),
+            mechanism=noise.mechanism(noise_multiplier, self.max_grad_norm, plan),
             random=SecureRandom(self.noise_seed, threads=torch.get_num_threads()),
             divisor=plan.divisor,
             steps_per_epoch=plan.steps_per_epoch,
             averaging=self.averaging,
-            clipping=self.clipping,
+            averaging_decay=self.averaging_decay,
+            clipping=clipping,
             schedule=SCHEDULES[self.schedule],
             probe=probe,
             views=views,
             max_epochs=plan.epochs,
-            lr=self._learning_rate(module, noise_multiplier, plan),
+            lr=self._learning_rate(module, noise_std, plan),
             device=device,
             verbose=int(self.verbose),
-            **self._optimizer(noise_multiplier, plan),
+            **self._optimizer(noise_std, plan),
             **criterion,
         )
 
@@ -223,7 +235,7 @@ class PrivateNetwork(BaseEstimator):
 
     def _plan(self, n: int) -> Plan:
         delta = None if math.isinf(self.epsilon) else self.delta
-        return Plan.of(n, self.n_records, self.batch_size, self.epochs, delta)
+        return Plan.of(n, self.n_records, self.batch_size, self.epochs, delta, self.noise)
 
     def _noise_multiplier(self, plan: Plan) -> float:
         if math.isinf(self.epsilon):
@@ -232,22 +244,30 @@ class PrivateNetwork(BaseEstimator):
             plan.event, epsilon=self.epsilon, delta=self.delta, relation=plan.relation
         )
 
-    def _optimizer(self, noise_multiplier: float, plan: Plan) -> dict[str, Any]:
+    def _clipping(self, noise_std: float, plan: Plan) -> tuple[str | AdaptiveClipping, float]:
+        """Return how to clip, and the noise that is then on the sum, in units of the norm."""
+        if self.clipping != "adaptive":
+            return self.clipping, noise_std
+        norm = float(self.max_grad_norm)
+        adaptive = AdaptiveClipping(norm, norm, noise_std, self.target_quantile, plan.divisor)
+        return adaptive, adaptive.noise_on_sum
+
+    def _optimizer(self, noise_std: float, plan: Plan) -> dict[str, Any]:
         if self.optimizer == "sgd":
             return {"optimizer": MomentumSGD, "optimizer__momentum": self.momentum}
         return {
             "optimizer": PrivateAdam,
             "optimizer__betas": (self.momentum, 0.999),
-            "optimizer__noise_std": noise_multiplier * self.max_grad_norm / plan.divisor,
+            "optimizer__noise_std": noise_std * self.max_grad_norm / plan.divisor,
         }
 
-    def _learning_rate(self, module: nn.Module, noise_multiplier: float, plan: Plan) -> float:
+    def _learning_rate(self, module: nn.Module, noise_std: float, plan: Plan) -> float:
         if self.learning_rate != "auto":
             return float(self.learning_rate)
         if self.optimizer == "adam":
             return 0.01
         n_weights = sum(p.numel() for p in module.parameters() if p.requires_grad)
-        noise = noise_multiplier * math.sqrt(n_weights) / plan.divisor
+        noise = noise_std * math.sqrt(n_weights) / plan.divisor
         return min(1.0, 0.35 / math.sqrt(max(noise, 1e-12))) / self.max_grad_norm
 
     def _guarantee(

@@ -11,7 +11,9 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-__all__ = ["CLIPPING"]
+__all__ = ["CLIPPING", "Clip"]
+
+Clip = Callable[[Tensor, Tensor, float], Tensor]
 
 # Norms in single precision are off by about 1e-5 relative, and the sum over a batch, of which at
 # most 2,048 rows are added up in single precision, by up to 5e-4 of one contribution. Clipping this
@@ -41,7 +43,7 @@ def _automatic(squared: Tensor, total: Tensor, allowed: float) -> Tensor:
     return (allowed * _SAFETY / (total.sqrt() + _STABILITY)).expand_as(squared)
 
 
-CLIPPING: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
+CLIPPING: dict[str, Clip] = {
     "flat": _flat,
     "per-layer": _per_layer,
     "automatic": _automatic,

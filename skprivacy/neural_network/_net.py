@@ -1,4 +1,4 @@
-"""A skorch net whose training steps are Poisson-sampled Gaussian mechanisms, and nothing else."""
+"""A skorch net whose training steps are sampled, noisy sums, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from skorch import NeuralNet
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from ..mechanisms import FloatGaussian, PoissonSampler, SecureRandom
+from ..mechanisms import Mechanism, SecureRandom
+from ._adaptive import AdaptiveClipping
+from ._averaging import WeightAverage
 from ._batch_sum import BatchSum
 from ._environment import ordinary_torch, private_chance
 from ._gradients import Probe
+from ._noise import Sampler
 from ._on_disk import MappedRows
 from ._peers import Alone, Peers
 from ._per_example import ClippedGradientSum, flatten_parameters
@@ -36,8 +40,8 @@ class PrivateNet(NeuralNet):
     ----------
     module : torch.nn.Module
         An initialised module whose examples do not meet: no batch normalisation.
-    sampler : PoissonSampler
-        Draws the records of each step. It cannot be replaced by an iterator.
+    sampler : Sampler
+        Says who takes part in each step. It cannot be replaced by an iterator.
     mechanism : Mechanism
         Adds noise to the clipped sum; its ``sensitivity`` is the clipping norm.
     random : SecureRandom
@@ -46,9 +50,11 @@ class PrivateNet(NeuralNet):
         Constant by which the noisy sum is divided: the expected batch size.
     steps_per_epoch : int
         Steps in one of ``max_epochs`` epochs; declared beforehand, never read off the data.
-    averaging : float
-        Share of the last steps over which the weights are averaged.
-    clipping : {"flat", "per-layer", "automatic"}, default="flat"
+    averaging : float or "ema"
+        Share of the last steps over which the weights are averaged, or an exponential average.
+    averaging_decay : float, default=0.95
+        How much a step counts in the exponential average beside the step after it.
+    clipping : {"flat", "per-layer", "automatic"} or AdaptiveClipping, default="flat"
         How gradients are brought to the clipping norm.
     schedule : callable, default=constant
         Maps the share of the steps that are done to a factor of the learning rate.
@@ -79,13 +85,14 @@ class PrivateNet(NeuralNet):
         self,
         module: nn.Module,
         *,
-        sampler: PoissonSampler,
-        mechanism: FloatGaussian,
+        sampler: Sampler,
+        mechanism: Mechanism,
         random: SecureRandom,
         divisor: float,
         steps_per_epoch: int,
-        averaging: float,
-        clipping: str = "flat",
+        averaging: float | str,
+        averaging_decay: float = 0.95,
+        clipping: str | AdaptiveClipping = "flat",
         schedule: Callable[[float], float] = constant,
         probe: Probe | None = None,
         peers: Peers | None = None,
@@ -104,6 +111,7 @@ class PrivateNet(NeuralNet):
         self.divisor = divisor
         self.steps_per_epoch = steps_per_epoch
         self.averaging = averaging
+        self.averaging_decay = averaging_decay
         self.clipping = clipping
         self.schedule = schedule
         self.probe = probe
@@ -127,7 +135,6 @@ class PrivateNet(NeuralNet):
         with ordinary_torch(self.device):
             self._untouched = [copy.deepcopy(self.module)]  # skorch takes a bare module for its own
             self.initialize()
-        self._first_averaged = int(self._n_steps * (1.0 - self.averaging))
         self._step = 0
         return self
 
@@ -142,7 +149,7 @@ class PrivateNet(NeuralNet):
 
     def initialize_optimizer(self, triggered_directly: Any = None) -> PrivateNet:
         self._weights, self._grad = flatten_parameters(self.module_)
-        self._average = torch.zeros_like(self._weights.data)
+        self._average = WeightAverage(self.averaging, self.averaging_decay, self._n_steps)
         self._clipped = ClippedGradientSum(
             self.module_, self.criterion_, self.mechanism.sensitivity, self.clipping, self.probe
         )
@@ -171,18 +178,23 @@ class PrivateNet(NeuralNet):
         if not self.module_.training:
             self.module_.train()
         total = self._sum(X, y, indices).cpu().numpy()
-        noisy = torch.from_numpy(self.peers.release(self.mechanism, total, self.random))
+        noisy = torch.from_numpy(self._noisy(total))
         torch.mul(noisy.to(self._grad), 1.0 / self.divisor, out=self._grad)
         self.optimizer_.param_groups[0]["lr"] = self.lr * self.schedule(self._step / self._n_steps)
         self.optimizer_.step()
-        if self._step >= self._first_averaged:
-            self._average += self._weights.data
+        self._average.add(self._weights.data)
         self._step += 1
+
+    def _noisy(self, total: NDArray) -> NDArray:
+        """Return the sum with noise; adaptive clipping adds a number to what is released."""
+        if not isinstance(self.clipping, AdaptiveClipping):
+            return self.peers.release(self.mechanism, total, self.random)
+        joined = self.clipping.joined(total)
+        return self.clipping.parted(self.peers.release(self.mechanism, joined, self.random))
 
     def _released_into(self, module: nn.Module) -> nn.Module:
         """Return ``module`` on the CPU with the trained weights and nothing else."""
-        if self._step > self._first_averaged:
-            self._weights.data.copy_(self._average / (self._step - self._first_averaged))
+        self._weights.data.copy_(self._average.of(self._weights.data))
         released = {name: p.detach().cpu().clone() for name, p in self.module_.named_parameters()}
         module.cpu()
         for name, p in module.named_parameters():

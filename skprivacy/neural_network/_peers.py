@@ -7,7 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..mechanisms import Mechanism, PoissonSampler, SecureRandom
+from ..mechanisms import Mechanism, SecureRandom
+from ._noise import Sampler
 
 __all__ = ["Alone", "Peers"]
 
@@ -15,7 +16,7 @@ __all__ = ["Alone", "Peers"]
 class Peers(Protocol):
     """The two points of a step at which processes that train together must meet."""
 
-    def draw(self, sampler: PoissonSampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
+    def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
         """Return who of this process's ``n`` records takes part in the step."""
 
     def release(
@@ -27,7 +28,7 @@ class Peers(Protocol):
 class Alone:
     """One process."""
 
-    def draw(self, sampler: PoissonSampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
+    def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
         return sampler.draw(n, random)
 
     def release(

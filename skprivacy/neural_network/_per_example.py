@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from ._clipping import CLIPPING
+from ._clipping import CLIPPING, Clip
 from ._gradients import Probe, flatten_parameters, gradients_of
 
 __all__ = ["ClippedGradientSum", "flatten_parameters"]
@@ -32,7 +32,7 @@ class ClippedGradientSum:
         Maps (output, target) to a vector of one loss per example.
     max_grad_norm : float
         L2 norm to which each example's gradient, over all parameters jointly, is clipped.
-    clipping : {"flat", "per-layer", "automatic"}, default="flat"
+    clipping : {"flat", "per-layer", "automatic"} or callable, default="flat"
         How, see ``_clipping.py``.
     probe : Probe, default=None
         Public numbers of the shape of the data, to try the module out on.
@@ -52,12 +52,12 @@ class ClippedGradientSum:
         module: nn.Module,
         per_example_loss: Callable[[Tensor, Tensor], Tensor],
         max_grad_norm: float,
-        clipping: str = "flat",
+        clipping: str | Clip = "flat",
         probe: Probe | None = None,
     ) -> None:
         self.gradients = gradients_of(module, per_example_loss, probe)
         self.max_grad_norm = max_grad_norm
-        self.clip = CLIPPING[clipping]
+        self.clip = CLIPPING[clipping] if isinstance(clipping, str) else clipping
         self.numbers_an_example = 0.0
         if probe is not None:
             found = self.gradients(probe.inputs, probe.targets)

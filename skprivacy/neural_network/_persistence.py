@@ -27,11 +27,12 @@ _KINDS: dict[str, type[PrivateNetwork]] = {
 # Parameters that are numbers or words. The rest (budget, seeds, module, augment, classes) is
 # not written.
 _PARAMS = (
-    "hidden_layer_sizes", "activation", "epsilon", "delta", "max_grad_norm", "clipping",
+    "hidden_layer_sizes", "activation", "epsilon", "delta", "noise", "max_grad_norm", "clipping",
+    "target_quantile",
     "batch_size", "epochs", "optimizer", "learning_rate", "schedule", "momentum", "averaging",
-    "n_records",
+    "averaging_decay", "n_records",
 )  # fmt: skip
-_FITTED = ("n_features_in_", "noise_multiplier_", "n_steps_", "gradients_")
+_FITTED = ("n_features_in_", "noise_multiplier_", "n_steps_", "gradients_", "max_grad_norm_")
 
 
 def save_model(model: DPSGDClassifier | DPSGDRegressor, path: str | Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..accounting import Event, Gaussian, NonPrivate, PoissonSampled, Repeated
+from ..accounting import Event, NonPrivate
+from ._noise import NOISE
 
 __all__ = ["Plan"]
 
@@ -19,12 +20,26 @@ class Plan:
     epochs: int
     divisor: float
     relation: str
+    noise: str = "gaussian"
 
     @classmethod
     def of(
-        cls, n: int, n_records: int | None, batch_size: int | str, epochs: int, delta: float | None
+        cls,
+        n: int,
+        n_records: int | None,
+        batch_size: int | str,
+        epochs: int,
+        delta: float | None,
+        noise: str = "gaussian",
     ) -> Plan:
         """Plan for ``n`` records, of which ``n_records`` is the public figure if there is one."""
+        streams = NOISE[noise].streams
+        if streams and n_records is not None:
+            raise ValueError(
+                f"n_records={n_records!r} hides the number of records, but noise={noise!r} takes "
+                "them in their order, and one more would move the others to other batches. Leave "
+                "n_records=None, or use noise='gaussian'."
+            )
         public_n = n if n_records is None else int(n_records)
         if delta is not None and delta >= 1.0 / public_n:
             raise ValueError(
@@ -36,10 +51,11 @@ class Plan:
         expected = min(expected, public_n)
         return cls(
             sampling_rate=expected / public_n,
-            steps_per_epoch=round(public_n / expected),
+            steps_per_epoch=-(-public_n // expected) if streams else round(public_n / expected),
             epochs=int(epochs),
             divisor=float(expected),
             relation="zero_out" if n_records is None else "add_remove",
+            noise=noise,
         )
 
     @property
@@ -50,6 +66,4 @@ class Plan:
         """Return the event of the whole run."""
         if noise_multiplier == 0:
             return NonPrivate()
-        return Repeated(
-            PoissonSampled(self.sampling_rate, Gaussian(noise_multiplier)), self.n_steps
-        )
+        return NOISE[self.noise].event(noise_multiplier, self)

@@ -50,11 +50,19 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         trains without noise and **without any guarantee**, to compare against.
     delta : float, default=1e-5
         Probability with which ``epsilon`` may be exceeded. Must be below 1 / number of records.
+    noise : {"gaussian", "logistic", "banded", "tree"}, default="gaussian"
+        "gaussian" and "logistic" are drawn anew in every step, and the records of a step are a
+        Poisson sample. "banded" and "tree" are for streams: batches of records in the order of
+        ``X``, and noise that partly cancels out over the steps. See the guarantees below.
     max_grad_norm : float, default=1.0
         L2 norm to which the gradient of each record is clipped.
-    clipping : {"flat", "per-layer", "automatic"}, default="flat"
+    clipping : {"flat", "per-layer", "automatic", "adaptive"}, default="flat"
         "flat" shortens gradients that are longer. "automatic" also lengthens short ones.
-        "per-layer" shortens each layer's share by itself.
+        "per-layer" shortens each layer's share by itself. "adaptive" begins at ``max_grad_norm``
+        and follows ``target_quantile``; the steps keep the size that ``max_grad_norm`` gives them.
+    target_quantile : float, default=0.5
+        For "adaptive" clipping: the share of gradients that are to be short enough as they are. It
+        is learned privately within each step, from a small part of ``epsilon``.
     batch_size : int or "auto", default="auto"
         Expected number of records in a step. "auto" is a quarter of the records. Large batches
         are the better bargain: the noise is shared by more records.
@@ -71,9 +79,11 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         How the step size falls in the course of training: not, or to zero.
     momentum : float, default=0.9
         Momentum of the updates, in [0, 1); the first of Adam's two.
-    averaging : float, default=0.5
-        Share of the last steps whose weights are averaged into the final model, in [0, 1].
-        Averaging costs no privacy and takes noise away.
+    averaging : float or "ema", default=0.5
+        Share of the last steps whose weights are averaged into the final model, in [0, 1], or
+        "ema" for an exponential moving average. It costs no privacy and takes noise away.
+    averaging_decay : float, default=0.95
+        For "ema": how much a step counts beside the one after it, in (0, 1).
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur. They must be known publicly: without them they are read off
         ``y``, which tells whether a rare class occurs. When ``y`` has a column for each of several
@@ -115,7 +125,10 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     delta_ : float
         The delta that ``epsilon_`` holds at.
     noise_multiplier_ : float
-        Standard deviation of the noise divided by ``max_grad_norm``.
+        Standard deviation (for "logistic": scale; for "banded" and "tree": standard deviation of
+        the independent numbers that are mixed) of the noise divided by ``max_grad_norm``.
+    max_grad_norm_ : float
+        The clipping norm of the last step; other than ``max_grad_norm`` if it was "adaptive".
     n_steps_ : int
         Number of training steps.
     gradients_ : {"book-keeping", "torch.func", "one by one"}
@@ -131,8 +144,10 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     (``epsilon``, ``delta``)-differentially private with one record as the unit. Relation: zero-out
     (one record is replaced by one that contributes nothing; their number is public), or add/remove
     when ``n_records`` is given. Each step is a Poisson-sampled Gaussian mechanism; the steps are
-    composed through their privacy loss distribution. Preprocessing fitted on the same data, such
-    as a ``StandardScaler``, is **not** covered: use
+    composed through their privacy loss distribution (logistic noise: by Renyi accounting). A run of
+    "banded" or "tree" noise is one Gaussian mechanism, without sampling: it holds for zero-out
+    alone, and if which batch a record is in, and when, depends on nobody's data. Preprocessing
+    fitted on the same data, such as a ``StandardScaler``, is **not** covered: use
     :class:`skprivacy.preprocessing.SchemaTransformer`.
     Gradients and noise are floating-point numbers: not hardened against an adversary who reads
     the lowest bits of the weights (Mironov 2012). How long training takes is not protected.
@@ -180,15 +195,18 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         augmentations: int = 1,
         epsilon: float = 1.0,
         delta: float = 1e-5,
+        noise: str = "gaussian",
         max_grad_norm: float = 1.0,
         clipping: str = "flat",
+        target_quantile: float = 0.5,
         batch_size: int | str = "auto",
         epochs: int = 30,
         optimizer: str = "sgd",
         learning_rate: float | str = "auto",
         schedule: str = "constant",
         momentum: float = 0.9,
-        averaging: float = 0.5,
+        averaging: float | str = 0.5,
+        averaging_decay: float = 0.95,
         classes: ArrayLike | None = None,
         class_weight: dict | None = None,
         n_records: int | None = None,
@@ -257,6 +275,11 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     def _fit(
         self, X: ArrayLike, y: ArrayLike, first: bool, classes: ArrayLike | None
     ) -> DPSGDClassifier:
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} would count the private labels. Give numbers "
+                "that are public, such as {0: 1.0, 1: 3.0}, or None."
+            )
         rows, checked = self._rows(X, y, first, multi_output=True)
         labels = as_array(checked)
         multilabel = labels.ndim == 2

@@ -27,7 +27,7 @@ from skprivacy.accounting import (
     square_root_band,
     zcdp,
 )
-from skprivacy.accounting.matrix import running_sum_error
+from skprivacy.accounting.matrix import running_sum_error, step_spread
 
 SHAPES = [(1, 1), (7, 1), (8, 1), (1, 5), (3, 4), (5, 3), (4, 8), (6, 2)]
 
@@ -169,11 +169,13 @@ def test_calibration_meets_the_target():
 
 @pytest.mark.parametrize("n", [5, 64, 300])
 @pytest.mark.parametrize("band", [1, 3, 16])
-def test_error_of_running_sums(n, band):
+def test_error_of_running_sums_and_of_steps(n, band):
     coefficients = np.asarray(square_root_band(10**4, 1, most=64)[:band])
-    sums = np.tril(np.ones((n, n))) @ np.linalg.inv(banded_matrix(coefficients, n))
-    expected = np.sqrt((sums**2).sum(1).mean())
-    assert running_sum_error(coefficients, n) == pytest.approx(expected, rel=1e-9)
+    steps = np.linalg.inv(banded_matrix(coefficients, n))
+    sums = np.tril(np.ones((n, n))) @ steps
+    for found, noise in ((running_sum_error, sums), (step_spread, steps)):
+        expected = np.sqrt((noise**2).sum(1).mean())
+        assert found(coefficients, n) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize(("steps_per_epoch", "epochs"), [(30, 1), (400, 1), (50, 4)])

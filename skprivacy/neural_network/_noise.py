@@ -1,0 +1,154 @@
+"""The kinds of noise: who takes part in a step, what is added, and what the whole run costs."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..accounting import (
+    BandedFactorization,
+    Event,
+    Gaussian,
+    Logistic,
+    MatrixFactorization,
+    PoissonSampled,
+    Repeated,
+    TreeAggregation,
+    square_root_band,
+)
+from ..accounting.matrix import step_spread
+from ..mechanisms import (
+    FloatGaussian,
+    FloatLogistic,
+    MatrixGaussian,
+    Mechanism,
+    PoissonSampler,
+    SecureRandom,
+)
+
+if TYPE_CHECKING:
+    from ._plan import Plan
+
+__all__ = ["NOISE", "Noise", "Sampler", "TakingTurns"]
+
+
+class Sampler(Protocol):
+    """Who of ``n`` records takes part in the next step."""
+
+    def draw(self, n: int, random: SecureRandom) -> NDArray[np.int64]: ...
+
+
+class Noise(ABC):
+    """One kind of noise, for any noise multiplier z, clipping norm and plan."""
+
+    streams = False
+    assumptions: tuple[str, ...] = ()
+
+    @abstractmethod
+    def event(self, z: float, plan: Plan) -> Event:
+        """Return what a run is accounted as."""
+
+    @abstractmethod
+    def mechanism(self, z: float, norm: float, plan: Plan) -> Mechanism:
+        """Return what adds the noise of every step."""
+
+    @abstractmethod
+    def sampler(self, plan: Plan) -> Sampler:
+        """Return what says who takes part in a step."""
+
+    @abstractmethod
+    def spread(self, plan: Plan) -> float:
+        """Return the standard deviation of one step's noise in units of z times the norm."""
+
+
+@dataclass(frozen=True)
+class _Sampled(Noise):
+    """Independent noise on Poisson samples."""
+
+    one_step: Callable[[float], Event]
+    adds: type[FloatGaussian] | type[FloatLogistic]
+    std: float
+
+    def event(self, z: float, plan: Plan) -> Event:
+        return Repeated(PoissonSampled(plan.sampling_rate, self.one_step(z)), plan.n_steps)
+
+    def mechanism(self, z: float, norm: float, plan: Plan) -> Mechanism:
+        return self.adds(z, norm)
+
+    def sampler(self, plan: Plan) -> PoissonSampler:
+        return PoissonSampler(plan.sampling_rate)
+
+    def spread(self, plan: Plan) -> float:
+        return self.std
+
+
+class _Streaming(Noise):
+    """Correlated noise on batches in the order in which the records come."""
+
+    streams = True
+    assumptions = (
+        "which batch a record is in, and when, depends on nobody's data: "
+        "the order of the records is public or arbitrary",
+    )
+
+    @abstractmethod
+    def event(self, z: float, plan: Plan) -> MatrixFactorization: ...
+
+    def mechanism(self, z: float, norm: float, plan: Plan) -> Mechanism:
+        return MatrixGaussian(self.event(z, plan), norm) if z else FloatGaussian(0.0, norm)
+
+    def sampler(self, plan: Plan) -> TakingTurns:
+        return TakingTurns(int(plan.divisor), plan.steps_per_epoch)
+
+
+class _Banded(_Streaming):
+    def event(self, z: float, plan: Plan) -> MatrixFactorization:
+        band = square_root_band(plan.steps_per_epoch, plan.epochs)
+        return BandedFactorization(z, plan.steps_per_epoch, plan.epochs, band)
+
+    def spread(self, plan: Plan) -> float:
+        band = square_root_band(plan.steps_per_epoch, plan.epochs)
+        return step_spread(np.asarray(band), plan.n_steps)
+
+
+class _Tree(_Streaming):
+    def event(self, z: float, plan: Plan) -> MatrixFactorization:
+        return TreeAggregation(z, plan.steps_per_epoch, plan.epochs)
+
+    def spread(self, plan: Plan) -> float:
+        return math.sqrt(2.0)  # on average: a new sum comes, and those that it contains go
+
+
+NOISE: dict[str, Noise] = {
+    "gaussian": _Sampled(Gaussian, FloatGaussian, 1.0),
+    "logistic": _Sampled(lambda s: Logistic(s, norm=2), FloatLogistic, math.pi / math.sqrt(3.0)),
+    "banded": _Banded(),
+    "tree": _Tree(),
+}
+
+
+class TakingTurns:
+    """Batches of records in their order, over and over again; nothing is drawn.
+
+    Parameters
+    ----------
+    batch_size : int
+    steps_per_epoch : int
+    """
+
+    def __init__(self, batch_size: int, steps_per_epoch: int) -> None:
+        self.batch_size = batch_size
+        self.steps_per_epoch = steps_per_epoch
+        self._step = 0
+
+    def draw(self, n: int, random: SecureRandom) -> NDArray[np.int64]:
+        """Return the places, out of 0 to ``n - 1``, of the records whose turn it is."""
+        start = self._step % self.steps_per_epoch * self.batch_size
+        self._step += 1
+        return np.arange(start, min(start + self.batch_size, n))

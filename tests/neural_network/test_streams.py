@@ -1,0 +1,200 @@
+"""Kinds of noise, streams and averages, as a user of the estimators meets them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from skprivacy.accounting import (
+    BandedFactorization,
+    Composed,
+    Gaussian,
+    Logistic,
+    PrivacyBudget,
+    PrivacyGuarantee,
+    TreeAggregation,
+    epsilon_of,
+    rdp_epsilon,
+)
+from skprivacy.mechanisms import SecureRandom
+from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, load_model, save_model
+from skprivacy.neural_network._averaging import WeightAverage
+from skprivacy.neural_network._noise import NOISE, TakingTurns
+from skprivacy.neural_network._plan import Plan
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    rng = np.random.RandomState(0)
+    y = rng.permutation(np.arange(1000) % 2)
+    return rng.normal(size=(1000, 3)) + 2.0 * y[:, None] - 1.0, y
+
+
+def private(**params):
+    return DPSGDClassifier(**{"classes": [0, 1], "epsilon": 3.0, "delta": 1e-4, **params})
+
+
+@pytest.mark.parametrize("noise", ["logistic", "banded", "tree"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_learns(blobs, noise, optimizer):
+    model = private(noise=noise, optimizer=optimizer).fit(*blobs)
+    assert model.score(*blobs) > 0.9
+    assert 0.99 * 3.0 < model.epsilon_ <= 3.0
+
+
+@pytest.mark.parametrize("noise", ["logistic", "banded", "tree"])
+def test_a_regressor_learns_too(blobs, noise, tmp_path):
+    X = blobs[0]
+    y = X[:, 0] - 0.5 * X[:, 1]
+    model = DPSGDRegressor(noise=noise, target_bounds=(-5, 5), epsilon=3.0, delta=1e-4).fit(X, y)
+    assert model.score(X, y) > 0.5
+    save_model(model, tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    assert again.noise == noise
+    assert again.privacy_ == model.privacy_
+    assert (again.predict(X) == model.predict(X)).all()
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "logistic", "banded", "tree"])
+def test_without_noise_there_is_no_guarantee(blobs, noise):
+    model = private(noise=noise, epsilon=np.inf, epochs=1).fit(*blobs)
+    assert model.epsilon_ == np.inf
+
+
+def test_logistic_noise_is_accounted_by_its_renyi_divergence(blobs):
+    model = private(noise="logistic", epochs=5).fit(*blobs)
+    step = model.privacy_event_.event.event
+    assert step == Logistic(model.noise_multiplier_, norm=2)
+    assert model.epsilon_ == rdp_epsilon(model.privacy_event_, 1e-4, "zero_out")
+
+
+@pytest.mark.parametrize("noise", ["banded", "tree"])
+def test_one_epoch_costs_one_gaussian_release(blobs, noise):
+    model = private(noise=noise, epochs=1, batch_size=30).fit(*blobs)
+    event = model.privacy_event_
+    assert isinstance(event, BandedFactorization if noise == "banded" else TreeAggregation)
+    assert (event.steps_per_epoch, event.epochs, model.n_steps_) == (34, 1, 34)
+    exact = epsilon_of(Gaussian(model.noise_multiplier_ / event.sensitivity), 1e-4)
+    assert model.epsilon_ == pytest.approx(exact, rel=1e-12)
+    assert model.privacy_.relation == "zero_out"
+    assert any("which batch" in assumption for assumption in model.privacy_.assumptions)
+    replaced = PrivacyGuarantee(event, 1e-4, "replace_one")
+    assert model.epsilon_ < replaced.epsilon() < 3 * model.epsilon_
+
+
+def test_banded_noise_beats_the_tree_and_the_tree_beats_none(blobs):
+    """The noise of running sums, which is what the weights are made of, at equal epsilon."""
+    plan = Plan.of(100_000, None, 250, 1, 1e-6, "banded")
+    z = {k: private(noise=k, epochs=1, batch_size=250, delta=1e-6)._noise_multiplier(
+        Plan.of(100_000, None, 250, 1, 1e-6, k)) for k in ("banded", "tree")}  # fmt: skip
+    error = {}
+    for kind, multiplier in z.items():
+        mechanism = NOISE[kind].mechanism(multiplier, 1.0, plan)
+        random = SecureRandom()
+        steps = [mechanism.release(np.zeros(200), random) for _ in range(plan.n_steps)]
+        error[kind] = np.sqrt((np.cumsum(steps, 0) ** 2).mean())
+    alone = private(epochs=1)._noise_multiplier(Plan.of(100_000, None, 100_000, 1, 1e-6))
+    error["independent"] = alone * np.sqrt(plan.n_steps / 2)
+    assert error["banded"] < 0.9 * error["tree"]
+    assert error["tree"] < 0.6 * error["independent"]
+
+
+def test_a_stream_in_several_parts_is_composed(blobs):
+    X, y = blobs
+    model = private(noise="banded", epochs=1, batch_size=50)
+    model.fit(X[:500], y[:500])
+    once = model.epsilon_
+    model.partial_fit(X[500:], y[500:])
+    assert isinstance(model.privacy_event_, Composed)
+    assert model.epsilon_ > once
+
+
+def test_a_public_figure_for_the_number_of_records_is_refused(blobs):
+    budget = PrivacyBudget(5.0, 1e-3)
+    with pytest.raises(ValueError, match=r"n_records=1000 hides .* noise='banded'"):
+        private(noise="banded", n_records=1000, budget=budget).fit(*blobs)
+    assert budget.spent() == 0
+
+
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [
+        ({"noise": "laplace"}, "noise"),
+        ({"clipping": "adaptively"}, "clipping"),
+        ({"averaging": "mean"}, "averaging"),
+        ({"averaging_decay": 1.0}, "averaging_decay"),
+        ({"class_weight": "balanced"}, "class_weight='balanced' would count the private labels"),
+        ({"class_weight": {0: -1.0}}, "class_weight"),
+        ({"class_weight": {7: 1.0}}, "class_weight"),
+        ({"class_weight": {0: float("nan")}}, "class_weight"),
+    ],
+)
+def test_bad_settings_are_named_before_anything_is_charged(blobs, params, named):
+    budget = PrivacyBudget(5.0, 1e-3)
+    with pytest.raises(ValueError, match=named):
+        private(**params, budget=budget).fit(*blobs)
+    assert budget.spent() == 0
+
+
+def test_turns_cover_every_record_once_an_epoch():
+    turns, random = TakingTurns(7, 4), SecureRandom()
+    for _ in range(3):
+        epoch = [turns.draw(24, random) for _ in range(4)]
+        assert np.concatenate(epoch).tolist() == list(range(24))
+        assert [len(batch) for batch in epoch] == [7, 7, 7, 3]
+
+
+# ---------------------------------------------------------------- averages
+
+
+def averaged(averaging, decay, steps):
+    average = WeightAverage(averaging, decay, len(steps))
+    for step in steps:
+        average.add(torch.tensor([step]))
+    return float(average.of(torch.tensor([steps[-1]])))
+
+
+def test_the_average_of_the_last_steps():
+    assert averaged(0.5, 0.9, [100.0, 100.0, 1.0, 3.0]) == pytest.approx(2.0)
+    assert averaged(1.0, 0.9, [1.0, 2.0, 3.0]) == pytest.approx(2.0)
+    assert averaged(0.0, 0.9, [1.0, 2.0, 3.0]) == 3.0
+
+
+def test_the_exponential_average_weighs_to_one():
+    steps = [5.0, 1.0, 2.0, 4.0]
+    weights = 0.7 ** np.arange(3, -1, -1)
+    assert averaged("ema", 0.7, steps) == pytest.approx(np.average(steps, weights=weights))
+    assert averaged("ema", 0.999, [3.0] * 50) == pytest.approx(3.0)
+
+
+@pytest.mark.filterwarnings("ignore:noise_seed")
+def test_the_exponential_average_is_taken_of_the_weights(blobs):
+    params = {"noise_seed": 1, "random_state": 0, "epochs": 5, "hidden_layer_sizes": ()}
+    last = private(averaging=0.0, **params).fit(*blobs)
+    nearly = private(averaging="ema", averaging_decay=1e-6, **params).fit(*blobs)
+    mean = private(averaging="ema", averaging_decay=1 - 1e-6, **params).fit(*blobs)
+    uniform = private(averaging=1.0, **params).fit(*blobs)
+    for close, to in ((nearly, last), (mean, uniform)):
+        for a, b in zip(close.module_.parameters(), to.module_.parameters(), strict=True):
+            assert a.detach().numpy() == pytest.approx(b.detach().numpy(), abs=1e-4)
+    assert not torch.equal(last.module_[0].weight, uniform.module_[0].weight)
+
+
+# ---------------------------------------------------------------- public weights
+
+
+def test_a_public_model_is_where_training_starts(blobs):
+    X, y = blobs
+    public = private(epsilon=np.inf, hidden_layer_sizes=(5,)).fit(X[:200], y[:200])
+    before = [p.detach().clone() for p in public.module_.parameters()]
+    model = private(module=public.module_, epochs=1, batch_size=10**6, learning_rate=1e-12)
+    model.fit(X[200:], y[200:])
+    assert model.gradients_ == "book-keeping"
+    for start, end, kept in zip(
+        before, model.module_.parameters(), public.module_.parameters(), strict=True
+    ):
+        assert torch.allclose(start, end, atol=1e-9)
+        assert torch.equal(start, kept)  # the public model itself is left alone
+    warm = private(module=public.module_, epsilon=0.05, epochs=1).fit(X[200:], y[200:])
+    assert warm.score(X, y) > 0.85
