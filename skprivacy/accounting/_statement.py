@@ -1,18 +1,91 @@
-"""The statement of a budget: its charges as a table and as a plot."""
+"""The statement of a budget: what was charged, as a sum, a table, a plot and a file."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
-from typing import Any
+from pathlib import Path
 
+from ._admission import Terms, check_caps
 from ._filters import together
-from ._scopes import event_of, total
+from ._handle import Handle
+from ._scopes import along, event_of, total
 from .events import Event
-from .guarantee import epsilon_of
+from .guarantee import PrivacyGuarantee, check_delta, epsilon_of
 from .ledger import Record
 
-__all__ = ["draw", "running", "spent", "table"]
+__all__ = ["Statement", "spent"]
+
+
+class Statement(Handle):
+    """The part of a budget that reads its ledger and never writes to it."""
+
+    def __repr__(self) -> str:
+        cap, entries = self.cap, self._charges()
+        n = sum(entries.values())
+        where = "" if self._scope == "/" else f" for {self._scope}"
+        shown = "no cap of its own" if cap is None else f"epsilon={cap[0]:g}, delta={cap[1]:g}"
+        plural = "" if n == 1 else "s"
+        return f"PrivacyBudget({shown}){where}: {self.spent():.3g} spent by {n} charge{plural}"
+
+    def _charges(self) -> Counter[Event]:
+        with self._ledger.transaction() as log:
+            return along(log, self._scope, self._scope)
+
+    def spent(self, delta: float | None = None) -> float:
+        """Return epsilon, at ``delta``, of all that was charged here, by the tightest accountant.
+
+        Its proof takes the events as settled beforehand; the cap is kept by the filter.
+        """
+        if delta is None:
+            delta = self._terms["delta"] if self.cap is None else self.cap[1]
+        return spent(self._charges(), check_delta(delta), self._current["relation"])
+
+    def guarantee(self) -> PrivacyGuarantee:
+        """Return what holds of all that was charged here, as a guarantee."""
+        return PrivacyGuarantee(
+            together(self._charges()),
+            self._terms["delta"] or None,
+            self._current["relation"],
+            assumptions=("events settled before any answer was seen",),
+        )
+
+    def entries(self):
+        """Return the charges of this scope as a DataFrame.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``charge``, ``when`` (UTC), ``scope``, ``who``, ``event``, ``status``
+            (``reserved``, ``commit`` or ``fail``) and ``cost`` (epsilon of this charge alone).
+        """
+        return table(self._ledger.records(), self._scope, self._current)
+
+    def verify(self) -> str:
+        """Check every line of the ledger and every cap, and return the last digest.
+
+        Keep the digest elsewhere: a later ledger that continues this one contains it.
+
+        Raises
+        ------
+        LedgerError
+            If a line was altered or lost, or the charges pass a cap.
+        """
+        records = self._ledger.records()
+        with self._ledger.transaction() as log:
+            check_caps(log, self._settled(log))
+        return records[-1].digest
+
+    def export(self, path: str | Path) -> None:
+        """Write the checked ledger as JSON lines, which anybody can read and check."""
+        lines = [json.dumps(record._asdict()) for record in self._ledger.records()]
+        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def plot(self, ax=None):
+        """Draw epsilon spent over time, against the cap, and return the axes."""
+        times, values = running(self.entries(), self._scope, self._current)
+        return draw(times, values, self.cap, self._terms["delta"], ax)
 
 
 def spent(charges: Counter[Event], delta: float, relation: str) -> float:
@@ -23,7 +96,7 @@ def spent(charges: Counter[Event], delta: float, relation: str) -> float:
         return math.inf
 
 
-def table(records: list[Record], scope: str, terms: dict[str, Any]):
+def table(records: list[Record], scope: str, terms: Terms):
     """Return the charges in and below ``scope`` as a DataFrame."""
     import pandas as pd
 
@@ -48,7 +121,7 @@ def table(records: list[Record], scope: str, terms: dict[str, Any]):
     return pd.DataFrame(rows, columns=columns)
 
 
-def running(entries, scope: str, terms: dict[str, Any]) -> tuple[list[Any], list[float]]:
+def running(entries, scope: str, terms: Terms) -> tuple[list, list[float]]:
     """Return times and what had been spent by then, at no more than about a hundred of them."""
     charges = [(s, e, 1) for s, e in zip(entries["scope"], entries["event"], strict=True)]
     ends = sorted({*range(len(charges), 0, -max(1, len(charges) // 100))})

@@ -7,31 +7,30 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ..exceptions import BudgetExceededError
-from ._filters import FILTERS, admits, together
+from ._admission import Refusal, Terms, refusing, room
+from ._filters import FILTERS
 from ._scopes import along
-from ._statement import draw, running, spent, table
+from ._statement import Statement, spent
 from .events import Event, check_relation, positive
-from .guarantee import PrivacyGuarantee, check_delta
-from .ledger import Ledger, LedgerError, _Log, ledger_at
+from .guarantee import check_delta
+from .ledger import _Log, ledger_at
 
 __all__ = ["PrivacyBudget", "charge"]
 
-_MANY = 1 << 40
+_SHOWN = 20  # what a refusal counts up to
 _NO_PARTITION = (
     "relation='replace_one' has no parallel composition: a replaced record may change its part. "
     "Use scope(), or a budget under 'add_remove' or 'zero_out'."
 )
 
 
-class PrivacyBudget:
+class PrivacyBudget(Statement):
     """A cap on what may be released about a data set, kept in a ledger on disk.
 
     Parameters
@@ -47,7 +46,7 @@ class PrivacyBudget:
     relation : {"add_remove", "replace_one", "zero_out"}, default=None
         What all charges must be stated for. ``None``: the first charge settles it, for good.
         Relations are never mixed or converted.
-    filter : {"renyi", "pld", "basic"}, default="renyi"
+    filter : {"adaptive", "renyi", "pld", "basic"}, default="adaptive"
         How charges are composed; see Notes.
     n_records : int, default=None
         The public number of records. If given, ``delta`` must be below its inverse.
@@ -57,10 +56,13 @@ class PrivacyBudget:
     **Guarantees.** A charge is written to disk before the data is touched, and stays charged
     whatever happens then: success, failure or a killed process.
 
-    **Filters.** ``"renyi"`` composes at four Renyi orders that are fixed by the cap and share its
-    delta, which holds even if every next event, with its parameters, is chosen after seeing all
-    answers so far (Feldman, Zrnic 2021, arXiv:2008.11193). Pure epsilons that add up to the cap,
-    and a first charge that fits by itself, pass too. ``"pld"`` composes privacy loss distributions:
+    **Filters.** The first two hold even if every next event, with its parameters, is chosen after
+    seeing all answers so far. ``"renyi"`` composes at four Renyi orders that are fixed by the cap
+    and share its delta (Feldman, Zrnic 2021, arXiv:2008.11193). Pure epsilons that add up to the
+    cap, and a first charge that fits by itself, pass too. ``"adaptive"`` gives half of delta to
+    these orders and four tenths to repetitions of the first event, or of its parts, in whatever
+    number and order: with the first charge it is settled how many of them there can be, so that
+    their privacy loss distributions compose. ``"pld"`` composes the distributions of all events:
     the tightest, and proved only if *which events will happen* was settled beforehand, as in
     cross-validation over a fixed grid. ``"basic"`` adds epsilons and deltas up, and takes only
     events that have them.
@@ -87,7 +89,7 @@ class PrivacyBudget:
         path: str | Path | None = None,
         *,
         relation: str | None = None,
-        filter: str = "renyi",
+        filter: str = "adaptive",
         n_records: int | None = None,
     ) -> None:
         positive("epsilon", epsilon)
@@ -106,88 +108,14 @@ class PrivacyBudget:
         try:
             self._ledger.create(json.dumps(terms, sort_keys=True))
         except FileExistsError:
-            if self._terms != (terms if relation is not None else terms | self._open_relation):
+            known = self._terms
+            if known != (
+                terms if relation is not None else terms | {"relation": known["relation"]}
+            ):
                 raise ValueError(
-                    f"The ledger {path} holds the budget {self._terms}, not {terms}. Open it with "
+                    f"The ledger {path} holds the budget {known}, not {terms}. Open it with "
                     "PrivacyBudget.open(path), or give another path."
                 ) from None
-
-    @classmethod
-    def open(cls, path: str | Path, scope: str = "/") -> PrivacyBudget:
-        """Return the budget whose ledger is at ``path``.
-
-        Raises
-        ------
-        LedgerError
-            If there is none, or it cannot be read.
-        """
-        budget = cls.__new__(cls)
-        budget._attach(ledger_at(path), scope)
-        _ = budget._terms
-        return budget
-
-    def _attach(self, ledger: Ledger, scope: str) -> None:
-        self._ledger, self._scope = ledger, scope
-
-    @cached_property
-    def _terms(self) -> dict[str, Any]:
-        first = self._ledger.first()  # the log is append-only: its first line never changes
-        try:
-            terms = json.loads(first)
-            return {k: terms[k] for k in ("epsilon", "delta", "relation", "filter")}
-        except (json.JSONDecodeError, KeyError, TypeError):
-            raise LedgerError(f"{self.path} is not the ledger of a privacy budget.") from None
-
-    @property
-    def _open_relation(self) -> dict[str, Any]:
-        return {"relation": self._terms["relation"]}
-
-    def _settled(self, log: _Log) -> dict[str, Any]:
-        """Return the terms with the relation that holds by now; before any charge any would do."""
-        relation = self._terms["relation"] or log.relation() or "add_remove"
-        return self._terms | {"relation": relation}
-
-    @property
-    def _current(self) -> dict[str, Any]:
-        with self._ledger.transaction() as log:
-            return self._settled(log)
-
-    # A copy of a budget is the same budget.
-    def __copy__(self) -> PrivacyBudget:
-        return self
-
-    def __deepcopy__(self, memo: dict) -> PrivacyBudget:
-        return self
-
-    def __reduce__(self):
-        return PrivacyBudget.open, (self._ledger.address, self._scope)
-
-    def __repr__(self) -> str:
-        cap, entries = self.cap, self._charges()
-        n = sum(entries.values())
-        where = "" if self._scope == "/" else f" for {self._scope}"
-        shown = "no cap of its own" if cap is None else f"epsilon={cap[0]:g}, delta={cap[1]:g}"
-        plural = "" if n == 1 else "s"
-        return f"PrivacyBudget({shown}){where}: {self.spent():.3g} spent by {n} charge{plural}"
-
-    @property
-    def path(self) -> str:
-        """The ledger file, or its address."""
-        return self._ledger.address
-
-    @property
-    def relation(self) -> str | None:
-        """The relation that all charges are stated for; ``None`` until the first one settles it."""
-        with self._ledger.transaction() as log:
-            return self._terms["relation"] or log.relation()
-
-    @property
-    def cap(self) -> tuple[float, float] | None:
-        """Epsilon and delta of this scope; ``None`` if only the enclosing scopes have a cap."""
-        with self._ledger.transaction() as log:
-            body = log.scopes().get(self._scope)
-        terms = json.loads(body) if body else {}
-        return (terms["epsilon"], terms["delta"]) if terms.get("epsilon") else None
 
     def scope(
         self, name: str, epsilon: float | None = None, delta: float | None = None
@@ -275,32 +203,33 @@ class PrivacyBudget:
             if settled == "replace_one" and "/=" in self._scope:
                 raise ValueError(_NO_PARTITION)
             terms = self._terms | {"relation": settled}
-            short = self._refusal(log, event, 1, terms)
-            if short is not None:
-                scope, epsilon, delta = short
-                left = spent(along(log, scope, self._scope), delta, terms["relation"])
-                raise BudgetExceededError(
-                    f"{who or 'A release'} was refused: with {event!r} the budget of "
-                    f"epsilon={epsilon:g}, delta={delta:g} of scope {scope!r} would be overspent. "
-                    f"It has spent epsilon={left:.4g} so far. Give more noise or fewer steps, or "
-                    "ask remaining(event) how many of an event still fit."
-                )
-            if known is None:
-                log.append("relation", "/", "", settled)
-            return log.append("reserve", self._scope, str(who), body)
+            refusal = refusing(log, self._scope, event, 1, terms)
+            if refusal is None:
+                if known is None:
+                    log.append("relation", "/", "", settled)
+                return log.append("reserve", self._scope, str(who), body)
+            message = self._explained(log, refusal, event, terms)
+        raise BudgetExceededError(f"{who or 'A release'} was refused: {message}")
 
-    def _refusal(self, log: _Log, event: Event, count: int, terms: dict[str, Any]):
-        """Return the first scope whose cap ``count`` more of ``event`` would pass, or None."""
-        for scope, body in log.scopes().items():
-            if not self._scope.startswith(scope):
-                continue
-            cap = json.loads(body)
-            charges = along(log, scope, self._scope) + Counter({event: count})
-            if not admits(
-                terms["filter"], charges, cap["epsilon"], cap["delta"], terms["relation"]
-            ):
-                return scope, cap["epsilon"], cap["delta"]
-        return None
+    def _explained(self, log: _Log, refusal: Refusal, event: Event, terms: Terms) -> str:
+        scope, epsilon, delta = refusal
+        left = spent(along(log, scope, self._scope), delta, terms["relation"])
+        message = (
+            f"with {event!r} the budget of epsilon={epsilon:g}, delta={delta:g} of scope {scope!r} "
+            f"would be overspent. It has spent epsilon={left:.4g} so far. Give more noise or fewer "
+            "steps, or ask remaining(event) how many of an event still fit."
+        )
+        if terms["filter"] == "pld" or delta == 0:
+            return message
+        more = room(log, self._scope, event, terms | {"filter": "pld"}, most=_SHOWN)
+        if not more:
+            return message
+        count = f"{_SHOWN} or more" if more >= _SHOWN else str(more)
+        return (
+            f"{message} A budget with filter='pld' would have had room for {count} of these; it is "
+            "proved only if which events will happen is settled before the first answer is seen, "
+            "as in cross-validation over a fixed grid."
+        )
 
     def commit(self, charge: int) -> None:
         """Note that the release happened."""
@@ -328,89 +257,10 @@ class PrivacyBudget:
             raise
         self.commit(number)
 
-    def _charges(self) -> Counter[Event]:
-        with self._ledger.transaction() as log:
-            return along(log, self._scope, self._scope)
-
-    def spent(self, delta: float | None = None) -> float:
-        """Return epsilon, at ``delta``, of all that was charged here, by the tightest accountant.
-
-        Its proof takes the events as settled beforehand; the cap is kept by the filter.
-        """
-        if delta is None:
-            delta = self._terms["delta"] if self.cap is None else self.cap[1]
-        return spent(self._charges(), check_delta(delta), self._current["relation"])
-
-    def guarantee(self) -> PrivacyGuarantee:
-        """Return what holds of all that was charged here, as a guarantee."""
-        return PrivacyGuarantee(
-            together(self._charges()),
-            self._terms["delta"] or None,
-            self._current["relation"],
-            assumptions=("events settled before any answer was seen",),
-        )
-
     def remaining(self, event: Event) -> int:
         """Return how many more of ``event`` fit, each charged by itself."""
         with self._ledger.transaction() as log:
-            terms = self._settled(log)
-            if self._refusal(log, event, 1, terms) is not None:
-                return 0
-            low, high = 1, 2
-            while high < _MANY and self._refusal(log, event, high, terms) is None:
-                low, high = high, 2 * high
-            while high - low > 1:
-                middle = (low + high) // 2
-                if self._refusal(log, event, middle, terms) is None:
-                    low = middle
-                else:
-                    high = middle
-        return low
-
-    def entries(self):
-        """Return the charges of this scope as a DataFrame.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``charge``, ``when`` (UTC), ``scope``, ``who``, ``event``, ``status``
-            (``reserved``, ``commit`` or ``fail``) and ``cost`` (epsilon of this charge alone).
-        """
-        return table(self._ledger.records(), self._scope, self._current)
-
-    def verify(self) -> str:
-        """Check every line of the ledger and every cap, and return the last digest.
-
-        Keep the digest elsewhere: a later ledger that continues this one contains it.
-
-        Raises
-        ------
-        LedgerError
-            If a line was altered or lost, or the charges pass a cap.
-        """
-        records = self._ledger.records()
-        with self._ledger.transaction() as log:
-            terms = self._settled(log)
-            for scope, body in log.scopes().items():
-                cap = json.loads(body)
-                leaves = {s for s, _, _ in log.charges() if s.startswith(scope)}
-                for leaf in leaves:
-                    charges = along(log, scope, leaf)
-                    if not admits(
-                        terms["filter"], charges, cap["epsilon"], cap["delta"], terms["relation"]
-                    ):
-                        raise LedgerError(f"The charges in scope {scope!r} pass its cap {body}.")
-        return records[-1].digest
-
-    def export(self, path: str | Path) -> None:
-        """Write the checked ledger as JSON lines, which anybody can read and check."""
-        lines = [json.dumps(record._asdict()) for record in self._ledger.records()]
-        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-    def plot(self, ax=None):
-        """Draw epsilon spent over time, against the cap, and return the axes."""
-        times, values = running(self.entries(), self._scope, self._current)
-        return draw(times, values, self.cap, self._terms["delta"], ax)
+            return room(log, self._scope, event, self._settled(log))
 
 
 def _remove(folder: str, owner: int) -> None:

@@ -233,6 +233,15 @@ class _Log:
             "SELECT scope, body, COUNT(*) FROM log WHERE kind = 'reserve' GROUP BY scope, body"
         ).fetchall()
 
+    def first_charge(self, scope: str) -> str | None:
+        """Return the event that was charged first in or below a scope."""
+        row = self._connection.execute(
+            "SELECT body FROM log WHERE kind = 'reserve' AND substr(scope, 1, ?) = ? "
+            "ORDER BY seq LIMIT 1",
+            (len(scope), scope),
+        ).fetchone()
+        return row[0] if row else None
+
     def scopes(self) -> dict[str, str]:
         """Return the description of every scope that has one."""
         return dict(

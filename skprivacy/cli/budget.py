@@ -106,8 +106,9 @@ def _add_create(actions: Any) -> None:
     parser.add_argument(
         "--filter",
         choices=sorted(FILTERS),
-        default="renyi",
-        help="renyi: whatever is asked next may depend on the answers; pld: tighter, for releases "
+        default="adaptive",
+        help="adaptive, renyi: whatever is asked next may depend on the answers (adaptive has more "
+        "room for repetitions of the first release); pld: tighter, for releases "
         "that were all settled beforehand; basic: epsilons add up (default: %(default)s)",
     )
     parser.add_argument(

@@ -140,13 +140,87 @@ def test_the_renyi_shares_of_delta_add_up_to_the_cap():
             math.exp((a - 1) * (allowance - epsilon + math.log1p(-1 / a)) - math.log(a))
             for a, allowance in renyi_orders(epsilon, delta)
         ]
-        assert sum(shares) <= 0.9 * delta * (1 + 1e-9)
+        assert sum(shares) <= delta * (1 + 1e-9)
 
 
 def test_outright_failure_has_a_share_of_delta():
-    budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
+    budget = PrivacyBudget(epsilon=3.0, delta=1e-5, filter="renyi")
     assert budget.remaining(ApproxDP(1e-4, 2e-6)) == 1  # one charge may have it all
     assert budget.remaining(ApproxDP(1e-4, 1e-7)) == 10  # a tenth of delta is theirs
+    budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
+    assert budget.remaining(ApproxDP(1e-4, 5e-6)) == 1
+    # of the first event's repetitions four tenths; together they fail a little less often
+    assert budget.remaining(ApproxDP(1e-4, 1e-7)) == 40
+
+
+RARE = PoissonSampled(0.01, Gaussian(0.7))  # large losses, but seldom
+
+
+def test_repetitions_of_the_first_event_have_more_room():
+    for event, least in [(sgd(0.5), 1.1), (sgd(0.1), 1.1), (RARE, 50)]:
+        counts = [
+            PrivacyBudget(epsilon=3.0, delta=1e-5, filter=name).remaining(event)
+            for name in ("renyi", "adaptive", "pld")
+        ]
+        assert least * counts[0] < counts[1] < counts[2]
+        assert pld(Repeated(event, counts[1])).epsilon(0.4e-5) <= 3.0
+        assert pld(Repeated(event, counts[1] + 1)).epsilon(0.4e-5) > 3.0
+
+
+def test_the_plan_is_that_of_the_first_charge_and_counts_its_parts():
+    budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
+    budget.reserve(Repeated(RARE, 6))
+    whole = 6 + budget.remaining(RARE)
+    assert whole == PrivacyBudget(epsilon=3.0, delta=1e-5).remaining(RARE)
+    budget.reserve(Composed((RARE, Repeated(RARE, 20))))  # in any portions
+    assert budget.remaining(RARE) == whole - 27
+    # what is none of its parts is left to the Renyi orders, whose room the plan has used up
+    assert budget.remaining(PoissonSampled(0.01, Gaussian(0.71))) == 0
+    assert budget.remaining(RARE) == whole - 27
+    # something else first, and the same event has the room of the Renyi orders only
+    other = PrivacyBudget(epsilon=3.0, delta=1e-5)
+    other.reserve(Gaussian(200.0))
+    assert other.remaining(RARE) < whole / 20
+    budget.verify()
+
+
+def test_a_plan_of_several_parts_is_billed_by_whole_units():
+    other = PoissonSampled(0.02, Gaussian(0.7))
+
+    def fits(units):
+        plan = Composed((Repeated(RARE, 2 * units), Repeated(other, units)))
+        return pld(plan).epsilon(0.4e-5) <= 3.0
+
+    budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
+    budget.reserve(Composed((Repeated(RARE, 4), Repeated(other, 2))))
+    units = 2 + budget.remaining(other)
+    assert fits(units)
+    assert not fits(units + 1)
+    assert 4 + budget.remaining(RARE) == 2 * units
+
+
+def test_the_first_charge_of_a_scope_is_its_own():
+    budget = PrivacyBudget(epsilon=30.0, delta=1e-3)
+    budget.reserve(Laplace(10.0))
+    scope = budget.scope("rare", epsilon=3.0, delta=1e-5)
+    assert scope.remaining(RARE) == PrivacyBudget(epsilon=3.0, delta=1e-5).remaining(RARE)
+    again = pickle.loads(pickle.dumps(scope))
+    again.reserve(RARE)
+    assert scope.remaining(RARE) > 100
+
+
+def test_a_refusal_tells_what_a_settled_plan_would_have_allowed():
+    budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
+    fits = budget.remaining(sgd(0.5))
+    for _ in range(fits):
+        budget.reserve(sgd(0.5))
+    more = PrivacyBudget(epsilon=3.0, delta=1e-5, filter="pld").remaining(sgd(0.5)) - fits
+    assert more > 0
+    with pytest.raises(BudgetExceededError, match=f"filter='pld' would have had room for {more} "):
+        budget.reserve(sgd(0.5))
+    with pytest.raises(BudgetExceededError) as refused:
+        budget.reserve(Laplace(0.1))  # no filter has room for it
+    assert "pld" not in str(refused.value)
 
 
 def test_pure_budget_takes_pure_events_only():

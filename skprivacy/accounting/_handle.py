@@ -1,0 +1,86 @@
+"""A place in a ledger: what every copy of a budget shares."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ._admission import Terms
+from .ledger import Ledger, LedgerError, _Log, ledger_at
+
+__all__ = ["Handle"]
+
+_Self = TypeVar("_Self", bound="Handle")
+
+
+class Handle:
+    """A ledger and a scope in it. It holds nothing else, so that a copy is the same budget."""
+
+    _ledger: Ledger
+    _scope: str
+
+    @classmethod
+    def open(cls: type[_Self], path: str | Path, scope: str = "/") -> _Self:
+        """Return the budget whose ledger is at ``path``.
+
+        Raises
+        ------
+        LedgerError
+            If there is none, or it cannot be read.
+        """
+        budget = cls.__new__(cls)
+        budget._attach(ledger_at(path), scope)
+        _ = budget._terms
+        return budget
+
+    def _attach(self, ledger: Ledger, scope: str) -> None:
+        self._ledger, self._scope = ledger, scope
+
+    def __copy__(self: _Self) -> _Self:
+        return self
+
+    def __deepcopy__(self: _Self, memo: dict) -> _Self:
+        return self
+
+    def __reduce__(self):
+        return type(self).open, (self._ledger.address, self._scope)
+
+    @cached_property
+    def _terms(self) -> Terms:
+        first = self._ledger.first()  # the log is append-only: its first line never changes
+        try:
+            terms = json.loads(first)
+            return {k: terms[k] for k in ("epsilon", "delta", "relation", "filter")}
+        except (json.JSONDecodeError, KeyError, TypeError):
+            raise LedgerError(f"{self.path} is not the ledger of a privacy budget.") from None
+
+    def _settled(self, log: _Log) -> Terms:
+        """Return the terms with the relation that holds by now; before any charge any would do."""
+        relation = self._terms["relation"] or log.relation() or "add_remove"
+        return self._terms | {"relation": relation}
+
+    @property
+    def _current(self) -> Terms:
+        with self._ledger.transaction() as log:
+            return self._settled(log)
+
+    @property
+    def path(self) -> str:
+        """The ledger file, or its address."""
+        return self._ledger.address
+
+    @property
+    def relation(self) -> str | None:
+        """The relation that all charges are stated for; ``None`` until the first one settles it."""
+        with self._ledger.transaction() as log:
+            return self._terms["relation"] or log.relation()
+
+    @property
+    def cap(self) -> tuple[float, float] | None:
+        """Epsilon and delta of this scope; ``None`` if only the enclosing scopes have a cap."""
+        with self._ledger.transaction() as log:
+            body = log.scopes().get(self._scope)
+        terms: dict[str, Any] = json.loads(body) if body else {}
+        return (terms["epsilon"], terms["delta"]) if terms.get("epsilon") else None
