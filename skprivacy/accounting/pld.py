@@ -233,7 +233,13 @@ def _delta(groups: list[Group], epsilon: float) -> float:
 def _near(groups: list[Group], epsilon: float, tolerance: float) -> Composed:
     """Return the composition, tilted so as to be sharp near ``epsilon``."""
     where, _ = _planned(groups, epsilon=epsilon)
-    return compose(groups, where, tolerance, lambda c: _log_delta(c, epsilon))
+    while True:
+        composed = compose(groups, where, tolerance, lambda c: _log_delta(c, epsilon))
+        found = _log_delta(composed, epsilon)
+        # Of a few rare losses delta may be far below the plan's: then what was cut off shows.
+        if found > where.log_delta - 2:
+            return composed
+        where = plan(groups, epsilon=epsilon, log_delta=found)
 
 
 def _deltas(groups: list[Group], epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
