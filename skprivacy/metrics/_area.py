@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, logit, ndtri
+from scipy.special import stdtrit
 from scipy.stats import rankdata
 
 from ._samples import Floats, Interval, check_open_unit, check_scores
@@ -27,7 +27,10 @@ def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
 
 
 def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 0.05) -> Interval:
-    """Confidence interval of :func:`auc`, after DeLong on the logit scale.
+    """Confidence interval of :func:`auc` that is safe for any kind of scores.
+
+    Wilson's score interval with an effective number of records: as many independent pairs of a
+    member and a non-member as would give the variance of the area.
 
     Parameters
     ----------
@@ -38,36 +41,67 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
 
     Notes
     -----
-    **Edge cases.** DeLong's variance is zero or undefined for separated samples, for constant
-    scores and for a single member or non-member. Newcombe's interval, which needs no variance
-    estimate, is used there, so that the interval never collapses to a point.
+    The variance is the larger of two. One is DeLong's estimate. The other is the variance of one
+    comparison, ``A (1 - A) - ties / 4`` with ``ties`` the probability of a tie, over the harmonic
+    mean of the sample sizes. For samples of equal size no distribution of scores has a larger one
+    (Birnbaum and Klose, whose bound is extended to ties). The price: on scores without ties that
+    carry no information the interval is about 1.2 times as wide as need be, and covers 0.5 in
+    about 98% of samples at ``alpha=0.05``; with two distinct scores it is no wider than need be.
+
+    **Edge cases.** DeLong's estimate alone is zero or far too small for separated samples, rare
+    scores, constant scores and few records. So both variances are taken after two imaginary
+    records were added to each sample, one above and one below all others, and quantiles are those
+    of Student's distribution. The interval never collapses to a point.
 
     References
     ----------
     E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson. Comparing the areas under two or more
     correlated receiver operating characteristic curves. Biometrics 44, 1988.
-    R. G. Newcombe. Confidence intervals for an effect size measure based on the Mann-Whitney
-    statistic, part 2. Statistics in Medicine 25, 2006.
+    Z. W. Birnbaum, O. M. Klose. Bounds for the variance of the Mann-Whitney statistic. Annals of
+    Mathematical Statistics 28, 1957.
+    A. Agresti, B. Caffo. Simple and effective confidence intervals for proportions and differences
+    of proportions result from adding two successes and two failures. The American Statistician
+    54, 2000.
 
     Examples
     --------
     >>> from skprivacy.metrics import auc_interval
     >>> low, high = auc_interval(range(10, 30), range(20))
     >>> round(low, 3), round(high, 3)
-    (0.733, 0.947)
+    (0.671, 0.96)
     """
-    z = float(ndtri(1 - check_open_unit("alpha", alpha) / 2))
+    check_open_unit("alpha", alpha)
     members, others = check_scores(scores_in, scores_out)
+    area = float(_placements(members, others)[0].mean())
+    quantile = stdtrit(min(len(members), len(others)) + 1, 1 - alpha / 2)
+    per_record = quantile**2 / _effective_records(members, others)
+    centre = (area + per_record / 2) / (1 + per_record)
+    spread = np.sqrt(per_record * (area * (1 - area) + per_record / 4)) / (1 + per_record)
+    # rounding must not put an area of exactly 0 or 1 outside
+    return max(0.0, min(float(centre - spread), area)), min(1.0, max(float(centre + spread), area))
+
+
+def _effective_records(members: Floats, others: Floats) -> float:
+    """Independent pairs that would give as large a variance of the area, pessimistically."""
+    members, others = _with_imaginary(members), _with_imaginary(others)
     n_in, n_out = len(members), len(others)
     above, below = _placements(members, others)
     area = float(above.mean())
-    variance = 0.0
-    if min(n_in, n_out) > 1:
-        variance = float(above.var(ddof=1) / n_in + below.var(ddof=1) / n_out)
-    if variance <= 0 or not 0 < area < 1:
-        return _newcombe(area, n_in, n_out, z)
-    half_width = z * np.sqrt(variance) / (area * (1 - area))
-    return float(expit(logit(area) - half_width)), float(expit(logit(area) + half_width))
+    estimate = above.var(ddof=1) / n_in + below.var(ddof=1) / n_out
+    scale = area * (1 - area)
+    worst = (scale - _ties(members, others) / 4) * (n_in + n_out) / (2 * n_in * n_out)
+    return scale / float(max(estimate, worst))
+
+
+def _with_imaginary(scores: Floats) -> Floats:
+    return np.concatenate([scores, [-np.inf, np.inf]])
+
+
+def _ties(members: Floats, others: Floats) -> float:
+    """Probability that a member and a non-member have equal scores."""
+    ordered = np.sort(others)
+    equal = np.searchsorted(ordered, members, "right") - np.searchsorted(ordered, members, "left")
+    return float(equal.mean() / len(others))
 
 
 def _placements(members: Floats, others: Floats) -> tuple[Floats, Floats]:
@@ -77,24 +111,3 @@ def _placements(members: Floats, others: Floats) -> tuple[Floats, Floats]:
     above = (ranks[:n_in] - rankdata(members)) / n_out
     below = 1 - (ranks[n_in:] - rankdata(others)) / n_in
     return above, below
-
-
-def _newcombe(area: float, n_in: int, n_out: int, z: float) -> Interval:
-    """Invert the Hanley-McNeil variance in the true area by bisection."""
-    weight = (n_in + n_out) / 2 - 1
-
-    def excess(true_area: float) -> float:
-        spread = 1 + weight * ((1 - true_area) / (2 - true_area) + true_area / (1 + true_area))
-        variance = true_area * (1 - true_area) * spread / (n_in * n_out)
-        return float((true_area - area) ** 2 - z * z * variance)
-
-    def edge(far: float) -> float:
-        outside, inside = far, area
-        if excess(outside) <= 0:
-            return far
-        for _ in range(60):
-            middle = (outside + inside) / 2
-            outside, inside = (middle, inside) if excess(middle) > 0 else (outside, middle)
-        return outside
-
-    return edge(0.0), edge(1.0)

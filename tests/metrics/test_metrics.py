@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import beta, binom
+from scipy.stats import beta, binom, t
 from sklearn.metrics import roc_auc_score
 
 from skprivacy.metrics import (
@@ -90,15 +90,22 @@ def test_auc_matches_scikit_learn(seed, levels):
 
 
 @pytest.mark.parametrize("levels", [None, 2])
-def test_delong_variance_matches_its_definition(levels):
+@pytest.mark.parametrize("spread", [1, 20])
+def test_auc_interval_matches_its_definition(levels, spread):
+    # spread 20: DeLong's variance is the larger one, for continuous scores
     members, others = null_pair(3, 40, levels)
-    others = others[:25] - 0.5
-    wins = np.sign(members[:, None] - others[None]) / 2 + 0.5
-    area = wins.mean()
-    variance = wins.mean(1).var(ddof=1) / 40 + wins.mean(0).var(ddof=1) / 25
-    half = 1.959963985 * np.sqrt(variance) / (area * (1 - area))
-    expected = 1 / (1 + np.exp(-(np.log(area / (1 - area)) + np.array([-half, half]))))
-    assert auc_interval(members, others) == pytest.approx(tuple(expected))
+    others = others[:25] * spread - 0.5
+    area = (np.sign(members[:, None] - others[None]) / 2 + 0.5).mean()
+    difference = np.r_[members, -1e9, 1e9][:, None] - np.r_[others, -1e9, 1e9][None]
+    wins = np.sign(difference) / 2 + 0.5
+    delong = wins.mean(1).var(ddof=1) / 42 + wins.mean(0).var(ddof=1) / 27
+    largest = wins.var() * (1 / 42 + 1 / 27) / 2
+    assert (delong > largest) == (spread == 20 and levels is None)
+    mean = wins.mean()
+    variance_per_unit = max(delong, largest) / (mean * (1 - mean))
+    for edge in auc_interval(members, others):
+        distance = (area - edge) ** 2 / (edge * (1 - edge) * variance_per_unit)
+        assert np.sqrt(distance) == pytest.approx(t.ppf(0.975, 26))
 
 
 @pytest.mark.parametrize(
@@ -199,13 +206,47 @@ def test_planted_point_estimates_are_caught(monkeypatch):
     assert null_failures(epsilon_lower_bound, 0.05) > ALLOWED[0.05]
 
 
-def test_auc_interval_covers_the_null():
-    # 0.05 misses expected; more than 24 of 250 has probability < 2e-3
-    misses = 0
-    for seed in range(250):
-        low, high = auc_interval(*null_pair(seed, 60))
-        misses += not low <= 0.5 <= high
-    assert misses <= 24
+def coverage_failures(interval, draw, n_in, n_out, area, runs=250):
+    failures = 0
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        low, high = interval(draw[0](rng, n_in), draw[1](rng, n_out))
+        failures += not low <= area <= high
+    return failures
+
+
+def normal(rng, n):
+    return rng.normal(size=n)
+
+
+def rare(rng, n):
+    return (rng.random(n) < 0.03).astype(float)
+
+
+def extreme(rng, n):
+    return rng.choice([-9.0, 9.0], n)
+
+
+# 0.05 misses expected; more than 24 of 250 has probability < 2e-3
+@pytest.mark.parametrize("sizes", [(60, 60), (10, 200), (200, 40), (500, 500)])
+@pytest.mark.parametrize("draw", [(normal, normal), (rare, rare), (extreme, normal)])
+def test_auc_interval_covers_chance(draw, sizes):
+    assert coverage_failures(auc_interval, draw, *sizes, 0.5) <= 24
+
+
+def test_planted_delong_alone_is_caught():
+    # a few members and rare scores: the estimated variance is often zero
+    def delong(members, others):
+        wins = np.sign(members[:, None] - others[None]) / 2 + 0.5
+        variance = wins.mean(1).var(ddof=1) / len(members) + wins.mean(0).var(ddof=1) / len(others)
+        return wins.mean() - 1.96 * np.sqrt(variance), wins.mean() + 1.96 * np.sqrt(variance)
+
+    assert coverage_failures(delong, (rare, rare), 10, 200, 0.5) > 24
+
+
+def test_auc_interval_is_a_little_conservative_without_ties():
+    # of 1000 runs, 95% coverage would pass with probability < 1e-3
+    assert coverage_failures(auc_interval, (normal, normal), 100, 100, 0.5, runs=1000) <= 30
 
 
 def test_auc_interval_covers_a_known_area():
