@@ -12,6 +12,7 @@ from .result import AttackResult
 from .rmia import RMIA
 from .shadow import ShadowPool
 from .shadow_classifier import MLLeaksAttack, ShokriAttack
+from .stolen_memories import StolenMemoriesAttack
 from .threshold import ReferenceThreshold, SignalThreshold
 from .white_box import WhiteBoxAttack
 
@@ -32,6 +33,7 @@ __all__ = [
     "ShadowPool",
     "ShokriAttack",
     "SignalThreshold",
+    "StolenMemoriesAttack",
     "VulnerableRecordsAttack",
     "WhiteBoxAttack",
 ]

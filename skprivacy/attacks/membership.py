@@ -67,7 +67,7 @@ class MembershipAttack(ABC, BaseEstimator):
                 "target=None: give the fitted model to attack, "
                 f"{type(self).__name__}(target) or set_params(target=model)."
             )
-        classes = getattr(self.target, "classes_", None)
+        classes = self._target_classes()
         if classes is None:
             raise NotFittedError(
                 f"target={type(self.target).__name__} has no classes_; expected a fitted "
@@ -79,7 +79,7 @@ class MembershipAttack(ABC, BaseEstimator):
         self.classes_ = class_list(classes, y)
         self._learn(X, y, known)
         values = self._score(X, y)
-        self.threshold_ = _threshold(values, known, self.fpr)
+        self.threshold_ = self._threshold(values, known)
         return self
 
     def score_samples(self, X: Any, y: Any) -> Floats:
@@ -127,6 +127,12 @@ class MembershipAttack(ABC, BaseEstimator):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         """Learn what ``_score`` needs; nothing by default."""
+
+    def _target_classes(self) -> Any:
+        return getattr(self.target, "classes_", None)
+
+    def _threshold(self, values: Floats, member: NDArray[np.bool_] | None) -> float:
+        return _threshold(values, member, self.fpr)
 
     @abstractmethod
     def _score(self, X: Any, y: NDArray[Any]) -> Floats:

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from .._sklearn import HasMethods, Interval, safe_indexing
+from .._sklearn import HasMethods, Interval, StrOptions, safe_indexing
 from . import scores
 from ._predictions import label_columns
 from ._shadowed import ShadowedAttack
@@ -33,7 +33,11 @@ class ShokriAttack(ShadowedAttack):
     n_shadows : int, default=16
         Shadow models to train if ``pool`` is None; even.
     attack_model : classifier with ``predict_proba``, default=None
-        Cloned for each class. None: logistic regression on scaled log-probabilities.
+        Cloned for each class. None: logistic regression on scaled inputs. The paper's is a small
+        network, ``MLPClassifier((64,))``.
+    view : {"confidence", "signals"}, default="confidence"
+        What the attack model sees of a prediction: the confidence vector, as published, or its
+        logarithm with the log-odds and the modified entropy of the true class, which is stronger.
     per_class : bool, default=True
         One attack model for each class of record. A class without members or without
         non-members among the training vectors gets the attack model of all classes.
@@ -78,6 +82,7 @@ class ShokriAttack(ShadowedAttack):
     _parameter_constraints: dict[str, Any] = {
         **ShadowedAttack._parameter_constraints,
         "attack_model": [HasMethods(["fit", "predict_proba"]), None],
+        "view": [StrOptions({"confidence", "signals"})],
         "per_class": ["boolean"],
     }
 
@@ -87,6 +92,7 @@ class ShokriAttack(ShadowedAttack):
         *,
         n_shadows: int = 16,
         attack_model: Any = None,
+        view: str = "confidence",
         per_class: bool = True,
         pool: Any = None,
         n_jobs: int | None = None,
@@ -96,6 +102,7 @@ class ShokriAttack(ShadowedAttack):
         self.target = target
         self.n_shadows = n_shadows
         self.attack_model = attack_model
+        self.view = view
         self.per_class = per_class
         self.pool = pool
         self.n_jobs = n_jobs
@@ -134,6 +141,8 @@ class ShokriAttack(ShadowedAttack):
 
     def _view(self, proba: Floats, label: NDArray[np.intp]) -> Floats:
         """Return what the attack model sees of each prediction."""
+        if self.view == "confidence":
+            return proba
         signals = [scores.logit(proba, label), scores.modified_entropy(proba, label)]
         return np.column_stack([np.log(np.maximum(proba, scores.FLOOR)), *signals])
 

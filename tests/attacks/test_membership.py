@@ -44,6 +44,7 @@ ATTACKS = {
     "attack p": SignalThreshold(signal="logit", per_class=True),
     "attack r": ReferenceThreshold(),
     "shokri": ShokriAttack(),
+    "shokri signals": ShokriAttack(view="signals"),
     "ml-leaks": MLLeaksAttack(),
     "quantile": QuantileAttack(regressor=FEW_TREES),
     "vulnerable": VulnerableRecordsAttack(),
@@ -85,7 +86,8 @@ def test_null_calibration(name, assert_null):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
 def test_null_calibration_in_100_runs(name, assert_null):
-    assert_null(lambda pool: template(name, pool), runs=100)
+    # at least 95 of 100; not a binomial limit, since the interval covers 0.5 in about 98%
+    assert_null(lambda pool: template(name, pool), runs=100, limit=5)
 
 
 @pytest.mark.parametrize("name", ["lira offline", "lira per example"])

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import GenerativeAttack, WhiteBoxAttack
-from skprivacy.attacks.white_box import _layers
+from skprivacy.attacks._networks import open_network
 
 
 def problem(seed=0, n=600, n_classes=2):
@@ -35,12 +35,12 @@ def network(X, y, activation="relu", max_iter=30):
 def test_gradients_against_finite_differences(activation, n_classes):
     X, y = problem(n_classes=n_classes)
     net = network(X, y, activation, max_iter=3)
-    layers = list(_layers(net, X[:1], y[:1]))[::-1]
+    layers = open_network(net)[0].trace(X[:1], y[:1], "loss")[0]
 
     def loss():
         return -np.log(net.predict_proba(X[:1])[0, y[0]])
 
-    for place, (inputs, gradient) in enumerate(layers):
+    for place, (inputs, gradient, _) in enumerate(layers):
         weight = net.coefs_[place]
         i, j = 1, weight.shape[1] - 1
         middle, step = weight[i, j], 1e-5
@@ -69,10 +69,14 @@ def test_torch_layers_equal_numpy_layers(n_classes):
     net = network(X, y)
     holder = type("Holder", (), {"module_": as_module(net)})()
     holder.module_.requires_grad_(False)
-    from_torch = list(_layers(holder, X, y))
-    for ours, theirs in zip(list(_layers(net, X, y))[::-1], from_torch, strict=True):
-        assert ours[0] == pytest.approx(theirs[0])
-        assert ours[1] == pytest.approx(theirs[1], abs=1e-12)
+    for of in ("loss", "odds"):
+        plain, value = open_network(net)[0].trace(X, y, of)
+        torch, same = open_network(holder)[0].trace(X, y, of)
+        assert value == pytest.approx(same)
+        for ours, theirs in zip(plain, torch, strict=True):
+            assert ours.inputs == pytest.approx(theirs.inputs)
+            assert ours.at_output == pytest.approx(theirs.at_output, abs=1e-12)
+            assert ours.at_inputs == pytest.approx(theirs.at_inputs, abs=1e-12)
     first = next(holder.module_.parameters())
     assert not first.requires_grad
     assert first.grad is None
@@ -107,8 +111,8 @@ def test_white_box_mistakes():
     X, y = problem()
     with pytest.raises(ValueError, match="member=None"):
         WhiteBoxAttack(network(X, y, max_iter=2)).fit(X, y)
-    with pytest.raises(TypeError, match="torch module_"):
-        WhiteBoxAttack(LogisticRegression().fit(X, y)).fit(X, y, np.arange(600) < 300)
+    with pytest.raises(TypeError, match="no torch module"):
+        WhiteBoxAttack(DecisionTreeClassifier().fit(X, y)).fit(X, y, np.arange(600) < 300)
 
 
 def generator(seed, share_copied):

@@ -1,0 +1,320 @@
+"""Networks, opened: what enters each linear layer, and what the output owes to it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logsumexp, softmax
+from sklearn.base import clone
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline
+
+from .shadow import train_clone
+
+__all__ = ["Layer", "ModuleNetwork", "Network", "PlainNetwork", "network_classes", "open_network"]
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+UNSEEN = -20.0  # log-odds of a class that a retrained network has never seen
+BATCH = 64
+
+# of a layer's output, as a function of that output
+SLOPES: dict[str, Callable[[Floats], Floats]] = {
+    "identity": np.ones_like,
+    "logistic": lambda a: a * (1 - a),
+    "tanh": lambda a: 1 - a**2,
+    "relu": lambda a: (a > 0).astype(float),
+}
+ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
+    "identity": lambda z: z,
+    "logistic": expit,
+    "tanh": np.tanh,
+    "relu": lambda z: np.maximum(z, 0),
+}
+
+
+class Layer(NamedTuple):
+    """A linear layer at work: its inputs, and a quantity's gradients at its output and inputs."""
+
+    inputs: Floats
+    at_output: Floats
+    at_inputs: Floats
+
+
+class Network:
+    """A trained classifier made of linear layers, and what is between them.
+
+    ``trace(X, place, of)`` returns the layers in order and a quantity for each record: its
+    "loss", or the "odds", the log-odds of its class. ``retrained(X, label, first, seed)`` returns
+    a network that shares the layers below ``first`` and learned the others anew.
+    """
+
+    n_layers: int
+
+    def trace(self, X: Any, place: Places, of: str) -> tuple[list[Layer], Floats]:
+        raise NotImplementedError
+
+    def retrained(self, X: Any, label: Places, first: int, seed: int) -> Network:
+        raise NotImplementedError
+
+
+def network_classes(target: Any) -> NDArray[Any] | None:
+    """Return the classes of a torch module, which has no ``classes_``; None for anything else."""
+    if hasattr(target, "classes_") or not _is_module(target):
+        return None
+    last = [layer for layer in target.modules() if hasattr(layer, "out_features")][-1]
+    return np.arange(max(2, last.out_features))
+
+
+def open_network(target: Any, *, epochs: int = 100) -> tuple[Network, Callable[[Any], Any]]:
+    """Return the network in a target, and what turns records into the network's inputs."""
+    if isinstance(target, Pipeline) and len(target.steps) > 1:
+        steps = target[:-1]
+        return _open(target.steps[-1][1], epochs), lambda X: _dense(steps.transform(X))
+    return _open(target.steps[0][1] if isinstance(target, Pipeline) else target, epochs), _dense
+
+
+def _open(net: Any, epochs: int) -> Network:
+    if _is_module(net):
+        return ModuleNetwork(net, epochs=epochs)
+    if hasattr(net, "module_"):
+        # the criterion that takes the logarithm of probabilities, as skorch has it by default
+        probabilities = type(getattr(net, "criterion_", None)).__name__ == "NLLLoss"
+        return ModuleNetwork(net.module_, epochs=epochs, probabilities=probabilities)
+    if isinstance(net, MLPClassifier):
+        return PlainNetwork(net.coefs_, net.intercepts_, net.activation, net)
+    if hasattr(net, "coef_") and hasattr(net, "classes_"):
+        weights = np.atleast_2d(np.asarray(_dense(net.coef_), dtype=float)).T
+        biases = np.broadcast_to(np.ravel(net.intercept_), weights.shape[1])
+        return PlainNetwork([weights], [biases], "identity", net)
+    raise TypeError(
+        f"{type(net).__name__} is no torch module, has none as module_, and is neither an "
+        "MLPClassifier nor linear (coef_); white-box attacks read the layers of a network. Use "
+        "LiRA."
+    )
+
+
+@dataclass
+class PlainNetwork(Network):
+    """A linear model or a multi-layer perceptron of scikit-learn's."""
+
+    weights: list[Floats]
+    biases: list[Floats]
+    activation: str
+    recipe: Any
+
+    @property
+    def n_layers(self) -> int:  # type: ignore[override]
+        return len(self.weights)
+
+    def trace(self, X: Any, place: Places, of: str) -> tuple[list[Layer], Floats]:
+        inputs = self._inputs(X, self.n_layers - 1)
+        logits = inputs[-1] @ self.weights[-1] + self.biases[-1]
+        value, gradient = (_loss if of == "loss" else _odds)(logits, place)
+        layers = []
+        for own, weight in zip(inputs[::-1], self.weights[::-1], strict=True):
+            below = gradient @ weight.T
+            layers.append(Layer(own, gradient, below))
+            gradient = below * SLOPES[self.activation](own)
+        return layers[::-1], value
+
+    def retrained(self, X: Any, label: Places, first: int, seed: int) -> PlainNetwork:
+        recipe = clone(self.recipe)
+        if isinstance(recipe, MLPClassifier):
+            sizes = [weight.shape[1] for weight in self.weights[:-1]]
+            recipe.set_params(hidden_layer_sizes=tuple(sizes[first:]))
+        rows = np.arange(len(label))
+        fitted = train_clone(recipe, self._inputs(X, first)[first], label, rows, seed)
+        top, _ = open_network(fitted)
+        assert isinstance(top, PlainNetwork)
+        seen = fitted.classes_.astype(int)
+        n_outputs = self.weights[-1].shape[1]
+        weight, bias = _on_all_classes(top.weights[-1], top.biases[-1], seen, n_outputs)
+        return PlainNetwork(
+            [*self.weights[:first], *top.weights[:-1], weight],
+            [*self.biases[:first], *top.biases[:-1], bias],
+            self.activation,
+            self.recipe,
+        )
+
+    def _inputs(self, X: Any, upto: int) -> list[Floats]:
+        inputs = [np.asarray(X, dtype=float)]
+        for weight, bias in zip(self.weights[:upto], self.biases[:upto], strict=True):
+            inputs.append(ACTIVATIONS[self.activation](inputs[-1] @ weight + bias))
+        return inputs
+
+
+class ModuleNetwork(Network):
+    """A torch module that returns logits, or probabilities if told so."""
+
+    def __init__(self, module: Any, *, epochs: int, probabilities: bool = False) -> None:
+        import torch
+
+        self.module = module
+        self.epochs = epochs
+        self.probabilities = probabilities
+        layers = [m for m in module.modules() if isinstance(m, torch.nn.Linear)]
+        if not layers:
+            raise TypeError(f"{type(module).__name__} has no torch.nn.Linear layer to read.")
+        self.n_layers = len(layers)
+
+    def trace(self, X: Any, place: Places, of: str) -> tuple[list[Layer], Floats]:
+        import torch
+
+        seen: list[tuple[Any, Any]] = []
+
+        def record(layer: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            if isinstance(layer, torch.nn.Linear):
+                seen.append((inputs[0], output))
+
+        before = [weight.requires_grad for weight in self.module.parameters()]
+        try:
+            self.module.requires_grad_(True)
+            with _hooked(self.module, record):
+                logits = self._logits(self._tensor(X).requires_grad_())
+            truth = torch.as_tensor(place, device=logits.device)
+            if of == "loss":
+                value = torch.nn.functional.cross_entropy(logits, truth, reduction="none")
+            else:
+                chosen = torch.nn.functional.one_hot(truth, logits.shape[1]).bool()
+                rest = logits.masked_fill(chosen, -torch.inf).logsumexp(1)
+                value = logits[chosen] - rest
+            wanted = [output for _, output in seen] + [inputs for inputs, _ in seen]
+            gradients = [_numbers(g) for g in torch.autograd.grad(value.sum(), wanted)]
+        finally:
+            for weight, flag in zip(self.module.parameters(), before, strict=True):
+                weight.requires_grad_(flag)
+        inputs = [_numbers(own) for own, _ in seen]
+        count = len(seen)
+        return list(map(Layer, inputs, gradients[:count], gradients[count:])), _numbers(value)
+
+    def retrained(self, X: Any, label: Places, first: int, seed: int) -> ModuleNetwork:
+        import torch
+
+        module = copy.deepcopy(self.module).requires_grad_(False)
+        network = ModuleNetwork(module, epochs=self.epochs, probabilities=self.probabilities)
+        inputs = self._tensor(X)
+        truth = torch.as_tensor(label, device=inputs.device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            weights = [p for layer in network._from(first, inputs[:2]) for p in _forget(layer)]
+            optimizer = torch.optim.Adam(weights)
+            for _ in range(self.epochs):
+                for rows in torch.randperm(len(inputs)).split(BATCH):
+                    rows = rows.to(inputs.device)
+                    logits = network._logits(inputs[rows])
+                    optimizer.zero_grad()
+                    torch.nn.functional.cross_entropy(logits, truth[rows]).backward()
+                    optimizer.step()
+        module.requires_grad_(False)
+        return network
+
+    def _from(self, first: int, some: Any) -> list[Any]:
+        """Return the layers with weights of their own, from a linear one on, as they are used."""
+        import torch
+
+        used: list[Any] = []
+        with _hooked(self.module, lambda layer, *_: used.append(layer)), torch.no_grad():
+            self.module(some)
+        used = list(dict.fromkeys(used))
+        start = [m for m in used if isinstance(m, torch.nn.Linear)][first]
+        return used[used.index(start) :]
+
+    def _logits(self, inputs: Any) -> Any:
+        """Return one column for each class, with dropout and the like at rest."""
+        import torch
+
+        was_training = self.module.training
+        output = self.module.eval()(inputs)
+        self.module.train(was_training)
+        output = output.reshape(len(inputs), -1)
+        if self.probabilities:
+            output = output.clamp_min(1e-12).log()
+        return torch.cat([torch.zeros_like(output), output], 1) if output.shape[1] == 1 else output
+
+    def _tensor(self, X: Any) -> Any:
+        import torch
+
+        like = next(self.module.parameters())
+        return torch.as_tensor(np.asarray(X), dtype=like.dtype, device=like.device)
+
+
+class _hooked:
+    """Call ``hook(layer, inputs, output)`` whenever a layer with weights of its own is used."""
+
+    def __init__(self, module: Any, hook: Callable[..., None]) -> None:
+        self.module = module
+        self.hook = hook
+
+    def __enter__(self) -> None:
+        own = [m for m in self.module.modules() if any(True for _ in m.parameters(recurse=False))]
+        self.handles = [layer.register_forward_hook(self.hook) for layer in own]
+
+    def __exit__(self, *_: Any) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+
+def _forget(layer: Any) -> list[Any]:
+    """Start a layer anew and return its weights."""
+    import torch
+
+    if hasattr(layer, "reset_parameters"):
+        layer.reset_parameters()
+    else:  # the size of weights is kept, what they have learned is not
+        for weight in layer.parameters(recurse=False):
+            order = torch.randperm(weight.numel(), device=weight.device)
+            weight.copy_(weight.flatten()[order].reshape(weight.shape))
+    return [weight.requires_grad_() for weight in layer.parameters(recurse=False)]
+
+
+def _loss(logits: Floats, place: Places) -> tuple[Floats, Floats]:
+    if logits.shape[1] == 1:
+        sign = 1.0 - 2.0 * place[:, None]
+        return np.logaddexp(0, sign * logits)[:, 0], expit(logits) - place[:, None]
+    chosen = np.eye(logits.shape[1])[place]
+    value = np.asarray(logsumexp(logits, axis=1) - np.sum(logits * chosen, axis=1), dtype=float)
+    return value, softmax(logits, axis=1) - chosen
+
+
+def _odds(logits: Floats, place: Places) -> tuple[Floats, Floats]:
+    if logits.shape[1] == 1:
+        sign = 2.0 * place[:, None] - 1.0
+        return (sign * logits)[:, 0], sign
+    chosen = np.eye(logits.shape[1])[place]
+    rest = np.where(chosen == 1, -np.inf, logits)
+    value = np.sum(logits * chosen, axis=1) - logsumexp(rest, axis=1)
+    return value, chosen - softmax(rest, axis=1)
+
+
+def _on_all_classes(
+    weight: Floats, bias: Floats, seen: Places, n_outputs: int
+) -> tuple[Floats, Floats]:
+    """Give a network that has seen some of the classes an output for each of them."""
+    if len(seen) == max(2, n_outputs):
+        return weight, bias
+    if n_outputs == 1:
+        raise ValueError("One class is too rare: some of the attacker's folds do not hold it.")
+    if len(seen) == 2:
+        weight, bias = np.c_[np.zeros_like(weight), weight], np.r_[0.0, bias]
+    whole, offset = np.zeros((len(weight), n_outputs)), np.full(n_outputs, UNSEEN)
+    whole[:, seen], offset[seen] = weight, bias
+    return whole, offset
+
+
+def _is_module(thing: Any) -> bool:
+    """Say whether it is a torch module, without importing torch to find out."""
+    return any(c.__module__.startswith("torch.nn") for c in type(thing).__mro__)
+
+
+def _dense(X: Any) -> Any:
+    return X.toarray() if hasattr(X, "toarray") else np.asarray(X)
+
+
+def _numbers(tensor: Any) -> Floats:
+    return np.asarray(tensor.detach().cpu().numpy(), dtype=float)

@@ -1,0 +1,202 @@
+"""White-box membership without known members: what a network uses that the others do not."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
+
+from .. import metrics
+from .._sklearn import Interval, safe_indexing
+from ._networks import Network, network_classes, open_network
+from ._predictions import label_columns
+from ._records import fingerprints
+from .membership import MembershipAttack
+
+__all__ = ["StolenMemoriesAttack"]
+
+Floats = NDArray[np.float64]
+Folds = NDArray[np.intp]
+N_FOLDS = 3
+
+
+class StolenMemoriesAttack(MembershipAttack):
+    """Stolen memories (Leino & Fredrikson 2020): white-box, calibrated, no member known.
+
+    A network uses some features of its training records that mean nothing elsewhere. Proxies show
+    what they should mean: for each layer, the layers from it on are trained anew on the attacker's
+    records, as the target's lower layers represent them. The displacement of the target's local
+    linear approximation from the proxy's is the evidence of that layer. A shadow network, whose
+    members the attacker knows, tells how to weigh the layers, and which score is high enough.
+
+    Parameters
+    ----------
+    target : fitted network or linear classifier, default=None
+        ``MLPClassifier``; a linear model (``coef_``); a torch module that returns logits, or a
+        classifier that has one as ``module_``; alone or at the end of a pipeline. The classes of
+        a torch module alone are 0, 1, ...
+    precision : float, default=0.9
+        ``predict`` calls as many members as it can while at least this share of them is right,
+        with 95% confidence on the shadow network, of whose records half are members. Nobody, if
+        the shadow network has no such threshold.
+    epochs : int, default=100
+        Passes of Adam over the attacker's records in the training of proxies, for torch modules.
+        As many as the target had are best. Other models bring their own recipe.
+    random_state : int, RandomState instance or None, default=0
+        Seeds proxies and shadow network.
+
+    Attributes
+    ----------
+    threshold_ : float
+        Lowest score that ``predict`` calls a member; infinity for nobody.
+    shadow_precision_ : float
+        Precision at ``threshold_`` on the shadow network; NaN for nobody.
+
+    Notes
+    -----
+    The linear approximation is that of the log-odds of the record's class (a logit is defined up
+    to a constant only), taken at the record; its weights and its bias are weighed apart. Every
+    record is judged by proxies that were not trained on it (3 folds, told by its fingerprint),
+    and records that ``fit`` is told are members train no proxy. With L layers, ``6 L + 1``
+    networks or parts of them are trained. A record of a class the target does not know scores
+    lowest.
+
+    References
+    ----------
+    K. Leino, M. Fredrikson. Stolen memories: leveraging model memorization for calibrated
+    white-box membership inference. USENIX Security 2020.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.neural_network import MLPClassifier
+    >>> from skprivacy.attacks import StolenMemoriesAttack
+    >>> X, y = make_classification(1200, 60, flip_y=0.3, random_state=0)
+    >>> target = MLPClassifier((30,), solver="lbfgs", random_state=0).fit(X[:300], y[:300])
+    >>> attack = StolenMemoriesAttack(target).fit(X[600:], y[600:])
+    >>> attack.evaluate(X[:300], y[:300], X[300:600], y[300:600]).auc > 0.6
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        "target": "no_validation",
+        "precision": [Interval(Real, 0.5, 1, closed="neither")],
+        "epochs": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        precision: float = 0.9,
+        epochs: int = 100,
+        random_state: Any = 0,
+    ) -> None:
+        self.target = target
+        self.precision = precision
+        self.epochs = epochs
+        self.random_state = random_state
+
+    def _target_classes(self) -> Any:
+        own = network_classes(self.target)
+        return super()._target_classes() if own is None else own
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self._network, self._inputs = open_network(self.target, epochs=self.epochs)
+        others = np.ones(len(y), bool) if member is None else ~member
+        others &= np.isin(y, self._target_classes())
+        X, y = safe_indexing(X, np.flatnonzero(others)), y[others]
+        inputs, label = self._inputs(X), label_columns(y, np.asarray(self._target_classes()))
+        prints = fingerprints(X)
+        fold = _folds(prints)
+        if min(np.bincount(fold, minlength=N_FOLDS)) < 2 * N_FOLDS:
+            raise ValueError(
+                f"{len(y)} non-members are too few to train proxies on; expected at least some "
+                "dozens. Give fit more records."
+            )
+        self._proxies = _proxies(self._network, inputs, label, fold, seed)
+        # folds take the remainder of the fingerprint, halves its quotient
+        half = prints // np.uint64(N_FOLDS) % np.uint64(2) == 0
+        shadow = self._network.retrained(inputs[half], label[half], 0, seed + 1)
+        proxies = _proxies(shadow, inputs[~half], label[~half], fold[~half], seed + 2)
+        evidence = _evidence(shadow, proxies, inputs, label, fold)
+        self._judge = make_pipeline(
+            StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000)
+        ).fit(evidence, half)
+        known = self._judge.decision_function(evidence)
+        self._lowest = float(known.min()) - 1.0
+        self._calibrate(known[half], known[~half])
+
+    def _calibrate(self, members: Floats, others: Floats) -> None:
+        false, true, cuts = metrics.roc(members, others)
+        hits = np.rint(true[1:] * len(members)).astype(int)
+        called = hits + np.rint(false[1:] * len(others)).astype(int)
+        sure = [metrics.clopper_pearson(k, n, 0.1)[0] for k, n in zip(hits, called, strict=True)]
+        enough = np.flatnonzero(np.array(sure) >= self.precision)
+        last = enough[-1] if len(enough) else None
+        self._cut = np.inf if last is None else float(cuts[1:][last])
+        self.shadow_precision_ = float("nan") if last is None else float(hits[last] / called[last])
+
+    def _threshold(self, values: Floats, member: NDArray[np.bool_] | None) -> float:
+        return self._cut
+
+    def _score(self, X: Any, y: NDArray[Any]) -> Floats:
+        values = np.full(len(y), self._lowest)
+        known = np.isin(y, self._target_classes())
+        if known.any():
+            X = safe_indexing(X, np.flatnonzero(known))
+            label = label_columns(y[known], np.asarray(self._target_classes()))
+            evidence = _evidence(
+                self._network, self._proxies, self._inputs(X), label, _folds(fingerprints(X))
+            )
+            values[known] = np.maximum(self._judge.decision_function(evidence), self._lowest)
+        return values
+
+
+def _folds(prints: NDArray[np.uint64]) -> Folds:
+    return (prints % np.uint64(N_FOLDS)).astype(np.intp)
+
+
+def _proxies(
+    network: Network, inputs: Floats, label: NDArray[np.intp], fold: Folds, seed: int
+) -> list[list[Network]]:
+    """Train for each fold, on the other folds, a proxy of the network from each layer on."""
+    return [
+        [
+            network.retrained(inputs[fold != k], label[fold != k], layer, seed)
+            for layer in range(network.n_layers)
+        ]
+        for k in range(N_FOLDS)
+    ]
+
+
+def _evidence(
+    network: Network,
+    proxies: list[list[Network]],
+    inputs: Floats,
+    label: NDArray[np.intp],
+    fold: Folds,
+) -> Floats:
+    """Return displaced weights times inputs, and displaced bias, for each layer."""
+    evidence = np.empty((len(label), 2 * network.n_layers))
+    for k in range(N_FOLDS):
+        here = fold == k
+        if not here.any():
+            continue
+        layers, odds = network.trace(inputs[here], label[here], "odds")
+        for place, proxy in enumerate(proxies[k]):
+            own = layers[place]
+            others, usual = proxy.trace(inputs[here], label[here], "odds")
+            displaced = (own.at_inputs - others[place].at_inputs) * own.inputs
+            weights = displaced.reshape(len(usual), -1).sum(axis=1)
+            evidence[here, 2 * place] = weights
+            evidence[here, 2 * place + 1] = odds - usual - weights
+    return evidence

@@ -1,0 +1,249 @@
+"""Stolen memories: real leakage on every kind of network, and nothing on the null."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from sklearn.datasets import make_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from skprivacy.attacks import StolenMemoriesAttack
+from skprivacy.attacks._networks import open_network
+
+torch = pytest.importorskip("torch")
+N = 300
+
+
+def problem(seed=0, n_classes=3, n=4 * N):
+    X, y = make_classification(
+        n, 60, n_informative=8, n_classes=n_classes, flip_y=0.3, random_state=seed
+    )
+    return X, np.array(["ash", "beech", "cedar"])[y]
+
+
+def perceptron(**params):
+    params = {"hidden_layer_sizes": (30,), "solver": "lbfgs", "max_iter": 60} | params
+    return MLPClassifier(**params, random_state=0)
+
+
+def fitted(model, X, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(X, y)
+
+
+def module(X, label, epochs=60):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(60, 40), torch.nn.LayerNorm(40), torch.nn.ReLU(), torch.nn.Dropout(0.1),
+        torch.nn.Linear(40, 3),
+    )  # fmt: skip
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    inputs, truth = torch.tensor(X, dtype=torch.float32), torch.tensor(label)
+    for _ in range(epochs):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(inputs), truth).backward()
+        optimizer.step()
+    return net
+
+
+def attacked(target, X, y, **params):
+    attack = StolenMemoriesAttack(target, **params).fit(X[2 * N :], y[2 * N :])
+    return attack, attack.evaluate(X[:N], y[:N], X[N : 2 * N], y[N : 2 * N])
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(
+    "model",
+    [
+        perceptron(),
+        make_pipeline(StandardScaler(), perceptron(hidden_layer_sizes=(30, 10))),
+        make_pipeline(LogisticRegression(C=10, max_iter=1000)),
+        RidgeClassifier(),  # no probabilities: the weights are enough
+    ],
+    ids=["mlp", "pipeline", "logistic", "ridge"],
+)
+def test_finds_leakage_without_a_known_member(model, n_classes):
+    X, y = problem(n_classes=n_classes)
+    _, result = attacked(fitted(model, X[:N], y[:N]), X, y)
+    assert result.auc_interval[0] > 0.5
+    assert result.attack == "StolenMemoriesAttack"
+
+
+def test_finds_leakage_of_a_torch_module():
+    X, y = problem()
+    label = np.unique(y, return_inverse=True)[1]
+    net = module(X[:N], label[:N])
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    _, result = attacked(net, X, label, epochs=8)
+    assert result.auc_interval[0] > 0.6
+    for name, value in net.state_dict().items():
+        assert torch.equal(value, before[name])
+    assert net.training
+    assert all(weight.requires_grad for weight in net.parameters())
+
+
+def test_finds_leakage_of_a_private_estimator_without_noise():
+    from skprivacy import DPSGDClassifier
+
+    X, y = problem()
+    target = DPSGDClassifier(
+        hidden_layer_sizes=(40,), epsilon=np.inf, classes=np.unique(y), batch_size=50,
+        epochs=80, max_grad_norm=10.0, learning_rate=0.1, random_state=0,
+    ).fit(X[:N], y[:N])  # fmt: skip
+    _, result = attacked(target, X, y, epochs=8)
+    assert result.auc_interval[0] > 0.6
+
+
+def test_skorch_probabilities_become_log_odds():
+    skorch = pytest.importorskip("skorch")
+    X, y = problem()
+    label = np.unique(y, return_inverse=True)[1]
+    logits = module(X[:N], label[:N])
+    proba = torch.nn.Sequential(logits, torch.nn.Softmax(1))
+    target = skorch.NeuralNetClassifier(proba, classes=[0, 1, 2]).initialize()
+    holder = skorch.NeuralNetClassifier(
+        logits, criterion=torch.nn.CrossEntropyLoss, classes=[0, 1, 2]
+    ).initialize()
+    for of in ("loss", "odds"):
+        one, other = (open_network(t)[0].trace(X, label, of) for t in (target, holder))
+        assert one[1] == pytest.approx(other[1], rel=1e-3, abs=1e-3)
+    _, result = attacked(holder, X.astype(np.float32), label, epochs=8)
+    assert result.auc_interval[0] > 0.6
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_proxies_share_the_layers_below_and_forget_the_others(first):
+    X, y = problem()
+    label = np.unique(y, return_inverse=True)[1]
+    plain = open_network(fitted(perceptron(), X[:N], y[:N]))[0]
+    deep = open_network(module(X[:N], label[:N]), epochs=1)[0]
+    for network in (plain, deep):
+        proxy = network.retrained(X[N:], label[N:], first, 0)
+        own, others = (n.trace(X, label, "odds")[0] for n in (network, proxy))
+        assert others[first].inputs == pytest.approx(own[first].inputs)
+        assert np.abs(others[-1].at_inputs - own[-1].at_inputs).max() > 0.01
+        again = network.retrained(X[N:], label[N:], first, 0)
+        assert again.trace(X, label, "odds")[1] == pytest.approx(proxy.trace(X, label, "odds")[1])
+
+
+def test_local_linear_approximation_is_exact_where_it_is_taken():
+    # of a linear model it is the model: displaced weights and bias are differences of coefs_
+    X, y = problem(n_classes=2)
+    target = LogisticRegression(max_iter=1000).fit(X[:N], y[:N])
+    label = (y == target.classes_[1]).astype(int)
+    network = open_network(target)[0]
+    layers, odds = network.trace(X, np.ones(len(X), int), "odds")
+    assert layers[0].at_inputs == pytest.approx(np.tile(target.coef_, (len(X), 1)))
+    assert odds == pytest.approx(target.decision_function(X))
+    proxy = network.retrained(X[N:], label[N:], 0, 0)
+    same = LogisticRegression(max_iter=1000).fit(X[N:], label[N:])
+    weights = proxy.weights[0].T
+    assert weights == pytest.approx(same.coef_)
+
+
+def false_alarms(model, runs, evaluate):
+    wrong_auc = wrong_epsilon = 0
+    for seed in range(runs):
+        X, y = problem(seed, n=600)
+        target = fitted(model, X[:100], y[:100])  # neither "members" nor the others
+        result = evaluate(StolenMemoriesAttack(target), X[100:], y[100:])
+        low, high = result.auc_interval
+        wrong_auc += not low <= 0.5 <= high
+        wrong_epsilon += result.epsilon_lower_bound() > 0
+    return max(wrong_auc, wrong_epsilon)
+
+
+def known_to_the_attacker(attack, X, y):
+    return attack.fit(X, y).evaluate(X[:250], y[:250], X[250:], y[250:])
+
+
+def others_known_to_the_attacker(attack, X, y):
+    return attack.fit(X[250:], y[250:]).evaluate(X[:250], y[:250], X[250:], y[250:])
+
+
+@pytest.mark.parametrize("evaluate", [known_to_the_attacker, others_known_to_the_attacker])
+def test_null(evaluate):
+    model = LogisticRegression(max_iter=500)
+    assert false_alarms(model, 12, evaluate) <= binom.ppf(0.999, 12, 0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("evaluate", [known_to_the_attacker, others_known_to_the_attacker])
+@pytest.mark.parametrize(
+    "model", [LogisticRegression(max_iter=500), perceptron(hidden_layer_sizes=(10,))]
+)
+def test_null_in_100_runs(model, evaluate):
+    assert false_alarms(model, 100, evaluate) <= 5
+
+
+def test_planted_proxies_that_saw_the_record_are_caught(monkeypatch):
+    # without folds the proxies have memorised the non-members, which the attacker has
+    monkeypatch.setattr("skprivacy.attacks.stolen_memories._proxies", _careless)
+    model = perceptron(hidden_layer_sizes=(10,))
+    wrong = false_alarms(model, 12, others_known_to_the_attacker)
+    assert wrong > binom.ppf(0.999, 12, 0.05)
+
+
+def _careless(network, inputs, label, fold, seed):
+    proxy = [network.retrained(inputs, label, layer, seed) for layer in range(network.n_layers)]
+    return [proxy] * 3
+
+
+def test_threshold_keeps_its_precision():
+    X, y = make_classification(3000, 100, n_informative=8, flip_y=0.5, random_state=0)
+    target = MLPClassifier((100,), max_iter=40, learning_rate_init=0.005, random_state=0)
+    fitted(target, X[:600], y[:600])
+    attack = StolenMemoriesAttack(target, precision=0.65).fit(X[1200:], y[1200:])
+    called = attack.predict(X[:1200], y[:1200])
+    assert attack.shadow_precision_ >= 0.65
+    assert called.sum() > 100
+    assert called[:600].sum() / called.sum() > 0.65
+    strict = attack.set_params(precision=0.999).fit(X[1200:], y[1200:])
+    assert not strict.predict(X[:1200], y[:1200]).any()
+    assert np.isnan(strict.shadow_precision_)
+
+
+def test_class_that_the_target_does_not_know_scores_lowest():
+    X, y = problem()
+    y = y.astype(object)
+    y[-20:] = "yew"
+    target = fitted(perceptron(), X[:N], y[:N])
+    attack = StolenMemoriesAttack(target).fit(X[N:], y[N:])
+    values = attack.score_samples(X, y)
+    assert (values[-20:] == values.min()).all()
+
+
+def test_rare_class_missing_in_a_fold():
+    X, y = problem()
+    y[y == "cedar"] = "ash"
+    y[:5] = y[2 * N] = "cedar"  # one record of it for the attacker
+    for model in (perceptron(), LogisticRegression(max_iter=1000)):
+        _, result = attacked(fitted(model, X[:N], y[:N]), X, y)
+        assert np.isfinite(result.auc)
+
+
+def test_mistakes_are_named():
+    X, y = problem()
+    with pytest.raises(TypeError, match="nor linear"):
+        StolenMemoriesAttack(DecisionTreeClassifier().fit(X, y)).fit(X, y)
+    with pytest.raises(TypeError, match=r"no torch\.nn\.Linear"):
+        StolenMemoriesAttack(Holder(torch.nn.Conv1d(1, 1, 1))).fit(X, y)
+    target = LogisticRegression(max_iter=1000).fit(X, y)
+    with pytest.raises(ValueError, match="too few to train proxies"):
+        StolenMemoriesAttack(target).fit(X[:9], y[:9])
+    with pytest.raises(ValueError, match="precision"):
+        StolenMemoriesAttack(target, precision=0.2).fit(X, y)
+
+
+class Holder:
+    classes_ = np.array(["ash", "beech", "cedar"])
+
+    def __init__(self, module):
+        self.module_ = module
