@@ -278,8 +278,10 @@ def _loss(logits: Floats, place: Places) -> tuple[Floats, Floats]:
         sign = 1.0 - 2.0 * place[:, None]
         return np.logaddexp(0, sign * logits)[:, 0], expit(logits) - place[:, None]
     chosen = np.eye(logits.shape[1])[place]
-    value = np.asarray(logsumexp(logits, axis=1) - np.sum(logits * chosen, axis=1), dtype=float)
-    return value, softmax(logits, axis=1) - chosen
+    log_total: Floats = logsumexp(logits, axis=1)
+    gradient: Floats = softmax(logits, axis=1) - chosen
+    value: Floats = log_total - np.sum(logits * chosen, axis=1)
+    return value, gradient
 
 
 def _odds(logits: Floats, place: Places) -> tuple[Floats, Floats]:
@@ -288,8 +290,9 @@ def _odds(logits: Floats, place: Places) -> tuple[Floats, Floats]:
         return (sign * logits)[:, 0], sign
     chosen = np.eye(logits.shape[1])[place]
     rest = np.where(chosen == 1, -np.inf, logits)
-    value = np.sum(logits * chosen, axis=1) - logsumexp(rest, axis=1)
-    return value, chosen - softmax(rest, axis=1)
+    log_rest: Floats = logsumexp(rest, axis=1)
+    gradient: Floats = chosen - softmax(rest, axis=1)
+    return np.sum(logits * chosen, axis=1) - log_rest, gradient
 
 
 def _on_all_classes(
