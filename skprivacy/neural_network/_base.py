@@ -24,7 +24,6 @@ from ..accounting import (
     PrivacyBudget,
     PrivacyGuarantee,
     calibrate_noise_multiplier,
-    charge,
 )
 from ..exceptions import PrivacyWarning
 from ..mechanisms import SecureRandom
@@ -37,6 +36,7 @@ from ._modules import make_module
 from ._net import PrivateNet
 from ._noise import NOISE
 from ._on_disk import MappedRows, chunks, is_mapped
+from ._peers import Peers
 from ._plan import Plan
 from ._schedules import SCHEDULES
 from ._sgd import MomentumSGD
@@ -72,6 +72,7 @@ COMMON_CONSTRAINTS: dict = {
     "random_state": ["random_state"],
     "noise_seed": [Integral, None],
     "budget": [PrivacyBudget, None],
+    "distributed": [StrOptions({"replicated", "sharded"}), None],
     "verbose": ["verbose"],
 }
 
@@ -158,21 +159,25 @@ class PrivateNetwork(BaseEstimator):
         n_classes: int | None,
         assumptions: list[str],
         first: bool,
+        peers: Peers,
         **criterion: Any,
     ) -> None:
         """Plan, prepare, charge, train, certify: in this order."""
-        plan = self._plan(len(rows))
+        inputs, labels = _single_precision(rows), torch.from_numpy(targets)
+        plan = self._plan(peers.count(inputs, labels))
         noise_multiplier = self._noise_multiplier(plan)
         event = plan.event(noise_multiplier)
         kind = "proved" if self.noise_seed is None else "estimate"
-        inputs = _single_precision(rows)
         module = self._start(rows.shape[1], n_classes or 1, first)
-        net = self._net(module, plan, noise_multiplier, n_classes, **criterion)
+        peers.agree(self._facts(plan, module, first))
+        peers.same(module)
+        net = self._net(module, plan, noise_multiplier, n_classes, peers=peers, **criterion)
         net.prepare()
         assumptions.extend(NOISE[self.noise].assumptions)
         guarantee = self._guarantee(event, plan.relation, kind, assumptions, first)
-        with charge(self.budget, event, plan.relation, type(self).__name__, kind):
-            trained = net.train(inputs, torch.from_numpy(targets))
+        with peers.charge(self.budget, event, plan.relation, type(self).__name__, kind):
+            trained = net.train(inputs, labels)
+            peers.same(trained)
         # Model and claim change together: an earlier model must not be left with a later claim.
         self.module_ = trained
         self._certify(guarantee, noise_multiplier, plan)
@@ -180,6 +185,16 @@ class PrivateNetwork(BaseEstimator):
         self.max_grad_norm_ = float(self.max_grad_norm)
         if isinstance(net.clipping, AdaptiveClipping):
             self.max_grad_norm_ = net.clipping.norm
+
+    def _facts(self, plan: Plan, module: nn.Module, first: bool) -> dict[str, str]:
+        """Return all that processes must agree on to train one model."""
+        own = {"budget", "device", "module", "random_state", "verbose"}
+        params = {k: v for k, v in self.get_params(deep=False).items() if k not in own}
+        seen = {k: v for k, v in vars(self).items() if k in ("classes_", "target_bounds_")}
+        before = None if first else self.privacy_
+        shapes = [tuple(p.shape) for p in module.parameters()]
+        facts = {**params, **seen, "plan": plan, "module": shapes, "earlier training": before}
+        return {k: getattr(v, "__qualname__", repr(v)) for k, v in facts.items()}
 
     def _net(
         self,

@@ -11,6 +11,7 @@ from sklearn.base import ClassifierMixin
 
 from ..accounting import PrivacyBudget
 from ._base import COMMON_CONSTRAINTS, PrivateNetwork
+from ._distributed import meeting
 from ._environment import ordinary_torch
 from ._gradients import Probe
 from ._labels import as_array, encode_classes, encode_labels
@@ -103,6 +104,11 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     budget : PrivacyBudget, default=None
         Charged for the fit before training looks at the data. What it cannot afford is refused.
         Copies, clones and workers charge the same budget.
+    distributed : {"replicated", "sharded"}, default=None
+        Train in all processes of ``torch.distributed`` together, which must be initialised: one
+        model, one noise, one charge (by the first process). "replicated": each process was given
+        all records and works on a part of every batch. "sharded": each has records of its own. The
+        processes, and the network between them, must be trusted with the records.
     verbose : int, default=0
         Whether to show a progress bar.
     **module_params : dict
@@ -179,6 +185,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     True
     """
 
+    multilabel_: bool
+
     _parameter_constraints: dict = {
         **COMMON_CONSTRAINTS,
         "classes": ["array-like", None],
@@ -214,6 +222,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         random_state: int | np.random.RandomState | None = None,
         noise_seed: int | None = None,
         budget: PrivacyBudget | None = None,
+        distributed: str | None = None,
         verbose: int = 0,
         **module_params: Any,
     ) -> None:
@@ -280,26 +289,33 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
                 f"class_weight={self.class_weight!r} would count the private labels. Give numbers "
                 "that are public, such as {0: 1.0, 1: 3.0}, or None."
             )
-        rows, checked = self._rows(X, y, first, multi_output=True)
-        labels = as_array(checked)
+        assumptions: list[str] = []
+        with meeting(self.distributed) as peers:
+            rows, labels = self._rows(X, y, first, multi_output=True)
+            targets, training = self._encode(as_array(labels), first, classes, assumptions)
+            if self.class_weight is not None:
+                training["criterion__weight"] = self._class_weights()
+            n_outputs = len(self.classes_)
+            self._train(rows, targets, n_outputs, assumptions, first, peers, **training)
+        return self
+
+    def _encode(
+        self, labels: NDArray, first: bool, classes: ArrayLike | None, assumptions: list[str]
+    ) -> tuple[NDArray, dict[str, Any]]:
+        """Return the targets, and the loss that understands them."""
         multilabel = labels.ndim == 2
         if not first and multilabel != self.multilabel_:
             raise ValueError("partial_fit goes on with y of as many dimensions as it had in fit.")
-        assumptions: list[str] = []
-        training: dict[str, Any] = {}
+        targets: NDArray
         if multilabel:
             self.classes_, targets = encode_labels(labels, classes)
-            training["criterion"] = LabelEntropy
         else:
             public = self.classes is not None
             self.classes_, targets = encode_classes(
                 labels, classes, public, assumptions, type(self).__name__
             )
         self.multilabel_ = multilabel
-        if self.class_weight is not None:
-            training["criterion__weight"] = self._class_weights()
-        self._train(rows, targets, len(self.classes_), assumptions, first, **training)
-        return self
+        return targets, {"criterion": LabelEntropy} if multilabel else {}
 
     def _probe(self, n_classes: int | None, device: str, views: int) -> Probe:
         shape = (self.n_features_in_,)

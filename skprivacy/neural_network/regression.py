@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 from .. import _config
 from ..accounting import PrivacyBudget
 from ._base import COMMON_CONSTRAINTS, PrivateNetwork
+from ._distributed import meeting
 from ._environment import ordinary_torch
 from ._losses import SquaredError
 
@@ -98,6 +99,11 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     budget : PrivacyBudget, default=None
         Charged for the fit before training looks at the data. What it cannot afford is refused.
         Copies, clones and workers charge the same budget.
+    distributed : {"replicated", "sharded"}, default=None
+        Train in all processes of ``torch.distributed`` together, which must be initialised: one
+        model, one noise, one charge (by the first process). "replicated": each process was given
+        all records and works on a part of every batch. "sharded": each has records of its own. The
+        processes, and the network between them, must be trusted with the records.
     verbose : int, default=0
         Whether to show a progress bar.
     **module_params : dict
@@ -200,6 +206,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         random_state: int | np.random.RandomState | None = None,
         noise_seed: int | None = None,
         budget: PrivacyBudget | None = None,
+        distributed: str | None = None,
         verbose: int = 0,
         **module_params: Any,
     ) -> None:
@@ -245,15 +252,15 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
 
     @ordinary_torch("cpu")
     def _fit(self, X: ArrayLike, y: ArrayLike, first: bool) -> DPSGDRegressor:
-        rows, values = self._rows(X, y, first, y_numeric=True)
         assumptions: list[str] = []
-        if first:
-            self.target_bounds_ = self._bounds(values, assumptions)
-        low, high = self.target_bounds_
-        scaled = (np.clip(values, low, high) - low) * (2.0 / (high - low)) - 1.0
-        self._train(
-            rows, scaled.astype(np.float32), None, assumptions, first, criterion=SquaredError
-        )
+        with meeting(self.distributed) as peers:
+            rows, values = self._rows(X, y, first, y_numeric=True)
+            if first:
+                self.target_bounds_ = self._bounds(values, assumptions)
+            low, high = self.target_bounds_
+            scaled = (np.clip(values, low, high) - low) * (2.0 / (high - low)) - 1.0
+            targets = scaled.astype(np.float32)
+            self._train(rows, targets, None, assumptions, first, peers, criterion=SquaredError)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:

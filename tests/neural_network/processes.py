@@ -1,0 +1,297 @@
+"""What each of two processes does for ``test_distributed.py``: every function runs in both."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from torch import distributed as dist
+
+from skprivacy.accounting import PrivacyBudget
+from skprivacy.mechanisms import Mechanism
+from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
+from skprivacy.neural_network._distributed import ProcessGroup
+from skprivacy.neural_network._net import PrivateNet
+
+N, FIRST = 600, 250  # records, and how many of them are the first process's
+
+
+def data():
+    X = np.random.RandomState(0).normal(size=(N, 5))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def shard(rank):
+    return slice(0, FIRST) if rank == 0 else slice(FIRST, N)
+
+
+def private(**params):
+    defaults = {"classes": [0, 1], "noise_seed": 3, "random_state": 0, "epochs": 2}
+    return DPSGDClassifier(**{**defaults, "batch_size": 100, **params})
+
+
+def regressor(**params):
+    defaults = {"target_bounds": (-1, 1), "noise_seed": 3, "random_state": 0, "epochs": 2}
+    return DPSGDRegressor(**{**defaults, **params})
+
+
+def weights(model):
+    return np.concatenate([p.detach().numpy().ravel() for p in model.module_.parameters()])
+
+
+def said(call) -> str:
+    """Return the error that a call raises, as text."""
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+# --- what is done in both processes -------------------------------------------------------------
+
+
+def same_as_one(rank: int, folder: Path) -> dict[str, Any]:
+    X, y = data()
+    own = shard(rank)
+    if rank == 0:
+        np.save(folder / "X.npy", X)
+    dist.barrier()
+    mapped = np.load(folder / "X.npy", mmap_mode="r")
+    return {
+        "replicated": weights(private(distributed="replicated").fit(X, y)),
+        "sharded": weights(private(distributed="sharded").fit(X[own], y[own])),
+        "mapped": weights(private(distributed="replicated").fit(mapped, y)),
+        "regressor": weights(regressor(distributed="sharded").fit(X[own], X[own, 1])),
+        "further": weights(
+            private(distributed="sharded").fit(X[own], y[own]).partial_fit(X[own], y[own])
+        ),
+        "adaptive": weights(
+            private(distributed="sharded", clipping="adaptive").fit(X[own], y[own])
+        ),
+        "banded": weights(private(distributed="sharded", noise="banded").fit(X[own], y[own])),
+        "other start": weights(
+            private(distributed="replicated", random_state=rank, noise_seed=None).fit(X, y)
+        ),
+    }
+
+
+def claims(rank: int, folder: Path) -> dict[str, Any]:
+    X, y = data()
+    model = private(distributed="sharded", noise_seed=None).fit(X[shard(rank)], y[shard(rank)])
+    return {"privacy": repr(model.privacy_.to_dict()), "rate": model.privacy_.event.event}
+
+
+def noise(rank: int, folder: Path) -> dict[str, Any]:
+    """How far one step moves the weights when there is nothing to learn from."""
+    X, y = data()
+    params = {
+        "hidden_layer_sizes": (400,), "epochs": 1, "batch_size": 10**6, "learning_rate": 1.0,
+        "momentum": 0.0, "averaging": 0.0, "max_grad_norm": 0.5, "noise_seed": None,
+    }  # fmt: skip
+
+    def spread() -> float:
+        noisy, bare = (
+            private(distributed="replicated", epsilon=epsilon, **params).fit(X * np.nan, y)
+            for epsilon in (1.0, np.inf)
+        )
+        return float((weights(noisy) - weights(bare)).std()) / (noisy.noise_multiplier_ * 0.5 / N)
+
+    found = {"sound": spread()}
+    for mutant in (each_adds_noise, nobody_adds_noise, each_keeps_its_own_noise):
+        with mutant():
+            found[mutant.__name__] = spread()
+    return found
+
+
+@contextmanager
+def each_adds_noise():
+    def release(self, mechanism, total, random):
+        shared = torch.from_numpy(mechanism.release(total, random))
+        dist.all_reduce(shared, group=self._group)
+        return shared.numpy()
+
+    with mock.patch.object(ProcessGroup, "release", release):
+        yield
+
+
+@contextmanager
+def nobody_adds_noise():
+    def release(self, mechanism, total, random):
+        shared = torch.from_numpy(total)
+        dist.all_reduce(shared, group=self._group)
+        return shared.numpy()
+
+    with mock.patch.object(ProcessGroup, "release", release):
+        yield
+
+
+@contextmanager
+def each_keeps_its_own_noise():
+    def release(self, mechanism, total, random):
+        shared = torch.from_numpy(total)
+        dist.all_reduce(shared, group=self._group)
+        return mechanism.release(shared.numpy(), random) + mechanism.release(total * 0, random)
+
+    with mock.patch.object(ProcessGroup, "release", release):
+        yield
+
+
+def sensitivity(rank: int, folder: Path) -> dict[str, Any]:
+    """By how much one record, in either process, moves what is released in the first step."""
+    found = {
+        mode: [_moved(rank, mode, record) for record in (3, N - 3)]
+        for mode in ("replicated", "sharded")
+    }
+    with mock.patch.object(ProcessGroup, "_own", lambda self, drawn: drawn):
+        found["counted twice"] = [_moved(rank, "replicated", 3)]
+    return found
+
+
+def _moved(rank: int, mode: str, record: int) -> float:
+    X, y = data()
+    X[record] *= 50.0
+    nothing = X.copy()
+    nothing[record] = np.nan
+    own = shard(rank) if mode == "sharded" else slice(None)
+    sums = []
+    for rows in (X, nothing):
+        inputs: list = []
+        with _released(inputs):
+            private(
+                distributed=mode, epochs=1, batch_size=10**6, clipping="automatic",
+                max_grad_norm=0.7,
+            ).fit(rows[own], y[own])  # fmt: skip
+        sums.append(inputs[0] if inputs else np.zeros(1))
+    return float(np.linalg.norm(sums[0] - sums[1])) / 0.7
+
+
+@contextmanager
+def _released(inputs: list):
+    original = Mechanism.release
+
+    def release(self, value, random):
+        inputs.append(value.copy())
+        return original(self, value, random)
+
+    with mock.patch.object(Mechanism, "release", release):
+        yield
+
+
+def parts(rank: int, folder: Path) -> dict[str, Any]:
+    """Who took part in which process and step."""
+    X, y = data()
+    found: dict[str, list] = {}
+    for mode, own in (("replicated", slice(None)), ("sharded", shard(rank))):
+        original = ProcessGroup._own
+        steps: list = found.setdefault(mode, [])
+
+        def noted(self, drawn, original=original, steps=steps):
+            part = original(self, drawn)
+            steps.append((drawn.tolist(), part.tolist()))
+            return part
+
+        with mock.patch.object(ProcessGroup, "_own", noted):
+            private(distributed=mode, noise_seed=None).fit(X[own], y[own])
+    return found
+
+
+def budget(rank: int, folder: Path) -> dict[str, Any]:
+    X, y = data()
+    ledger = PrivacyBudget(epsilon=1.1, delta=1e-5, path=folder / "ledger")
+    params = {"distributed": "replicated", "noise_seed": None, "budget": ledger}
+    model = private(**params).fit(X, y)
+    dist.barrier()
+    after_one = len(ledger.entries())
+    dist.barrier()
+    earlier, claim = model.module_, model.privacy_
+    refused = said(lambda: model.fit(X, y))
+    dist.barrier()
+    return {
+        "entries": after_one,
+        "refused": refused,
+        "entries after": len(ledger.entries()),
+        "kept": model.module_ is earlier and model.privacy_ is claim,
+    }
+
+
+def mistakes(rank: int, folder: Path) -> dict[str, Any]:
+    X, y = data()
+    own = shard(rank)
+    calls = {
+        "not sharded": lambda: private(distributed="sharded").fit(X, y),
+        "not replicated": lambda: private(distributed="replicated").fit(X[own], y[own]),
+        "norm": lambda: private(distributed="replicated", max_grad_norm=1.0 + rank).fit(X, y),
+        "clipping": lambda: private(
+            distributed="replicated", clipping="automatic" if rank else "flat"
+        ).fit(X, y),
+        "module": lambda: private(
+            distributed="replicated", module=torch.nn.Sequential(torch.nn.Linear(5, 2 + rank))
+        ).fit(X, y),
+        "one bad": lambda: private(distributed="replicated", epsilon=-1.0 if rank else 1.0).fit(
+            X, y
+        ),
+        "one bad label": lambda: private(distributed="replicated").fit(X, y + 5 * rank),
+        "classes": lambda: private(distributed="sharded", classes=None).fit(
+            X[own], y[own] + 2 * rank
+        ),
+    }
+    return {name: said(call) for name, call in calls.items()}
+
+
+def failing_step(rank: int, folder: Path) -> dict[str, Any]:
+    """The second process fails in a step; the next training is none the worse."""
+    X, y = data()
+    ledger = PrivacyBudget(epsilon=5, delta=1e-5, path=folder / "failing")
+    model = private(distributed="replicated", noise_seed=None).fit(X, y)
+    model.budget = ledger
+    earlier, claim = model.module_, model.privacy_
+    original = PrivateNet.train_step
+
+    def fail(self, batch, **params):
+        if rank == 1 and self._step == 3:
+            raise MemoryError("no memory in process 1")
+        return original(self, batch, **params)
+
+    with mock.patch.object(PrivateNet, "train_step", fail):
+        error = said(lambda: model.fit(X, y))
+    dist.barrier()
+    charged = len(ledger.entries()), round(ledger.spent(), 3)
+    return {
+        "error": error,
+        "kept": model.module_ is earlier and model.privacy_ is claim,
+        "charged": charged,
+        "again": weights(private(distributed="replicated").fit(X, y)),
+    }
+
+
+def dying(rank: int, folder: Path) -> dict[str, Any]:
+    """The second process is gone in the middle of a training. Nothing can follow this."""
+    X, y = data()
+    original = PrivateNet.train_step
+
+    def die(self, batch, **params):
+        if rank == 1 and self._step == 3:
+            os._exit(7)
+        return original(self, batch, **params)
+
+    with mock.patch.object(PrivateNet, "train_step", die):
+        return {"error": said(lambda: private(distributed="replicated").fit(X, y))}
+
+
+SCENES = [same_as_one, claims, noise, sensitivity, parts, budget, mistakes, failing_step, dying]
+
+
+def run(rank: int, folder: str, results: Any) -> None:
+    """Join the other process and play all scenes."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    for scene in SCENES:
+        results.put((rank, scene.__name__, scene(rank, Path(folder))))

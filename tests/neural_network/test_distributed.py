@@ -1,0 +1,162 @@
+"""Two processes train one model: the same as one process, under the same guarantee."""
+
+from __future__ import annotations
+
+import multiprocessing
+
+import numpy as np
+import pytest
+
+from skprivacy.mechanisms import PoissonSampler, SecureRandom
+
+from . import processes
+
+pytestmark = pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Return by scene what each of two processes found."""
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    folder = str(tmp_path_factory.mktemp("processes"))
+    started = [context.Process(target=processes.run, args=(r, folder, queue)) for r in range(2)]
+    found: dict = {scene.__name__: {} for scene in processes.SCENES}
+    try:
+        for process in started:
+            process.start()
+        while not found["dying"]:  # only the first process comes to the end of this one
+            rank, scene, result = queue.get(timeout=120)
+            found[scene][rank] = result
+    finally:
+        for process in started:
+            process.join(timeout=10)
+            process.kill()
+    return found
+
+
+def alone():
+    X, y = processes.data()
+    once = processes.private().fit(X, y)
+    found = dict.fromkeys(("replicated", "sharded", "mapped"), processes.weights(once))
+    found["further"] = processes.weights(once.partial_fit(X, y))
+    for name, params in (("adaptive", {"clipping": "adaptive"}), ("banded", {"noise": "banded"})):
+        found[name] = processes.weights(processes.private(**params).fit(X, y))
+    found["regressor"] = processes.weights(processes.regressor().fit(X, X[:, 1]))
+    return found
+
+
+def test_two_processes_give_the_model_of_one(results):
+    for name, expected in alone().items():
+        for rank in (0, 1):
+            # Sums are added up in another order: rounding of single-precision parts.
+            found = results["same_as_one"][rank][name]
+            assert np.allclose(found, expected, rtol=1e-5, atol=1e-5), name
+
+
+def test_all_processes_end_with_the_same_weights(results):
+    first, second = results["same_as_one"][0], results["same_as_one"][1]
+    for name in first:
+        assert np.array_equal(first[name], second[name]), name
+
+
+def test_all_processes_state_the_guarantee_of_one(results):
+    X, y = processes.data()
+    model = processes.private(noise_seed=None).fit(X, y)
+    for rank in (0, 1):
+        assert results["claims"][rank]["privacy"] == repr(model.privacy_.to_dict())
+
+
+def test_there_is_exactly_one_noise(results):
+    """3,202 weights: the standard deviation is known to 1.25% (one sigma)."""
+    for rank in (0, 1):
+        found = results["noise"][rank]
+        assert found["sound"] == pytest.approx(1.0, rel=0.08)
+        assert found["each_adds_noise"] > 1.3
+        assert found["each_keeps_its_own_noise"] > 1.3
+        assert found["nobody_adds_noise"] == 0.0
+
+
+def test_a_record_moves_what_is_released_by_its_norm_in_whichever_process_it_is(results):
+    found = results["sensitivity"][0]  # the process that releases
+    for mode in ("replicated", "sharded"):
+        for distance in found[mode]:
+            assert 0.6 < distance <= 1.0 + 1e-6
+    assert found["counted twice"][0] > 1.5, "the planted bug is not seen"
+
+
+def test_only_the_first_process_releases(results):
+    found = results["sensitivity"][1]
+    assert [d for distances in found.values() for d in distances] == [0.0] * 5
+
+
+def test_each_record_that_is_drawn_is_in_one_process(results):
+    for mode in ("replicated", "sharded"):
+        first, second = (results["parts"][rank][mode] for rank in (0, 1))
+        offset = 0 if mode == "replicated" else processes.FIRST
+        assert len(first) == len(second) > 10
+        for (drawn, own), (also_drawn, others) in zip(first, second, strict=True):
+            assert drawn == also_drawn
+            assert sorted([*own, *(i + offset for i in others)]) == drawn
+        assert len({tuple(drawn) for drawn, _ in first}) == len(first)
+
+
+def test_the_draw_for_all_is_the_samplers(results):
+    rate, n = 100 / processes.N, processes.N
+    sizes = [len(drawn) for mode in ("replicated", "sharded") for drawn, _ in
+             results["parts"][0][mode]]  # fmt: skip
+    expected = [len(PoissonSampler(rate).draw(n, SecureRandom())) for _ in range(1000)]
+    assert np.mean(sizes) == pytest.approx(np.mean(expected), abs=6 * 9.2 / len(sizes) ** 0.5)
+
+
+def test_the_budget_is_charged_once(results):
+    for rank in (0, 1):
+        found = results["budget"][rank]
+        assert found["entries"] == found["entries after"] == 1
+        assert found["refused"].startswith("BudgetExceededError")
+        assert found["kept"]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "match"),
+    [
+        ("not sharded", "use 'replicated'"),
+        ("not replicated", "use 'sharded'"),
+        ("norm", "disagree on max_grad_norm"),
+        ("clipping", "disagree on clipping"),
+        ("module", "disagree on module"),
+        ("one bad", "'epsilon' parameter"),
+        ("one bad label", "labels that are not in classes"),
+        ("classes", "disagree on classes_"),
+    ],
+)
+def test_a_mistake_in_one_process_is_told_by_all(results, mistake, match):
+    for rank in (0, 1):
+        found = results["mistakes"][rank][mistake]
+        assert match in found
+        assert found.split(":")[0] in ("ValueError", "InvalidParameterError")
+
+
+def test_a_process_that_fails_stops_the_others_and_nothing_is_lost(results):
+    found = results["failing_step"]
+    assert found[1]["error"] == "MemoryError: no memory in process 1"
+    assert found[0]["error"].startswith("RuntimeError: Process 0 of 2 lost the others")
+    assert found[0]["charged"] == found[1]["charged"]
+    assert found[0]["charged"][0] == 1
+    assert found[0]["charged"][1] == pytest.approx(1.0, rel=0.01)  # a failed fit stays charged
+    for rank in (0, 1):
+        assert found[rank]["kept"]
+        assert np.allclose(found[rank]["again"], alone()["replicated"], rtol=1e-5, atol=1e-5)
+
+
+def test_a_process_that_dies_stops_the_others(results):
+    assert "lost the others" in results["dying"][0]["error"]
+    assert "stays charged" in results["dying"][0]["error"]
+
+
+def test_without_a_process_group_the_way_is_told():
+    X, y = processes.data()
+    with pytest.raises(ValueError, match="torchrun"):
+        processes.private(distributed="replicated").fit(X, y)
+    with pytest.raises(ValueError, match="distributed"):
+        processes.private(distributed="both").fit(X, y)
