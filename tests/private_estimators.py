@@ -14,6 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from skprivacy.linear_model import (
+    AdaSSPRegressor,
+    FunctionalMechanismClassifier,
+    FunctionalMechanismRegressor,
+    ObjectivePerturbationClassifier,
+    OutputPerturbationClassifier,
+)
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
 
 
@@ -25,6 +32,8 @@ class Case:
     data: Callable[[int], tuple[NDArray, NDArray]]
     null_label: Any  # a label that a record without contribution may carry
     samples: bool = False  # whether it draws Poisson batches; otherwise records take turns
+    once: bool = False  # whether it releases everything at once
+    reaches: float = 0.6  # share of the sensitivity that some neighbour must come near
 
 
 def three_classes(n: int) -> tuple[NDArray, NDArray]:
@@ -100,6 +109,13 @@ def several_labels(n: int) -> tuple[NDArray, NDArray]:
     return X, np.column_stack([y == 1, X[:, 0] > 0, y == 2]).astype(int)
 
 
+def far_numbers(n: int) -> tuple[NDArray, NDArray]:
+    """Targets of which the first and the last lie far beyond the bounds."""
+    X, y = numbers(n)
+    y[[0, -1]] = 1e6
+    return X, y
+
+
 def _regressor(**params: Any) -> DPSGDRegressor:
     defaults = {
         "target_bounds": (-1.0, 2.0), "hidden_layer_sizes": (5,), "epochs": 6, "batch_size": 8,
@@ -107,6 +123,54 @@ def _regressor(**params: Any) -> DPSGDRegressor:
     }  # fmt: skip
     return DPSGDRegressor(**{**defaults, **params})
 
+
+BOUNDS = (np.array([-2.0, -2.5, -2.0, -3.0]), np.array([3.0, 2.0, 3.0, 2.5]))
+
+
+def _once(kind: Any, **fixed: Any) -> Callable[..., Any]:
+    """Make estimators of one release; with ``n_records`` that is, nothing may depend on n."""
+
+    def make(n_records: int | None = None, random_state: int | None = None, **params: Any) -> Any:
+        relation = "zero_out" if n_records is None else "add_remove"
+        return kind(**{"bounds": BOUNDS, "epsilon": 4.0, "relation": relation, **fixed, **params})
+
+    return make
+
+
+def _linear_regression(kind: Any, **fixed: Any) -> Case:
+    return Case(_once(kind, y_bounds=(-1.0, 2.0), **fixed), far_numbers, null_label=0.0, once=True)
+
+
+def _linear_classification(kind: Any, reaches: float = 0.6, **fixed: Any) -> Case:
+    make = _once(kind, classes=[0, 1, 2], **fixed)
+    return Case(make, three_classes, null_label=0, once=True, reaches=reaches)
+
+
+LINEAR = {
+    "FunctionalMechanismRegressor": _linear_regression(FunctionalMechanismRegressor),
+    "FunctionalMechanismRegressor-delta": _linear_regression(
+        FunctionalMechanismRegressor, delta=1e-4, fit_intercept=False
+    ),
+    "AdaSSPRegressor": _linear_regression(AdaSSPRegressor, delta=1e-4),
+    "FunctionalMechanismClassifier": _linear_classification(FunctionalMechanismClassifier),
+    "FunctionalMechanismClassifier-delta": _linear_classification(
+        FunctionalMechanismClassifier, delta=1e-4, order=1
+    ),
+    # A record's gradient is as large as its error: near the bound only where a model with a small
+    # ridge is confident and wrong. How confident it is depends on the noise.
+    "ObjectivePerturbationClassifier": _linear_classification(
+        ObjectivePerturbationClassifier, 0.5, epsilon=30.0, alpha=0.0
+    ),
+    "ObjectivePerturbationClassifier-delta": _linear_classification(
+        ObjectivePerturbationClassifier, 0.5, epsilon=30.0, delta=1e-4, alpha=0.0
+    ),
+    # A record among two dozen moves a minimiser by half of Lipschitz / ridge at the most, and
+    # the L1 norm of a Laplace mechanism by less; test_sensitivity.py nears it by thousands.
+    "OutputPerturbationClassifier": _linear_classification(OutputPerturbationClassifier, 0.15),
+    "OutputPerturbationClassifier-delta": _linear_classification(
+        OutputPerturbationClassifier, 0.3, delta=1e-4
+    ),
+}
 
 CASES = {
     "DPSGDClassifier": Case(_dpsgd, three_classes, null_label=0, samples=True),
@@ -167,4 +231,5 @@ CASES = {
         numbers,
         0.0,
     ),
+    **LINEAR,
 }

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from . import contracts
+from . import contracts, contracts_once
 from .private_estimators import CASES
 
 EVERYBODY = [
     contracts.check_replay,
-    contracts.check_noise,
-    contracts.check_accounting,
     contracts.check_fresh_noise,
     contracts.check_no_traces,
+]
+ONCE = [
+    contracts_once.check_noise,
+    contracts_once.check_accounting,
+]
+TRAINED = [
+    contracts.check_noise,
+    contracts.check_accounting,
 ]
 SAMPLERS = [
     contracts.check_inclusion,
@@ -28,6 +34,12 @@ def test_contract(name, check):
     check(CASES[name])
 
 
+@pytest.mark.parametrize("check", TRAINED, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", [k for k, v in CASES.items() if not v.once])
+def test_contract_of_training(name, check):
+    check(CASES[name])
+
+
 @pytest.mark.parametrize("check", SAMPLERS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", [k for k, v in CASES.items() if v.samples])
 def test_sampling_contract(name, check):
@@ -37,6 +49,12 @@ def test_sampling_contract(name, check):
 
 
 @pytest.mark.parametrize("check", STREAMS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("name", [k for k, v in CASES.items() if not v.samples])
+@pytest.mark.parametrize("name", [k for k, v in CASES.items() if not v.samples and not v.once])
 def test_stream_contract(name, check):
+    check(CASES[name])
+
+
+@pytest.mark.parametrize("check", ONCE, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", [k for k, v in CASES.items() if v.once])
+def test_contract_of_one_release(name, check):
     check(CASES[name])

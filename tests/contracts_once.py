@@ -1,0 +1,81 @@
+"""What estimators owe that release everything at once, beside what every private estimator owes."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+from skprivacy.accounting import Composed, PrivacyGuarantee
+from skprivacy.linear_model.objective import ObjectivePerturbation
+from skprivacy.mechanisms import Gaussian, Laplace, Mechanism
+
+from .contracts import N, Tape, noise_of, recording
+from .private_estimators import Case
+
+FITS = 150
+
+
+def check_noise(case: Case) -> None:
+    """Noise has the declared law and size, at every number, and is new in every fit."""
+    tapes = [Tape() for _ in range(FITS)]
+    for tape in tapes:
+        with recording(tape):
+            case.make().fit(*case.data(N))
+    for release in zip(*(t.mechanisms for t in tapes), strict=True):
+        assert len(set(release)) == 1, "the mechanism changes from fit to fit"
+    for i, mechanism in enumerate(tapes[0].mechanisms):
+        noise = np.array([noise_of(mechanism, t.inputs[i], t.outputs[i]).ravel() for t in tapes])
+        noise /= _scale(mechanism, tapes[0].inputs[i])
+        _check_law(mechanism, noise)
+        _check_fresh(noise)
+
+
+def _scale(mechanism: Mechanism, value) -> float:
+    if isinstance(mechanism, ObjectivePerturbation):
+        return mechanism.scale(value[0].shape[1])
+    return mechanism.noise_multiplier * mechanism.sensitivity
+
+
+def _check_law(mechanism: Mechanism, noise: np.ndarray) -> None:
+    if isinstance(mechanism, ObjectivePerturbation) and mechanism.delta == 0:
+        size = noise.shape[1]  # a uniform direction and a norm of Gamma(size)
+        norms = np.linalg.norm(noise, axis=1)
+        assert stats.kstest(norms, stats.gamma(size).cdf).pvalue > 1e-6, "noise of another size"
+        half = (size - 1) / 2
+        places = (noise / norms[:, None] + 1) / 2
+        each = [stats.kstest(column, stats.beta(half, half).cdf).pvalue for column in places.T]
+        assert min(each) * size > 1e-6, "the direction of the noise is not uniform"
+        return
+    law = stats.laplace if isinstance(mechanism, Laplace) else stats.norm
+    assert isinstance(mechanism, (Laplace, Gaussian, ObjectivePerturbation))
+    # Over all numbers, where 3% show; and for each by itself, where half the noise does.
+    assert stats.kstest(noise.ravel(), law.cdf).pvalue > 1e-6, "noise of another law or size"
+    sizes = np.abs(noise).mean(axis=0) / np.abs(law.rvs(size=100_000, random_state=0)).mean()
+    assert np.abs(sizes - 1).max() < 0.45, "a number has noise of another size"
+
+
+def _check_fresh(noise: np.ndarray) -> None:
+    """No two fits, and no two numbers of a fit, share noise."""
+    standard = noise / noise.std()
+    for rows in (standard, standard.T):
+        products = (rows @ rows.T)[np.triu_indices(len(rows), 1)]
+        # 8 standard deviations of a product of independent numbers; Laplace has heavier tails.
+        assert np.abs(products).max() < 12 * np.sqrt(rows.shape[1]), "noise is repeated"
+
+
+def check_accounting(case: Case) -> None:
+    """All that was released costs, composed, what is claimed, and no more."""
+    for params in ({}, {"n_records": N}):
+        tape = Tape()
+        with recording(tape):
+            model = case.make(**params).fit(*case.data(N))
+        released = Composed(tuple(m.event for m in tape.mechanisms))
+        spent = PrivacyGuarantee(released, at_delta=model.delta, relation=model.relation)
+        # The accountant rounds losses up to its grid, which is up to a thousandth of them.
+        assert 0.98 * model.epsilon < spent.epsilon() <= model.epsilon * (1 + 2e-3)
+        assert 0.99 * model.epsilon < model.epsilon_ <= model.epsilon
+        assert model.delta_ == model.delta
+        assert model.privacy_.kind == "proved"
+        assert model.privacy_.relation == model.relation
+        public = "the number of records is public" in model.privacy_.assumptions
+        assert public == (model.relation == "zero_out")

@@ -1,0 +1,207 @@
+"""Planted bugs in estimators of one release: the contracts catch each."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from skprivacy.linear_model import (
+    FunctionalMechanismRegressor,
+    ObjectivePerturbationClassifier,
+    OutputPerturbationClassifier,
+    functional,
+)
+from skprivacy.linear_model._base import PrivateLinearClassifier, PrivateLinearRegressor
+from skprivacy.linear_model.objective import ObjectivePerturbation
+from skprivacy.linear_model.polynomial import PolynomialObjective
+from skprivacy.mechanisms import Gaussian, Laplace, SecureRandom
+from skprivacy.mechanisms.bounds import UnitBall
+
+from . import contracts, contracts_once
+from .private_estimators import CASES
+
+REPLAY, NOISE = contracts.check_replay, contracts_once.check_noise
+ACCOUNTING, TRACES = contracts_once.check_accounting, contracts.check_no_traces
+FRESH = contracts.check_fresh_noise
+
+
+def halved(original):
+    return lambda self, scale, size, random: original(self, scale, size, random) // 2
+
+
+def half_tilt(original):
+    """Minimise what another epsilon would, with the ridge that is declared."""
+
+    def release(self, value, random):
+        class Half(ObjectivePerturbation):
+            def _scale(this, epsilon):
+                return self.scale(value[0].shape[1]) / 2
+
+            def ridge(this, size):
+                return self.ridge(size)
+
+        return original(Half(self.epsilon, self.delta, self.n_classes, self.alpha), value, random)
+
+    return release
+
+
+def seeded(original):
+    return lambda self, value, random: original(self, value, SecureRandom(7))
+
+
+def one_number_bare(original):
+    def release(self, value, random):
+        noisy = original(self, value, random)
+        noisy[0] = value[0]
+        return noisy
+
+    return release
+
+
+def no_radius(original):
+    """Scale features, but let records be as long as they are."""
+
+    def transform(self, X):
+        rows, _ = original(self, X)
+        missing = np.isnan(X).any(axis=1)
+        lower, upper = np.array(self.lower), np.array(self.upper)
+        full = 2 * (np.clip(X, lower, upper) - lower) / (upper - lower) - 1
+        rows[:, : X.shape[1]] = np.where(missing[:, None], 0.0, full)
+        return rows, np.where(missing, 0.0, 1.0)
+
+    return transform
+
+
+def centred(original):
+    """Take the mean of the private records for the middle."""
+
+    def transform(self, X):
+        return original(self, X - np.nanmean(np.where(np.isfinite(X), X, np.nan), axis=0))
+
+    return transform
+
+
+def wide_target(original):
+    """Clip targets to bounds three times as wide as those declared."""
+
+    def scaled(self, y):
+        lower, upper = self.y_bounds_
+        return np.clip(2.0 * (y - lower) / (upper - lower) - 1.0, -3.0, 3.0)
+
+    return scaled
+
+
+def half_sensitivity(original):
+    return lambda self, *args, **kwargs: original(self, *args, **kwargs) / 2
+
+
+def data_bounds(original):
+    def ball(self, X, assumptions):
+        low, high = np.nanmin(np.clip(X, -9, 9), axis=0), np.nanmax(np.clip(X, -9, 9), axis=0)
+        before, self.bounds = self.bounds, (low, high + 1.0)
+        try:
+            return original(self, X, assumptions)
+        finally:
+            self.bounds = before
+
+    return ball
+
+
+def classes_of_the_data(original):
+    def encode(self, y, assumptions):
+        before, self.classes = self.classes, np.unique(np.append(y, [0, 1]))
+        try:
+            return original(self, y, assumptions)
+        finally:
+            self.classes = before
+
+    return encode
+
+
+def keeps_rows(original):
+    def fit(self, X, y):
+        self._rows = np.array(X)
+        return original(self, X, y)
+
+    return fit
+
+
+def polishes_on_the_data(original):
+    """Move the constant by the mean residual of the private records."""
+
+    def fit(self, X, y):
+        original(self, X, y)
+        finite = np.nan_to_num(np.clip(X, -3, 3))
+        self.intercept_ += np.mean(np.clip(y, *self.y_bounds_) - finite @ self.coef_)
+        return self
+
+    return fit
+
+
+def doubled_epsilon(original):
+    return lambda self, sensitivity: type(original(self, sensitivity))(
+        original(self, sensitivity).noise_multiplier / 2, sensitivity
+    )
+
+
+MUTANTS = {
+    "half the Laplace noise": (Laplace, "_noise", halved, NOISE, "FunctionalMechanismRegressor"),
+    "half the Gaussian noise": (Gaussian, "_noise", halved, NOISE, "AdaSSPRegressor"),
+    "half the random term": (
+        ObjectivePerturbation, "_release", half_tilt, NOISE, "ObjectivePerturbationClassifier",
+    ),
+    "reused seed": (Laplace, "_release", seeded, NOISE, "OutputPerturbationClassifier"),
+    "reused seed, Gaussian": (
+        Gaussian, "_release", seeded, FRESH, "FunctionalMechanismClassifier-delta",
+    ),
+    "reused seed in the objective": (
+        ObjectivePerturbation, "_release", seeded, FRESH, "ObjectivePerturbationClassifier-delta",
+    ),
+    "one number bare": (
+        Gaussian, "_release", one_number_bare, NOISE, "FunctionalMechanismRegressor-delta",
+    ),
+    "no radius": (UnitBall, "transform", no_radius, REPLAY, "FunctionalMechanismRegressor"),
+    "no radius in the objective": (
+        UnitBall, "transform", no_radius, REPLAY, "ObjectivePerturbationClassifier",
+    ),
+    "centred by the data": (UnitBall, "transform", centred, REPLAY, "AdaSSPRegressor"),
+    "target beyond its bounds": (
+        PrivateLinearRegressor, "_scaled_target", wide_target, REPLAY, "AdaSSPRegressor",
+    ),
+    "half the sensitivity": (
+        PolynomialObjective, "sensitivity", half_sensitivity, REPLAY,
+        "FunctionalMechanismRegressor",
+    ),
+    "bounds of the data": (
+        OutputPerturbationClassifier, "_ball", data_bounds, REPLAY, "OutputPerturbationClassifier",
+    ),
+    "classes of the data": (
+        PrivateLinearClassifier, "_encode", classes_of_the_data, REPLAY,
+        "FunctionalMechanismClassifier",
+    ),
+    "records kept": (
+        ObjectivePerturbationClassifier, "fit", keeps_rows, TRACES,
+        "ObjectivePerturbationClassifier",
+    ),
+    "constant polished on the data": (
+        FunctionalMechanismRegressor, "fit", polishes_on_the_data, REPLAY,
+        "FunctionalMechanismRegressor",
+    ),
+    "epsilon spent twice": (
+        functional.FunctionalMechanism, "_noise", doubled_epsilon, ACCOUNTING,
+        "FunctionalMechanismRegressor",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the mutants compute with NaN
+def test_planted_bug_is_caught(name):
+    owner, attribute, make, check, case = MUTANTS[name]
+    with (
+        mock.patch.object(owner, attribute, make(getattr(owner, attribute))),
+        pytest.raises(AssertionError),
+    ):
+        check(CASES[case])
