@@ -14,10 +14,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import scores
+from ._clones import train_clone
 from ._predictions import predict_aligned
 from ._records import as_records, num_samples, safe_indexing
 from .result import AttackResult
-from .shadow import train_clone
 
 __all__ = ["PropertyInference"]
 

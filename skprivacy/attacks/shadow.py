@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Iterator
 from numbers import Integral
 from pathlib import Path
@@ -21,9 +20,10 @@ from tqdm import tqdm
 
 from .._sklearn import Interval, StrOptions
 from . import scores
+from ._clones import train_clone
 from ._predictions import class_list, label_columns, predict_aligned
-from ._records import as_records, fingerprints, safe_indexing
-from ._stacked import chunk_size, train_stacked
+from ._records import as_records, fingerprints
+from ._stacked import is_stackable, train_stacked
 
 __all__ = ["ShadowPool"]
 
@@ -45,24 +45,27 @@ class ShadowPool(BaseEstimator):
     n_shadows : int, default=16
         Number of models; even.
     n_jobs : int, default=None
-        Models trained at once, as in joblib, whose backend is honoured.
+        Models trained at once, as in joblib, whose backend is honoured; threads if models are
+        stacked, then None takes as many as the linear algebra would.
     random_state : int, RandomState instance or None, default=None
         Seeds the halves, and the models if they take a ``random_state``.
     path : str or path-like, default=None
         Folder in which every model is saved as soon as it is trained. A later ``fit`` on the same
         records with the same estimator loads what is there and trains the rest, so that a killed
         run resumes. The files are pickles: open only folders that you wrote.
-    stacked : bool or "bfloat16", default=False
-        Train all models at once as one batched network (needs torch, much faster). For
-        ``MLPClassifier(solver="adam")``, alone or at the end of a pipeline. "bfloat16" takes
-        matrix products in reduced precision: faster still on processors that support it.
+    stacked : bool or "auto", default="auto"
+        Train several networks side by side on each core, in single precision: much faster. "auto"
+        does so with what can be stacked, alone or at the end of a pipeline:
+        ``MLPClassifier(solver="adam", early_stopping=False)`` and the perceptron of
+        ``DPSGDClassifier``. True refuses other estimators, False trains every model by itself.
     verbose : int, default=0
-        Verbosity of joblib; a progress bar over chunks of models if ``stacked``.
+        Verbosity of joblib; a progress bar if models are stacked.
 
     Attributes
     ----------
     estimators_ : list of estimators
-        The trained shadow models.
+        The trained shadow models. Stacked ones have ``classes_``, ``predict_proba`` and
+        ``predict`` only.
     classes_ : ndarray of shape (n_classes,)
         All classes, those missing in some halves included.
     fingerprints_ : ndarray of shape (n_groups,)
@@ -93,7 +96,7 @@ class ShadowPool(BaseEstimator):
         "n_jobs": [None, Integral],
         "random_state": ["random_state"],
         "path": [None, str, os.PathLike],
-        "stacked": ["boolean", StrOptions({"bfloat16"})],
+        "stacked": ["boolean", StrOptions({"auto"})],
         "verbose": ["verbose"],
     }
 
@@ -105,7 +108,7 @@ class ShadowPool(BaseEstimator):
         n_jobs: int | None = None,
         random_state: Any = None,
         path: Any = None,
-        stacked: bool | str = False,
+        stacked: bool | str = "auto",
         verbose: int = 0,
     ) -> None:
         self.estimator = estimator
@@ -142,7 +145,8 @@ class ShadowPool(BaseEstimator):
         X, y = as_records(X), np.asarray(y)
         check_consistent_length(X, y)
         check_classification_targets(y)
-        prints, groups = np.unique(fingerprints(X), return_inverse=True)
+        all_prints = fingerprints(X)
+        prints, groups = np.unique(all_prints, return_inverse=True)
         if len(prints) < 4 or len(np.unique(y)) < 2:
             raise ValueError(
                 f"{len(prints)} distinct rows of {len(np.unique(y))} classes cannot be halved; "
@@ -151,22 +155,17 @@ class ShadowPool(BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         folder = None if self.path is None else Path(self.path)
         if folder is not None:
-            content = joblib.hash((clone(self.estimator), self.stacked, self.n_shadows, prints, y))
+            content = joblib.hash(
+                (clone(self.estimator), self._stacks(), self.n_shadows, all_prints, y)
+            )
             seed = _open_folder(folder, content, seed)
         masks = _halves(groups, y, self.n_shadows, np.random.default_rng(seed))
         seeds = np.random.SeedSequence(seed).generate_state(self.n_shadows) >> 1
         rows = [np.flatnonzero(mask[groups]) for mask in masks]
         files = _files(folder, self.n_shadows)
-        if self.stacked:
+        if self._stacks():
             self.estimators_ = _train_stacked(
-                self.estimator,
-                X,
-                y,
-                rows,
-                seeds,
-                files,
-                reduced=self.stacked == "bfloat16",
-                verbose=self.verbose,
+                self.estimator, X, y, rows, seeds, files, self.n_jobs, self.verbose
             )
         else:
             self.estimators_ = joblib.Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
@@ -177,6 +176,16 @@ class ShadowPool(BaseEstimator):
         self.classes_ = class_list(y, *(model.classes_ for model in self.estimators_))
         self._memo: tuple[str, Any] | None = None
         return self
+
+    def _stacks(self) -> bool:
+        """Whether models are trained side by side."""
+        if self.stacked is True and not is_stackable(self.estimator):
+            raise ValueError(
+                "stacked=True trains MLPClassifier(solver='adam', early_stopping=False) or a "
+                "DPSGDClassifier without a module of its own, alone or at the end of a pipeline; "
+                f"got {self.estimator!r}. Use stacked='auto' or stacked=False."
+            )
+        return bool(self.stacked) and is_stackable(self.estimator)
 
     def membership(self, X: Any) -> tuple[Mask, Mask]:
         """Return which models trained on each row, and which rows the pool knows at all.
@@ -268,17 +277,6 @@ def _train(
     return _save(train_clone(estimator, X, y, rows, seed), file)
 
 
-def train_clone(estimator: Any, X: Any, y: Any, rows: NDArray[np.intp], seed: int) -> Any:
-    """Train a clone on some rows: seeded, silent and never charged to a budget."""
-    model = clone(estimator)
-    names = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]
-    budgets = [name for name in model.get_params() if name.split("__")[-1] == "budget"]
-    model.set_params(**dict.fromkeys(names, int(seed)), **dict.fromkeys(budgets))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return model.fit(safe_indexing(X, rows), y[rows])
-
-
 def _train_stacked(
     estimator: Any,
     X: Any,
@@ -286,30 +284,27 @@ def _train_stacked(
     rows: list[Any],
     seeds: Any,
     files: list[Path | None],
-    *,
-    reduced: bool,
+    n_jobs: int | None,
     verbose: int,
 ) -> list[Any]:
-    """Load the models that are there and train the others, a chunk at a time."""
-    classes = np.unique(y)
-    label = label_columns(y, classes)
+    """Load the models that are there and train the others."""
     models = [joblib.load(file) if file is not None and file.exists() else None for file in files]
     missing = [place for place, model in enumerate(models) if model is None]
-    size = chunk_size(estimator, X.shape[1], len(classes))
-    starts = range(0, len(missing), size)
-    for start in tqdm(starts, desc="shadow models", unit="chunk", disable=not verbose):
-        chunk = missing[start : start + size]
-        trained = train_stacked(
+    with tqdm(total=len(missing), desc="shadow models", unit="model", disable=not verbose) as bar:
+
+        def keep(place: int, model: Any) -> None:
+            models[missing[place]] = _save(model, files[missing[place]])
+            bar.update()
+
+        train_stacked(
             estimator,
             X,
-            label,
-            classes,
-            [rows[i] for i in chunk],
-            [int(seeds[i]) for i in chunk],
-            reduced=reduced,
+            y,
+            [rows[i] for i in missing],
+            [seeds[i] for i in missing],
+            n_jobs=n_jobs,
+            done=keep,
         )
-        for place, model in zip(chunk, trained, strict=True):
-            models[place] = _save(model, files[place])
     return models
 
 
@@ -330,7 +325,9 @@ def _open_folder(folder: Path, content: str, seed: int) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     plan = folder / "pool.json"
     if not plan.exists():
-        plan.write_text(json.dumps({"content": content, "seed": seed}))
+        unfinished = plan.with_suffix(f".{os.getpid()}")
+        unfinished.write_text(json.dumps({"content": content, "seed": seed}))
+        os.replace(unfinished, plan)
         return seed
     known = json.loads(plan.read_text())
     if known["content"] != content:

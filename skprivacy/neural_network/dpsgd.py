@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ._environment import ordinary_torch
 from ._gradients import Probe
 from ._labels import as_array, encode_classes, encode_labels
 from ._losses import LabelEntropy
+from ._stacking import Description, describable, describe
 
 __all__ = ["DPSGDClassifier"]
 
@@ -320,6 +322,22 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     def _probe(self, n_classes: int | None, device: str, views: int) -> Probe:
         shape = (self.n_features_in_,)
         return Probe.like(shape, n_classes, device, views, labels=self.multilabel_)
+
+    def _stacked_training(self) -> Callable[[ArrayLike, ArrayLike], Description] | None:
+        """Return what describes a fit to X and y, so that many are trained at once; None: nothing.
+
+        For shadow models, which belong to an attacker. To be called on a clone.
+        """
+        return self._describe if type(self) is DPSGDClassifier and describable(self) else None
+
+    @ordinary_torch("cpu")
+    def _describe(self, X: ArrayLike, y: ArrayLike) -> Description:
+        rows, labels = self._rows(X, y, True)
+        self.classes_, targets = encode_classes(
+            labels, self.classes, self.classes is not None, [], type(self).__name__
+        )
+        weight = None if self.class_weight is None else self._class_weights().numpy()
+        return describe(self, rows, targets, weight)
 
     def _class_weights(self) -> torch.Tensor:
         given: dict = dict(self.class_weight)

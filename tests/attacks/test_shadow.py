@@ -150,8 +150,10 @@ def test_sparse_fingerprints_ignore_explicit_zeros():
 def test_reproducible_and_different_models():
     X, y = records()
     model = MLPClassifier((4,), max_iter=3)
-    one, two = (ShadowPool(model, n_shadows=2, random_state=3).fit(X, y) for _ in range(2))
-    assert (one.logits(X, y) == two.logits(X, y)).all()
+    for stacked in (True, False):
+        pool = ShadowPool(model, n_shadows=2, random_state=3, stacked=stacked)
+        one, two = (clone(pool).fit(X, y) for _ in range(2))
+        assert (one.logits(X, y) == two.logits(X, y)).all()
     assert one.estimators_[0].random_state != one.estimators_[1].random_state
     assert model.random_state is None
 

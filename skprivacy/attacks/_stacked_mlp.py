@@ -1,0 +1,218 @@
+"""The recipe of :class:`sklearn.neural_network.MLPClassifier` for several networks side by side.
+
+That of ``solver="adam"``: initialisation, batches, penalty, learning rate and stopping rule, in
+single precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.neural_network import MLPClassifier
+
+from ._perceptrons import (
+    Floats,
+    Layers,
+    PerceptronStack,
+    count_numbers,
+    logistic_error,
+    softmax_error,
+)
+
+__all__ = ["MLPTask", "is_plain_mlp", "train_mlps"]
+
+# Numbers of the optimizer's state at a time: its dozen passes over them stay in the cache.
+_CHUNK = 1 << 14
+
+
+@dataclass(frozen=True)
+class MLPTask:
+    """One network to train like ``net``; with two classes it has one output."""
+
+    net: MLPClassifier
+    X: Floats
+    label: NDArray[np.intp]  # columns of classes
+    classes: NDArray[Any]
+    seed: int
+
+    @property
+    def activation(self) -> str:
+        """That of the hidden layers."""
+        return self.net.activation
+
+    @property
+    def sizes(self) -> list[int]:
+        """Numbers of features, hidden units and outputs."""
+        outputs = 1 if len(self.classes) == 2 else len(self.classes)
+        return [self.X.shape[1], *_hidden(self.net), outputs]
+
+    @property
+    def kind(self) -> Hashable:
+        """Tasks of one kind can be trained side by side."""
+        return tuple(self.sizes)
+
+    @property
+    def batch(self) -> int:
+        """Records in a batch."""
+        return min(
+            200 if self.net.batch_size == "auto" else int(self.net.batch_size), len(self.label)
+        )
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers training holds, but for the records."""
+        return count_numbers(self.sizes, self.batch)
+
+
+def is_plain_mlp(net: Any) -> bool:
+    """Whether this is what :func:`train_mlps` trains; a subclass may do anything, so it is not."""
+    return (
+        type(net) is MLPClassifier
+        and net.solver == "adam"
+        and not net.early_stopping
+        and all(isinstance(size, int) and size > 0 for size in _hidden(net))
+    )
+
+
+def train_mlps(tasks: list[MLPTask]) -> list[Layers]:
+    """Train several networks of one kind."""
+    net, sizes = tasks[0].net, tasks[0].sizes
+    counts = np.array([len(task.X) for task in tasks])
+    rngs = [np.random.default_rng(task.seed) for task in tasks]
+    stack = PerceptronStack([_initial(net, sizes, rng) for rng in rngs], net.activation)
+    batch = min(task.batch for task in tasks)
+    adam = _Adam(stack, net)
+    error = logistic_error if sizes[-1] == 1 else softmax_error
+    judged = net.n_iter_no_change < net.max_iter  # else the loss decides nothing
+    patience = _Patience(len(tasks), net.tol, net.n_iter_no_change)
+    done: dict[int, Layers] = {}
+    records = [task.X for task in tasks]
+    for _ in range(net.max_iter):
+        total = np.zeros(len(tasks))
+        for chosen in _batches(counts, batch, rngs if net.shuffle else None):
+            stack.load(records, chosen)
+            label, share = _labels_and_shares(tasks, chosen, stack.size)
+            logits = stack.forward()
+            losses = error(logits, label, judged)
+            in_batch = np.maximum([len(places) for places in chosen], 1)
+            penalty = net.alpha / in_batch
+            if losses is not None:
+                total += in_batch * ((losses * share).sum(1) + penalty / 2 * _squares(stack))
+            logits *= share[:, :, None]
+            stack.sum_gradients(stack.backward())
+            adam.step(penalty)
+        for place in patience.run_out(total / counts) if judged else []:
+            done.setdefault(place, stack.layers(place))
+        if len(done) == len(tasks):
+            break
+    return [done.get(place) or stack.layers(place) for place in range(len(tasks))]
+
+
+def _hidden(net: MLPClassifier) -> list[Any]:
+    return np.atleast_1d(net.hidden_layer_sizes).tolist()
+
+
+def _initial(net: MLPClassifier, sizes: list[int], rng: np.random.Generator) -> Layers:
+    """Draw weights as MLPClassifier does."""
+    factor = 2.0 if net.activation == "logistic" else 6.0
+    layers = []
+    for fan_in, fan_out in pairwise(sizes):
+        bound = np.sqrt(factor / (fan_in + fan_out))
+        both = rng.uniform(-bound, bound, (fan_in + 1, fan_out)).astype(np.float32)
+        layers.append((both[:-1], both[-1]))
+    return layers
+
+
+def _batches(
+    counts: NDArray[np.intp], batch: int, rngs: list[Any] | None
+) -> Iterator[list[NDArray[np.intp]]]:
+    """Yield the places of each network's records in each batch of an epoch.
+
+    Every network takes equally many steps, its records spread evenly over them: a step without
+    records would still move its weights, by the moments of Adam.
+    """
+    orders = [
+        np.arange(count) if rngs is None else rngs[place].permutation(count)
+        for place, count in enumerate(counts)
+    ]
+    steps = -(-int(counts.max()) // batch)
+    cuts = (np.arange(steps + 1)[:, None] * counts // steps).tolist()
+    for starts, stops in pairwise(cuts):
+        yield [order[a:b] for order, a, b in zip(orders, starts, stops, strict=True)]
+
+
+def _labels_and_shares(
+    tasks: list[MLPTask], chosen: list[NDArray[np.intp]], size: int
+) -> tuple[NDArray[np.intp], Floats]:
+    """Return each record's label and weight in its network's mean; padding weighs nothing."""
+    label = np.zeros((len(tasks), size), dtype=np.intp)
+    share = np.zeros((len(tasks), size), dtype=np.float32)
+    for place, (task, places) in enumerate(zip(tasks, chosen, strict=True)):
+        label[place, : len(places)] = task.label[places]
+        share[place, : len(places)] = 1 / max(len(places), 1)
+    return label, share
+
+
+def _squares(stack: PerceptronStack) -> NDArray[np.float64]:
+    weights = stack.weights[:, : stack.n_weights]
+    return np.einsum("sp,sp->s", weights, weights)
+
+
+class _Adam:
+    """Adam on all weights of a stack; its moments are kept without their constant factors."""
+
+    def __init__(self, stack: PerceptronStack, net: MLPClassifier) -> None:
+        self.stack, self.net = stack, net
+        self.mean, self.square, self.scratch = (np.zeros_like(stack.weights) for _ in range(3))
+        self.steps = 0
+
+    def step(self, penalty: Floats) -> None:
+        """Update with the stack's gradient and ``penalty``, one for each network, times weights."""
+        net, k = self.net, self.stack.n_weights
+        if net.alpha:
+            np.multiply(
+                self.stack.weights[:, :k],
+                penalty[:, None].astype(np.float32),
+                out=self.scratch[:, :k],
+            )
+            self.stack.gradient[:, :k] += self.scratch[:, :k]
+        self.steps += 1
+        last = np.sqrt(1 - net.beta_2)
+        rate = net.learning_rate_init * np.sqrt(1 - net.beta_2**self.steps)
+        rate *= (1 - net.beta_1) / (1 - net.beta_1**self.steps) / last
+        flat = (self.stack.weights, self.stack.gradient, self.mean, self.square, self.scratch)
+        weights, gradient, mean, square, scratch = (part.reshape(-1) for part in flat)
+        for start in range(0, weights.size, _CHUNK):
+            part = slice(start, start + _CHUNK)
+            w, g, m, v, t = weights[part], gradient[part], mean[part], square[part], scratch[part]
+            m *= net.beta_1
+            m += g
+            g *= g
+            v *= net.beta_2
+            v += g
+            np.sqrt(v, out=t)
+            t += net.epsilon / last
+            np.divide(m, t, out=t)
+            t *= float(rate)
+            w -= t
+
+
+class _Patience:
+    """MLPClassifier's stopping rule, for each network apart."""
+
+    def __init__(self, n_networks: int, tol: float, n_iter_no_change: int) -> None:
+        self.best = np.full(n_networks, np.inf)
+        self.waited = np.zeros(n_networks, dtype=int)
+        self.tol = tol
+        self.limit = n_iter_no_change
+
+    def run_out(self, loss: NDArray[Any]) -> list[int]:
+        """Return the networks whose loss has not improved for long enough."""
+        self.waited = np.where(loss > self.best - self.tol, self.waited + 1, 0)
+        self.best = np.minimum(self.best, loss)
+        return np.flatnonzero(self.waited > self.limit).tolist()
