@@ -2,7 +2,8 @@
 
 python benchmarks/attacks.py location   # needs SKPRIVACY_DATA with Location-30 in it
 python benchmarks/attacks.py adult      # needs SKPRIVACY_DATA with Adult in it
-python benchmarks/attacks.py stacked    # 64 shadow networks: stacked, torch in turn, scikit-learn
+python benchmarks/attacks.py stacked    # shadow networks: stacked, torch in turn, scikit-learn
+python benchmarks/attacks.py private    # private shadow networks: stacked, in turn, Opacus in turn
 python benchmarks/attacks.py scoring    # LiRA and RMIA, 10,000 records against 128 models
 python benchmarks/attacks.py lira       # LiRA whole: 100 networks on 10,000 records
 """
@@ -25,8 +26,9 @@ from sklearn.pipeline import make_pipeline
 
 from skprivacy import attacks
 from skprivacy.attacks import scores
-from skprivacy.attacks._stacked import chunk_size, train_stacked
+from skprivacy.attacks._stacked import train_stacked
 from skprivacy.datasets import fetch_adult, fetch_location30
+from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import SchemaTransformer
 
 
@@ -98,47 +100,61 @@ def adult() -> None:
 
 
 def stacked() -> None:
-    """Seconds per model of three ways to train shadow networks, interleaved, medians of three."""
+    """Seconds a model of three ways to train 64 shadow networks, interleaved."""
     for n_features, n_classes, hidden in ((105, 2, (64, 32)), (600, 100, (256, 128))):
         X, y = _problem(n_features, n_classes)
         net = MLPClassifier(hidden, batch_size=256, max_iter=30, n_iter_no_change=30)
-        n_models = chunk_size(net, n_features, n_classes)
-        rng = np.random.default_rng(0)
-        rows = [rng.permutation(len(X))[:5000] for _ in range(n_models)]
-        rest = np.setdiff1d(np.arange(len(X)), rows[0])
-        names = ["stacked", "stacked bfloat16", "torch in turn", "scikit-learn"]
-        seconds: dict[str, list[float]] = {name: [] for name in names}
-        accuracy: dict[str, list[float]] = {name: [] for name in seconds}
-        for seed in range(3):
-            ways = _ways(net, X, y, rows, seed)
-            for name, train in ways.items():
-                start = time.perf_counter()
-                model = train()
-                took = time.perf_counter() - start
-                seconds[name].append(took / (n_models if name.startswith("stacked") else 1))
-                right = model.predict_proba(X[rest]).argmax(1) == y[rest]
-                accuracy[name].append(right.mean())
-        print(f"{n_features}-{hidden}-{n_classes}, {n_models} models at once")
-        least = np.median(seconds["stacked"])
-        for name, took in seconds.items():
-            ratio = np.median(took) / least
-            right = np.mean(accuracy[name])
-            print(f"  {name:17} {np.median(took):7.3f} s/model {ratio:5.1f}x  accuracy {right:.3f}")
+        print(f"{n_features}-{hidden}-{n_classes}")
+        _race(
+            X,
+            y,
+            {
+                "stacked": lambda rows, net=net: train_stacked(net, X, y, rows, range(len(rows))),
+                "torch in turn": lambda rows, net=net: _TorchNet(net).fit(X[rows[0]], y[rows[0]]),
+                "scikit-learn": lambda rows, net=net: clone(net).fit(X[rows[0]], y[rows[0]]),
+            },
+        )
 
 
-def _ways(
-    net: MLPClassifier, X: np.ndarray, y: np.ndarray, rows: list[np.ndarray], seed: int
-) -> dict[str, Callable[[], Any]]:
-    own, label = X[rows[0]], y[rows[0]]
-    seeds = list(range(seed, seed + len(rows)))
-    return {
-        "stacked": lambda: train_stacked(net, X, y, np.unique(y), rows, seeds)[0],
-        "stacked bfloat16": lambda: train_stacked(
-            net, X, y, np.unique(y), rows, seeds, reduced=True
-        )[0],
-        "torch in turn": lambda: _TorchNet(net, seed).fit(own, label),
-        "scikit-learn": lambda: clone(net).set_params(random_state=seed).fit(own, label),
-    }
+def private() -> None:
+    """Seconds a model of three ways to train 64 private shadow networks, interleaved."""
+    X, y = _problem(105, 2)
+    X /= 10
+    net = DPSGDClassifier(
+        hidden_layer_sizes=(64, 32), epsilon=4.0, classes=[0, 1], batch_size=256, epochs=30
+    )
+    print("105-(64, 32)-2, epsilon=4")
+    _race(
+        X,
+        y,
+        {
+            "stacked": lambda rows: train_stacked(net, X, y, rows, range(len(rows))),
+            "in turn": lambda rows: clone(net).fit(X[rows[0]], y[rows[0]]),
+            "Opacus, ghost": lambda rows: _OpacusNet(net).fit(X[rows[0]], y[rows[0]]),
+        },
+    )
+
+
+def _race(X: np.ndarray, y: np.ndarray, ways: dict[str, Callable[..., Any]]) -> None:
+    """Time each way three times in turn on halves of the records; print medians a model."""
+    rng = np.random.default_rng(0)
+    rows = [rng.permutation(len(X))[:5000] for _ in range(64)]
+    rest = np.setdiff1d(np.arange(len(X)), rows[0])
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    accuracy: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(3):
+        for name, train in ways.items():
+            start = time.perf_counter()
+            model = train(rows)
+            took = time.perf_counter() - start
+            many = isinstance(model, list)
+            seconds[name].append(took / (len(rows) if many else 1))
+            model = model[0] if many else model
+            accuracy[name].append((model.predict_proba(X[rest]).argmax(1) == y[rest]).mean())
+    least = np.median(seconds["stacked"])
+    for name, took in seconds.items():
+        ratio, right = np.median(took) / least, np.mean(accuracy[name])
+        print(f"  {name:17} {np.median(took):7.3f} s/model {ratio:5.1f}x  accuracy {right:.3f}")
 
 
 def scoring() -> None:
@@ -161,30 +177,26 @@ def lira() -> None:
     X, y = _problem(105, 2)
     net = MLPClassifier((64, 32), batch_size=256, max_iter=30, n_iter_no_change=30)
     target = clone(net).fit(X[:5000], y[:5000])
-    for stacked in (True, "bfloat16"):
-        start = time.perf_counter()
-        pool = attacks.ShadowPool(net, n_shadows=100, stacked=stacked, random_state=0)
-        attack = attacks.LiRA(target, pool=pool).fit(X, y)
-        result = attack.evaluate(X[:5000], y[:5000], X[5000:], y[5000:])
-        print(f"stacked={stacked}: {time.perf_counter() - start:.1f} s, {result}")
+    start = time.perf_counter()
+    pool = attacks.ShadowPool(net, n_shadows=100, random_state=0)
+    attack = attacks.LiRA(target, pool=pool).fit(X, y)
+    result = attack.evaluate(X[:5000], y[:5000], X[5000:], y[5000:])
+    print(f"stacked: {time.perf_counter() - start:.1f} s, {result}")
+    start = time.perf_counter()
+    clone(net).fit(X[::2], y[::2])
+    print(f"scikit-learn in turn: {100 * (time.perf_counter() - start):.0f} s for the shadows")
 
 
 class _TorchNet:
     """The same recipe as a plain torch loop, one network at a time."""
 
-    def __init__(self, net: MLPClassifier, seed: int) -> None:
+    def __init__(self, net: Any) -> None:
         self.net = net
-        self.seed = seed
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> _TorchNet:
         import torch
 
-        torch.manual_seed(self.seed)
-        sizes = [X.shape[1], *self.net.hidden_layer_sizes, int(y.max()) + 1]
-        layers: list[torch.nn.Module] = []
-        for fan_in, fan_out in pairwise(sizes):
-            layers += [torch.nn.Linear(fan_in, fan_out), torch.nn.ReLU()]
-        self.model = torch.nn.Sequential(*layers[:-1])
+        self.model = _perceptron(X.shape[1], self.net.hidden_layer_sizes, y, torch.nn.ReLU)
         optimizer = torch.optim.Adam(self.model.parameters())
         records, truth = torch.from_numpy(X), torch.from_numpy(y)
         for _ in range(self.net.max_iter):
@@ -203,6 +215,46 @@ class _TorchNet:
             return self.model(torch.from_numpy(X)).softmax(1).numpy()
 
 
+class _OpacusNet(_TorchNet):
+    """The private network in Opacus's fastest mode: ghost clipping, with its own loader."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> _OpacusNet:
+        import torch
+        from opacus import PrivacyEngine
+
+        net = self.net
+        model = _perceptron(X.shape[1], net.hidden_layer_sizes, y, torch.nn.Tanh)
+        data = torch.utils.data.TensorDataset(torch.from_numpy(X), torch.from_numpy(y))
+        plan = net._plan(len(X))
+        noise = net._noise_multiplier(plan)
+        rate = net._learning_rate(model, noise, plan)
+        model, optimizer, criterion, loader = PrivacyEngine().make_private(
+            module=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=rate, momentum=net.momentum),
+            criterion=torch.nn.CrossEntropyLoss(),
+            data_loader=torch.utils.data.DataLoader(data, batch_size=net.batch_size),
+            noise_multiplier=noise,
+            max_grad_norm=net.max_grad_norm,
+            grad_sample_mode="ghost",
+        )
+        for _ in range(net.epochs):
+            for rows, truth in loader:
+                optimizer.zero_grad()
+                criterion(model(rows), truth).backward()
+                optimizer.step()
+        self.model = model
+        return self
+
+
+def _perceptron(n_features: int, hidden: tuple[int, ...], y: np.ndarray, activation: Any) -> Any:
+    import torch
+
+    layers: list[torch.nn.Module] = []
+    for fan_in, fan_out in pairwise([n_features, *hidden, int(y.max()) + 1]):
+        layers += [torch.nn.Linear(fan_in, fan_out), activation()]
+    return torch.nn.Sequential(*layers[:-1])
+
+
 def _problem(n_features: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
     X, y = make_classification(
         10_000, n_features, n_informative=60, n_classes=n_classes, n_clusters_per_class=1,
@@ -213,7 +265,7 @@ def _problem(n_features: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    questions = {f.__name__: f for f in (location, adult, stacked, scoring, lira)}
+    questions = {f.__name__: f for f in (location, adult, stacked, private, scoring, lira)}
     for question in sys.argv[1:] or questions:
         print(f"== {question}")
         questions[question]()
