@@ -13,7 +13,6 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -102,54 +101,38 @@ def adult() -> None:
 def stacked() -> None:
     """Seconds a model of three ways to train 64 shadow networks, interleaved."""
     for n_features, n_classes, hidden in ((105, 2, (64, 32)), (600, 100, (256, 128))):
-        X, y = _problem(n_features, n_classes)
         net = MLPClassifier(hidden, batch_size=256, max_iter=30, n_iter_no_change=30)
         print(f"{n_features}-{hidden}-{n_classes}")
-        _race(
-            X,
-            y,
-            {
-                "stacked": lambda rows, net=net: train_stacked(net, X, y, rows, range(len(rows))),
-                "torch in turn": lambda rows, net=net: _TorchNet(net).fit(X[rows[0]], y[rows[0]]),
-                "scikit-learn": lambda rows, net=net: clone(net).fit(X[rows[0]], y[rows[0]]),
-            },
-        )
+        others = {"torch in turn": _TorchNet(net), "scikit-learn": net}
+        _race(net, others, *_problem(n_features, n_classes))
 
 
 def private() -> None:
     """Seconds a model of three ways to train 64 private shadow networks, interleaved."""
     X, y = _problem(105, 2)
-    X /= 10
     net = DPSGDClassifier(
         hidden_layer_sizes=(64, 32), epsilon=4.0, classes=[0, 1], batch_size=256, epochs=30
     )
     print("105-(64, 32)-2, epsilon=4")
-    _race(
-        X,
-        y,
-        {
-            "stacked": lambda rows: train_stacked(net, X, y, rows, range(len(rows))),
-            "in turn": lambda rows: clone(net).fit(X[rows[0]], y[rows[0]]),
-            "Opacus, ghost": lambda rows: _OpacusNet(net).fit(X[rows[0]], y[rows[0]]),
-        },
-    )
+    _race(net, {"in turn": net, "Opacus, ghost": _OpacusNet(net)}, X / 10, y)
 
 
-def _race(X: np.ndarray, y: np.ndarray, ways: dict[str, Callable[..., Any]]) -> None:
-    """Time each way three times in turn on halves of the records; print medians a model."""
+def _race(net: Any, others: dict[str, Any], X: np.ndarray, y: np.ndarray) -> None:
+    """Train 64 networks stacked and one network in other ways, each three times in turn."""
     rng = np.random.default_rng(0)
     rows = [rng.permutation(len(X))[:5000] for _ in range(64)]
     rest = np.setdiff1d(np.arange(len(X)), rows[0])
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    accuracy: dict[str, list[float]] = {name: [] for name in ways}
+    seconds: dict[str, list[float]] = {name: [] for name in ("stacked", *others)}
+    accuracy: dict[str, list[float]] = {name: [] for name in seconds}
     for _ in range(3):
-        for name, train in ways.items():
+        for name in seconds:
             start = time.perf_counter()
-            model = train(rows)
+            if name == "stacked":
+                model: Any = train_stacked(net, X, y, rows, range(64))[0]
+            else:
+                model = others[name].fit(X[rows[0]], y[rows[0]])
             took = time.perf_counter() - start
-            many = isinstance(model, list)
-            seconds[name].append(took / (len(rows) if many else 1))
-            model = model[0] if many else model
+            seconds[name].append(took / (64 if name == "stacked" else 1))
             accuracy[name].append((model.predict_proba(X[rest]).argmax(1) == y[rest]).mean())
     least = np.median(seconds["stacked"])
     for name, took in seconds.items():
