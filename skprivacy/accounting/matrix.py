@@ -1,8 +1,9 @@
 """Streams under noise that is correlated from step to step: one event for the whole run.
 
 Step t of a run gives a vector x_t, the sum of what the records of its batch contribute. A matrix
-factorisation releases C x + z row by row, C being lower triangular and z independent Gaussian
-noise. Whatever is computed from it, such as x + C^-1 z, is post-processing.
+factorisation releases C x + z row by row, z being independent Gaussian noise, each row as soon as
+the last step that it holds is over. Whatever is computed from it, such as x + C^-1 z, is
+post-processing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_banded
 
 from ._pairs import GaussianPair
 from .accountants import _rho
@@ -38,10 +38,10 @@ class MatrixFactorization(Event):
     where ``sensitivity`` is the largest norm of C u over all contributions u of one record. The
     entries of C are not negative, so it is reached by contributions that all point the same way
     (the norm is a sum of inner products, none of which a turn could make larger). That
-    contributions depend on earlier answers changes nothing: the noise is Gaussian and C is lower
-    triangular (Denisov et al. 2022, theorem 2.1). Relations: ``zero_out``, and ``replace_one`` at
-    twice the sensitivity. Under ``add_remove`` one record more would move the others from batch
-    to batch, so nothing is promised.
+    contributions depend on earlier answers changes nothing: the noise is Gaussian, and no row
+    holds a step that is still to come (Denisov et al. 2022, theorem 2.1). Relations: ``zero_out``,
+    and ``replace_one`` at twice the sensitivity. Under ``add_remove`` one record more would move
+    the others from batch to batch, so nothing is promised.
 
     References
     ----------
@@ -179,10 +179,12 @@ def _tree_sensitivity(steps_per_epoch: int, epochs: int) -> float:
     for level in range(len(steps).bit_length()):
         node = steps >> level
         used = (node % 2 == 0) & ((node + 1) << level <= len(steps))
-        pair, count = np.unique(
-            node[used] * steps_per_epoch + batch[used], return_counts=True
-        )  # how often a batch occurs in a node
-        np.add.at(squared, pair % steps_per_epoch, count.astype(float) ** 2)
+        if 2**level <= steps_per_epoch:  # no batch occurs twice in a node
+            squared += np.bincount(batch[used], minlength=steps_per_epoch)
+        else:
+            places = node[used] * steps_per_epoch + batch[used]
+            counts = np.bincount(places, minlength=steps_per_epoch * (node[-1] + 1))
+            squared += (counts.reshape(-1, steps_per_epoch) ** 2).sum(0)
     return math.sqrt(squared.max())
 
 
@@ -239,9 +241,9 @@ def step_spread(coefficients: NDArray[np.float64], n_steps: int) -> float:
 
 def _root_mean_variance(coefficients: NDArray[np.float64], wanted: NDArray[np.float64]) -> float:
     """``wanted`` is the first column of the Toeplitz matrix that C^-1 z is multiplied by."""
-    reach = min(len(coefficients), len(wanted))
-    band = np.repeat(coefficients[:reach, None], len(wanted), axis=1)
-    column = solve_banded((reach - 1, 0), band, wanted)
+    from scipy.signal import lfilter  # slow to import, and only streams need it
+
+    column = lfilter([1.0], coefficients, wanted)
     return math.sqrt(float(np.cumsum(column**2).mean()))
 
 

@@ -1,0 +1,81 @@
+"""Test accuracy of private networks on Adult, by kind of noise, clipping and averaging.
+
+python benchmarks/noise.py averaging    # needs SKPRIVACY_DATA with Adult in it
+python benchmarks/noise.py clipping
+python benchmarks/noise.py kinds
+python benchmarks/noise.py streams      # one epoch in the order of the records
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+
+from skprivacy.datasets import fetch_adult
+from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.preprocessing import SchemaTransformer
+
+SEEDS = 3
+DELTA = 1e-6
+
+AVERAGING: dict[str, dict] = {
+    "last step alone": {"averaging": 0.0},
+    "last half (default)": {"averaging": 0.5},
+    "all steps": {"averaging": 1.0},
+    "ema 0.9": {"averaging": "ema", "averaging_decay": 0.9},
+    "ema 0.95": {"averaging": "ema", "averaging_decay": 0.95},
+    "ema 0.98": {"averaging": "ema", "averaging_decay": 0.98},
+}
+CLIPPING: dict[str, dict] = {
+    f"{clipping}, norm {norm:g}": {"clipping": clipping, "max_grad_norm": norm}
+    for clipping in ("flat", "automatic", "adaptive")
+    for norm in (0.1, 1.0, 10.0)
+}
+KINDS: dict[str, dict] = {k: {"noise": k} for k in ("gaussian", "logistic", "banded", "tree")}
+STREAMS: dict[str, dict] = {
+    f"{noise}, batch {size}": {"noise": noise, "batch_size": size, "epochs": 1}
+    for noise in ("gaussian", "banded", "tree")
+    for size in (128, 512, 2048)
+}
+QUESTIONS = {
+    "averaging": AVERAGING, "clipping": CLIPPING, "kinds": KINDS, "streams": STREAMS,
+}  # fmt: skip
+
+
+def table() -> tuple[np.ndarray, ...]:
+    """Return the training and the test table, transformed by the public schema."""
+    train, test = (fetch_adult(subset=s, as_frame=True) for s in ("train", "test"))
+    transformer = SchemaTransformer(train.schema).fit(train.data)
+    return (
+        transformer.transform(train.data), train.target, transformer.transform(test.data),
+        test.target, train.classes,
+    )  # fmt: skip
+
+
+def main() -> None:
+    questions = sys.argv[1:] or list(QUESTIONS)
+    X, y, X_test, y_test, classes = table()
+    for question in questions:
+        print(f"{question}: accuracy, mean of {SEEDS} seeds +- standard error")
+        for name, params in QUESTIONS[question].items():
+            cells = []
+            start = time.perf_counter()
+            for epsilon in (0.1, 1.0):
+                scores = [
+                    DPSGDClassifier(
+                        epsilon=epsilon, delta=DELTA, classes=classes, random_state=seed, **params
+                    )
+                    .fit(X, y)
+                    .score(X_test, y_test)
+                    for seed in range(SEEDS)
+                ]
+                error = np.std(scores, ddof=1) / np.sqrt(SEEDS)
+                cells.append(f"epsilon {epsilon}: {np.mean(scores):.4f} +- {error:.4f}")
+            seconds = (time.perf_counter() - start) / 2 / SEEDS
+            print(f"  {name:24s} {'   '.join(cells)}   ({seconds:.1f} s a fit)", flush=True)
+
+
+if __name__ == "__main__":
+    main()
