@@ -44,7 +44,10 @@ def network(d: int, hidden: tuple[int, ...], k: int) -> nn.Sequential:
 
 
 def plain(X, y, hidden, k, batch) -> Step:
-    module = network(X.shape[1], hidden, k)
+    return plain_step(network(X.shape[1], hidden, k), X, y, batch)
+
+
+def plain_step(module, X, y, batch) -> Step:
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
     loss = nn.CrossEntropyLoss()
     place = 0
@@ -60,8 +63,12 @@ def plain(X, y, hidden, k, batch) -> Step:
 
 
 def ours(X, y, hidden, k, batch) -> Step:
+    return private_step(network(X.shape[1], hidden, k), X, y, batch)
+
+
+def private_step(module, X, y, batch, probe=None) -> Step:
     net = PrivateNet(
-        network(X.shape[1], hidden, k),
+        module,
         sampler=PoissonSampler(batch / len(X)),
         mechanism=FloatGaussian(1.0, 1.0),
         random=SecureRandom(threads=torch.get_num_threads()),
@@ -72,6 +79,7 @@ def ours(X, y, hidden, k, batch) -> Step:
         lr=0.01,
         optimizer__momentum=0.9,
         verbose=0,
+        probe=probe,
     )
     net.prepare()
 

@@ -137,8 +137,9 @@ class PrivateNetwork(BaseEstimator):
         if is_mapped(X):
             return self._mapped_rows(X, y, first, **checks)
         check_column_names(X)
+        floats = [np.float64, np.float32]
         return validate_data(
-            self, X, y, dtype=np.float64, ensure_all_finite=False, reset=first, **checks
+            self, X, y, dtype=floats, ensure_all_finite=False, reset=first, **checks
         )
 
     def _mapped_rows(

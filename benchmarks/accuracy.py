@@ -1,0 +1,142 @@
+"""How well private networks do: test accuracy over several seeds, beside a network without privacy.
+
+``python benchmarks/accuracy.py [NAME ...] [--seeds N] [--no-bound]`` prints one line for each task,
+as it is done: mean and standard deviation of the accuracy, that without privacy, and seconds a fit.
+``--list`` names the tasks. All settings are the library's defaults or stand below; where they were
+chosen, it was on these data, which are public or made up: the search is not in epsilon.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any
+
+import mnist
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+
+from skprivacy.datasets import (
+    fetch_adult,
+    fetch_location30,
+    make_purchase_like,
+    make_texas_like,
+)
+from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.preprocessing import SchemaTransformer
+
+Split = tuple[NDArray, NDArray, NDArray, NDArray]  # X, y, X_test, y_test
+
+
+@dataclass(frozen=True)
+class Task:
+    """Data (by the seed of their split), epsilon, delta, and settings beside the defaults."""
+
+    data: Callable[[int], Split]
+    epsilon: float
+    delta: float
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@cache
+def adult(seed: int) -> Split:
+    """The published split, whatever the seed."""
+    train = fetch_adult(as_frame=True)
+    test = fetch_adult(subset="test", as_frame=True)
+    rows = SchemaTransformer(train.schema).fit(train.data).transform
+    X, X_test = (np.asarray(rows(part.data), dtype=np.float32) for part in (train, test))
+    return X, train.target.to_numpy(), X_test, test.target.to_numpy()
+
+
+@cache
+def image_features(seed: int) -> Split:
+    X, y = mnist.pixels("train")
+    X_test, y_test = mnist.pixels("test")
+    return mnist.features(X), y, mnist.features(X_test), y_test
+
+
+@cache
+def images(seed: int) -> Split:
+    return (*mnist.pixels("train"), *mnist.pixels("test"))
+
+
+def split(load: Callable[..., tuple[NDArray, NDArray]], n_train: int, seed: int) -> Split:
+    """Draw training and test records."""
+    X, y = load(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(
+        X.astype(np.float32), y, train_size=n_train, random_state=seed
+    )
+    return X, y, X_test, y_test
+
+
+def generated(make: Callable[..., tuple[NDArray, NDArray]], n: int, seed: int) -> Split:
+    """Draw a table anew, four fifths of it to train on."""
+    return split(partial(make, n, random_state=seed), n * 4 // 5, seed)
+
+
+LINEAR = {"hidden_layer_sizes": ()}
+TASKS = {
+    "adult-1": Task(adult, 1.0, 1e-6),
+    "adult-0.1": Task(adult, 0.1, 1e-6),
+    "mnist-convolution": Task(images, 3.0, 1e-5, mnist.CONVOLUTION),
+    "mnist-scattering": Task(image_features, 3.0, 1e-5, mnist.SCATTERING),
+    "location-4000": Task(partial(split, fetch_location30, 4_000), 8.0, 1e-5, LINEAR),
+    "location-1600": Task(partial(split, fetch_location30, 1_600), 8.0, 1e-5, LINEAR),
+    "purchase-like": Task(partial(generated, make_purchase_like, 50_000), 8.0, 1e-5, LINEAR),
+    "texas-like": Task(partial(generated, make_texas_like, 20_000), 8.0, 1e-5, LINEAR),
+}
+
+
+def private_accuracy(task: Task, seed: int) -> tuple[float, float]:
+    """Return accuracy, and seconds of the fit."""
+    X, y, X_test, y_test = task.data(seed)
+    model = DPSGDClassifier(
+        epsilon=task.epsilon, delta=task.delta, classes=np.unique(y), random_state=seed,
+        **task.settings,
+    )  # fmt: skip
+    start = time.perf_counter()
+    model.fit(X, y)
+    seconds = time.perf_counter() - start
+    assert model.privacy_.kind == "proved"
+    assert model.privacy_.epsilon(task.delta) <= task.epsilon
+    return model.score(X_test, y_test), seconds
+
+
+def bound(task: Task) -> float:
+    """Return the accuracy of logistic regression without privacy."""
+    X, y, X_test, y_test = task.data(0)
+    return LogisticRegression(max_iter=200).fit(X, y).score(X_test, y_test)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tasks", nargs="*", metavar="NAME")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--no-bound", action="store_true", help="spare the fit without privacy")
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    if unknown := set(options.tasks) - set(TASKS):
+        parser.error(f"unknown tasks {sorted(unknown)}; there are {list(TASKS)}")
+    if options.list:
+        print("\n".join(TASKS))
+        return
+    print("task               epsilon  delta          accuracy no privacy  s a fit")
+    for name in options.tasks or TASKS:
+        task = TASKS[name]
+        found = [private_accuracy(task, seed) for seed in range(options.seeds)]
+        accuracies, seconds = zip(*found, strict=True)
+        without = "-" if options.no_bound else f"{bound(task):.3f}"
+        print(
+            f"{name:18} {task.epsilon:7g} {task.delta:6.0e} {np.mean(accuracies):7.4f} +- "
+            f"{np.std(accuracies):.4f} {without:>10} {np.median(seconds):8.1f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
