@@ -51,13 +51,10 @@ class MaxPool(nn.MaxPool2d):
 
 
 CONVOLUTION = {
-    "module": SmallConvNet, "batch_size": 2048, "epochs": 25, "max_grad_norm": 0.1,
-    "learning_rate": 8.0, "schedule": "linear",
+    "module": SmallConvNet, "batch_size": 1024, "epochs": 20, "max_grad_norm": 0.1,
+    "learning_rate": 6.0,
 }  # fmt: skip
-SCATTERING = {
-    "hidden_layer_sizes": (), "batch_size": 4096, "epochs": 30, "max_grad_norm": 0.1,
-    "learning_rate": 4.0,
-}  # fmt: skip
+SCATTERING = {"hidden_layer_sizes": (), "batch_size": 15_000, "epochs": 30}
 
 
 @dataclass(frozen=True)
