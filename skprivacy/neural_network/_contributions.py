@@ -53,8 +53,7 @@ class OuterProduct:
         inputs = torch.linalg.vector_norm(self.input, dim=1).square_()
         inputs += _LOST * self.input.shape[1] if self.bias is None else 1.0
         grads = torch.linalg.vector_norm(self.output_grad, dim=1).square_()
-        if self.bias is None:
-            grads += _LOST * self.output_grad.shape[1]
+        grads += _LOST * self.output_grad.shape[1]
         return inputs.mul_(grads)
 
     def add_sum(self, factors: Tensor) -> None:

@@ -13,6 +13,7 @@ from torch.func import functional_call, grad, vmap
 from skprivacy.mechanisms import FloatGaussian, PoissonSampler, SecureRandom
 from skprivacy.neural_network._backward import AutogradBackward, PerceptronBackward
 from skprivacy.neural_network._clipping import _SAFETY
+from skprivacy.neural_network._contributions import OuterProduct
 from skprivacy.neural_network._gradients import Probe, gradients_of
 from skprivacy.neural_network._net import PrivateNet
 from skprivacy.neural_network._per_example import ClippedGradientSum, flatten_parameters
@@ -205,3 +206,17 @@ def test_the_rounding_of_large_sums_stays_within_the_sensitivity(rows, features)
     for absent in (0, rows // 3, rows - 1):
         present = torch.arange(rows) != absent
         assert (everybody - total(present)).norm() <= 0.5
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_huge_input_does_not_hide_behind_a_vanishing_gradient(bias):
+    # The squares of the output gradients vanish in single precision; the contribution does not.
+    weight = torch.zeros(3, 4)
+    contribution = OuterProduct(
+        weight,
+        torch.zeros(3) if bias else None,
+        torch.full((1, 4), 4e18),
+        torch.full((1, 3), 2e-23),
+    )
+    exact = contribution.input.double().norm() * contribution.output_grad.double().norm()
+    assert contribution.squared_norms().double().sqrt() >= exact > 1e-4
