@@ -286,7 +286,7 @@ def _loss(logits: Floats, place: Places) -> tuple[Floats, Floats]:
 
 def _odds(logits: Floats, place: Places) -> tuple[Floats, Floats]:
     if logits.shape[1] == 1:
-        sign = 2.0 * place[:, None] - 1.0
+        sign = np.where(place[:, None] == 1, 1.0, -1.0)
         return (sign * logits)[:, 0], sign
     chosen = np.eye(logits.shape[1])[place]
     rest = np.where(chosen == 1, -np.inf, logits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from numbers import Integral
 from typing import Any
 
@@ -10,8 +11,10 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from .._sklearn import Interval, StrOptions
+from ._decision_distance import Oracle, decision_distance
 from ._records import encode, fingerprints, numeric_columns
 from .membership import MembershipAttack
+from .result import AttackResult
 
 __all__ = ["LabelOnlyAttack"]
 
@@ -30,27 +33,39 @@ class LabelOnlyAttack(MembershipAttack):
     ----------
     target : fitted classifier, default=None
         The model attacked. None makes a template for ``clone`` and ``set_params``.
-    method : {"noise", "boundary"}, default="noise"
+    method : {"noise", "boundary", "hopskipjump"}, default="noise"
         "noise": share of perturbed copies that keep the right label, over noise of growing
         size. "boundary": distance at which the label is lost on the way to records of other
-        classes. A record with a wrong label scores lowest in both.
+        classes. "hopskipjump": distance of the decision boundary, approached with directions
+        estimated from labels (Chen et al. 2020); takes some hundreds of queries to be worth it.
+        A record with a wrong label scores lowest in all.
     n_queries : int, default=100
-        Perturbed copies of each record; for "boundary" it is shared among paths of 8 halvings.
+        Labels asked for each record, at most.
     random_state : int, RandomState instance or None, default=0
         Seeds noise and paths, the same for every record.
     fpr : float, default=0.05
         False positive rate that ``predict`` aims at when ``fit`` knows no members.
 
+    Attributes
+    ----------
+    queries_ : int ndarray of shape (n_records,)
+        Labels asked for each record in the latest scoring. ``evaluate`` puts the largest number
+        into ``details["queries"]``.
+
     Notes
     -----
     Numbers with more than two values are continuous: they take Gaussian noise and straight paths,
     in units of their standard deviation among the attacker's records. Binary, categorical and
-    text features are exchanged for those of other records, each counting 1 as a distance.
+    text features are exchanged for those of other records; as a distance, each counts 1 under
+    the square root that straight distances are taken by, so that of discrete features alone it
+    ranks as the number of flips.
 
     References
     ----------
     C. A. Choquette-Choo, F. Tramer, N. Carlini, N. Papernot. Label-only membership inference
     attacks. ICML 2021.
+    J. Chen, M. I. Jordan, M. J. Wainwright. HopSkipJumpAttack: a query-efficient decision-based
+    attack. IEEE S&P 2020.
     Z. Li, Y. Zhang. Membership leakage in label-only exposures. CCS 2021.
 
     Examples
@@ -67,8 +82,8 @@ class LabelOnlyAttack(MembershipAttack):
 
     _parameter_constraints: dict[str, Any] = {
         **MembershipAttack._parameter_constraints,
-        "method": [StrOptions({"noise", "boundary"})],
-        "n_queries": [Interval(Integral, HALVINGS, None, closed="left")],
+        "method": [StrOptions({"noise", "boundary", "hopskipjump"})],
+        "n_queries": [Interval(Integral, HALVINGS + 1, None, closed="left")],
         "random_state": ["random_state"],
     }
 
@@ -99,13 +114,23 @@ class LabelOnlyAttack(MembershipAttack):
     def _score(self, X: Any, y: NDArray[Any]) -> Floats:
         if self.method == "noise":
             return self._noise_robustness(X, y)
+        if self.method == "hopskipjump":
+            return self._decision_distance(X, y)
         return self._boundary_distance(X, y)
+
+    def evaluate(self, X_in: Any, y_in: Any, X_out: Any, y_out: Any) -> AttackResult:
+        """Attack records whose membership is known; see the base class."""
+        result = super().evaluate(X_in, y_in, X_out, y_out)
+        result.details["queries"] = int(self.queries_.max())
+        return result
 
     def _noise_robustness(self, X: Any, y: NDArray[Any]) -> Floats:
         rng = np.random.default_rng(self._seed)
         matrix, others, decode = encode(X, self._others)
         kept = np.zeros(len(y))
-        levels = np.repeat(NOISE_LEVELS, -(-self.n_queries // len(NOISE_LEVELS)))
+        # the last query is for the record itself
+        levels = np.sort(np.resize(NOISE_LEVELS, self.n_queries - 1))
+        self.queries_ = np.full(len(y), len(levels) + 1)
         for level in levels:
             shifted = matrix + rng.normal(size=matrix.shape[1]) * level * self._scale
             stranger = others[rng.integers(len(others))]
@@ -120,7 +145,9 @@ class LabelOnlyAttack(MembershipAttack):
         matrix, others, decode = encode(X, self._others)
         prints = fingerprints(X)
         nearest = np.full(len(y), np.inf)
-        for path in range(max(1, self.n_queries // HALVINGS)):
+        n_paths = (self.n_queries - 1) // HALVINGS
+        self.queries_ = np.full(len(y), n_paths * HALVINGS + 1)
+        for path in range(n_paths):
             goal = others[self._strangers(prints, y, path)]
             swap_at = rng.uniform(size=matrix.shape[1:])
 
@@ -133,6 +160,27 @@ class LabelOnlyAttack(MembershipAttack):
             in_units = np.where(self._continuous, change / self._scale, change != 0)
             nearest = np.minimum(nearest, np.linalg.norm(np.nan_to_num(in_units), axis=1))
         return np.where(self.target.predict(X) == y, nearest, 0.0)
+
+    def _decision_distance(self, X: Any, y: NDArray[Any]) -> Floats:
+        matrix, others, decode = encode(X, self._others)
+        wrong = np.asarray(self.target.predict(X)) != y
+        rows = np.flatnonzero(~wrong)
+
+        def changed(asked: NDArray[np.intp], points: Floats) -> NDArray[np.bool_]:
+            return np.asarray(self.target.predict(decode(points))) != y[rows[asked]]
+
+        oracle = Oracle(changed, len(rows), self.n_queries - 1)
+        prints = fingerprints(X)
+        goals = (others[self._strangers(prints, y, path)][rows] for path in count())
+        distance = np.zeros(len(y))
+        if len(rows):
+            rng = np.random.default_rng(self._seed)
+            distance[rows] = decision_distance(
+                oracle, matrix[rows], goals, self._continuous, self._scale, rng
+            )
+        self.queries_ = np.ones(len(y), dtype=int)
+        self.queries_[rows] += oracle.used
+        return distance
 
     def _strangers(
         self, prints: NDArray[np.uint64], y: NDArray[Any], path: int

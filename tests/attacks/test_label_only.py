@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import LabelOnlyAttack
 
-METHODS = ["noise", "boundary"]
+METHODS = ["noise", "boundary", "hopskipjump"]
 
 
 def test_distance_to_a_known_boundary():
@@ -69,7 +69,7 @@ def test_sparse_records(method):
     X = sparse.csr_matrix(rng.integers(0, 2, (60, 5)).astype(float))
     y = rng.integers(0, 2, 60)
     model = LogisticRegression().fit(X, y)
-    scores = LabelOnlyAttack(model, method=method, n_queries=8).fit(X, y).score_samples(X, y)
+    scores = LabelOnlyAttack(model, method=method, n_queries=9).fit(X, y).score_samples(X, y)
     assert np.isfinite(scores).all()
 
 
@@ -78,7 +78,7 @@ def test_a_model_with_one_label_has_no_boundary(method):
     X = np.random.default_rng(0).normal(size=(50, 2))
     y = np.r_[np.zeros(49), 1]
     model = DecisionTreeClassifier(min_samples_leaf=25).fit(X, y)
-    scores = LabelOnlyAttack(model, method=method, n_queries=8).fit(X, y).score_samples(X, y)
+    scores = LabelOnlyAttack(model, method=method, n_queries=9).fit(X, y).score_samples(X, y)
     assert np.isfinite(scores).all()
     assert scores[-1] == 0
 
@@ -92,3 +92,86 @@ def test_missing_values_stay_missing(method):
     model = DecisionTreeClassifier(random_state=0).fit(X[:40], y[:40])
     scores = LabelOnlyAttack(model, method=method, n_queries=16).fit(X, y).score_samples(X, y)
     assert np.isfinite(scores).all()
+
+
+class Counting:
+    """Answers with labels and counts them."""
+
+    def __init__(self, model):
+        self.model = model
+        self.classes_ = model.classes_
+        self.asked = 0
+
+    def predict(self, X):
+        self.asked += len(X)
+        return self.model.predict(X)
+
+
+@pytest.mark.parametrize("n_queries", [9, 37, 100, 500])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["continuous", "binary", "mixed"])
+def test_never_asks_more_than_its_budget(kind, method, n_queries):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 12))
+    n_binary = {"continuous": 0, "mixed": 6, "binary": 12}[kind]
+    X[:, :n_binary] = rng.integers(0, 2, (40, n_binary))
+    y = rng.integers(0, 2, 40)
+    model = Counting(DecisionTreeClassifier(random_state=0).fit(X, y))
+    attack = LabelOnlyAttack(model, method=method, n_queries=n_queries).fit(X, y)
+    model.asked = 0
+    attack.score_samples(X, y)
+    assert model.asked == attack.queries_.sum()
+    assert attack.queries_.max() <= n_queries
+    model.asked = 0
+    attack.score_samples(X[:1], y[:1])  # one record alone: its own budget holds
+    assert model.asked <= n_queries
+    assert attack.evaluate(X[:20], y[:20], X[20:], y[20:]).details["queries"] <= n_queries
+
+
+def test_hopskipjump_approaches_the_distance_of_a_linear_model():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 8)) * np.arange(1, 9)
+    y = (X @ rng.normal(size=8) > 0).astype(int)
+    model = RidgeClassifier(alpha=1e-9).fit(X, y)
+    attack = LabelOnlyAttack(model, method="hopskipjump", n_queries=1000).fit(X, y)
+    rough = LabelOnlyAttack(model, method="boundary", n_queries=1000).fit(X, y)
+    scaled = model.coef_.ravel() * X.std(axis=0)
+    true = np.abs(model.decision_function(X)) / np.linalg.norm(scaled)
+    right = model.predict(X) == y
+    ratio = attack.score_samples(X, y)[right] / true[right]
+    assert (ratio > 0.999).all()  # the point found has the other label
+    assert np.median(ratio) < 1.02
+    assert np.quantile(ratio, 0.95) < 1.05
+    assert np.median(rough.score_samples(X, y)[right] / true[right]) > 1.1
+    assert (attack.score_samples(X, y)[~right] == 0).all()
+
+
+def test_hopskipjump_counts_the_flips_of_binary_features():
+    # the label is the majority of 9: the distance is the number of flips to the other side
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (200, 9)).astype(float)
+
+    class Majority:
+        classes_ = np.array([0, 1])
+
+        def predict(self, X):
+            return (X.sum(axis=1) > 4).astype(int)
+
+    y = Majority().predict(X)
+    attack = LabelOnlyAttack(Majority(), method="hopskipjump", n_queries=40).fit(X, y)
+    ones = X.sum(axis=1)
+    flips = np.where(y == 1, ones - 4, 5 - ones)
+    assert attack.score_samples(X, y) ** 2 == pytest.approx(flips)
+
+
+def test_planted_steps_away_from_the_boundary_are_caught(monkeypatch):
+    # random directions instead of estimated ones: the distance stays far too large
+    from skprivacy.attacks import _decision_distance
+
+    monkeypatch.setattr(_decision_distance.Oracle, "__call__", _coin)
+    with pytest.raises(AssertionError):
+        test_hopskipjump_approaches_the_distance_of_a_linear_model()
+
+
+def _coin(self, rows, points, *, reserve=0):
+    return np.random.default_rng(len(rows)).random(len(rows)) < 0.5

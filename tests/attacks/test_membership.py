@@ -50,6 +50,7 @@ ATTACKS = {
     "vulnerable": VulnerableRecordsAttack(),
     "label noise": LabelOnlyAttack(n_queries=24),
     "label boundary": LabelOnlyAttack(method="boundary", n_queries=40),
+    "label hopskipjump": LabelOnlyAttack(method="hopskipjump", n_queries=60),
     "lira augmented": LiRA(augment=nudged),
 }
 

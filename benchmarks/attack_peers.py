@@ -1,0 +1,245 @@
+"""Our attacks beside other libraries', on the same targets with the same shadow models.
+
+python benchmarks/attack_peers.py            # all data sets, 3 seeds; SKPRIVACY_DATA for real ones
+python benchmarks/attack_peers.py purchase   # one of them: location, adult, purchase
+
+Needs sacroml==2.0.1 and adversarial-robustness-toolbox==1.20.1 beside the library. Both attacks of
+a pair see the predictions of one target and of the same shadow networks, 16 of them (4 for attack
+models, which take long to train), and are judged on the same records. RMIA's formulas stand here a
+second time, pair by pair, as the paper writes them.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.neural_network import MLPClassifier
+
+from skprivacy import attacks, metrics
+from skprivacy.datasets import fetch_adult, fetch_location30, make_purchase_like
+from skprivacy.preprocessing import SchemaTransformer
+
+N_SHADOWS = 16
+N_FOR_ATTACK_MODELS = 4
+SEEDS = (0, 1, 2)
+REPEATS = 400
+
+Floats = np.ndarray
+
+
+def location(seed: int) -> tuple[Any, Any, Any]:
+    X, y = fetch_location30(return_X_y=True)
+    X, y = _some(np.asarray(X, dtype=np.float32), np.asarray(y), 3200, seed)
+    return X, y, MLPClassifier((128,), activation="tanh", alpha=0.0, max_iter=60)
+
+
+def adult(seed: int) -> tuple[Any, Any, Any]:
+    data = fetch_adult(subset="train", as_frame=True)
+    X = np.asarray(SchemaTransformer(data.schema).fit_transform(data.data), dtype=np.float32)
+    X, y = _some(X, np.asarray(data.target), 4000, seed)
+    return X, y, MLPClassifier((128,), max_iter=60)
+
+
+def purchase(seed: int) -> tuple[Any, Any, Any]:
+    X, y = make_purchase_like(4000, n_classes=50, random_state=seed, return_X_y=True)
+    return X.astype(np.float32), y, MLPClassifier((128,), max_iter=40)
+
+
+class Case:
+    """A target, its shadow models, and what all of them say of every record."""
+
+    def __init__(self, X: Floats, y: Any, net: Any, seed: int) -> None:
+        half = len(y) // 2
+        self.X, self.y, self.member = X, y, np.arange(len(y)) < half
+        self.target = clone(net).set_params(random_state=seed).fit(X[:half], y[:half])
+        self.pool = attacks.ShadowPool(
+            net, n_shadows=N_SHADOWS, random_state=seed, stacked=True
+        ).fit(X, y)
+        self.classes = self.pool.classes_
+        self.label = np.searchsorted(self.classes, y)
+        self.trained = self.pool.membership(X)[0]
+        self.proba = _columns(self.target, X, self.classes)
+        self.shadow_proba = np.stack(list(self.pool.iter_proba(X)))
+
+    def of_label(self, proba: Floats) -> Floats:
+        return np.take_along_axis(proba, self.label[:, None], axis=-1)[..., 0]
+
+
+def ours(attack: Any, n_shadows: int = N_SHADOWS) -> Callable[[Case], Floats]:
+    def score(case: Case) -> Floats:
+        pool = copy.copy(case.pool).set_params(n_shadows=n_shadows)
+        pool.estimators_, pool.masks_ = pool.estimators_[:n_shadows], pool.masks_[:n_shadows]
+        own = clone(attack).set_params(target=case.target, pool=pool)
+        return own.fit(case.X, case.y).score_samples(case.X, case.y)
+
+    return score
+
+
+def sacroml_lira(mode: str, fix_variance: bool) -> Callable[[Case], Floats]:
+    def score(case: Case) -> Floats:
+        from sacroml.attacks import utils
+        from sacroml.attacks.likelihood_attack import LIRAAttack
+
+        with tempfile.TemporaryDirectory() as folder:
+            attack = LIRAAttack(
+                output_dir=folder,
+                write_report=False,
+                n_shadow_models=N_SHADOWS,
+                mode=mode,
+                fix_variance=fix_variance,
+            )
+        seen: dict[bool, dict[int, list[float]]] = {
+            inside: {record: [] for record in range(len(case.y))} for inside in (False, True)
+        }
+        for proba, trained in zip(case.shadow_proba, case.trained, strict=True):
+            for record, p in enumerate(case.of_label(proba)):
+                seen[bool(trained[record])][record].append(utils.logit(p))
+        pairs, _ = attack._compute_scores(case.label, case.proba, seen[False], seen[True])
+        return np.array(pairs)[:, 1]
+
+    return score
+
+
+def art_black_box(kind: str) -> Callable[[Case], Floats]:
+    def score(case: Case) -> Floats:
+        from art.attacks.inference.membership_inference import MembershipInferenceBlackBox
+        from art.estimators.classification import SklearnClassifier
+
+        attack = MembershipInferenceBlackBox(SklearnClassifier(case.target), attack_model_type=kind)
+        inside = case.trained[:N_FOR_ATTACK_MODELS]
+        proba = case.shadow_proba[:N_FOR_ATTACK_MODELS].astype(np.float32)
+        label = np.tile(case.label, (N_FOR_ATTACK_MODELS, 1))
+        attack.fit(
+            x=None,
+            y=label[inside],
+            test_x=None,
+            test_y=label[~inside],
+            pred=proba[inside],
+            test_pred=proba[~inside],
+        )
+        answer = attack.infer(
+            x=None, y=case.label, pred=case.proba.astype(np.float32), probabilities=True
+        )
+        return np.asarray(answer).reshape(len(case.y), -1)[:, -1]
+
+    return score
+
+
+def rmia_formulas(online: bool, gamma: float = 1.0, a: float = 0.3) -> Callable[[Case], Floats]:
+    def score(case: Case) -> Floats:
+        target = case.of_label(case.proba)
+        shadow = np.stack([case.of_label(proba) for proba in case.shadow_proba])
+        ratio = np.empty(len(target))
+        for x in range(len(target)):
+            out = np.mean(
+                [p for p, t in zip(shadow[:, x], case.trained[:, x], strict=True) if not t]
+            )
+            mean = np.mean(shadow[:, x]) if online else ((1 + a) * out + (1 - a)) / 2
+            ratio[x] = target[x] / mean
+        return np.array([np.mean(own / ratio >= gamma) for own in ratio])
+
+    return score
+
+
+# name: our attack, then the peers it stands beside
+QUESTIONS: dict[str, tuple[Callable[[Case], Floats], dict[str, Callable[[Case], Floats]]]] = {
+    "LiRA online": (
+        ours(attacks.LiRA(online=True)),
+        {
+            "sacroml online, global": sacroml_lira("online-carlini", True),
+            "sacroml online, per record": sacroml_lira("online-carlini", False),
+        },
+    ),
+    "LiRA offline": (
+        ours(attacks.LiRA()),
+        {
+            "sacroml offline": sacroml_lira("offline", False),
+            "sacroml offline, global": sacroml_lira("offline", True),
+            "sacroml offline-carlini": sacroml_lira("offline-carlini", True),
+        },
+    ),
+    "Shokri, signals": (
+        ours(attacks.ShokriAttack(view="signals"), N_FOR_ATTACK_MODELS),
+        {f"ART black box, {kind}": art_black_box(kind) for kind in ("nn", "rf")},
+    ),
+    "RMIA online": (ours(attacks.RMIA(online=True)), {"formulas, online": rmia_formulas(True)}),
+    "RMIA offline": (ours(attacks.RMIA()), {"formulas, offline": rmia_formulas(False)}),
+}
+
+
+def compare(name: str, make: Callable[[int], tuple[Any, Any, Any]]) -> pd.DataFrame:
+    rows = []
+    for seed in SEEDS:
+        case = Case(*make(seed), seed)
+        right = [case.target.score(case.X[m], case.y[m]) for m in (case.member, ~case.member)]
+        print(f"{name} {seed}: train {right[0]:.3f} test {right[1]:.3f}", flush=True)
+        for own_name, (own, peers) in QUESTIONS.items():
+            mine = own(case)
+            for peer_name, peer in peers.items():
+                theirs = peer(case)
+                rows.append(
+                    {"data": name, "seed": seed, "ours": own_name, "peer": peer_name}
+                    | _difference(mine, theirs, case.member, seed)
+                )
+                print(pd.DataFrame(rows[-1:]).to_string(header=False, index=False), flush=True)
+    return pd.DataFrame(rows)
+
+
+def _difference(mine: Floats, theirs: Floats, member: Floats, seed: int) -> dict[str, float]:
+    """Both attacks' figures, and intervals of the differences by drawing records anew, in pairs."""
+    rng = np.random.default_rng(seed)
+    inside, outside = np.flatnonzero(member), np.flatnonzero(~member)
+    figures = [_figures(s[inside], s[outside]) for s in (mine, theirs)]
+    drawn = np.empty((REPEATS, 2))
+    for repeat in range(REPEATS):
+        a, b = rng.choice(inside, len(inside)), rng.choice(outside, len(outside))
+        one, other = (_figures(s[a], s[b]) for s in (mine, theirs))
+        drawn[repeat] = np.subtract(one, other)
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    return {
+        "auc": figures[0][0],
+        "auc_peer": figures[1][0],
+        "auc_low": low[0],
+        "auc_high": high[0],
+        "tpr": figures[0][1],
+        "tpr_peer": figures[1][1],
+        "tpr_low": low[1],
+        "tpr_high": high[1],
+    }
+
+
+def _figures(inside: Floats, outside: Floats) -> tuple[float, float]:
+    return metrics.auc(inside, outside), metrics.tpr_at_fpr(inside, outside, 0.01).tpr
+
+
+def _columns(model: Any, X: Floats, classes: Floats) -> Floats:
+    proba = np.zeros((len(X), len(classes)))
+    proba[:, np.searchsorted(classes, model.classes_)] = model.predict_proba(X)
+    return proba
+
+
+def _some(X: Floats, y: Floats, n: int, seed: int) -> tuple[Floats, Floats]:
+    rows = np.random.default_rng(seed).permutation(len(y))[:n]
+    return X[rows], y[rows]
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    makers = {maker.__name__: maker for maker in (location, adult, purchase)}
+    table = pd.concat([compare(name, makers[name]) for name in sys.argv[1:] or makers])
+    pd.set_option("display.width", 200)
+    mean = table.groupby(["data", "ours", "peer"], sort=False).mean().drop(columns="seed")
+    print(mean.round(3).to_string())
+    behind = table[(table["auc_high"] < 0) | (table["tpr_high"] < 0)]
+    print(f"behind a peer beyond the interval: {len(behind)} of {len(table)}")
+    print(behind.round(3).to_string(index=False))
