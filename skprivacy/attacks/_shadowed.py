@@ -35,6 +35,10 @@ class ShadowedAttack(MembershipAttack):
     }
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        self._take_pool(X, y)
+        self.classes_ = class_list(self.classes_, self.pool_.classes_)
+
+    def _take_pool(self, X: Any, y: NDArray[Any]) -> None:
         if self.pool is None:
             pool = ShadowPool(
                 self.target,
@@ -47,7 +51,6 @@ class ShadowedAttack(MembershipAttack):
             self.pool_ = self.pool
         else:
             self.pool_ = clone(self.pool).fit(X, y)
-        self.classes_ = class_list(self.classes_, self.pool_.classes_)
 
     def _target_logit(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
         return scores.logit(*self._target_proba(X, y))

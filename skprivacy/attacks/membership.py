@@ -20,7 +20,7 @@ from ._predictions import class_list, label_columns, predict_aligned
 from ._records import as_records, concat, fingerprints, num_samples
 from .result import AttackResult
 
-__all__ = ["LossThreshold", "MembershipAttack"]
+__all__ = ["LossThreshold", "MembershipAttack", "choose_threshold"]
 
 Floats = NDArray[np.float64]
 SHARED_BY_CLONES = ("target", "pool")
@@ -76,10 +76,9 @@ class MembershipAttack(ABC, BaseEstimator):
         X, y = as_records(X), np.asarray(y)
         check_consistent_length(X, y)
         known = None if member is None else _check_member(member, num_samples(X))
-        self.classes_ = class_list(classes, y)
+        self.classes_ = self._all_classes(classes, y)
         self._learn(X, y, known)
-        values = self._score(X, y)
-        self.threshold_ = self._threshold(values, known)
+        self.threshold_ = self._calibrated(X, y, known)
         return self
 
     def score_samples(self, X: Any, y: Any) -> Floats:
@@ -131,8 +130,11 @@ class MembershipAttack(ABC, BaseEstimator):
     def _target_classes(self) -> Any:
         return getattr(self.target, "classes_", None)
 
-    def _threshold(self, values: Floats, member: NDArray[np.bool_] | None) -> float:
-        return _threshold(values, member, self.fpr)
+    def _all_classes(self, classes: Any, y: NDArray[Any]) -> NDArray[Any]:
+        return class_list(classes, y)
+
+    def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+        return choose_threshold(self._score(X, y), member, self.fpr)
 
     @abstractmethod
     def _score(self, X: Any, y: NDArray[Any]) -> Floats:
@@ -197,7 +199,8 @@ def _check_member(member: ArrayLike, n_records: int) -> NDArray[np.bool_]:
     return known
 
 
-def _threshold(values: Floats, member: NDArray[np.bool_] | None, fpr: float) -> float:
+def choose_threshold(values: Floats, member: NDArray[np.bool_] | None, fpr: float) -> float:
+    """Return the best threshold for known members, or the one that calls a share ``fpr``."""
     if member is not None:
         false, true, cuts = metrics.roc(values[member], values[~member])
         return float(cuts[np.argmax(true - false)])

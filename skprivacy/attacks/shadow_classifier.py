@@ -14,8 +14,9 @@ from sklearn.preprocessing import StandardScaler
 
 from .._sklearn import HasMethods, Interval, StrOptions, safe_indexing
 from . import scores
-from ._predictions import label_columns
+from ._predictions import label_columns, predict_aligned
 from ._shadowed import ShadowedAttack
+from .membership import choose_threshold
 
 __all__ = ["MLLeaksAttack", "ShokriAttack"]
 
@@ -111,26 +112,32 @@ class ShokriAttack(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
+        features, truth, label = self._vectors(X, y, self.classes_)
+        self._models: dict[int, Any] = {ALL_CLASSES: self._train(features, truth)}
+        if not self.per_class:
+            return
+        labels = np.tile(label, self.pool_.n_shadows)
+        for c in np.unique(label):
+            here = labels == c
+            if len(np.unique(truth[here])) > 1:
+                self._models[int(c)] = self._train(features[here], truth[here])
+
+    def _vectors(
+        self, X: Any, y: NDArray[Any], classes: NDArray[Any]
+    ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.intp]]:
+        """Return views of all shadow models, who was a member of each, and classes of records."""
         trained, known = self.pool_.membership(X)
         if not known.any():
             raise ValueError(
                 "None of the records given to fit is among those the pool was trained on, so "
                 "there is nothing to learn members from. Give fit the pool's records."
             )
-        label = label_columns(y[known], self.classes_)
+        label = label_columns(y[known], classes)
         views = [
             self._view(proba, label)
-            for proba in self.pool_.iter_proba(safe_indexing(X, known), self.classes_)
+            for proba in self.pool_.iter_proba(safe_indexing(X, known), classes)
         ]
-        features, truth = np.concatenate(views), trained[:, known].ravel()
-        self._models: dict[int, Any] = {ALL_CLASSES: self._train(features, truth)}
-        if not self.per_class:
-            return
-        labels = np.tile(label, len(views))
-        for c in np.unique(label):
-            here = labels == c
-            if len(np.unique(truth[here])) > 1:
-                self._models[int(c)] = self._train(features[here], truth[here])
+        return np.concatenate(views), trained[:, known].ravel(), label
 
     def _train(self, features: Floats, truth: NDArray[np.bool_]) -> Any:
         if self.attack_model is not None:
@@ -162,8 +169,8 @@ class MLLeaksAttack(ShokriAttack):
 
     One attack model for all classes sees the highest probabilities in order, so it needs neither
     labels nor many shadow models. Adversary 1 trains shadow models like the target on data like
-    the target's: the default. Adversary 2 has another kind of model or other data: give a
-    ``pool`` of these. Adversary 3 trains nothing:
+    the target's: the default. Adversary 2 has other data, with other features and classes: give
+    a ``pool`` of models for these, and ``fit`` these data. Adversary 3 trains nothing:
     ``SignalThreshold(target, signal="max_confidence")``.
 
     Parameters
@@ -173,18 +180,28 @@ class MLLeaksAttack(ShokriAttack):
     n_shadows : int, default=2
         Shadow models to train if ``pool`` is None; even.
     top : int, default=3
-        How many of the highest probabilities the attack model sees.
+        How many of the highest probabilities the attack model sees; no more than target and
+        shadow models have classes.
     attack_model : classifier with ``predict_proba``, default=None
         None: logistic regression on scaled log-probabilities.
     pool : ShadowPool, default=None
         Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
+        trained on the records given to ``fit``, which may be of another kind than the target's.
+        None clones the target.
     n_jobs : int, default=None
         Shadow models trained at once, if ``pool`` is None.
     random_state : int, RandomState instance or None, default=None
         Of the shadow pool, if ``pool`` is None.
     fpr : float, default=0.05
         False positive rate that ``predict`` aims at when ``fit`` knows no members.
+
+    Notes
+    -----
+    Classes given to ``score_samples``, ``predict`` and ``evaluate`` are not looked at. Without
+    known members, ``threshold_`` is set on the records that the shadow models were not trained
+    on, since the target may not take the records given to ``fit``. From other data the order of
+    scores carries over, but not the threshold where the target is surer, or less sure, of
+    everything than the shadow models are.
 
     References
     ----------
@@ -208,7 +225,6 @@ class MLLeaksAttack(ShokriAttack):
         "attack_model": [HasMethods(["fit", "predict_proba"]), None],
         "top": [Interval(Integral, 1, None, closed="left")],
     }
-    per_class = False
 
     def __init__(
         self,
@@ -231,6 +247,26 @@ class MLLeaksAttack(ShokriAttack):
         self.random_state = random_state
         self.fpr = fpr
 
+    def _all_classes(self, classes: Any, y: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(classes)
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        self._take_pool(X, y)
+        self._n_seen = min(self.top, len(self.classes_), len(self.pool_.classes_))
+        features, truth, _ = self._vectors(X, y, self.pool_.classes_)
+        self._model = self._train(features, truth)
+        self._of_others = self._model.predict_proba(features[~truth])[:, -1]
+
+    def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+        if member is not None:
+            return super()._calibrated(X, y, member)
+        return choose_threshold(self._of_others, None, self.fpr)
+
     def _view(self, proba: Floats, label: NDArray[np.intp]) -> Floats:
-        highest = -np.sort(-proba, axis=1)[:, : self.top]
+        highest = -np.sort(-proba, axis=1)[:, : self._n_seen]
         return np.log(np.maximum(highest, scores.FLOOR))
+
+    def _score(self, X: Any, y: NDArray[Any]) -> Floats:
+        proba = predict_aligned(self.target, X, self.classes_)
+        features = self._view(proba, np.zeros(len(proba), dtype=np.intp))
+        return self._model.predict_proba(features)[:, -1]

@@ -133,9 +133,9 @@ class StolenMemoriesAttack(MembershipAttack):
         ).fit(evidence, half)
         known = self._judge.decision_function(evidence)
         self._lowest = float(known.min()) - 1.0
-        self._calibrate(known[half], known[~half])
+        self._choose_cut(known[half], known[~half])
 
-    def _calibrate(self, members: Floats, others: Floats) -> None:
+    def _choose_cut(self, members: Floats, others: Floats) -> None:
         false, true, cuts = metrics.roc(members, others)
         hits = np.rint(true[1:] * len(members)).astype(int)
         called = hits + np.rint(false[1:] * len(others)).astype(int)
@@ -145,7 +145,7 @@ class StolenMemoriesAttack(MembershipAttack):
         self._cut = np.inf if last is None else float(cuts[1:][last])
         self.shadow_precision_ = float("nan") if last is None else float(hits[last] / called[last])
 
-    def _threshold(self, values: Floats, member: NDArray[np.bool_] | None) -> float:
+    def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         return self._cut
 
     def _score(self, X: Any, y: NDArray[Any]) -> Floats:

@@ -46,6 +46,7 @@ ATTACKS = {
     "shokri": ShokriAttack(),
     "shokri signals": ShokriAttack(view="signals"),
     "ml-leaks": MLLeaksAttack(),
+    "ml-leaks 3": SignalThreshold(signal="max_confidence"),
     "quantile": QuantileAttack(regressor=FEW_TREES),
     "vulnerable": VulnerableRecordsAttack(),
     "label noise": LabelOnlyAttack(n_queries=24),

@@ -1,5 +1,6 @@
 """Stolen memories: real leakage on every kind of network, and nothing on the null."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -247,3 +248,19 @@ class Holder:
 
     def __init__(self, module):
         self.module_ = module
+
+
+def test_constant_target_and_one_member():
+    X, y = problem()
+    target = fitted(perceptron(), X[:N], y[:N])
+    result = attacked(target, X, y)[0].evaluate(X[:1], y[:1], X[N : 2 * N], y[N : 2 * N])
+    assert result.epsilon_lower_bound() == 0
+    assert result.auc_interval[0] < 0.5 or result.auc == 1
+    constant = copy.deepcopy(target)
+    for weight, bias in zip(constant.coefs_, constant.intercepts_, strict=True):
+        weight[:] = 0
+        bias[:] = 0
+    constant.intercepts_[-1][0] = 800.0  # probabilities of exactly 0 and 1
+    _, result = attacked(constant, X, y)
+    assert result.auc_interval[0] <= 0.5 <= result.auc_interval[1]
+    assert result.epsilon_lower_bound() == 0

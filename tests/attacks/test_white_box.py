@@ -167,3 +167,20 @@ def test_own_discriminator_is_used_as_it_is():
 def test_too_few_generated():
     with pytest.raises(ValueError, match="too few"):
         GenerativeAttack().fit(np.ones((1, 2)), np.zeros((0, 2)))
+
+
+def test_white_box_edges():
+    # a class the target does not know, one member, and a target that says 0 and 1 exactly
+    X, y = problem(n_classes=3)
+    net = network(X[:300][y[:300] < 2], y[:300][y[:300] < 2])
+    member = np.arange(600) < 300
+    attack = WhiteBoxAttack(net).fit(X, y, member)
+    result = attack.evaluate(X[:1], y[:1], X[300:], y[300:])
+    assert result.epsilon_lower_bound() == 0
+    for weight in net.coefs_:
+        weight[:] = 0
+    net.intercepts_[-1][:] = 800.0
+    result = attack.fit(X, y, member).evaluate(X[:300], y[:300], X[300:], y[300:])
+    low, high = result.auc_interval
+    assert low <= 0.5 <= high
+    assert result.epsilon_lower_bound() == 0

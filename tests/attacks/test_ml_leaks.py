@@ -1,0 +1,93 @@
+"""ML-Leaks: three adversaries, each knowing less."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from skprivacy.attacks import MLLeaksAttack, ShadowPool, SignalThreshold
+
+N = 300
+FOREST = RandomForestClassifier(20, min_samples_leaf=2, random_state=0)
+
+
+def victims(seed=0, n_classes=3, n=2 * N):
+    X, y = make_classification(
+        n, 10, n_informative=6, n_classes=n_classes, flip_y=0.3, random_state=seed
+    )
+    return X, np.array(["ash", "beech", "cedar"])[y]
+
+
+def others(n_classes=7, n_features=25, seed=9):
+    """Another population: more features, more classes, numbers for labels, another scale."""
+    X, y = make_classification(
+        900, n_features, n_informative=10, n_classes=n_classes, flip_y=0.2, random_state=seed
+    )
+    return 40 * X + 7, y + 100
+
+
+def split(X, y):
+    return X[:N], y[:N], X[N:], y[N:]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 7])
+def test_adversary_2_transfers_from_data_of_another_shape(n_classes):
+    X, y = victims()
+    target = FOREST.fit(X[:N], y[:N])
+    own, label = others(n_classes)
+    pool = ShadowPool(RandomForestClassifier(20, min_samples_leaf=2), n_shadows=2, random_state=0)
+    attack = MLLeaksAttack(target, pool=pool).fit(own, label)
+    result = attack.evaluate(*split(X, y))
+    assert result.auc_interval[0] > 0.6
+    assert attack.pool_.estimators_[0].n_features_in_ == 25
+    assert np.isfinite(attack.threshold_)
+    attack.predict(X, y)
+
+
+def test_adversary_2_with_another_kind_of_model_and_a_fitted_pool():
+    X, y = victims()
+    target = FOREST.fit(X[:N], y[:N])
+    own, label = others()
+    pool = ShadowPool(KNeighborsClassifier(5, weights="distance"), n_shadows=2).fit(own, label)
+    result = MLLeaksAttack(target, pool=pool).fit(own, label).evaluate(*split(X, y))
+    assert result.auc_interval[0] > 0.55
+
+
+def test_adversary_2_on_the_null():
+    wrong = 0
+    own, label = others()
+    pool = ShadowPool(DecisionTreeClassifier(min_samples_leaf=3), n_shadows=2, random_state=0)
+    pool.fit(own, label)
+    for seed in range(20):
+        X, y = victims(seed, n=400)
+        target = DecisionTreeClassifier(min_samples_leaf=3, random_state=0).fit(X[:100], y[:100])
+        attack = MLLeaksAttack(target, pool=pool).fit(own, label)
+        low, high = attack.evaluate(X[100:250], y[100:250], X[250:], y[250:]).auc_interval
+        wrong += not low <= 0.5 <= high
+    assert wrong <= 4  # P[Bin(20, 0.05) > 4] < 0.003
+
+
+def test_labels_are_not_looked_at():
+    X, y = victims()
+    attack = MLLeaksAttack(FOREST.fit(X[:N], y[:N]), random_state=0).fit(X, y)
+    assert (attack.score_samples(X, y) == attack.score_samples(X, y[::-1])).all()
+    assert (attack.score_samples(X, y) == attack.score_samples(X, np.full(2 * N, "yew"))).all()
+
+
+def test_adversary_1_with_known_members_uses_them():
+    X, y = victims()
+    member = np.arange(2 * N) < N
+    attack = MLLeaksAttack(FOREST.fit(X[:N], y[:N]), random_state=0).fit(X, y, member)
+    called = attack.predict(X, y)
+    result = attack.evaluate(*split(X, y))
+    assert called[:N].mean() - called[N:].mean() == pytest.approx(result.advantage)
+    assert result.auc_interval[0] > 0.6
+
+
+def test_adversary_3_trains_nothing():
+    X, y = victims()
+    attack = SignalThreshold(FOREST.fit(X[:N], y[:N]), signal="max_confidence").fit(X, y)
+    assert attack.evaluate(*split(X, y)).auc_interval[0] > 0.6
+    assert (attack.score_samples(X, y) == attack.score_samples(X, y[::-1])).all()
