@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -104,41 +105,47 @@ class PerceptronBackward:
         return _is_perceptron(module) and _is_plain_cross_entropy(per_example_loss)
 
     def __init__(self, module: nn.Sequential) -> None:
-        self.linear: list[nn.Linear] = list(module)[::2]  # type: ignore[assignment]
-        self.activations = list(module)[1::2]
+        linear: list[nn.Linear] = list(module)[::2]  # type: ignore[assignment]
+        self._layers = [(layer.weight, layer.bias) for layer in linear]
+        self._activations = [type(m) for m in list(module)[1::2]]
         self._room = Workspace()
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
         with torch.no_grad():
             seen = [inputs]
-            for i, activation in enumerate(self.activations):
-                seen.append(_IN_PLACE[type(activation)](self._outputs(i, seen[-1])))
+            for i, activation in enumerate(self._activations):
+                seen.append(_IN_PLACE[activation](self._outputs(i, seen[-1])))
             grad = self._loss_gradient(self._outputs(-1, seen[-1]), targets)
-            found = [self._contribution(-1, seen[-1], grad)]
-            for i in range(len(self.activations) - 1, -1, -1):
+            found: list[Contribution] = [OuterProduct(*self._layers[-1], seen[-1], grad, True)]
+            for i in range(len(self._activations) - 1, -1, -1):
                 value = seen[i + 1]
                 room = self._room(("grad", i), value.shape, value)
-                grad = torch.mm(grad, self.linear[i + 1].weight, out=room)
-                _TIMES_SLOPE[type(self.activations[i])](grad, value)
-                found.append(self._contribution(i, seen[i], grad))
+                grad = torch.mm(grad, self._layers[i + 1][0], out=room)
+                _TIMES_SLOPE[self._activations[i]](grad, value)
+                found.append(OuterProduct(*self._layers[i], seen[i], grad, True))
         return found
 
     def _outputs(self, i: int, inputs: Tensor) -> Tensor:
-        layer = self.linear[i]
-        room = self._room(("output", i), (len(inputs), layer.out_features), inputs)
-        return torch.addmm(layer.bias, inputs, layer.weight.T, out=room)
+        weight, bias = self._layers[i]
+        room = self._room(("output", i), (inputs.shape[0], weight.shape[0]), inputs)
+        return torch.addmm(bias, inputs, weight.T, out=room)
 
     def _loss_gradient(self, outputs: Tensor, targets: Tensor) -> Tensor:
         grad = torch.softmax(outputs, 1, out=self._room("softmax", outputs.shape, outputs))
-        return grad.scatter_add_(1, targets[:, None], grad.new_full((len(grad), 1), -1.0))
+        return grad.scatter_add_(1, targets[:, None], grad.new_full((grad.shape[0], 1), -1.0))
 
-    def _contribution(self, i: int, inputs: Tensor, grad: Tensor) -> Contribution:
-        layer = self.linear[i]
-        return OuterProduct(layer.weight, layer.bias, inputs, grad, spare=True)
+
+def _tanh(values: Tensor) -> Tensor:
+    """Apply the hyperbolic tangent in place: numpy's takes a sixth of the time of torch's."""
+    if not values.is_cpu:
+        return values.tanh_()
+    array = values.numpy()
+    np.tanh(array, out=array)
+    return values
 
 
 _IN_PLACE: dict[type, Callable[[Tensor], Tensor]] = {
-    nn.Tanh: torch.tanh_,
+    nn.Tanh: _tanh,
     nn.ReLU: torch.relu_,
     nn.Sigmoid: torch.sigmoid_,
 }

@@ -68,7 +68,7 @@ class ClippedGradientSum:
 
         There are as many rows of ``inputs`` for each target as the probe has views.
         """
-        if len(targets) == 0:
+        if targets.shape[0] == 0:
             return
         contributions = self.gradients(inputs, targets)
         with torch.no_grad():

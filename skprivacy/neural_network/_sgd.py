@@ -33,6 +33,8 @@ class MomentumSGD(torch.optim.Optimizer):
                 if p.grad is not None:
                     p.add_(self._velocity(p, group["momentum"]), alpha=-group["lr"])
 
+    step.hooked = True  # type: ignore[attr-defined]  # torch would wrap it into its profiler
+
     def _velocity(self, p: torch.Tensor, momentum: float) -> torch.Tensor:
         assert p.grad is not None
         if momentum == 0:

@@ -36,6 +36,6 @@ class Workspace:
         """
         rows = shape[0]
         kept = self._kept.get(name)
-        if kept is None or len(kept) < rows:
+        if kept is None or kept.shape[0] < rows:
             kept = self._kept[name] = like.new_empty((rows + rows // 8, *shape[1:]))
-        return kept[:rows]
+        return kept.narrow(0, 0, rows)
