@@ -340,6 +340,34 @@ def test_matrix_products_keep_single_precision(blobs):
         torch.set_float32_matmul_precision(before)
 
 
+@pytest.mark.skipif(not hasattr(torch.backends.mkldnn, "matmul"), reason="an older torch")
+@pytest.mark.parametrize(
+    "where", [torch.backends, torch.backends.mkldnn, getattr(torch.backends.mkldnn, "matmul", None)]
+)
+def test_precision_that_is_set_for_each_product_is_kept_out_and_put_back(blobs, where, monkeypatch):
+    product = torch.backends.mkldnn.matmul
+    seen = []
+    step = _net.PrivateNet.train_step
+
+    def watched(self, batch):
+        seen.append(product.fp32_precision)
+        step(self, batch)
+
+    monkeypatch.setattr(_net.PrivateNet, "train_step", watched)
+    before = product.fp32_precision, where.fp32_precision
+    try:
+        product.fp32_precision = "none"
+        where.fp32_precision = "bf16"
+        assert product.fp32_precision == "bf16"
+        private().fit(*blobs)
+        assert set(seen) == {"ieee"}
+        assert product.fp32_precision == "bf16"
+        where.fp32_precision = "tf32"
+        assert product.fp32_precision == "tf32"  # still follows what it followed
+    finally:
+        product.fp32_precision, where.fp32_precision = before
+
+
 def test_progress_is_shown_when_asked_for(blobs, capfd):
     private(verbose=1).fit(*blobs)
     assert "step" in capfd.readouterr().err
