@@ -14,7 +14,7 @@ __all__ = ["BatchSum"]
 
 # Numbers that one forward pass may hold: bounds memory, changes no result. As many as caches hold
 # is fastest, unless the weights are so many that adding up the parts would show.
-_NUMBERS = 1 << 24
+_NUMBERS = 1 << 23
 _CACHED_NUMBERS = 1 << 21
 # Rows that may be added up in single precision, and in how many parts: over more of them the
 # rounding of the sum would show next to one record's contribution.

@@ -133,7 +133,7 @@ class PrivateNet(NeuralNet):
     def prepare(self) -> PrivateNet:
         """Get ready for :meth:`train_step`; looks at no data."""
         with ordinary_torch(self.device):
-            self._untouched = [copy.deepcopy(self.module)]  # skorch takes a bare module for its own
+            self._untouched = [_without_weights(self.module)]  # skorch takes bare modules for its own
             self.initialize()
         self._step = 0
         return self
@@ -200,6 +200,15 @@ class PrivateNet(NeuralNet):
         for name, p in module.named_parameters():
             p.data = released[name]
         return module.eval()
+
+
+def _without_weights(module: nn.Module) -> nn.Module:
+    """Return a copy whose parameters hold nothing yet."""
+    empty = {
+        id(p): nn.Parameter(p.detach().new_empty(0), requires_grad=p.requires_grad)
+        for p in module.parameters()
+    }
+    return copy.deepcopy(module, empty)
 
 
 class _PoissonSteps:
