@@ -133,7 +133,8 @@ class PrivateNet(NeuralNet):
     def prepare(self) -> PrivateNet:
         """Get ready for :meth:`train_step`; looks at no data."""
         with ordinary_torch(self.device):
-            self._untouched = [_without_weights(self.module)]  # skorch takes bare modules for its own
+            # In a list, because skorch takes a bare module for one of its own.
+            self._untouched = [_without_weights(self.module)]
             self.initialize()
         self._step = 0
         return self
