@@ -14,6 +14,7 @@ from ._version import __version__
 # Where each public name lives. The names are resolved on first use.
 _PUBLIC = {
     "AdaSSPRegressor": "linear_model",
+    "DPNeuralNet": "neural_network",
     "DPSGDClassifier": "neural_network",
     "DPSGDRegressor": "neural_network",
     "FunctionalMechanismClassifier": "linear_model",

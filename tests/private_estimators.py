@@ -21,7 +21,7 @@ from skprivacy.linear_model import (
     ObjectivePerturbationClassifier,
     OutputPerturbationClassifier,
 )
-from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
+from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor, PrivateAdam
 
 
 @dataclass(frozen=True)
@@ -172,6 +172,26 @@ LINEAR = {
     ),
 }
 
+
+class Perceptron(nn.Module):
+    def __init__(self, width: int = 5):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, width), nn.Tanh(), nn.Linear(width, 3))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def _net(criterion: Any = nn.CrossEntropyLoss, **params: Any) -> DPNeuralNet:
+    """A net for skorch users, whose parameters have other names."""
+    torch.manual_seed(int(params.pop("random_state", 0)))
+    width = params.pop("hidden_layer_sizes", (5,))[0]
+    params["max_epochs"] = params.pop("epochs", 6)
+    defaults = {"batch_size": 8, "epsilon": 4.0, "delta": 1e-4, "max_grad_norm": 0.7}
+    module = Perceptron(width)  # ready made: the same start whenever it is fitted
+    return DPNeuralNet(module, criterion, **{**defaults, **params})
+
+
 CASES = {
     "DPSGDClassifier": Case(_dpsgd, three_classes, null_label=0, samples=True),
     "DPSGDClassifier-linear": Case(
@@ -206,6 +226,15 @@ CASES = {
         lambda **p: _dpsgd(**{"classes": ["a", "b", "c"], "class_weight": {"c": 3.0}, **p}),
         several_labels,
         null_label=0,
+        samples=True,
+    ),
+    "DPNeuralNet": Case(_net, three_classes, null_label=0, samples=True),
+    "DPNeuralNet-labels-adam": Case(
+        lambda **p: _net(
+            **{"criterion": nn.BCEWithLogitsLoss, "optimizer": PrivateAdam, "averaging": "ema", **p}
+        ),
+        lambda n: (several_labels(n)[0], several_labels(n)[1].astype(float)),
+        null_label=0.0,
         samples=True,
     ),
     "DPSGDRegressor": Case(_regressor, numbers, null_label=0.0, samples=True),

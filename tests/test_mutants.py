@@ -16,7 +16,7 @@ from skprivacy.mechanisms import (
     SecureRandom,
     correlated,
 )
-from skprivacy.neural_network import DPSGDClassifier, _clipping, _gradients, _net, _noise, _plan
+from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, _clipping, _gradients, _net, _noise, _plan
 from skprivacy.neural_network._adaptive import AdaptiveClipping
 from skprivacy.neural_network._contributions import OuterProduct, Rows
 from skprivacy.neural_network._net import PrivateNet
@@ -405,6 +405,16 @@ def test_a_norm_that_moves_by_the_exact_count_is_caught():
         pytest.raises(AssertionError),
     ):
         contracts.check_replay(CASES["DPSGDClassifier-adaptive"])
+
+
+@pytest.mark.parametrize(
+    ("make", "check"),
+    [(keeps_data, contracts.check_no_traces), (scales_by_data, contracts.check_replay)],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_bugs_around_the_engine_are_caught_in_a_net(make, check):
+    with patched(DPNeuralNet, "fit", make), pytest.raises(AssertionError):
+        check(CASES["DPNeuralNet"])
 
 
 class Centred(torch.nn.Module):

@@ -134,7 +134,7 @@ class PrivateNetwork(BaseEstimator):
         self._validate_params()
         _check_hidden(self.hidden_layer_sizes)
         _check_device(self.device)
-        if is_mapped(X):
+        if is_mapped(X) and X.ndim == 2:
             return self._mapped_rows(X, y, first, **checks)
         check_column_names(X)
         floats = [np.float64, np.float32]
@@ -155,7 +155,7 @@ class PrivateNetwork(BaseEstimator):
 
     def _train(
         self,
-        rows: NDArray | MappedRows,
+        rows: NDArray | MappedRows | Tensor,
         targets: NDArray,
         n_classes: int | None,
         assumptions: list[str],
@@ -339,7 +339,7 @@ class PrivateNetwork(BaseEstimator):
 
     def _parts(self, X: ArrayLike) -> Iterable[Tensor]:
         """Yield finite rows, a part at a time."""
-        if not is_mapped(X):
+        if not is_mapped(X) or X.ndim != 2:
             rows = validate_data(self, X, dtype=np.float32, reset=False)
             yield from torch.from_numpy(rows).split(_PREDICT_ROWS)
             return
@@ -348,8 +348,8 @@ class PrivateNetwork(BaseEstimator):
             yield torch.from_numpy(check_array(part, dtype=np.float32, input_name="X"))
 
 
-def _single_precision(rows: NDArray | MappedRows) -> Tensor | MappedRows:
-    if isinstance(rows, MappedRows):
+def _single_precision(rows: NDArray | MappedRows | Tensor) -> Tensor | MappedRows:
+    if isinstance(rows, MappedRows | Tensor):
         return rows
     with np.errstate(over="ignore"):  # beyond single precision means infinite, hence no part
         return torch.from_numpy(rows.astype(np.float32))

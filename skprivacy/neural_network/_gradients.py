@@ -14,10 +14,10 @@ from ._backward import AutogradBackward, PerceptronBackward
 from ._contributions import Contribution
 from ._functional import OneByOne, Vectorised
 
-__all__ = ["PerExampleGradients", "Probe", "flatten_parameters", "gradients_of"]
+__all__ = ["PROBES", "PerExampleGradients", "Probe", "flatten_parameters", "gradients_of"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-_PROBES = 5
+PROBES = 5
 _AGREE = 1e-3  # relative; what is wrong in kind is off by far more, rounding by far less
 
 
@@ -38,7 +38,7 @@ class Probe:
 
     inputs: Tensor
     targets: Tensor
-    n_outputs: int
+    n_outputs: int | None  # None: whatever the loss understands
     views: int = 1  # rows of ``inputs`` for each target
 
     @classmethod
@@ -52,14 +52,14 @@ class Probe:
     ) -> Probe:
         """Return normal inputs, and targets: classes or, with ``None``, numbers, or ``labels``."""
         generator = torch.Generator().manual_seed(0)
-        size = (_PROBES * views, *shape)
+        size = (PROBES * views, *shape)
         X = torch.randn(size, generator=generator, dtype=torch.float32, device="cpu")
         if n_classes is None:
-            y = torch.rand(_PROBES, generator=generator, dtype=torch.float32, device="cpu")
+            y = torch.rand(PROBES, generator=generator, dtype=torch.float32, device="cpu")
         elif labels:
-            y = torch.randint(2, (_PROBES, n_classes), generator=generator, device="cpu").float()
+            y = torch.randint(2, (PROBES, n_classes), generator=generator, device="cpu").float()
         else:
-            y = torch.randint(n_classes, (_PROBES,), generator=generator, device="cpu")
+            y = torch.randint(n_classes, (PROBES,), generator=generator, device="cpu")
         return cls(X.to(device), y.to(device), n_classes or 1, views)
 
     def as_indices(self) -> Probe:
@@ -163,12 +163,17 @@ def _check_behaviour(trial: nn.Module, loss: Loss, probe: Probe) -> None:
     before = {k: b.clone() for k, b in trial.named_buffers()}
     with torch.enable_grad():
         outputs = trial(probe.inputs)
-        expected = (len(probe.inputs), probe.n_outputs)
-        if getattr(outputs, "shape", None) != expected:
+        shape, n = tuple(getattr(outputs, "shape", ())), len(probe.inputs)
+        if probe.n_outputs is not None and shape != (n, probe.n_outputs):
             raise ValueError(
-                f"module={type(trial).__name__} gave outputs of shape "
-                f"{tuple(getattr(outputs, 'shape', ()))}, expected {expected}: one number for each "
-                "class and example, or for regression a single one."
+                f"module={type(trial).__name__} gave outputs of shape {shape}, expected "
+                f"{(n, probe.n_outputs)}: one number for each class and example, or for regression "
+                "a single one."
+            )
+        if shape[:1] != (n,):
+            raise ValueError(
+                f"module={type(trial).__name__} gave outputs of shape {shape} for {n} examples: it "
+                "must return one tensor with a row for each."
             )
         losses = loss(outputs, probe.targets.repeat_interleave(probe.views, 0))
         losses.sum().backward()

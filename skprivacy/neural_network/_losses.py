@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["LabelEntropy", "SquaredError"]
+__all__ = ["LabelEntropy", "PerExample", "SquaredError"]
 
 
 class LabelEntropy(nn.Module):
@@ -31,3 +31,22 @@ class SquaredError(nn.Module):
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         return 0.5 * (output.flatten() - target).square()
+
+
+class PerExample(nn.Module):
+    """A loss that gives a number for each output, averaged over the outputs of each example."""
+
+    def __init__(self, criterion: nn.Module) -> None:
+        super().__init__()
+        self.criterion = criterion
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        if output.shape != target.shape and output.numel() == target.numel():
+            raise ValueError(  # torch would compare every output with every target
+                f"Outputs of {len(output)} records have shape {tuple(output.shape)}, targets "
+                f"{tuple(target.shape)}: give y the shape of the outputs."
+            )
+        losses = self.criterion(output, target)
+        if losses.dim() > 1 and losses.shape == output.shape == target.shape:
+            return losses.flatten(1).mean(1)
+        return losses  # of another shape: it may mix examples, and is refused

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 from collections.abc import Iterator
 from typing import Any, TypeGuard
@@ -24,9 +25,11 @@ class MappedRows:
 
     Parameters
     ----------
-    matrix : numpy.memmap of shape (n_samples, n_features)
+    matrix : numpy.memmap of shape (n_samples, ...)
     device : str, default="cpu"
         Where the selected rows go.
+    dtype : numpy type, default=numpy.float32
+        What the selected rows are.
 
     Notes
     -----
@@ -36,8 +39,9 @@ class MappedRows:
     **Edge cases.** Numbers beyond single precision become infinite, as they do in memory.
     """
 
-    def __init__(self, matrix: NDArray, device: str = "cpu") -> None:
+    def __init__(self, matrix: NDArray, device: str = "cpu", dtype: Any = np.float32) -> None:
         self.matrix = matrix
+        self.dtype = dtype
         self.device = torch.device(device)
         self.shape = torch.Size(matrix.shape)
 
@@ -45,23 +49,24 @@ class MappedRows:
         return len(self.matrix)
 
     def to(self, device: str) -> MappedRows:
-        return MappedRows(self.matrix, device)
+        return MappedRows(self.matrix, device, self.dtype)
 
     def index_select(self, dim: int, index: Tensor) -> Tensor:
         """Return a copy of the rows with these numbers; ``dim`` is 0."""
         assert dim == 0
-        return torch.from_numpy(_read(self.matrix, index.cpu().numpy())).to(self.device)
+        rows = _read(self.matrix, index.cpu().numpy(), self.dtype)
+        return torch.from_numpy(rows).to(self.device)
 
 
 def is_mapped(X: Any) -> TypeGuard[NDArray]:
-    """Whether a matrix of numbers lies in a file.
+    """Whether an array of numbers, with a row for each record, lies in a file.
 
     Rows picked out of a memory map by their numbers are a copy in memory, although numpy still
     calls it a ``memmap``; a slice of it is not. What lies below decides.
     """
     return (
         isinstance(X, np.ndarray)
-        and X.ndim == 2
+        and X.ndim > 1
         and X.dtype.kind in "biuf"
         and _mapping(X) is not None
     )
@@ -80,22 +85,23 @@ def _mapping(X: NDArray) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) else None
 
 
-def _read(X: NDArray, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-    out = np.empty((len(indices), X.shape[1]), np.float32)
+def _read(X: NDArray, indices: NDArray[np.int64], dtype: Any = np.float32) -> NDArray:
+    out = np.empty((len(indices), *X.shape[1:]), dtype)
+    between = np.float64 if np.dtype(dtype).kind == "f" else dtype
     step = _rows_at_a_time(X)
     with np.errstate(over="ignore"):
         for start in range(0, len(indices), step):
             part = indices[start : start + step]
             # By way of double precision, as a matrix in memory goes: the same numbers come out.
-            out[start : start + step] = np.asarray(X)[part].astype(np.float64)
+            out[start : start + step] = np.asarray(X)[part].astype(between)
             _give_back(X)
     return out
 
 
 def _rows_at_a_time(X: NDArray) -> int:
     """Return how many rows, wherever they lie, may be read before memory is given back."""
-    together = X.strides[1] == X.itemsize
-    touched = _AROUND + X.shape[1] * (X.itemsize if together else _AROUND)
+    numbers = math.prod(X.shape[1:])
+    touched = _AROUND + numbers * (X.itemsize if X[:1].flags.c_contiguous else _AROUND)
     return max(1, _HELD_BYTES // touched)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,16 @@ from safetensors.torch import save_file
 from torch import nn
 
 from ..accounting import PrivacyGuarantee
-from ._base import PrivateNetwork
 from ._modules import make_module
+from .dp_net import DPNeuralNet
 from .dpsgd import DPSGDClassifier
 from .regression import DPSGDRegressor
 
 __all__ = ["load_model", "save_model"]
 
 _FORMAT = 1
-_KINDS: dict[str, type[PrivateNetwork]] = {
+_KINDS: dict[str, type] = {
+    "DPNeuralNet": DPNeuralNet,
     "DPSGDClassifier": DPSGDClassifier,
     "DPSGDRegressor": DPSGDRegressor,
 }
@@ -32,15 +34,21 @@ _PARAMS = (
     "batch_size", "epochs", "optimizer", "learning_rate", "schedule", "momentum", "averaging",
     "averaging_decay", "n_records",
 )  # fmt: skip
+_NET_PARAMS = (
+    "epsilon", "delta", "noise", "max_grad_norm", "clipping", "target_quantile", "batch_size",
+    "max_epochs", "lr", "schedule", "averaging", "averaging_decay", "n_records",
+)  # fmt: skip
 _FITTED = ("n_features_in_", "noise_multiplier_", "n_steps_", "gradients_", "max_grad_norm_")
 
+Model = DPNeuralNet | DPSGDClassifier | DPSGDRegressor
 
-def save_model(model: DPSGDClassifier | DPSGDRegressor, path: str | Path) -> None:
+
+def save_model(model: Model, path: str | Path) -> None:
     """Write a fitted model to a safetensors file, without pickle.
 
     Parameters
     ----------
-    model : DPSGDClassifier or DPSGDRegressor
+    model : DPSGDClassifier, DPSGDRegressor or DPNeuralNet
         Fitted.
     path : str or Path
         The file to write; what is there is replaced.
@@ -48,7 +56,7 @@ def save_model(model: DPSGDClassifier | DPSGDRegressor, path: str | Path) -> Non
     Raises
     ------
     ValueError
-        If ``model`` is neither of the two, not fitted, or its labels are neither numbers nor text.
+        If ``model`` is none of the three, not fitted, or its labels are neither numbers nor text.
 
     Notes
     -----
@@ -68,14 +76,17 @@ def save_model(model: DPSGDClassifier | DPSGDRegressor, path: str | Path) -> Non
     >>> again.privacy_ == model.privacy_
     True
     """
-    if type(model).__name__ not in _KINDS or not hasattr(model, "module_"):
-        raise ValueError(f"model={model!r} must be a fitted DPSGDClassifier or DPSGDRegressor.")
+    if type(model).__name__ not in _KINDS or not hasattr(model, "privacy_"):
+        raise ValueError(
+            f"model={model!r} must be a fitted DPSGDClassifier, DPSGDRegressor or DPNeuralNet."
+        )
+    params = _NET_PARAMS if isinstance(model, DPNeuralNet) else _PARAMS
     facts: dict[str, Any] = {
         "format": _FORMAT,
         "kind": type(model).__name__,
         "own_module": model.module is not None,
-        "params": {k: _plain(getattr(model, k)) for k in _PARAMS},
-        "fitted": {k: _plain(getattr(model, k)) for k in _FITTED},
+        "params": {k: _plain(getattr(model, k)) for k in params},
+        "fitted": {k: _plain(getattr(model, k)) for k in _FITTED if hasattr(model, k)},
         "feature_names": _plain(getattr(model, "feature_names_in_", None)),
         "privacy": model.privacy_.to_dict(),
     }
@@ -83,6 +94,8 @@ def save_model(model: DPSGDClassifier | DPSGDRegressor, path: str | Path) -> Non
         facts["classes"] = _plain(model.classes_)
         facts["multilabel"] = model.multilabel_
         facts["classes_dtype"] = "object" if model.classes_.dtype == object else "plain"
+    elif isinstance(model, DPNeuralNet):
+        facts["criterion"] = type(model.criterion_).__name__
     else:
         facts["target_bounds"] = list(model.target_bounds_)
     try:
@@ -93,9 +106,7 @@ def save_model(model: DPSGDClassifier | DPSGDRegressor, path: str | Path) -> Non
     save_file(weights, path, metadata={"skprivacy": header})
 
 
-def load_model(
-    path: str | Path, module: nn.Module | None = None
-) -> DPSGDClassifier | DPSGDRegressor:
+def load_model(path: str | Path, module: nn.Module | None = None, criterion: Any = None) -> Model:
     """Read a model that :func:`save_model` wrote. Nothing in the file is executed.
 
     Parameters
@@ -104,10 +115,12 @@ def load_model(
     module : torch.nn.Module, default=None
         For a model with a ``module`` of its own: a module of the same make, whose weights are
         replaced. It is not in the file, which holds numbers alone.
+    criterion : type or torch.nn.Module, default=None
+        For a ``DPNeuralNet`` whose loss is none of torch's own: the loss.
 
     Returns
     -------
-    DPSGDClassifier or DPSGDRegressor
+    DPSGDClassifier, DPSGDRegressor or DPNeuralNet
         Predicts as the saved one, and states the same guarantee.
 
     Raises
@@ -127,9 +140,37 @@ def load_model(
             if module is None
             else "The model has the built-in perceptron: leave module=None."
         )
+    if facts["kind"] == "DPNeuralNet":
+        model: Any = _net(facts, copy.deepcopy(module), criterion)
+    else:
+        model = _estimator(facts, module)
+    try:
+        model.module_.load_state_dict(weights)
+    except RuntimeError as error:
+        raise ValueError(f"module does not fit to the weights in the file: {error}") from error
+    model.module_.eval()
+    vars(model).update(facts["fitted"])
+    model.privacy_ = PrivacyGuarantee.from_dict(facts["privacy"])
+    model.privacy_event_ = model.privacy_.event
+    model.delta_ = model.privacy_.at_delta
+    model.epsilon_ = model.privacy_.epsilon()
+    return model
+
+
+def _net(facts: dict[str, Any], module: Any, criterion: Any) -> DPNeuralNet:
+    """Return an initialised net; a loss is looked up by name among torch's own only."""
+    if criterion is None:
+        criterion = getattr(nn.modules.loss, facts["criterion"], None)
+    if criterion is None:
+        raise ValueError(f"The loss {facts['criterion']!r} is none of torch's: pass criterion=...")
+    return DPNeuralNet(module, criterion, **facts["params"]).initialize()
+
+
+def _estimator(facts: dict[str, Any], module: nn.Module | None) -> Any:
+    """Return an estimator with a new module, of the right shape."""
     params = facts["params"]
     model: Any = _KINDS[facts["kind"]](**params, module=module)
-    vars(model).update(facts["fitted"])
+    model.n_features_in_ = facts["fitted"]["n_features_in_"]
     if facts["feature_names"] is not None:
         model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
     if "classes" in facts:
@@ -141,19 +182,10 @@ def load_model(
         model.target_bounds = model.target_bounds_ = tuple(facts["target_bounds"])
         n_outputs = 1
     hidden = tuple(np.atleast_1d(params["hidden_layer_sizes"]).astype(int))
-    made = make_module(
+    model.module_ = make_module(
         module, {}, model.n_features_in_, n_outputs, hidden,
         params["activation"], np.random.RandomState(0),
     )  # fmt: skip
-    try:
-        made.load_state_dict(weights)
-    except RuntimeError as error:
-        raise ValueError(f"module does not fit to the weights in the file: {error}") from error
-    model.module_ = made.eval()
-    model.privacy_ = PrivacyGuarantee.from_dict(facts["privacy"])
-    model.privacy_event_ = model.privacy_.event
-    model.delta_ = model.privacy_.at_delta
-    model.epsilon_ = model.privacy_.epsilon()
     return model
 
 

@@ -1,0 +1,112 @@
+"""What of skorch private training cannot allow, and what to use instead."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from skorch.dataset import Dataset
+from torch import nn
+from torch.utils.data import DataLoader
+
+__all__ = ["per_example_criterion", "refuse_more_than_one", "refuse_what_is_not_private"]
+
+_INSTEAD_OF_CALLBACKS = {
+    "LRScheduler": "use schedule='cosine' or 'linear'",
+    "EarlyStopping": "fix max_epochs beforehand, or tune it at its price",
+    "EpochScoring": "score public records after fit",
+    "Checkpoint": "save the fitted net with save_model",
+    "GradientNormClipping": "use max_grad_norm",
+    "ProgressBar": "use verbose=1",
+    "Freezer": "set requires_grad=False in the module",
+}
+# Overridden by a subclass, these would be left out, or would see private records.
+_OURS = (
+    "fit_loop", "get_loss", "infer", "on_batch_begin", "on_batch_end",
+    "on_epoch_begin", "on_epoch_end", "on_grad_computed", "on_train_begin", "on_train_end",
+    "run_single_epoch", "train_step", "train_step_single", "validation_step",
+)  # fmt: skip
+
+
+def refuse_what_is_not_private(net: Any, base: type) -> None:
+    """Raise ValueError for the first setting of a net that would break its guarantee."""
+    if net.train_split is not None:
+        raise ValueError(
+            f"train_split={net.train_split!r}: what is measured on a private validation split is "
+            "private too. Leave train_split=None, and score public records after fit."
+        )
+    for callback in _listed(net.callbacks):
+        kind = type(callback[1] if isinstance(callback, tuple) else callback).__name__
+        if isinstance(callback, type):
+            kind = callback.__name__
+        raise ValueError(
+            f"callbacks={kind}: callbacks see private records, losses and gradients. Leave "
+            f"callbacks=None; {_INSTEAD_OF_CALLBACKS.get(kind, 'do it after fit')}."
+        )
+    own = [k for k in vars(net) if k.startswith(("iterator_train__", "dataset__"))]
+    if net.iterator_train is not DataLoader or net.dataset is not Dataset or own:
+        raise ValueError(
+            f"{own[0] if own else 'iterator_train or dataset'} is given, but batches are Poisson "
+            "samples of the rows of X, which no iterator or data set can replace. Use batch_size "
+            "for their expected size."
+        )
+    if net.compile:
+        raise ValueError("compile=True cannot be: gradients of single examples are needed. "
+                         "Use compile=False.")  # fmt: skip
+    _refuse_optimizer(net)
+    for name in _OURS:
+        if getattr(type(net), name) is not getattr(base, name):
+            raise ValueError(
+                f"{type(net).__name__} overrides {name}, which private training does not call. "
+                "Put a loss into criterion, and everything else into the module."
+            )
+
+
+def refuse_more_than_one(net: Any) -> None:
+    """Raise ValueError if a net has made several modules or losses."""
+    if len(net._modules) > 1 or len(net._criteria) > 1:
+        raise ValueError(
+            f"{type(net).__name__} has the modules {net._modules} and the criteria "
+            f"{net._criteria}; one of each can be trained. Put them into one module."
+        )
+
+
+def _listed(callbacks: Any) -> list[Any]:
+    return [] if callbacks in (None, "disable") else list(callbacks)
+
+
+def _refuse_optimizer(net: Any) -> None:
+    if not (isinstance(net.optimizer, type) and issubclass(net.optimizer, torch.optim.Optimizer)):
+        raise ValueError(f"optimizer={net.optimizer!r} must be a class of torch.optim.")
+    closure = inspect.signature(net.optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise ValueError(
+            f"optimizer={net.optimizer.__name__} computes several gradients a step (its step needs "
+            "a closure), each of which would cost privacy. Use torch.optim.SGD or PrivateAdam."
+        )
+    if hasattr(net, "optimizer__param_groups"):
+        raise ValueError(
+            "optimizer__param_groups cannot be: all weights are one vector. Set requires_grad=False"
+            " for weights that are not to be trained."
+        )
+
+
+def per_example_criterion(criterion: Any, params: dict[str, Any]) -> nn.Module:
+    """Return the loss with one number for each example or output, never a mean over a batch."""
+    if params.get("reduction", "none") != "none":
+        raise ValueError(
+            f"criterion__reduction={params['reduction']!r} mixes examples: the gradient of each is "
+            "clipped by itself. Leave it out; the sum is divided by the expected batch size."
+        )
+    if isinstance(criterion, nn.Module):
+        made = type(criterion)(**params) if params else criterion
+        if getattr(made, "reduction", "none") != "none":
+            raise ValueError(
+                f"criterion={type(made).__name__}(reduction={made.reduction!r}) mixes examples. "
+                "Give the class, or reduction='none'."
+            )
+        return made
+    if "reduction" in inspect.signature(criterion).parameters:
+        params = {**params, "reduction": "none"}
+    return criterion(**params)
