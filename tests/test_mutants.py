@@ -16,7 +16,15 @@ from skprivacy.mechanisms import (
     SecureRandom,
     correlated,
 )
-from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, _clipping, _gradients, _net, _noise, _plan
+from skprivacy.neural_network import (
+    DPNeuralNet,
+    DPSGDClassifier,
+    _clipping,
+    _gradients,
+    _net,
+    _noise,
+    _plan,
+)
 from skprivacy.neural_network._adaptive import AdaptiveClipping
 from skprivacy.neural_network._contributions import OuterProduct, Rows
 from skprivacy.neural_network._net import PrivateNet
