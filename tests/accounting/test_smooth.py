@@ -145,7 +145,7 @@ def test_the_divergence_of_two_normal_distributions_by_quadrature():
     a, z, r, shift = 2.0, 1.5, 0.9, 0.4
     x = np.linspace(-40, 40, 400_001)
     p, q = norm.pdf(x, 0, z), norm.pdf(x, shift, r * z)
-    exact = math.log(np.trapezoid(p**a * q ** (1 - a), x)) / (a - 1)
+    exact = math.log((p**a * q ** (1 - a)).sum() * (x[1] - x[0])) / (a - 1)
     variance = ((1 - a) + a * r**2) * z**2
     closed = a * shift**2 / (2 * variance) + math.log(math.sqrt(variance) / z / r**a) / (1 - a)
     assert exact == pytest.approx(closed, rel=1e-9)
