@@ -19,7 +19,16 @@ from scipy.special import ndtr, ndtri
 
 Array = NDArray[Any]
 
-__all__ = ["Added", "AtomPair", "GaussianPair", "Pair", "Removed", "ReplacedGaussian", "SlopePair"]
+__all__ = [
+    "Added",
+    "AtomPair",
+    "GaussianPair",
+    "LooseGaussianPair",
+    "Pair",
+    "Removed",
+    "ReplacedGaussian",
+    "SlopePair",
+]
 
 
 class Pair(ABC):
@@ -28,6 +37,7 @@ class Pair(ABC):
     infinity: float = 0.0  # the probability under P that the loss is infinite
     max_loss: float = math.inf  # the largest finite loss
     gap: float = 0.0  # a number of which all losses are multiples, if there is one
+    loose: bool = False  # known to be worse than what it dominates: others may see further
 
     @abstractmethod
     def masses(self, edges: Array) -> tuple[Array, Array]:
@@ -75,6 +85,13 @@ class GaussianPair(Pair):
 
 
 @dataclass(frozen=True)
+class LooseGaussianPair(GaussianPair):
+    """A Gaussian pair that dominates another mechanism, but not tightly."""
+
+    loose = True
+
+
+@dataclass(frozen=True)
 class AtomPair(Pair):
     """Finitely many losses, sorted, with their masses under P and Q; the rest of P is infinite."""
 
@@ -84,6 +101,7 @@ class AtomPair(Pair):
     infinity: float = 0.0
     gap: float = 0.0
     unbounded: bool = False  # the losses were cut where P is below every double
+    loose: bool = False
 
     @property
     def max_loss(self):  # type: ignore[override]
@@ -175,6 +193,10 @@ class Removed(Pair):
     q: float
 
     @property
+    def loose(self):  # type: ignore[override]
+        return self.base.loose
+
+    @property
     def max_loss(self):  # type: ignore[override]
         top = self.base.max_loss
         return top if math.isinf(top) else float(_mixed(np.array(top), self.q))
@@ -200,6 +222,10 @@ class Added(Pair):
 
     base: Pair
     q: float
+
+    @property
+    def loose(self):  # type: ignore[override]
+        return self.base.loose
 
     @property
     def max_loss(self):  # type: ignore[override]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._config import leak
 from .events import ApproxDP, Event, NonPrivate, check_relation, flatten, probability
 from .pld import NoLossDistributionError, pld
-from .rdp import rdp_delta, rdp_deltas, rdp_epsilon
+from .rdp import best_epsilon, rdp_delta, rdp_deltas, rdp_epsilon
 
 __all__ = ["KINDS", "PrivacyGuarantee", "check_delta", "delta_of", "epsilon_of"]
 
@@ -57,7 +58,8 @@ def check_delta(delta: float, n_records: int | None = None) -> float:
 def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> float:
     """Return the smallest epsilon that can be proved for ``event`` at ``delta``.
 
-    By its privacy loss distribution where one is known for every part, else by Renyi accounting.
+    By its privacy loss distribution where one is known for every part, else by Renyi accounting;
+    by the better of both where the distribution of some part is a bound only.
 
     Examples
     --------
@@ -69,7 +71,12 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
     if any(isinstance(part, NonPrivate) for part in flatten(event)):
         return math.inf
     try:
-        return pld(event, relation).epsilon(delta)
+        loss = pld(event, relation)
+        epsilon = loss.epsilon(delta)
+        if loss.loose and delta > 0:
+            with suppress(TypeError):  # no Renyi bound is known
+                epsilon = min(epsilon, best_epsilon(event, delta, relation)[0])
+        return epsilon
     except NoLossDistributionError:
         if delta == 0:
             raise ValueError(
@@ -85,7 +92,12 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
     if any(isinstance(part, NonPrivate) for part in flatten(event)):
         return 1.0
     try:
-        return pld(event, relation).delta(epsilon)
+        loss = pld(event, relation)
+        delta = loss.delta(epsilon)
+        if loss.loose:
+            with suppress(TypeError):
+                delta = min(delta, rdp_delta(event, epsilon, relation))
+        return delta
     except NoLossDistributionError:
         return rdp_delta(event, epsilon, relation)
 
@@ -100,7 +112,11 @@ def _curve(event: Event, relation: str) -> tuple[NDArray[np.float64], NDArray[np
         np.r_[np.linspace(0, top, 400), np.geomspace(1e-3, 1, 100) * max(top, 1e-9)]
     )
     try:
-        deltas = pld(event, relation).deltas(epsilons)
+        loss = pld(event, relation)
+        deltas = loss.deltas(epsilons)
+        if loss.loose:
+            with suppress(TypeError):
+                deltas = np.minimum(deltas, rdp_deltas(event, epsilons, relation))
     except NoLossDistributionError:
         deltas = rdp_deltas(event, epsilons, relation)
     return epsilons, deltas

@@ -94,10 +94,17 @@ def _(event: PoissonSampled, relation):
 
 
 class PrivacyLossDistribution:
-    """Upper bounds on the privacy curve of an event; made by :func:`pld`."""
+    """Upper bounds on the privacy curve of an event; made by :func:`pld`.
 
-    def __init__(self, directions: tuple[list[Group], ...]) -> None:
+    Attributes
+    ----------
+    loose : bool
+        Whether the dominating pair of some part is known not to be tight.
+    """
+
+    def __init__(self, directions: tuple[list[Group], ...], loose: bool = False) -> None:
         self._directions = directions
+        self.loose = loose
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon that the distribution proves at ``delta``.
@@ -171,6 +178,8 @@ def _epsilon(groups: list[Group], delta: float, at_least: float = 0.0) -> float:
                 "delta=0 was asked of an event whose privacy loss is unbounded; give a delta > 0."
             )
         return max(at_least, top) if delta == infinite else math.inf
+    if top <= at_least:
+        return at_least
     if _is_alone(groups):
         return max(at_least, min(top, _epsilon_alone(groups[0].pair, delta)))
     where, probe = _planned(groups, delta=delta)
@@ -233,24 +242,31 @@ def _delta(groups: list[Group], epsilon: float) -> float:
 def _near(groups: list[Group], epsilon: float, tolerance: float) -> Composed:
     """Return the composition, tilted so as to be sharp near ``epsilon``."""
     where, _ = _planned(groups, epsilon=epsilon)
-    while True:
+    for _ in range(4):
         composed = compose(groups, where, tolerance, lambda c: _log_delta(c, epsilon))
         found = _log_delta(composed, epsilon)
         # Of a few rare losses delta may be far below the plan's: then what was cut off shows.
         if found > where.log_delta - 2:
-            return composed
+            break
         where = plan(groups, epsilon=epsilon, log_delta=found)
+    return composed
 
 
 def _deltas(groups: list[Group], epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
     if not groups or _is_alone(groups) or _infinite(groups) == 1:
         return np.array([_delta(groups, float(e)) for e in epsilons])
+    top = sum(g.count * g.pair.max_loss for g in groups)
+    best = np.where(epsilons < top, 1.0, _infinite(groups))
+    below = epsilons[epsilons < top]
+    if not below.size:
+        return best
     # Each composition bounds the whole curve from above, and is sharp near its own epsilon.
-    anchors = np.quantile(epsilons, np.linspace(0, 1, min(8, len(epsilons))))
-    best = np.ones(len(epsilons))
-    for anchor in np.unique(anchors):
+    anchors = np.unique(np.quantile(below, np.linspace(0, 1, min(8, len(below)))))
+    for i, anchor in enumerate(anchors):
         composed = _near(groups, float(anchor), 1e-2)
-        best = np.minimum(best, [composed.delta(float(e)) for e in epsilons])
+        low, high = anchors[max(i - 1, 0)], anchors[min(i + 1, len(anchors) - 1)]
+        near = np.flatnonzero((low <= epsilons) & (epsilons <= high))
+        best[near] = np.minimum(best[near], [composed.delta(float(e)) for e in epsilons[near]])
     return best
 
 
@@ -299,5 +315,6 @@ def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     for part, times in flatten(event).items():
         for counter, pair in zip(counts, pairs(part, relation), strict=True):
             counter[pair] += times
+    loose = any(pair.loose for pair in counts[0])
     remove, add = (_grouped(counter) for counter in counts)
-    return PrivacyLossDistribution((remove,) if remove == add else (remove, add))
+    return PrivacyLossDistribution((remove,) if remove == add else (remove, add), loose)

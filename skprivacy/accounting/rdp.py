@@ -288,30 +288,37 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
     >>> round(rdp_epsilon(Repeated(PoissonSampled(0.01, Gaussian(4.0)), 10_000), 1e-5), 4)
     1.0354
     """
+    epsilon, edge = best_epsilon(event, delta, relation)
+    if edge is not None:
+        warnings.warn(
+            f"The best Renyi order, {edge:g}, is at the edge of the grid; epsilon is valid but may "
+            "be larger than need be.",
+            PrivacyWarning,
+            stacklevel=2,
+        )
+    return epsilon
+
+
+def best_epsilon(event: Event, delta: float, relation: str) -> tuple[float, float | None]:
+    """Return epsilon, and the order that proves it if that is at the edge of the grid."""
     safe, failure = _without_failure(event)
     if delta <= failure:
-        return math.inf
+        return math.inf, None
     delta = (delta - failure) / (1 - failure)
     values = rdp(safe, DEFAULT_ORDERS, relation)
     epsilons = _epsilons(values, DEFAULT_ORDERS, delta)
     best = int(epsilons.argmin())
     if not np.isfinite(epsilons[best]):
-        return math.inf
+        return math.inf, None
     if best in (0, len(epsilons) - 1):
-        if epsilons[best] > 0 and values[best] > 0:
-            warnings.warn(
-                f"The best Renyi order, {DEFAULT_ORDERS[best]:g}, is at the edge of the grid; "
-                "epsilon is valid but may be larger than need be.",
-                PrivacyWarning,
-                stacklevel=2,
-            )
-        return float(epsilons[best])
+        sharp = epsilons[best] == 0 or values[best] == 0
+        return float(epsilons[best]), None if sharp else float(DEFAULT_ORDERS[best])
     # Every order is a valid bound: look more closely around the best one.
     orders = np.linspace(DEFAULT_ORDERS[best - 1], DEFAULT_ORDERS[best + 1], 17)
     if DEFAULT_ORDERS[best] >= 64:
         orders = np.unique(orders.round())
     finer = _epsilons(rdp(safe, orders, relation), orders, delta)
-    return float(min(epsilons[best], finer.min()))
+    return float(min(epsilons[best], finer.min())), None
 
 
 def rdp_delta(event: Event, epsilon: float, relation: str = "add_remove") -> float:

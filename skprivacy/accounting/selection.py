@@ -6,11 +6,17 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ._pairs import AtomPair
 from .events import Event, _check_event
+from .pld import NoLossDistributionError, pairs, pld
 from .rdp import DEFAULT_ORDERS, _rdp, rdp
 
 __all__ = ["PrivateSelection"]
+
+_LEAST = 1e-15  # the privacy curve is followed down to here
+_POINTS = 250
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class PrivateSelection(Event):
     ----------
     Papernot, Steinke (2022), "Hyperparameter tuning with Renyi differential privacy",
     arXiv:2110.03620, Theorem 2.
+    Koskela, Redberg, Wang (2024), "Privacy profiles for private selection", arXiv:2402.06701.
     """
 
     event: Event
@@ -65,3 +72,80 @@ def _(event: PrivateSelection, orders, relation):
         + (1 + event.eta) * choice
         + np.log(event.expected_trials) / (orders - 1)
     )
+
+
+@pairs.register
+def _(event: PrivateSelection, relation):
+    """Bound the privacy curve of the best run by that of one run.
+
+    Let u(y) be the probability that one run is no better than y, and f the generating function of
+    K. The best run has the density f'(u(y)) times that of one run, f' rises up to f'(1) = E K, and
+    f'(u) is proportional to (gamma + (1 - gamma)(1 - u))^-(eta + 1). If one run is (e, d)-private
+    with (1 - gamma) d <= gamma (expm1 e), then from one data set to the next
+    gamma + (1 - gamma)(1 - u) grows by a factor of e^e at most, so that for every epsilon
+
+        delta(epsilon + (eta + 1) e) <= E K delta_1(epsilon).
+    """
+    one = pld(event.event, relation)
+    top = one.epsilon(_LEAST)
+    epsilons = np.linspace(0, top if math.isfinite(top) else 0.0, _POINTS)
+    deltas = one.deltas(epsilons)
+    deltas = np.minimum(deltas * (1 + 1e-9), 1.0)  # more than all rounding below
+    drift = (event.eta + 1) * _least_drift(epsilons, deltas, event.gamma)
+    if not math.isfinite(drift) or drift + epsilons[-1] > 700:
+        raise NoLossDistributionError(f"{event!r} has losses too large for a distribution.")
+    pair = _pair_of_curve(epsilons + drift, np.minimum(event.expected_trials * deltas, 1.0))
+    return pair, pair
+
+
+def _least_drift(epsilons: NDArray, deltas: NDArray, gamma: float) -> float:
+    """Return the least e with (1 - gamma) d <= gamma expm1(e), or infinity.
+
+    Between two points of the curve the chord in e^epsilon, which lies above it, is solved exactly.
+    """
+    excess = (1 - gamma) * deltas - gamma * np.expm1(epsilons)
+    i = int((excess <= 0).argmax())
+    if excess[i] > 0:
+        return math.inf
+    if i == 0:
+        return float(epsilons[0])
+    left, right = np.exp(epsilons[i - 1 : i + 1])
+    share = excess[i - 1] / (excess[i - 1] - excess[i])
+    return min(float(epsilons[i]), math.log(left + share * (right - left)) + 1e-12)
+
+
+def _pair_of_curve(epsilons: NDArray, deltas: NDArray) -> AtomPair:
+    """Return a symmetric pair whose privacy curve lies above the one through the points.
+
+    Any such curve is convex in e^epsilon, and so lies below the convex hull of points above it.
+    """
+    x = np.exp(np.r_[-epsilons[::-1], epsilons])
+    below = 1 - np.exp(-epsilons) * (1 - deltas)  # the mirror image of a symmetric curve
+    corners = _lower_hull(np.r_[0.0, x], np.r_[1.0, below[::-1], deltas])
+    at, height = np.r_[0.0, x][corners], np.r_[1.0, below[::-1], deltas][corners]
+    slopes = np.r_[np.diff(height) / np.diff(at), 0.0]
+    after = at > 1
+    q = np.diff(slopes)[after[1:]]
+    p, losses = q * at[after], np.log(at[after])
+    infinity = float(height[-1])
+    middle = max(0.0, 1 - infinity - float(p.sum() + q.sum()))
+    return AtomPair(
+        tuple(np.r_[-losses[::-1], 0.0, losses]),
+        tuple(np.r_[q[::-1], middle, p]),
+        tuple(np.r_[p[::-1], middle, q]),
+        infinity,
+        loose=True,
+    )
+
+
+def _lower_hull(x: NDArray, y: NDArray) -> list[int]:
+    """Return the indices of the corners of the convex hull from below, for sorted ``x``."""
+    corners: list[int] = []
+    for i in range(len(x)):
+        while len(corners) > 1:
+            a, b = corners[-2:]
+            if (y[b] - y[a]) * (x[i] - x[b]) < (y[i] - y[b]) * (x[b] - x[a]):
+                break
+            corners.pop()
+        corners.append(i)
+    return corners

@@ -167,7 +167,10 @@ def _(event: LNMaxVote, orders, relation):
 
 def _independent(event):
     if event.votes is not None:
-        raise NoLossDistributionError("Data-dependent bounds are known to Renyi accounting only.")
+        raise NoLossDistributionError(
+            "Data-dependent bounds are known to Renyi accounting only: a dominating pair speaks of "
+            "all votes there might be. Leave votes out, or use rdp."
+        )
 
 
 @pairs.register

@@ -10,6 +10,8 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 from skprivacy.accounting import (
     ApproxDP,
@@ -31,9 +33,12 @@ from skprivacy.accounting import (
     Repeated,
     ReportNoisyMax,
     VoteThreshold,
+    delta_of,
+    epsilon_of,
     flatten,
     pld,
     rdp,
+    rdp_delta,
     rdp_epsilon,
 )
 from skprivacy.accounting.votes import gnmax_rdp
@@ -316,6 +321,88 @@ def test_private_selection_is_its_formula_for_gaussian_noise(eta):
     event = PrivateSelection(Gaussian(z), eta, gamma)
     expected = a / (2 * z * z) + (1 + eta) * choice + math.log(event.expected_trials) / (a - 1)
     assert expected <= rdp(event, [a])[0] <= expected * (1 + 1e-3)
+
+
+def best_of_many(z, eta, gamma, sign):
+    """Return densities of the best of K normal numbers, of mean 0 and of mean 1, on a grid."""
+    x = np.linspace(-9 * z, 1 + 9 * z, 40_001)
+    out = []
+    for mean in (0, 1):
+        worse = norm.cdf(sign * (x - mean) / z)
+        weight = (1 - (1 - gamma) * worse) ** (-eta - 1)  # in proportion to f'(u)
+        density = norm.pdf(x, mean, z) * weight
+        out.append(density / density.sum())
+    return out
+
+
+@pytest.mark.parametrize("z", [0.7, 4.0])
+@pytest.mark.parametrize(("eta", "gamma"), [(1.0, 0.1), (0.0, 0.02), (-0.5, 0.3), (4.0, 0.5)])
+def test_private_selection_of_normal_numbers_stays_below_its_curve(z, eta, gamma):
+    """The privacy curve by quadrature, in both directions, whichever end of the scale is best."""
+    event = PrivateSelection(Gaussian(z), eta, gamma)
+    epsilons = np.linspace(0, 3 / z, 13)
+    bound = np.array([pld(event).delta(float(e)) for e in epsilons])
+    for sign in (1, -1):
+        p, q = best_of_many(z, eta, gamma, sign)
+        for one, other in [(p, q), (q, p)]:
+            exact = [np.maximum(one - math.exp(e) * other, 0).sum() for e in epsilons]
+            assert (exact <= bound * (1 + 1e-6) + 1e-13).all()
+    assert bound[-1] < 0.9
+
+
+@pytest.mark.parametrize(("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), (5.0, 0.3)])
+def test_private_selection_by_its_curve_is_cheaper_than_by_renyi(eta, gamma):
+    run = Repeated(PoissonSampled(0.01, Gaussian(2.0)), 500)
+    event = PrivateSelection(run, eta, gamma)
+    one, best = pld(run), pld(event)
+    assert one.epsilon(1e-5) < best.epsilon(1e-5) < 0.85 * rdp_epsilon(event, 1e-5)
+    assert epsilon_of(event, 1e-5) == best.epsilon(1e-5)
+    # the theorem at one point, with the drift solved for independently
+    drift = brentq(lambda e: (1 - gamma) * one.delta(e) - gamma * math.expm1(e), 1e-3, 5)
+    expected = one.epsilon(1e-5 / event.expected_trials) + (eta + 1) * drift
+    assert expected * (1 - 1e-3) <= best.epsilon(1e-5) <= expected * 1.04
+    twice = pld(Composed((event, run)))
+    assert best.epsilon(1e-5) < twice.epsilon(1e-5) < best.epsilon(1e-5) + one.epsilon(1e-5)
+
+
+def test_private_selection_of_pure_and_of_unprotected_runs():
+    event = PrivateSelection(ApproxDP(0.4))
+    assert pld(event).epsilon(0.0) <= 1.2  # Liu and Talwar 2019: three times one run
+    assert epsilon_of(PrivateSelection(NonPrivate()), 1e-5) == math.inf
+    for run in (NonPrivate(), Gaussian(0.01)):
+        with pytest.raises(NoLossDistributionError, match="too large"):
+            pld(PrivateSelection(run))
+    assert 5000 < epsilon_of(PrivateSelection(Gaussian(0.01)), 1e-5) < math.inf
+
+
+@pytest.mark.parametrize("t", [0.05, 1.0, 4.0])
+def test_logistic_noise_is_dominated_by_normal_noise_in_any_dimension(t):
+    bound = pld(Logistic(1 / t, norm=2))
+    for share in (0.0, 0.1, 0.5):
+        a, b = t * math.sqrt(1 - share), t * math.sqrt(share)
+        parts = tuple(Logistic(1 / s) for s in (a, b) if s)
+        split = pld(Composed(parts))
+        for eps in np.linspace(0, 0.9 * t, 5):
+            assert split.delta(eps) <= bound.delta(eps) * (1 + 1e-9) + 1e-15
+    many = pld(Repeated(Logistic(10 / t), 100))  # a hundred equal coordinates
+    assert many.epsilon(1e-6) <= bound.epsilon(1e-6) * (1 + 1e-3)
+
+
+def test_logistic_noise_needs_no_less_normal_noise():
+    """sqrt(pi/8) is the least there is: at small shifts the total variations are equal."""
+    assert pld(Logistic(100.0, norm=2)).delta(0.0) == pytest.approx(math.tanh(0.0025), rel=1e-4)
+
+
+def test_the_better_of_both_where_a_distribution_is_a_bound_only():
+    event = Repeated(Logistic(10.0, norm=2), 20)
+    assert epsilon_of(event, 1e-3) == pld(event).epsilon(1e-3) < rdp_epsilon(event, 1e-3)
+    assert epsilon_of(event, 1e-9) == rdp_epsilon(event, 1e-9) < pld(event).epsilon(1e-9)
+    assert delta_of(event, 0.0) == pld(event).delta(0.0) < rdp_delta(event, 0.0)
+    assert pld(Repeated(PoissonSampled(0.1, Logistic(2.0, norm=2)), 5)).loose
+    assert not pld(Repeated(PoissonSampled(0.1, Logistic(2.0)), 5)).loose
+    # no Renyi bound is known of the second part
+    mixed = Composed((event, PoissonSampled(0.1, DiscreteGaussian(3.0))))
+    assert epsilon_of(mixed, 1e-5) == pld(mixed).epsilon(1e-5)
 
 
 @pytest.mark.parametrize("gamma", [0.5, 0.05])
