@@ -77,7 +77,7 @@ class Ledger(ABC):
     def _connection(self) -> AbstractContextManager[Any]:
         """Open a connection of its own, whose errors are LedgerErrors."""
 
-    def _broken(self, error: Exception) -> LedgerError:
+    def _broken(self, error: BaseException) -> LedgerError:
         return LedgerError(
             f"The privacy ledger {self.address} cannot be used ({error}); nothing was released. "
             "Check that it exists, is writable, is not locked by a stuck process and that its disk "
@@ -168,12 +168,15 @@ class SQLiteLedger(Ledger):
             draft.path.touch(exist_ok=False)
             draft._fill(body)
             os.link(draft.path, self.path)
-        except (FileExistsError, LedgerError):
+        except FileExistsError:
             raise
+        except LedgerError as error:  # which names the draft
+            raise self._broken(error.__cause__ or error) from error.__cause__
         except OSError as error:
             raise self._broken(error) from error
         finally:
-            draft.path.unlink(missing_ok=True)
+            for rest in ("", "-wal", "-shm"):  # SQLite's, if it could not tidy up
+                Path(f"{draft.path}{rest}").unlink(missing_ok=True)
 
     def _fill(self, body: str) -> None:
         with self._connection() as connection:

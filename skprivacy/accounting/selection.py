@@ -16,6 +16,7 @@ from .rdp import DEFAULT_ORDERS, _rdp, rdp
 __all__ = ["PrivateSelection"]
 
 _LEAST = 1e-15  # the privacy curve is followed down to here
+_MOST = 350.0  # twice as much is all that an exponential holds
 _POINTS = 250
 
 
@@ -88,12 +89,14 @@ def _(event: PrivateSelection, relation):
     """
     one = pld(event.event, relation)
     top = one.epsilon(_LEAST)
-    epsilons = np.linspace(0, top if math.isfinite(top) else 0.0, _POINTS)
+    if not top < _MOST:
+        raise NoLossDistributionError(f"{event!r} has losses too large for a distribution.")
+    epsilons = np.linspace(0, top, _POINTS)
     deltas = one.deltas(epsilons)
     deltas = np.minimum(deltas * (1 + 1e-9), 1.0)  # more than all rounding below
     drift = (event.eta + 1) * _least_drift(epsilons, deltas, event.gamma)
-    if not math.isfinite(drift) or drift + epsilons[-1] > 700:
-        raise NoLossDistributionError(f"{event!r} has losses too large for a distribution.")
+    if not drift < _MOST:
+        raise NoLossDistributionError(f"{event!r} has too many trials for a distribution.")
     pair = _pair_of_curve(epsilons + drift, np.minimum(event.expected_trials * deltas, 1.0))
     return pair, pair
 

@@ -521,6 +521,29 @@ def test_files_that_cannot_be_written(ledger, limit):
     assert budget.spent() == pytest.approx(0.1)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
+def test_a_ledger_that_does_not_fit_the_disk_leaves_nothing_behind(tmp_path):
+    code = """
+        import resource, sys
+        from skprivacy.accounting import LedgerError, PrivacyBudget
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+        try:
+            PrivacyBudget(epsilon=1.0, path=sys.argv[1])
+        except LedgerError as error:
+            print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "adult.ledger")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "adult.ledger cannot be used" in done.stdout, done
+    assert "/.adult" not in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
 def test_scopes_nest():
     budget = PrivacyBudget(epsilon=1.0)
     adult = budget.scope("adult", epsilon=0.5)
