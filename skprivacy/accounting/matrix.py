@@ -101,6 +101,9 @@ class BandedFactorization(MatrixFactorization):
     Notes
     -----
     Batch 0 has the largest sensitivity: that of batch i is the same sum, cut off i steps earlier.
+    If the coefficients fall, the order may even change from epoch to epoch: the sensitivity bounds
+    every record that takes part at most ``epochs`` times, at steps that are public and at least
+    ``steps_per_epoch`` apart (Kalinin and Lampert 2024, theorem 2).
 
     Examples
     --------

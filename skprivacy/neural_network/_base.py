@@ -225,7 +225,9 @@ class PrivateNetwork(BaseEstimator):
             probe=probe,
             views=views,
             max_epochs=plan.epochs,
-            lr=self._learning_rate(module, noise_std, plan),
+            lr=self._learning_rate(
+                module, noise_std * noise.spread_in_sums(plan) / noise.spread(plan), plan
+            ),
             device=device,
             verbose=int(self.verbose),
             **self._optimizer(noise_std, plan),

@@ -22,7 +22,7 @@ from ..accounting import (
     TreeAggregation,
     square_root_band,
 )
-from ..accounting.matrix import step_spread
+from ..accounting.matrix import running_sum_error, step_spread
 from ..mechanisms import (
     FloatGaussian,
     FloatLogistic,
@@ -65,6 +65,10 @@ class Noise(ABC):
     @abstractmethod
     def spread(self, plan: Plan) -> float:
         """Return the standard deviation of one step's noise in units of z times the norm."""
+
+    def spread_in_sums(self, plan: Plan) -> float:
+        """Return the same of independent noise that running sums would have as much noise of."""
+        return self.spread(plan)
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,10 @@ class _Banded(_Streaming):
         band = square_root_band(plan.steps_per_epoch, plan.epochs)
         return step_spread(np.asarray(band), plan.n_steps)
 
+    def spread_in_sums(self, plan: Plan) -> float:
+        band = square_root_band(plan.steps_per_epoch, plan.epochs)
+        return running_sum_error(np.asarray(band), plan.n_steps) / _independent_error(plan)
+
 
 class _Tree(_Streaming):
     def event(self, z: float, plan: Plan) -> MatrixFactorization:
@@ -123,6 +131,16 @@ class _Tree(_Streaming):
 
     def spread(self, plan: Plan) -> float:
         return math.sqrt(2.0)  # on average: a new sum comes, and those that it contains go
+
+    def spread_in_sums(self, plan: Plan) -> float:
+        steps = np.arange(1, plan.n_steps + 1)
+        digits = sum(steps >> level & 1 for level in range(plan.n_steps.bit_length()))
+        return math.sqrt(float(np.mean(digits))) / _independent_error(plan)
+
+
+def _independent_error(plan: Plan) -> float:
+    """Return the root of the mean variance of running sums of independent noise, variance 1."""
+    return math.sqrt((plan.n_steps + 1) / 2)
 
 
 NOISE: dict[str, Noise] = {

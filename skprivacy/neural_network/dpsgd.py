@@ -77,7 +77,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         Step size. "auto" is 0.01 for "adam". For "sgd" it follows from the noise, hence from
         public facts alone:
         ``min(1, 0.35 / sqrt(r)) / max_grad_norm``, where r is the norm of a step's noise divided
-        by the largest norm that a step's mean gradient can have.
+        by the largest norm that a step's mean gradient can have. For streams it is the noise of
+        independent steps whose running sums would be as noisy.
     schedule : {"constant", "linear", "cosine"}, default="constant"
         How the step size falls in the course of training: not, or to zero.
     momentum : float, default=0.9

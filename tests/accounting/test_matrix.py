@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -82,6 +82,22 @@ def test_tree_sensitivity_is_that_of_the_worst_contributions(steps_per_epoch, ep
     event = TreeAggregation(1.0, steps_per_epoch, epochs)
     expected = brute_force(tree_matrix(event.n_steps), steps_per_epoch, epochs)
     assert event.sensitivity == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("steps_per_epoch", "epochs"), [(2, 4), (3, 3), (4, 3), (5, 2)])
+@pytest.mark.parametrize("band", [1, 2, 4, 50])
+def test_banded_sensitivity_holds_for_any_order_that_keeps_the_distance(
+    steps_per_epoch, epochs, band
+):
+    event = BandedFactorization(1.0, steps_per_epoch, epochs, square_root_band(99, 1, most=band))
+    C = banded_matrix(event.coefficients, event.n_steps)
+    longest = max(
+        np.linalg.norm(C[:, list(places)].sum(1))
+        for count in range(1, epochs + 1)
+        for places in combinations(range(event.n_steps), count)
+        if min(np.diff(places), default=steps_per_epoch) >= steps_per_epoch
+    )
+    assert longest == pytest.approx(event.sensitivity, rel=1e-12)
 
 
 def test_one_epoch_costs_the_longest_column():

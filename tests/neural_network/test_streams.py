@@ -100,6 +100,18 @@ def test_banded_noise_beats_the_tree_and_the_tree_beats_none(blobs):
     assert error["tree"] < 0.6 * error["independent"]
 
 
+@pytest.mark.parametrize("kind", ["banded", "tree"])
+@pytest.mark.parametrize(("n", "epochs"), [(64, 1), (9, 5)])
+def test_spreads_are_those_of_the_noise(kind, n, epochs):
+    plan = Plan.of(100 * n, None, 100, epochs, None, kind)
+    mechanism, random = NOISE[kind].mechanism(2.0, 0.5, plan), SecureRandom()
+    steps = np.array([mechanism.release(np.zeros(4000), random) for _ in range(plan.n_steps)])
+    assert np.sqrt((steps**2).mean()) == pytest.approx(NOISE[kind].spread(plan), rel=0.03)
+    independent = np.arange(1, plan.n_steps + 1).mean()
+    in_sums = np.sqrt((steps.cumsum(0) ** 2).mean() / independent)
+    assert in_sums == pytest.approx(NOISE[kind].spread_in_sums(plan), rel=0.03)
+
+
 def test_a_stream_in_several_parts_is_composed(blobs):
     X, y = blobs
     model = private(noise="banded", epochs=1, batch_size=50)
