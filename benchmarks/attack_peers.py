@@ -31,7 +31,7 @@ from skprivacy.preprocessing import SchemaTransformer
 N_SHADOWS = 16
 N_FOR_ATTACK_MODELS = 4
 SEEDS = (0, 1, 2)
-REPEATS = 400
+REPEATS = 200
 
 Floats = np.ndarray
 
@@ -45,13 +45,13 @@ def location(seed: int) -> tuple[Any, Any, Any]:
 def adult(seed: int) -> tuple[Any, Any, Any]:
     data = fetch_adult(subset="train", as_frame=True)
     X = np.asarray(SchemaTransformer(data.schema).fit_transform(data.data), dtype=np.float32)
-    X, y = _some(X, np.asarray(data.target), 4000, seed)
+    X, y = _some(X, np.asarray(data.target), 2000, seed)
     return X, y, MLPClassifier((128,), max_iter=60)
 
 
 def purchase(seed: int) -> tuple[Any, Any, Any]:
-    X, y = make_purchase_like(4000, n_classes=50, random_state=seed, return_X_y=True)
-    return X.astype(np.float32), y, MLPClassifier((128,), max_iter=40)
+    X, y = make_purchase_like(2000, n_classes=20, random_state=seed, return_X_y=True)
+    return X.astype(np.float32), y, MLPClassifier((128,), max_iter=30)
 
 
 class Case:

@@ -52,10 +52,16 @@ def location() -> None:
         "Attack-P, per class": attacks.SignalThreshold(signal="logit", per_class=True),
         "Attack-R": attacks.ReferenceThreshold(pool=pool),
         "Shokri": attacks.ShokriAttack(pool=pool),
+        "Shokri, network": attacks.ShokriAttack(
+            pool=pool, attack_model=MLPClassifier((64,), max_iter=30, random_state=0)
+        ),
+        "Shokri, signals": attacks.ShokriAttack(pool=pool, view="signals"),
         "ML-Leaks 1": attacks.MLLeaksAttack(pool=pool),
         "quantile": attacks.QuantileAttack(),
         "label-only, noise": attacks.LabelOnlyAttack(),
         "label-only, boundary": attacks.LabelOnlyAttack(method="boundary"),
+        "label-only, flips": attacks.LabelOnlyAttack(method="hopskipjump", n_queries=200),
+        "stolen memories": attacks.StolenMemoriesAttack(),
         "few neighbours": attacks.VulnerableRecordsAttack(pool=pool),
         "LiRA offline": attacks.LiRA(pool=pool),
         "LiRA online": attacks.LiRA(pool=pool, online=True),
@@ -68,7 +74,7 @@ def location() -> None:
         result = attack.evaluate(X[member], y[member], X[~member], y[~member])
         row = result.to_frame().assign(attack=name, seconds=time.perf_counter() - start)
         # attack models put the threshold at even odds; no other attack has one of its own
-        row["precision"] = result.precision_recall(0.5)[0] if name == "Shokri" else np.nan
+        row["precision"] = result.precision_recall(0.5)[0] if name.startswith("Shokri") else np.nan
         rows.append(row)
     columns = ["attack", "auc", "auc_low", "auc_high", "tpr_at_0.01", "tpr_at_0.01_low"]
     columns += ["tpr_at_0.01_high", "epsilon_lower_bound", "precision", "seconds"]

@@ -150,7 +150,8 @@ class AttackResult:
         DataFrame
             Indexed by group; ``alpha`` is shared among the groups (Bonferroni), so that all
             intervals together miss with probability ``alpha``. A group without members or
-            without non-members is told with NaN.
+            without non-members is told with NaN, and so is a TPR at 1% FPR that too few
+            non-members refuse.
         """
         import pandas as pd
 
@@ -170,8 +171,12 @@ class AttackResult:
                 part = AttackResult(scores_in, scores_out, alpha=self.alpha / len(names))
                 row |= {"auc": part.auc, "auc_low": part.auc_interval[0]}
                 row |= {"auc_high": part.auc_interval[1], "epsilon": part.epsilon_lower_bound()}
+                point = part.tpr_at_fpr(0.01)
+                row |= {"tpr_at_0.01": point.tpr, "tpr_at_0.01_low": point.interval[0]}
+                row |= {"tpr_at_0.01_high": point.interval[1]}
             rows[name] = row
         columns = ["n_in", "n_out", "auc", "auc_low", "auc_high", "epsilon"]
+        columns += ["tpr_at_0.01", "tpr_at_0.01_low", "tpr_at_0.01_high"]
         return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("group")
 
     def to_frame(self) -> pd.DataFrame:

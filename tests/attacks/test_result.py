@@ -55,6 +55,14 @@ def test_groups_share_the_error(result):
     assert groups["n_in"].sum() == 200
 
 
+def test_groups_refuse_rates_that_they_are_too_small_for(result):
+    groups = result.by_group(np.arange(200) % 2, np.arange(150) < 120)
+    assert np.isnan(groups.loc[0, "tpr_at_0.01"])  # 30 non-members
+    part = AttackResult(result.scores_in[1::2], result.scores_out[:120], alpha=0.025)
+    assert groups.loc[1, "tpr_at_0.01"] == part.tpr_at_fpr(0.01).tpr
+    assert groups.loc[1, "tpr_at_0.01_high"] == part.tpr_at_fpr(0.01).interval[1]
+
+
 def test_group_without_members_is_told(result):
     groups = result.by_group(np.zeros(200), np.arange(150) % 2)
     assert np.isnan(groups.loc[1.0, "auc"])
