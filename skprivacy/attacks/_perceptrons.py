@@ -176,14 +176,19 @@ def logistic_error(logits: Floats, label: NDArray[np.intp], loss: bool) -> Float
 
 
 def softmax_error(logits: Floats, label: NDArray[np.intp], loss: bool) -> Floats | None:
-    """Turn logits of shape (..., n_classes) into the gradient of the cross-entropy, in place."""
+    """Turn logits (n_networks, batch, n_classes) into the gradient of the cross-entropy, in place.
+
+    Returns the loss of each record if asked for.
+    """
     top = logits.max(initial=-np.inf)
     if not top - logits.min(initial=np.inf) < _RANGE:
         top = logits.max(axis=-1, keepdims=True)
     np.subtract(logits, top, out=logits)
     np.exp(logits, out=logits)
     np.divide(logits, logits @ np.ones((logits.shape[-1], 1), np.float32), out=logits)
-    own = np.take_along_axis(logits, label[..., None], axis=-1)
-    losses = -np.log(np.maximum(own[..., 0], np.finfo(np.float32).tiny)) if loss else None
-    np.put_along_axis(logits, label[..., None], own - 1.0, axis=-1)
+    network, record = np.ogrid[: label.shape[0], : label.shape[1]]
+    losses = None
+    if loss:
+        losses = -np.log(np.maximum(logits[network, record, label], np.finfo(np.float32).tiny))
+    logits[network, record, label] -= 1.0
     return losses

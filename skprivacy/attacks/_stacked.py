@@ -32,8 +32,8 @@ __all__ = ["StackedMember", "is_stackable", "train_stacked"]
 
 # Models whose records are in memory at once, for each thread.
 _PREPARED = 8
-# Numbers that the networks side by side may hold: about as many as a core's own cache.
-_CACHED = 1 << 18
+# Numbers that the networks side by side may hold and stay in the cache.
+_CACHED = 3 << 19
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "identity": lambda z: z,
     "logistic": expit,
@@ -105,16 +105,16 @@ def train_stacked(
     An ``MLPClassifier`` gets an output for every class in ``y``, also for those missing among its
     rows.
     """
-    classes = np.unique(y)
     controller = ThreadpoolController()
     n_threads = _blas_threads(controller) if n_jobs is None else effective_n_jobs(n_jobs)
     together = max(1, min(_PREPARED, -(-len(rows) // n_threads)))
     members: dict[int, StackedMember] = {}
+    prepare = _preparation(estimator, X, y, rows, seeds)
 
     def train_block(places: range) -> None:
         tasks, steps = {}, {}
         for i in places:
-            tasks[i], steps[i] = _prepare(estimator, X, y, rows[i], seeds[i], classes)
+            tasks[i], steps[i] = prepare(i)
         for group in _side_by_side(tasks):
             own = [tasks[i] for i in group]
             train: Any = train_mlps if isinstance(own[0], MLPTask) else train_private
@@ -150,22 +150,39 @@ def _description(net: Any) -> Callable[[Any, Any], Any] | None:
     return net._stacked_training() if hasattr(net, "_stacked_training") else None
 
 
-def _prepare(
-    estimator: Any, X: Any, y: NDArray[Any], rows: NDArray[np.intp], seed: int, classes: Any
-) -> tuple[_Task, Any]:
-    """Return one network about to be trained, and the fitted steps before it."""
-    model = shadow_clone(estimator, int(seed))
-    own, label, steps = safe_indexing(X, rows), y[rows], None
-    if isinstance(model, Pipeline) and len(model.steps) > 1:
-        steps = model[:-1]
-        own = steps.fit_transform(own, label)
-    net = _network(model)
-    if describe := _description(net):
-        return PrivateTask(describe(own, label), int(seed)), steps
-    net._validate_params()
-    own, _ = check_X_y(own, label, accept_sparse="csr", dtype=np.float32)
-    dense = own.toarray() if hasattr(own, "toarray") else own
-    return MLPTask(net, dense, label_columns(label, classes), classes, int(seed)), steps
+def _preparation(
+    estimator: Any, X: Any, y: NDArray[Any], rows: Sequence[NDArray[np.intp]], seeds: Sequence[int]
+) -> Callable[[int], tuple[_Task, Any]]:
+    """Return what maps a place to a network about to be trained and the steps before it."""
+    classes = np.unique(y)
+    label = label_columns(y, classes)
+    alone = _network(estimator) is estimator or len(estimator.steps) == 1
+    # without steps that change them, all networks read the same records: they stay in the cache
+    shared = _dense(X, y) if alone and is_plain_mlp(_network(estimator)) else None
+
+    def prepare(i: int) -> tuple[_Task, Any]:
+        model, steps = shadow_clone(estimator, int(seeds[i])), None
+        net = _network(model)
+        if shared is not None:
+            net._validate_params()
+            return MLPTask(net, shared, label, rows[i], classes, int(seeds[i])), None
+        own, truth = safe_indexing(X, rows[i]), y[rows[i]]
+        if not alone:
+            steps = model[:-1]
+            own = steps.fit_transform(own, truth)
+        if describe := _description(net):
+            return PrivateTask(describe(own, truth), int(seeds[i])), steps
+        net._validate_params()
+        everyone = np.arange(len(truth))
+        own = _dense(own, truth)
+        return MLPTask(net, own, label[rows[i]], everyone, classes, int(seeds[i])), steps
+
+    return prepare
+
+
+def _dense(X: Any, y: NDArray[Any]) -> NDArray[np.float32]:
+    checked, _ = check_X_y(X, y, accept_sparse="csr", dtype=np.float32)
+    return checked.toarray() if hasattr(checked, "toarray") else checked
 
 
 def _side_by_side(tasks: dict[int, _Task]) -> Iterator[list[int]]:
@@ -174,6 +191,6 @@ def _side_by_side(tasks: dict[int, _Task]) -> Iterator[list[int]]:
     for place, task in tasks.items():
         kinds.setdefault(task.kind, []).append(place)
     for places in kinds.values():
-        size = max(1, _CACHED // max(tasks[i].numbers for i in places))
-        for start in range(0, len(places), size):
-            yield places[start : start + size]
+        fitting = max(1, _CACHED // max(tasks[i].numbers for i in places))
+        for group in np.array_split(places, -(-len(places) // fitting)):
+            yield group.tolist()

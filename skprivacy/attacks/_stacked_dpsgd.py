@@ -81,6 +81,7 @@ def train_private(tasks: list[PrivateTask]) -> list[Layers]:
     randoms = [SecureRandom(task.seed) for task in tasks]
     samplers = [PoissonSampler(fit.sampling_rate) for fit in fits]
     records = [fit.inputs for fit in fits]
+    lengths = [np.einsum("nk,nk->n", own, own) for own in records]
     optimizer = _Momentum if first.optimizer == "sgd" else _Adam
     update = optimizer(stack, fits)
     divisor = np.array([[fit.divisor] for fit in fits], np.float32)
@@ -91,7 +92,7 @@ def train_private(tasks: list[PrivateTask]) -> list[Layers]:
             for sampler, own, random in zip(samplers, records, randoms, strict=True)
         ]
         stack.load(records, drawn)
-        _sum_clipped(stack, fits, drawn)
+        _sum_clipped(stack, fits, lengths, drawn)
         for gradient, fit, random in zip(stack.gradient, fits, randoms, strict=True):
             if fit.noise_std:
                 random.add_normal(gradient, fit.noise_std)
@@ -105,27 +106,34 @@ def train_private(tasks: list[PrivateTask]) -> list[Layers]:
 
 
 def _sum_clipped(
-    stack: PerceptronStack, fits: list[Description], drawn: list[NDArray[np.int64]]
+    stack: PerceptronStack,
+    fits: list[Description],
+    lengths: list[Floats],
+    drawn: list[NDArray[np.int64]],
 ) -> None:
-    """Sum the clipped gradients of the batch: norms and sums by book-keeping."""
+    """Sum the clipped gradients of the batch: norms and sums by book-keeping.
+
+    ``lengths`` holds the squared norms of all records.
+    """
     if stack.size == 0:
         stack.gradient[:] = 0.0
         return
     label = np.zeros((len(fits), stack.size), np.intp)
     weight = np.zeros((len(fits), stack.size), np.float32)  # none for padding
-    for place, (fit, places) in enumerate(zip(fits, drawn, strict=True)):
-        label[place, : len(places)] = fit.targets[places]
-        weight[place, : len(places)] = fit.loss_weight[label[place, : len(places)]]
+    squared = np.zeros((len(fits[0].layers), len(fits), stack.size), np.float32)
+    for place, (fit, own, rows) in enumerate(zip(fits, lengths, drawn, strict=True)):
+        label[place, : len(rows)] = fit.targets[rows]
+        weight[place, : len(rows)] = fit.loss_weight[label[place, : len(rows)]]
+        squared[-1, place, : len(rows)] = own[rows]
     error = stack.forward()
     softmax_error(error, label, False)
     error *= weight[:, :, None]
     seen = stack.backward()[::-1]  # from the output on, as the layers of the private estimator
-    squared = np.stack(
-        [
-            (np.einsum("sbk,sbk->sb", value, value) + 1) * np.einsum("sbk,sbk->sb", error, error)
-            for value, error in seen
-        ]
-    )
+    for norms, (value, error) in zip(squared, seen, strict=True):
+        if value is not seen[-1][0]:
+            np.einsum("sbk,sbk->sb", value, value, out=norms)
+        norms += 1.0
+        norms *= np.einsum("sbk,sbk->sb", error, error)
     factors = fits[0].factors(squared)
     lost = ~np.isfinite(squared.sum(0))
     for (value, error), factor in zip(seen, factors, strict=True):

@@ -35,8 +35,9 @@ class MLPTask:
     """One network to train like ``net``; with two classes it has one output."""
 
     net: MLPClassifier
-    X: Floats
-    label: NDArray[np.intp]  # columns of classes
+    X: Floats  # records, this task's and maybe others'
+    label: NDArray[np.intp]  # columns of classes, one for each record in X
+    rows: NDArray[np.intp]  # this task's records
     classes: NDArray[Any]
     seed: int
 
@@ -60,7 +61,7 @@ class MLPTask:
     def batch(self) -> int:
         """Records in a batch."""
         return min(
-            200 if self.net.batch_size == "auto" else int(self.net.batch_size), len(self.label)
+            200 if self.net.batch_size == "auto" else int(self.net.batch_size), len(self.rows)
         )
 
     @property
@@ -82,7 +83,7 @@ def is_plain_mlp(net: Any) -> bool:
 def train_mlps(tasks: list[MLPTask]) -> list[Layers]:
     """Train several networks of one kind."""
     net, sizes = tasks[0].net, tasks[0].sizes
-    counts = np.array([len(task.X) for task in tasks])
+    counts = np.array([len(task.rows) for task in tasks])
     rngs = [np.random.default_rng(task.seed) for task in tasks]
     stack = PerceptronStack([_initial(net, sizes, rng) for rng in rngs], net.activation)
     batch = min(task.batch for task in tasks)
@@ -91,10 +92,10 @@ def train_mlps(tasks: list[MLPTask]) -> list[Layers]:
     judged = net.n_iter_no_change < net.max_iter  # else the loss decides nothing
     patience = _Patience(len(tasks), net.tol, net.n_iter_no_change)
     done: dict[int, Layers] = {}
-    records = [task.X for task in tasks]
+    records, rows = [task.X for task in tasks], [task.rows for task in tasks]
     for _ in range(net.max_iter):
         total = np.zeros(len(tasks))
-        for chosen in _batches(counts, batch, rngs if net.shuffle else None):
+        for chosen in _batches(rows, batch, rngs if net.shuffle else None):
             stack.load(records, chosen)
             label, share = _labels_and_shares(tasks, chosen, stack.size)
             logits = stack.forward()
@@ -129,17 +130,17 @@ def _initial(net: MLPClassifier, sizes: list[int], rng: np.random.Generator) -> 
 
 
 def _batches(
-    counts: NDArray[np.intp], batch: int, rngs: list[Any] | None
+    rows: list[NDArray[np.intp]], batch: int, rngs: list[Any] | None
 ) -> Iterator[list[NDArray[np.intp]]]:
-    """Yield the places of each network's records in each batch of an epoch.
+    """Yield each network's rows in each batch of an epoch.
 
     Every network takes equally many steps, its records spread evenly over them: a step without
     records would still move its weights, by the moments of Adam.
     """
-    orders = [
-        np.arange(count) if rngs is None else rngs[place].permutation(count)
-        for place, count in enumerate(counts)
-    ]
+    orders = rows
+    if rngs is not None:
+        orders = [rng.permutation(own) for own, rng in zip(rows, rngs, strict=True)]
+    counts = np.array([len(own) for own in rows])
     steps = -(-int(counts.max()) // batch)
     cuts = (np.arange(steps + 1)[:, None] * counts // steps).tolist()
     for starts, stops in pairwise(cuts):

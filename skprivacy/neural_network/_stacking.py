@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import nn
 
-from ._clipping import CLIPPING
+from ._clipping import _SAFETY, _STABILITY
 from ._mlp import make_mlp
 from ._schedules import SCHEDULES
 
@@ -128,10 +128,18 @@ def describe(
 
 
 def _factors(clipping: str, allowed: float) -> Callable[[Floats], Floats]:
-    clip = CLIPPING[clipping]
+    """Return the function of ``_clipping.py`` for arrays, which spares torch on short ones."""
 
-    def factors(squared: Floats) -> Floats:
-        parts = torch.from_numpy(squared.reshape(len(squared), -1))
-        return clip(parts, parts.sum(0), allowed).numpy().reshape(squared.shape)
+    def flat(squared: Floats) -> Floats:
+        whole = np.sqrt(squared.sum(0))
+        return np.broadcast_to(np.minimum(allowed * _SAFETY / whole, 1.0), squared.shape)
 
-    return factors
+    def per_layer(squared: Floats) -> Floats:
+        share = allowed / len(squared) ** 0.5 * _SAFETY
+        return np.minimum(share / np.sqrt(squared), 1.0)
+
+    def automatic(squared: Floats) -> Floats:
+        whole = np.sqrt(squared.sum(0)) + _STABILITY
+        return np.broadcast_to(allowed * _SAFETY / whole, squared.shape)
+
+    return {"flat": flat, "per-layer": per_layer, "automatic": automatic}[clipping]

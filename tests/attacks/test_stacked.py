@@ -64,7 +64,7 @@ def test_members_do_not_mix():
 @pytest.mark.parametrize("counts", [[7], [150, 171, 134], [3, 40], [64, 64]])
 def test_every_record_is_in_one_batch_of_its_own_member(counts):
     rngs = [np.random.default_rng(0) for _ in counts]
-    batches = list(_batches(np.array(counts), 64, rngs))
+    batches = list(_batches([np.arange(count) for count in counts], 64, rngs))
     for member, count in enumerate(counts):
         own = [chosen[member] for chosen in batches]
         assert sorted(np.concatenate(own)) == list(range(count))
