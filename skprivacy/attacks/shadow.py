@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import joblib
 import numpy as np
+from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_consistent_length, check_random_state
@@ -75,6 +78,9 @@ class ShadowPool(BaseEstimator):
 
     Notes
     -----
+    Where joblib would fork although torch is imported, it takes its own "loky" processes instead: a
+    fork of a process that has used torch hangs.
+
     Warnings of shadow models are silenced: the target raised the same ones. A parameter named
     ``budget`` is set to None in the clones: shadow models belong to the attacker and are never
     charged to a privacy budget.
@@ -168,10 +174,11 @@ class ShadowPool(BaseEstimator):
                 self.estimator, X, y, rows, seeds, files, self.n_jobs, self.verbose
             )
         else:
-            self.estimators_ = joblib.Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
-                joblib.delayed(_train)(self.estimator, X, y, *job)
-                for job in zip(rows, seeds, files, strict=True)
-            )
+            with _safe_backend():
+                self.estimators_ = joblib.Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
+                    joblib.delayed(_train)(self.estimator, X, y, *job)
+                    for job in zip(rows, seeds, files, strict=True)
+                )
         self.fingerprints_, self.masks_ = prints, masks
         self.classes_ = class_list(y, *(model.classes_ for model in self.estimators_))
         self._memo: tuple[str, Any] | None = None
@@ -267,6 +274,18 @@ def _halves(
             )
         masks[pair], masks[pair + 1] = half, ~half
     return masks
+
+
+def _safe_backend() -> AbstractContextManager[Any]:
+    """Return a context in which joblib forks no process that may have used torch.
+
+    A fork copies torch's thread pool without its threads; the child then waits for them forever.
+    """
+    backend, n_jobs = get_active_backend()
+    forks = type(backend).__name__ == "MultiprocessingBackend"
+    if forks and "torch" in sys.modules:
+        return joblib.parallel_config("loky", n_jobs=n_jobs)
+    return nullcontext()
 
 
 def _train(

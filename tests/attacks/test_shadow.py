@@ -1,11 +1,18 @@
 """The pool: balanced halves, copies kept together, any container, resumption."""
 
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
 import warnings
 
 import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from joblib.parallel import get_active_backend
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
@@ -18,6 +25,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import ShadowPool
 from skprivacy.attacks._records import fingerprints
+from skprivacy.attacks.shadow import _safe_backend
 
 
 class Remembering(ClassifierMixin, BaseEstimator):
@@ -171,6 +179,61 @@ def test_processes_agree_with_one_process():
     assert (one.logits(X, y) == two.logits(X, y)).all()
 
 
+@pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
+def test_any_backend_of_joblib(backend):
+    X, y = records()
+    pool = ShadowPool(DecisionTreeClassifier(), n_shadows=4, random_state=0)
+    expected = clone(pool).fit(X, y).logits(X, y)
+    with joblib.parallel_config(backend, n_jobs=2):
+        assert (pool.fit(X, y).logits(X, y) == expected).all()
+
+
+def run(code, **kwargs):
+    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], **kwargs)
+
+
+def test_no_fork_where_torch_is(monkeypatch):
+    def backend():
+        with _safe_backend():
+            return type(get_active_backend()[0]).__name__, get_active_backend()[1]
+
+    for torch_is_there in (True, False):
+        if torch_is_there:
+            monkeypatch.setitem(sys.modules, "torch", object())
+        else:
+            monkeypatch.delitem(sys.modules, "torch")
+        with joblib.parallel_config("multiprocessing", n_jobs=3):
+            found = backend()
+        assert found == ("LokyBackend" if torch_is_there else "MultiprocessingBackend", 3)
+        with joblib.parallel_config("threading", n_jobs=2):
+            assert backend() == ("ThreadingBackend", 2)
+
+
+@pytest.mark.slow
+def test_forks_after_torch_do_not_hang():
+    pytest.importorskip("torch")
+    code = """
+        import joblib, torch
+        from sklearn.datasets import make_classification
+        from skprivacy.attacks import ShadowPool
+        from skprivacy.neural_network import DPSGDClassifier
+
+        torch.set_num_threads(2)
+        torch.rand(512, 512) @ torch.rand(512, 512)
+        torch.rand(1 << 20).exp()  # torch's threads are running now, and would be missed
+        X, y = make_classification(2000, 40, random_state=0)
+        model = DPSGDClassifier(hidden_layer_sizes=(64,), epochs=1, classes=[0, 1])
+        with joblib.parallel_config("multiprocessing", n_jobs=2):
+            pool = ShadowPool(model, n_shadows=2, stacked=False).fit(X, y)
+        assert pool.n_shadows == len(pool.estimators_)
+    """
+    process = run(code)
+    try:
+        assert process.wait(timeout=300) == 0
+    finally:
+        process.kill()
+
+
 class Dying(Remembering):
     """Is killed when it is trained for the third time."""
 
@@ -199,6 +262,40 @@ def test_resumes_after_a_kill(tmp_path):
         clone(pool).fit(X[:30], y[:30])
     with pytest.raises(ValueError, match="other records or of another estimator"):
         clone(pool).set_params(estimator=GaussianNB()).fit(X, y)
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_resumes_after_a_real_kill(tmp_path, stacked):
+    code = f"""
+        import numpy as np
+        from sklearn.neural_network import MLPClassifier
+        from skprivacy.attacks import ShadowPool
+
+        X, y = np.arange(400.0).reshape(200, 2) / 400, np.arange(200) % 3
+        net = MLPClassifier((50,), max_iter=200, tol=0.0, n_iter_no_change=200)
+        pool = ShadowPool(net, n_shadows=12, path={str(tmp_path)!r}, stacked={stacked})
+        pool.fit(X, y)
+    """
+    process = run(code, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    try:
+        limit = time.monotonic() + 50
+        while len(list(tmp_path.glob("*.joblib"))) < 2 and time.monotonic() < limit:
+            time.sleep(0.01)
+    finally:
+        process.kill()
+    assert process.wait() == -signal.SIGKILL
+    there = {file: file.stat().st_mtime_ns for file in tmp_path.glob("*.joblib")}
+    assert 2 <= len(there) < 12
+    X, y = np.arange(400.0).reshape(200, 2) / 400, np.arange(200) % 3
+    net = MLPClassifier((50,), max_iter=200, tol=0.0, n_iter_no_change=200)
+    pool = ShadowPool(net, n_shadows=12, path=tmp_path, stacked=stacked)
+    with pytest.raises(ValueError, match="other records"):
+        clone(pool).fit(X[::-1], y)
+    (tmp_path / "shadow_0011.joblib.1").write_bytes(b"half a file")  # left by a kill
+    pool.fit(X, y)
+    assert {file: file.stat().st_mtime_ns for file in there} == there  # none trained again
+    assert (pool.membership(X)[0].sum(0) == 6).all()
+    assert np.isfinite(pool.logits(X, y)).all()
 
 
 def test_survives_pickling(tmp_path):
