@@ -13,7 +13,6 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import nn
