@@ -5,6 +5,7 @@ from .demo import load_demo
 from .lookalikes import make_adult_like, make_location_like, make_purchase_like, make_texas_like
 from .membership import fetch_location30, fetch_purchase100, fetch_texas100
 from .mnist import fetch_mnist
+from .parquet import open_parquet
 
 __all__ = [
     "fetch_adult",
@@ -17,4 +18,5 @@ __all__ = [
     "make_location_like",
     "make_purchase_like",
     "make_texas_like",
+    "open_parquet",
 ]

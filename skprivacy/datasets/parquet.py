@@ -1,0 +1,173 @@
+"""Parquet files larger than memory, as arrays that stay on disk."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from os import PathLike, fspath
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils import Bunch
+
+__all__ = ["open_parquet"]
+
+_ROWS = 1 << 14  # at a time
+_BUFFER = 1 << 20  # bytes of a column's pages that are read ahead
+_READABLE = "iufb"
+
+Path = str | PathLike[str]
+
+
+def open_parquet(
+    path: Path | Sequence[Path],
+    *,
+    target: str | list[str] | None = None,
+    columns: list[str] | None = None,
+    transformer: Any = None,
+    directory: Path | None = None,
+    return_X_y: bool = False,
+) -> Any:
+    """Read Parquet files of any size into a memory-mapped array of single precision.
+
+    The files are read once, some thousand rows at a time, into a temporary file from which the
+    private networks take what a step needs. Parquet itself cannot give single rows: whole pages
+    must be decoded for each.
+
+    Parameters
+    ----------
+    path : str, path-like or sequence of these
+        The file, or files with the same columns, whose rows follow each other.
+    target : str or list of str, default=None
+        The column of the target, or the columns of several labels. It is kept in memory.
+    columns : list of str, default=None
+        The columns to use as features, in this order; all but the target by default.
+    transformer : object, default=None
+        Its ``transform`` makes numbers of each part of the table, a DataFrame, such as a fitted
+        :class:`skprivacy.preprocessing.SchemaTransformer`. It must treat each row by itself and
+        know nothing of these records.
+    directory : str or path-like, default=None
+        Folder on the disk that is to hold the temporary file; by default the system's, which may
+        lie in memory.
+    return_X_y : bool, default=False
+        Whether to return ``(data, target)`` only.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (memory-mapped array of shape (n_samples, n_features), single precision, read
+        only), ``target`` (array or None), ``feature_names``.
+
+    Raises
+    ------
+    ImportError
+        If pyarrow is not installed.
+    ValueError
+        If a column is missing or holds no numbers, or there are no rows.
+
+    Notes
+    -----
+    **Guarantees.** The temporary file holds private records as they are. It has no name, so nobody
+    else can open it, and the system frees its disk space when ``data`` is no longer used or the
+    process ends, however it ends (on Windows it has a name until then). It is not encrypted.
+
+    **Edge cases.** A missing number becomes NaN; a network leaves such a record out. Numbers beyond
+    single precision become infinite. A copy of ``data`` in another process, as joblib makes one, is
+    in memory: let each process open the file by itself.
+
+    Examples
+    --------
+    >>> from skprivacy.datasets import open_parquet
+    >>> from skprivacy.neural_network import DPSGDClassifier
+    >>> X, y = open_parquet("claims.parquet", target="fraud", return_X_y=True)  # doctest: +SKIP
+    >>> DPSGDClassifier(classes=[0, 1], delta=1e-8).fit(X, y)  # doctest: +SKIP
+    """
+    files = [_open(p) for p in ([path] if isinstance(path, str | PathLike) else path)]
+    targets = [target] if isinstance(target, str) else list(target or [])
+    names = _columns(files, targets, columns)
+    labels: list[NDArray] = []
+    feature_names = names
+    rows = width = 0
+    with tempfile.TemporaryFile(dir=directory) as cache:
+        for frame in _parts(files, [*names, *targets]):
+            if targets:
+                labels.append(frame[targets].to_numpy())
+            numbers, feature_names = _numbers(frame[names], transformer)
+            width = _written(cache, numbers, width)
+            rows += len(numbers)
+        if rows == 0 or width == 0:
+            raise ValueError(f"path={path!r} has {rows} rows and {width} features: none to use.")
+        cache.flush()
+        # The mapping keeps the file, which has no name any more, for as long as it is used.
+        data = np.memmap(cache, np.float32, "r", shape=(rows, width))
+    y = np.concatenate(labels) if labels else None
+    if y is not None and isinstance(target, str):
+        y = y[:, 0]
+    if return_X_y:
+        return data, y
+    return Bunch(data=data, target=y, feature_names=feature_names)
+
+
+def _open(path: Path) -> Any:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ImportError(
+            "open_parquet needs pyarrow: pip install 'skprivacy[parquet]', or pip install pyarrow."
+        ) from error
+    return parquet.ParquetFile(fspath(path), buffer_size=_BUFFER, pre_buffer=False)
+
+
+def _columns(files: list[Any], targets: list[str], columns: list[str] | None) -> list[str]:
+    if not files:
+        raise ValueError("path=[] names no file.")
+    found = files[0].schema_arrow.names
+    names = [c for c in found if c not in targets] if columns is None else list(columns)
+    for file in files:
+        missing = {*names, *targets} - set(file.schema_arrow.names)
+        if missing:
+            raise ValueError(
+                f"Columns {sorted(missing)!r} are not in the file; it has "
+                f"{file.schema_arrow.names!r}."
+            )
+    if both := set(names) & set(targets):
+        raise ValueError(f"columns={columns!r} holds the target {sorted(both)!r} too.")
+    return names
+
+
+def _parts(files: list[Any], names: list[str]) -> Iterator[pd.DataFrame]:
+    for file in files:
+        for batch in file.iter_batches(batch_size=_ROWS, columns=names, use_threads=False):
+            yield batch.to_pandas()
+
+
+def _numbers(frame: pd.DataFrame, transformer: Any) -> tuple[NDArray[np.float32], list[str]]:
+    """Return the rows in single precision, and what the columns are called."""
+    names = list(frame.columns)
+    numbers: Any = frame
+    if transformer is not None:
+        numbers = transformer.transform(frame)
+        if hasattr(transformer, "get_feature_names_out"):
+            names = list(transformer.get_feature_names_out())
+    if isinstance(numbers, pd.DataFrame):
+        words = [c for c, kind in numbers.dtypes.items() if kind.kind not in _READABLE]
+        if words:
+            raise ValueError(
+                f"Columns {words!r} are no numbers. Leave them out of columns, or give "
+                "transformer=..., such as a SchemaTransformer, that makes numbers of them."
+            )
+        numbers = numbers.to_numpy(dtype=np.float64)
+    with np.errstate(over="ignore"):  # beyond single precision means infinite
+        return np.ascontiguousarray(numbers, dtype=np.float64).astype(np.float32), names
+
+
+def _written(cache: IO[bytes], numbers: NDArray[np.float32], width: int) -> int:
+    if width and numbers.shape[1] != width:
+        raise ValueError(
+            f"transformer made {numbers.shape[1]} columns of one part of the table and {width} of "
+            "another: it must treat each row by itself."
+        )
+    cache.write(numbers.data)
+    return int(numbers.shape[1])
