@@ -153,11 +153,11 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     (``epsilon``, ``delta``)-differentially private with one record as the unit. Relation: zero-out
     (one record is replaced by one that contributes nothing; their number is public), or add/remove
     when ``n_records`` is given. Each step is a Poisson-sampled Gaussian mechanism; the steps are
-    composed through their privacy loss distribution (logistic noise: by Renyi accounting). A run of
-    "banded" or "tree" noise is one Gaussian mechanism, without sampling: it holds for zero-out
-    alone, and if which batch a record is in, and when, depends on nobody's data. Preprocessing
-    fitted on the same data, such as a ``StandardScaler``, is **not** covered: use
-    :class:`skprivacy.preprocessing.SchemaTransformer`.
+    composed through their privacy loss distribution (logistic noise: or by their Renyi
+    divergences, where that is better). A run of "banded" or "tree" noise is one Gaussian mechanism,
+    without sampling: it holds for zero-out alone, and if which batch a record is in, and when,
+    depends on nobody's data. Preprocessing fitted on the same data, such as a ``StandardScaler``,
+    is **not** covered: use :class:`skprivacy.preprocessing.SchemaTransformer`.
     Gradients and noise are floating-point numbers: not hardened against an adversary who reads
     the lowest bits of the weights (Mironov 2012). How long training takes is not protected.
 
