@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import _config
 from .._sklearn import Interval, StrOptions
+from .._validation import check_column_names
 from ..accounting import Event, PrivacyBudget, PrivacyGuarantee, charge, check_delta
 from ..exceptions import PrivacyWarning
 from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
@@ -26,7 +27,11 @@ __all__ = ["PrivateLinearClassifier", "PrivateLinearModel", "PrivateLinearRegres
 
 # No table is so small that more would mean anything; how many records there are may be private.
 _LARGEST_DELTA = 0.1
-_CONSTANT = 0.35  # the constant column, beside features in [-1, 1]: a smaller radius, so less noise
+# The constant column, beside features in [-1, 1]: small, for it adds to the norm and so to the
+# noise, but not so small beside long records that a ridge drowns it.
+_CONSTANT = 0.35
+_CONSTANT_SHARE = 0.25
+_HUGE = 1e150  # so that no prediction overflows
 
 
 class PrivateLinearModel(BaseEstimator):
@@ -56,6 +61,7 @@ class PrivateLinearModel(BaseEstimator):
 
     def _validated(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
         self._validate_params()
+        check_column_names(X)
         rows, target = validate_data(
             self, X, y, dtype=np.float64, ensure_all_finite=False, **checks
         )
@@ -87,11 +93,13 @@ class PrivateLinearModel(BaseEstimator):
             lower, upper = checked_bounds("bounds", self.bounds, d)
         self.bounds_ = (np.array(lower), np.array(upper))
         radius = 0.5 * math.sqrt(d) if self.radius is None else float(self.radius)
+        radius = min(radius, math.sqrt(d))
+        constant = max(_CONSTANT, _CONSTANT_SHARE * radius)
         return UnitBall(
             tuple(lower.tolist()),
             tuple(upper.tolist()),
-            radius=min(radius, math.sqrt(d)),
-            intercept=_CONSTANT if self.fit_intercept else 0.0,
+            radius=radius,
+            intercept=constant if self.fit_intercept else 0.0,
         )
 
     def _noise(self, sensitivity: float) -> Laplace | Gaussian:
@@ -147,7 +155,7 @@ class PrivateLinearModel(BaseEstimator):
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
         X = np.where(np.isnan(X), np.add(*self.bounds_) / 2, X)
-        return X @ self.coef_.T + self.intercept_
+        return np.clip(X, -_HUGE, _HUGE) @ self.coef_.T + self.intercept_
 
 
 class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
@@ -162,6 +170,16 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # epsilon=1 is not much for the few rows of a check
         return tags
+
+    def _validated(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
+        rows, target = super()._validated(X, y, y_numeric=True, **checks)
+        try:
+            return rows, target.astype(np.float64)
+        except ValueError:
+            raise ValueError(
+                f"y holds {target.dtype.type.__name__} values; {type(self).__name__} expects "
+                "numbers. Convert them with y.astype(float), or take a classifier for labels."
+            ) from None
 
     def _target_bounds(self, y: NDArray, assumptions: list[str]) -> tuple[float, float]:
         if self.y_bounds is None:

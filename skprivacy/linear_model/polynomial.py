@@ -16,7 +16,7 @@ __all__ = ["NoisyPolynomial", "PolynomialObjective", "multinomial_objective", "s
 
 _INWARDS = 1.0 - 2.0**-40
 # Found on public tables to do well from epsilon 0.0001 to 10; they depend on no private data.
-_RIDGE = 0.4
+_RIDGE = 0.6
 _STEIN = 0.5
 _EVIDENCE = 2.0
 
@@ -228,7 +228,7 @@ class NoisyPolynomial:
         Notes
         -----
         Negative eigenvalues are noise and are trimmed to 0. With s half the typical spectral norm
-        of the noise, an eigenvalue e then becomes t = e + 0.4 s, a ridge, and its direction is
+        of the noise, an eigenvalue e then becomes t = e + 0.6 s, a ridge, and its direction is
         weighted with t / (t**2 + s**2) instead of 1 / t: directions that the data knows well are
         left alone, and those that noise drowns shrink towards 0, the public midpoint. As of James
         and Stein, the solution shrinks by the share of the linear part's square that is noise,

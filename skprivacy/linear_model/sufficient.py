@@ -145,7 +145,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         ValueError
             If a parameter or a shape is not as described. Nothing has been released then.
         """
-        X, y = self._validated(X, y, y_numeric=True)
+        X, y = self._validated(X, y)
         assumptions: list[str] = []
         self.y_bounds_ = self._target_bounds(y, assumptions)
         ball = self._ball(X, assumptions)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import _config
 from .._sklearn import Interval, StrOptions
+from .._validation import check_column_names
 from ..accounting import PrivacyBudget
 from ._columns import Columns
 from ._target import RELATIONS
@@ -130,6 +131,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
             If a parameter or a shape is not as described. Nothing has been released then.
         """
         self._validate_params()
+        check_column_names(X)
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
         bounds = self.bounds
         assumptions: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn import HasMethods, Interval
+from .._validation import check_column_names
 from ..metrics import clopper_pearson
 
 __all__ = ["SmoothedClassifier"]
@@ -118,6 +119,7 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self : SmoothedClassifier
         """
         self._validate_params()
+        check_column_names(X)
         rows, labels = validate_data(self, X, y, dtype=np.float64)
         if self.augment:
             noise = check_random_state(self.random_state).normal(0, self.sigma, rows.shape)

@@ -12,6 +12,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._validation import check_column_names
 from .columns import Bounded, Categories, category_key
 from .schema import Schema
 
@@ -193,6 +194,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             raise ValueError(f"dtype must be numpy.float32 or numpy.float64, got {self.dtype!r}.")
 
     def _checked(self, X: Any, reset: bool) -> Any:
+        check_column_names(X)
         if self.schema is None:
             return validate_data(self, X, reset=reset, dtype=np.float64)
         if isinstance(X, pd.DataFrame):

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -332,6 +333,23 @@ class TestEveryone:
         middle = fitted.predict((LOWER + UPPER)[None] / 2)
         np.testing.assert_array_equal(fitted.predict(np.full((1, 3), np.nan)), middle)
 
+    def test_columns_of_one_name_and_sparse_rows_are_refused(self, case):
+        model, X, y = case
+        with pytest.raises(ValueError, match="more than one column named 'a'"):
+            clone(model).fit(pd.DataFrame(X, columns=["a", "b", "a"]), y)
+        with pytest.raises(TypeError, match="dense"):
+            clone(model).fit(csr_matrix(X), y)
+
+    def test_huge_rows_are_predicted(self, case):
+        model, X, y = case
+        fitted = clone(model).fit(X, y)
+        assert len(fitted.predict(np.array([[1e308, -1e308, 1e308], [-1e308] * 3]))) == 2
+
+    def test_one_class_or_one_target_is_fitted_in_silence(self, case):
+        """An error would tell that no other label occurs."""
+        model, X, y = case
+        assert np.isfinite(clone(model).fit(X, np.full_like(y, y[0])).coef_).all()
+
     def test_one_row_and_a_constant_column(self, case):
         model, X, y = case
         assert np.isfinite(clone(model).fit(X[:1], y[:1]).coef_).all()
@@ -359,6 +377,14 @@ def test_labels():
         classifier(classes=["yes"]).fit(X, names)
     with pytest.warns(PrivacyLeakWarning, match="classes=None"):
         assert classifier(classes=None).fit(X, names).privacy_.assumptions
+
+
+@pytest.mark.parametrize("kind", REGRESSORS)
+def test_targets_that_are_no_numbers_are_refused(kind):
+    X, y = regression_data(20)
+    for strange in (np.where(y > 0, "a", "b"), np.where(y > 0, "a", "b").astype(object)):
+        with pytest.raises(ValueError, match=r"expects\s+numbers|could not convert|Unknown label"):
+            regressor(kind, delta=1e-6).fit(X, strange)
 
 
 def test_target_bounds():

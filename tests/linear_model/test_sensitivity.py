@@ -121,16 +121,43 @@ def test_adassp_is_nearly_reached_in_one_dimension():
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_output_perturbation(relation, delta, n_classes):
-    """A minimiser moves by less than Lipschitz / ridge, in L2 whatever the mechanism's norm."""
+    """No record exceeds the bound; replacing one is two steps, each charged for half of epsilon."""
     make = lambda: OutputPerturbationClassifier(  # noqa: E731
         epsilon=1.0, delta=delta, bounds=(LOWER, UPPER), classes=range(n_classes),
         relation=relation, alpha=100.0,
     )  # fmt: skip
     [reached] = distances(make, np.arange(n_classes))
-    # Half is the most under replace-one, where the mechanism stands for one of two steps: each
-    # of them is charged for half of epsilon. A Laplace mechanism's L1 is reached by no gradient
-    # of one label alone when there are three.
+    # A single record against one other moves the minimiser by half of Lipschitz / ridge, for it
+    # is in doubt about both: the next test has the data set that makes it sure.
     assert 0.2 < reached <= (2.0 if relation == "replace_one" else 1.0)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_output_perturbation_nears_its_bound(delta, n_classes):
+    """Many records lean a little to one side, so that the one that differs is surely wrong.
+
+    Each has a margin of its own near 0, and hardly bends the loss along the record that differs.
+    """
+    lean, n, margin = 0.05, 12_000, 3.0
+    along, across = np.array([1.0, 1.0]) / np.sqrt(2), np.array([1.0, -1.0]) / np.sqrt(2)
+    rows = [lean * along + s * np.sqrt(1 - lean**2) * across for s in (1, -1)]
+    X = np.sqrt(2) * np.repeat(rows, n // 2, axis=0)  # of norm sqrt(2), the radius: it becomes 1
+    model = OutputPerturbationClassifier(
+        epsilon=1.0, delta=delta, bounds=(-2, 2), radius=1 / np.sqrt(2), classes=range(n_classes),
+        fit_intercept=False,
+    )  # fmt: skip
+    [(mechanism, _)] = releases(model, X[:1], [1])
+    size, lipschitz = (2, 1.0) if n_classes == 2 else (6, np.sqrt(2))
+    ridge = lipschitz * (np.sqrt(size) if delta == 0 else 1.0) / mechanism.sensitivity
+    pull = n * lean * (0.5 if n_classes == 2 else 1.0)
+    model.set_params(alpha=pull / margin / ridge)
+    values = []
+    for odd in (np.sqrt(2) * along, np.full(2, np.nan)):
+        [(mechanism, value)] = releases(model, np.vstack([X, odd]), np.append(np.ones(n, int), 0))
+        values.append(value.ravel())
+    gap = np.linalg.norm(values[0] - values[1], 1 if delta == 0 else 2)
+    assert 0.6 < gap / mechanism.sensitivity <= 1.0
 
 
 @pytest.mark.parametrize("pure", [True, False])

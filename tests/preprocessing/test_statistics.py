@@ -7,14 +7,17 @@ import pickle
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skprivacy import config_context
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import Laplace, Mechanism
+from skprivacy.preprocessing import Bounded, Schema, SchemaTransformer, SmoothedClassifier
 from skprivacy.preprocessing.scaler import PrivateStandardScaler
 from skprivacy.preprocessing.statistics import (
     Columns,
@@ -206,6 +209,17 @@ def test_one_bound_for_several_columns_is_a_number_not_a_sequence(bounds):
     with pytest.raises(ValueError, match="sequences of length 2"):
         PrivateStandardScaler(bounds=bounds).fit(X)
     assert private_mean(X[:, :1], bounds=([0], [1]), epsilon=1.0).value.shape == (1,)
+
+
+def test_columns_of_one_name_are_refused():
+    frame = pd.DataFrame(np.full((3, 2), 0.5), columns=["a", "a"])
+    for model in (
+        PrivateStandardScaler(bounds=(0, 1)),
+        SchemaTransformer(Schema({"a": Bounded(0, 1), "b": Bounded(0, 1)})),
+        SmoothedClassifier(LogisticRegression()),
+    ):
+        with pytest.raises(ValueError, match="more than one column named 'a'"):
+            model.fit(frame, [0, 1, 0])
 
 
 def test_seeds_void_the_guarantee():
