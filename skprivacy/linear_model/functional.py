@@ -204,7 +204,8 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
 
     The logistic loss is replaced by its expansion around 0, a polynomial of the weights. The
     polynomial summed over all records is released with noise, once, and everything else is
-    computed from it.
+    computed from it. It has a coefficient for each pair of columns: with more than a few dozen of
+    them pass a ``delta``, or take :class:`ObjectivePerturbationClassifier`.
 
     Parameters
     ----------
