@@ -1,19 +1,23 @@
 """A private training step beside a plain torch step and Opacus, interleaved, as ratios of medians.
 
-``python benchmarks/dpsgd.py [--rounds N] [--no-opacus]`` prints one line for each shape and batch;
-``--fits`` compares whole fits with skorch.
+``python benchmarks/dpsgd.py [--quick] [--rounds N] [--no-opacus]`` prints one line for each shape
+and batch; ``--fits`` compares whole fits with skorch, ``--memory`` the peak memory of training.
 Every competitor does a whole step on the same data: batch, forward, backward, update; the private
 ones draw a Poisson batch, clip and add noise as well. Times are medians over rounds in which the
-competitors take turns, so that a change of the machine's speed meets all of them.
+competitors take turns, so that a change of the machine's speed meets all of them. ``--quick`` takes
+fewer rounds and leaves Opacus's default out where a step takes seconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -179,18 +183,65 @@ def whole_fits(rounds: int, batches: tuple[int, ...]) -> None:
     print(f"predict_proba: {found['skorch'] / found['ours']:.1f} times as fast as skorch")
 
 
+def peak(competitor: str, shape: str, batch: int) -> float:
+    """Return the MiB that training takes at its peak above data and imports, in a new process."""
+    command = [sys.executable, __file__, "--peak-of", competitor]
+    command += ["--shapes", shape, "--batches", str(batch)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def print_own_peak(competitor: str, shape: str, batch: int) -> None:
+    """Train for some steps and print how far this process's memory rose (Linux only)."""
+    make = {"plain": plain, "ours": ours, "ghost": opacus("ghost")}[competitor]
+    n, d, hidden, k = SHAPES[shape]
+    small = make(*data(64, 4, 2), (3,), 2, 8)
+    small()  # what is imported or set up once
+    X, y = data(n, d, k)
+    Path("/proc/self/clear_refs").write_text("5")  # forget earlier peaks
+    before = _high_water_mark()
+    step = make(X, y, hidden, k, batch)
+    for _ in range(6):
+        step()
+    print((_high_water_mark() - before) / 1024)
+
+
+def _high_water_mark() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def compare_memory(shapes: list[str], batches: list[int]) -> None:
+    print(f"{'shape':14} {'batch':>5} {'plain MiB':>9} {'ours':>6} {'ghost':>6}   x plain")
+    for name in shapes:
+        for batch in batches:
+            base = peak("plain", name, batch)
+            ratios = [f"{peak(other, name, batch) / base:6.2f}" for other in ("ours", "ghost")]
+            print(f"{name:14} {batch:5} {base:9.1f}", *ratios, flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fits", action="store_true", help="compare whole fits instead of steps")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--memory", action="store_true", help="compare peaks of memory instead")
+    parser.add_argument("--quick", action="store_true", help="some minutes instead of half an hour")
+    parser.add_argument("--peak-of", help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int)
     parser.add_argument("--no-opacus", action="store_true")
     parser.add_argument("--shapes", nargs="*", default=list(SHAPES))
     parser.add_argument("--batches", nargs="*", type=int, default=BATCHES)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    if options.fits:
-        whole_fits(options.rounds, tuple(options.batches))
+    rounds = options.rounds or (5 if options.quick else 15)
+    if options.peak_of:
+        print_own_peak(options.peak_of, options.shapes[0], options.batches[0])
         return
+    if options.memory:
+        compare_memory(options.shapes, options.batches)
+        return
+    if options.fits:
+        whole_fits(rounds, tuple(options.batches))
+        return
+    most = 3e8 if options.quick else 4e9  # bytes of per-example gradients that Opacus may hold
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     print(
         f"{'shape':14} {'batch':>5} {'plain ms':>9} {'ours':>6} {'ghost':>6} {'hooks':>6}   x plain"
@@ -202,10 +253,11 @@ def main() -> None:
             makers = {"plain": plain, "ours": ours}
             if not options.no_opacus:
                 makers["ghost"] = opacus("ghost")
-                if d * batch < 10_000_000:  # per-example gradients beyond that do not fit
+                weights = sum(p.numel() for p in network(d, hidden, k).parameters())
+                if 4 * weights * batch < most:
                     makers["hooks"] = opacus("hooks")
             steps = {key: make(X, y, hidden, k, batch) for key, make in makers.items()}
-            found = medians(steps, options.rounds)
+            found = medians(steps, rounds)
             ratios = [f"{found[key] / found['plain']:6.2f}" if key in found else "     -"
                       for key in ("ours", "ghost", "hooks")]  # fmt: skip
             print(f"{name:14} {batch:5} {found['plain'] * 1e3:9.3f}", *ratios, flush=True)

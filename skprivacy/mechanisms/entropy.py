@@ -132,7 +132,7 @@ class SecureRandom:
                 noise *= scale
                 part += noise
 
-        if min(self._threads, len(blocks)) == 1:
+        if min(self._threads, len(blocks)) <= 1:
             for stream, block in zip(streams, blocks, strict=True):
                 add(stream, block)
         else:

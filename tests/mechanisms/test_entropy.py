@@ -196,3 +196,46 @@ def test_no_noise_is_ever_zero_and_the_centre_is_fine_grained(monkeypatch):
     expected = np.sqrt(-2 * np.log1p(-(sizes + 0.5) * 2.0**-32))
     assert radius == pytest.approx(expected, rel=1e-6)
     assert (np.diff(radius) > 0).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_threads_add_the_same_numbers(dtype, monkeypatch):
+    """Each block has a stream of its own, so that it does not matter who fills it, and when."""
+    monkeypatch.setattr("skprivacy.mechanisms.entropy._BLOCK", 1000)
+    start = np.linspace(0, 1, 5500).astype(dtype)
+    one, several = start.copy(), start.copy()
+    SecureRandom(3).add_normal(one, 2.0)
+    SecureRandom(3, threads=3).add_normal(several, 2.0)
+    np.testing.assert_array_equal(one, several)
+    fresh = start.copy()
+    SecureRandom(threads=3).add_normal(fresh, 2.0)
+    assert np.isclose(fresh, one, rtol=0, atol=1e-5).mean() < 0.01
+
+
+def test_long_vectors_get_independent_normal_noise():
+    from skprivacy.mechanisms.entropy import _BLOCK
+
+    size = 4 * _BLOCK + 7
+    noise = np.zeros(size)
+    random = SecureRandom(8, threads=2)
+    random.add_normal(noise, 0.5)
+    assert stats.kstest(noise / 0.5, "norm").pvalue > 1e-4
+    blocks = noise[: 4 * _BLOCK].reshape(4, -1)
+    again = np.zeros(_BLOCK)
+    random.add_normal(again, 0.5)  # the stream has moved on
+    correlations = np.corrcoef(np.vstack([blocks, again]))[np.triu_indices(5, 1)]
+    assert np.abs(correlations).max() < 6 / np.sqrt(_BLOCK)
+    assert len(np.unique(noise)) > 0.9 * size  # single precision has ties, but few
+
+
+def test_planted_equal_streams_are_caught(monkeypatch):
+    from skprivacy.mechanisms.entropy import _BLOCK
+
+    monkeypatch.setattr(SecureRandom, "_child", lambda self: SecureRandom(1))
+    noise = np.zeros(2 * _BLOCK)
+    SecureRandom().add_normal(noise, 1.0)
+    assert np.corrcoef(noise.reshape(2, -1))[0, 1] > 0.9
+
+
+def test_no_numbers_get_no_noise():
+    SecureRandom().add_normal(np.zeros(0), 1.0)

@@ -1,0 +1,80 @@
+"""The sum over a step's records: which precision, which parts; and what the step computes with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from skprivacy.neural_network import _batch_sum
+from skprivacy.neural_network._batch_sum import BatchSum
+from skprivacy.neural_network._per_example import ClippedGradientSum, flatten_parameters
+from skprivacy.neural_network._sgd import MomentumSGD
+from skprivacy.neural_network._workspace import Workspace
+
+N = 5000
+
+
+def summed(expected, rows):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3))
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(N, 6, generator=generator)
+    y = torch.randint(3, (N,), generator=generator)
+    _, grad = flatten_parameters(module)
+    clipped = ClippedGradientSum(module, nn.CrossEntropyLoss(reduction="none"), 0.1)
+    total = BatchSum(clipped, grad, expected)(X, y, torch.arange(rows))
+    return total.clone()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 1000, 2048])
+@pytest.mark.parametrize(("expected", "dtype"), [(1024, torch.float32), (1025, torch.float64)])
+def test_precision_depends_on_what_is_public(expected, dtype, rows):
+    assert summed(expected, rows).dtype == dtype
+
+
+def test_a_batch_of_twice_the_expected_size_is_summed_with_care():
+    assert summed(10, 2048).dtype == torch.float32
+    assert summed(10, 2049).dtype == torch.float64
+
+
+@pytest.mark.parametrize("most", [7, 300])
+@pytest.mark.parametrize("expected", [100, 4000])
+def test_parts_do_not_change_the_sum(expected, most, monkeypatch):
+    whole = summed(expected, 900)
+    monkeypatch.setattr(_batch_sum, "_SINGLE_ROWS", most)
+    parts = summed(expected, 900)
+    torch.testing.assert_close(parts.double(), whole.double(), rtol=1e-5, atol=1e-6)
+
+
+def test_many_parts_of_a_short_batch_are_summed_with_care(monkeypatch):
+    monkeypatch.setattr(_batch_sum, "_CACHED_NUMBERS", 1)
+    assert summed(1000, 1000).dtype == torch.float64
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_momentum_equals_that_of_torch(momentum):
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(50, generator=generator)
+    ends = []
+    for kind in (MomentumSGD, torch.optim.SGD):
+        weights = nn.Parameter(start.clone())
+        optimizer = kind([weights], lr=0.1, momentum=momentum)
+        drawn = torch.Generator().manual_seed(1)
+        weights.grad = torch.zeros(50)
+        for rate in (0.1, 0.05, 0.2):
+            weights.grad.copy_(torch.randn(50, generator=drawn))  # the same memory every time
+            optimizer.param_groups[0]["lr"] = rate
+            optimizer.step()
+        ends.append(weights.detach().numpy())
+    np.testing.assert_allclose(*ends, rtol=1e-6)
+
+
+def test_memory_is_used_again_and_grows():
+    room = Workspace()
+    first = room("a", (8, 2), torch.zeros(1))
+    assert room("a", (5, 2), torch.zeros(1)).data_ptr() == first.data_ptr()
+    assert room("a", (9, 2), torch.zeros(1)).data_ptr() == first.data_ptr()  # an eighth to spare
+    assert room("a", (100, 2), torch.zeros(1)).shape == (100, 2)
+    assert room("b", (8, 2), torch.zeros(1)).data_ptr() != first.data_ptr()
