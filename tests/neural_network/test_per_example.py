@@ -185,7 +185,9 @@ def test_flat_parameters_are_the_module():
     assert all((p == 2).all() for p in module.parameters())
 
 
-@pytest.mark.parametrize(("rows", "features"), [(100_000, 1), (100_000, 8), (8_192, 64)])
+@pytest.mark.parametrize(
+    ("rows", "features"), [(2_048, 1), (2_048, 64), (100_000, 1), (100_000, 8), (8_192, 64)]
+)
 def test_the_rounding_of_large_sums_stays_within_the_sensitivity(rows, features):
     """Gradients of one sign are the worst case: the sum is as large as it can be."""
     generator = torch.Generator().manual_seed(0)
