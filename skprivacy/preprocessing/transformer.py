@@ -221,8 +221,6 @@ def _check_columns(schema: Schema, X: Any) -> None:
             f"X has columns that the schema does not describe: {extra}. Drop them, for example "
             "X[list(schema)]."
         )
-    if len(names) > len(schema):
-        raise ValueError(f"X has a column more than once: {names}.")
 
 
 def _columns(schema: Schema, X: Any) -> Iterator[tuple[pd.Series, Bounded | Categories]]:
