@@ -15,7 +15,7 @@ from torch import distributed as dist
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import Mechanism
-from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
+from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
 from skprivacy.neural_network._distributed import ProcessGroup
 from skprivacy.neural_network._net import PrivateNet
 
@@ -39,6 +39,14 @@ def private(**params):
 def regressor(**params):
     defaults = {"target_bounds": (-1, 1), "noise_seed": 3, "random_state": 0, "epochs": 2}
     return DPSGDRegressor(**{**defaults, **params})
+
+
+def net(**params):
+    """A net that starts at zero, wherever it is made."""
+    module = torch.nn.Linear(5, 2)
+    for p in module.parameters():
+        p.data.zero_()
+    return DPNeuralNet(module, torch.nn.CrossEntropyLoss, noise_seed=3, max_epochs=2, **params)
 
 
 def weights(model):
@@ -75,6 +83,7 @@ def same_as_one(rank: int, folder: Path) -> dict[str, Any]:
         "adaptive": weights(
             private(distributed="sharded", clipping="adaptive").fit(X[own], y[own])
         ),
+        "net": weights(net(distributed="sharded").fit(X[own], y[own])),
         "banded": weights(private(distributed="sharded", noise="banded").fit(X[own], y[own])),
         "other start": weights(
             private(distributed="replicated", random_state=rank, noise_seed=None).fit(X, y)

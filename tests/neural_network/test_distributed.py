@@ -42,6 +42,7 @@ def alone():
     found["further"] = processes.weights(once.partial_fit(X, y))
     for name, params in (("adaptive", {"clipping": "adaptive"}), ("banded", {"noise": "banded"})):
         found[name] = processes.weights(processes.private(**params).fit(X, y))
+    found["net"] = processes.weights(processes.net().fit(X, y))
     found["regressor"] = processes.weights(processes.regressor().fit(X, X[:, 1]))
     return found
 
