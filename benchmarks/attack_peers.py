@@ -162,10 +162,13 @@ QUESTIONS: dict[str, tuple[Callable[[Case], Floats], dict[str, Callable[[Case], 
     "LiRA offline": (
         ours(attacks.LiRA()),
         {
-            "sacroml offline": sacroml_lira("offline", False),
             "sacroml offline, global": sacroml_lira("offline", True),
             "sacroml offline-carlini": sacroml_lira("offline-carlini", True),
         },
+    ),
+    "LiRA offline, per example": (
+        ours(attacks.LiRA(variance="per_example")),
+        {"sacroml offline, per record": sacroml_lira("offline", False)},
     ),
     "Shokri, signals": (
         ours(attacks.ShokriAttack(view="signals"), N_FOR_ATTACK_MODELS),

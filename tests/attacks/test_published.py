@@ -19,6 +19,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.timeout(900)
 def test_location_30():
     X, y = fetch_location30(return_X_y=True)
     rows = np.random.default_rng(0).permutation(len(y))[:3200]

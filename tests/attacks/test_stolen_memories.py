@@ -176,6 +176,7 @@ def test_null(evaluate):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("evaluate", [known_to_the_attacker, others_known_to_the_attacker])
 @pytest.mark.parametrize(
     "model", [LogisticRegression(max_iter=500), perceptron(hidden_layer_sizes=(10,))]
