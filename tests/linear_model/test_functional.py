@@ -182,11 +182,13 @@ def test_a_few_hundred_records():
     bounds = [18, 1, 15, 60, 90, 40, 20, 2, 3, 55], [80, 2, 45, 140, 310, 250, 100, 10, 6.5, 130]
 
     def score(**params):
-        model = FunctionalMechanismRegressor(bounds=bounds, y_bounds=(0, 350), **params)
+        model = FunctionalMechanismRegressor(bounds=bounds, y_bounds=(0, 300), **params)
         return np.median([clone(model).fit(X, y).score(X, y) for _ in range(25)])
 
-    assert score(epsilon=0.01) > -0.11  # the middle of y_bounds: -0.09
-    assert score(epsilon=0.01, delta=1e-6) > -0.11
+    for relation in ("add_remove", "replace_one"):
+        for delta in (0.0, 1e-6):  # whatever epsilon is: the middle of y_bounds scores -0.00
+            assert score(epsilon=0.001, delta=delta, relation=relation) > -0.1
+            assert score(epsilon=0.1, delta=delta, relation=relation) > -0.1
     assert score(epsilon=1.0) > 0.05
     assert score(epsilon=1.0, delta=1e-6) > 0.25
     assert score(epsilon=10.0) > 0.4
