@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -63,7 +65,7 @@ class BatchSum:
     def __call__(self, X: Tensor | MappedRows, y: Tensor, indices: Tensor) -> Tensor:
         """Return the sum over the rows ``indices`` of ``X`` and ``y`` as a flat tensor."""
         rows = self._rows_at_once(X.shape[1:].numel())
-        parts = indices.split(rows)
+        parts = indices.tensor_split(max(1, math.ceil(len(indices) / rows)))  # of equal length
         if max(2 * self._expected, len(indices)) <= min(_SINGLE_ROWS, _SINGLE_PARTS * rows):
             self._grad.zero_()
             for part in parts:
