@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -343,13 +344,13 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     def _class_weights(self) -> torch.Tensor:
         given: dict = dict(self.class_weight)
         found: list[Any] = [given.pop(label, 1.0) for label in self.classes_.tolist()]
-        usable = all(isinstance(w, float | int) and 0 < w < np.inf for w in found)
+        usable = all(isinstance(w, Real) and 0 < w < np.inf for w in found)
         if given or not usable:
             raise ValueError(
                 f"class_weight={self.class_weight!r} must give positive numbers to labels in "
                 f"classes={self.classes_.tolist()!r}."
             )
-        return torch.tensor(found, dtype=torch.float32, device="cpu")
+        return torch.tensor([float(w) for w in found], dtype=torch.float32, device="cpu")
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each class, or of each label by itself.
