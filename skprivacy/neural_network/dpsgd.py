@@ -344,7 +344,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     def _class_weights(self) -> torch.Tensor:
         given: dict = dict(self.class_weight)
         found: list[Any] = [given.pop(label, 1.0) for label in self.classes_.tolist()]
-        usable = all(isinstance(w, Real) and 0 < w < np.inf for w in found)
+        usable = all(isinstance(w, Real) and 0 < float(w) < np.inf for w in found)
         if given or not usable:
             raise ValueError(
                 f"class_weight={self.class_weight!r} must give positive numbers to labels in "

@@ -210,7 +210,7 @@ def _bad_data(X, y):
         "text": (np.full(X.shape, "a", dtype=object), y, "could not convert"),
         "continuous target": (X, X[:, 0], "not in classes"),
         "missing target": (X, np.where(y == 0, np.nan, 1.0), "NaN"),
-        "two-column target": (X, np.c_[y, y], "1d array"),
+        "target with rows of rows": (X, np.stack([y, y], 1)[:, :, None], "dim 3"),
     }
 
 
