@@ -34,6 +34,7 @@ SHAPES = {
     "texas": (10_000, 6_169, (1024,), 100),
 }
 BATCHES = (256, 1024, 4096)
+_EPOCHS = 10  # of a whole fit
 Step = Callable[[], None]
 
 
@@ -152,13 +153,17 @@ def whole_fits(rounds: int, batches: tuple[int, ...]) -> None:
     rows, labels = X.numpy(), y.numpy()
     for batch in batches:
         private = DPSGDClassifier(
-            hidden_layer_sizes=hidden, epochs=3, batch_size=batch, classes=range(k), device="cpu"
+            hidden_layer_sizes=hidden,
+            epochs=_EPOCHS,
+            batch_size=batch,
+            classes=range(k),
+            device="cpu",
         )
         plain_net = NeuralNetClassifier(
-            network(d, hidden, k), criterion=nn.CrossEntropyLoss, max_epochs=3, batch_size=batch,
+            network(d, hidden, k), criterion=nn.CrossEntropyLoss, max_epochs=_EPOCHS, batch_size=batch,
             train_split=None, verbose=0, optimizer__momentum=0.9,
         )  # fmt: skip
-        steps = 3 * round(n / batch)
+        steps = _EPOCHS * round(n / batch)
         step = ours(X, y, hidden, k, batch)
         found = medians(
             {
