@@ -160,8 +160,8 @@ def whole_fits(rounds: int, batches: tuple[int, ...]) -> None:
             device="cpu",
         )
         plain_net = NeuralNetClassifier(
-            network(d, hidden, k), criterion=nn.CrossEntropyLoss, max_epochs=_EPOCHS, batch_size=batch,
-            train_split=None, verbose=0, optimizer__momentum=0.9,
+            network(d, hidden, k), criterion=nn.CrossEntropyLoss, max_epochs=_EPOCHS,
+            batch_size=batch, train_split=None, verbose=0, optimizer__momentum=0.9,
         )  # fmt: skip
         steps = _EPOCHS * round(n / batch)
         step = ours(X, y, hidden, k, batch)
