@@ -46,7 +46,8 @@ class BatchSum:
     the expected size: there the precision comes first, and what is released is rounded to single
     precision either way.
 
-    **Edge cases.** Without records the sum is zero. The result is overwritten by the next call.
+    **Edge cases.** Without records the sum is zero, and no view is asked for: an augmentation that
+    fails on no rows must not tell that there were none. The result is overwritten by the next call.
     """
 
     def __init__(
@@ -65,7 +66,8 @@ class BatchSum:
     def __call__(self, X: Tensor | MappedRows, y: Tensor, indices: Tensor) -> Tensor:
         """Return the sum over the rows ``indices`` of ``X`` and ``y`` as a flat tensor."""
         rows = self._rows_at_once(X.shape[1:].numel())
-        parts = indices.tensor_split(max(1, math.ceil(len(indices) / rows)))  # of equal length
+        n_parts = math.ceil(len(indices) / rows)
+        parts = indices.tensor_split(n_parts) if n_parts else ()  # of equal length
         if max(2 * self._expected, len(indices)) <= min(_SINGLE_ROWS, _SINGLE_PARTS * rows):
             self._grad.zero_()
             for part in parts:

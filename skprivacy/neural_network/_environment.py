@@ -85,9 +85,42 @@ def private_chance(random: SecureRandom, device: str) -> Iterator[None]:
     """Let torch's own generator, hence dropout, be unpredictable inside; put it back after.
 
     A record more in a batch shifts the dropout of all others. Were the masks known, that would be a
-    change beyond the sensitivity; unknown and independent, they can be matched up.
+    change beyond the sensitivity; unknown and independent, they can be matched up. Threads share
+    the generator: the last of those that train together puts it back, as it was before the first.
     """
-    devices = [torch.device(device)] if torch.device(device).type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(int.from_bytes(random.random_bytes(7), "little"))
+    with _chance.hidden(random, torch.device(device).type == "cuda"):
         yield
+
+
+class _HiddenChance:
+    """torch's generators, out of the caller's sight for as long as one thread needs it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._before: dict[str, Any] = {}
+
+    @contextmanager
+    def hidden(self, random: SecureRandom, on_gpu: bool) -> Iterator[None]:
+        with self._lock:
+            self._users += 1
+            self._before.setdefault("cpu", torch.get_rng_state())
+            if on_gpu:
+                self._before.setdefault("gpu", torch.cuda.get_rng_state_all())
+            torch.manual_seed(int.from_bytes(random.random_bytes(7), "little"))
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0:
+                    self._restore()
+
+    def _restore(self) -> None:
+        before, self._before = self._before, {}
+        torch.set_rng_state(before["cpu"])
+        if "gpu" in before:
+            torch.cuda.set_rng_state_all(before["gpu"])
+
+
+_chance = _HiddenChance()

@@ -94,6 +94,7 @@ def gradients_of(module: nn.Module, loss: Loss, probe: Probe | None = None) -> P
         return PerceptronBackward(module)
     if probe is None:
         raise ValueError("A probe is needed for a module that is not a plain perceptron.")
+    _refuse_memory(trial, loss, probe)
     expected = _sums(trial, OneByOne(trial, loss, views), probe)
     for way in (AutogradBackward, Vectorised):
         try:
@@ -188,6 +189,42 @@ def _check_behaviour(trial: nn.Module, loss: Loss, probe: Probe) -> None:
             f"module={type(trial).__name__} changes its buffers {changed!r} when it sees data: "
             "they would keep something of private records. Make them constant."
         )
+
+
+def _refuse_memory(trial: nn.Module, loss: Loss, probe: Probe) -> None:
+    """Refuse what computes other gradients after it has seen other examples.
+
+    Buffers are not all that a module can keep something in, and the loss may keep something too.
+    """
+    views = probe.views
+    other = replace(
+        probe,
+        inputs=probe.inputs[:1].expand_as(probe.inputs),
+        targets=probe.targets[:1].expand_as(probe.targets),
+    )
+    if not _agree(
+        *[_gradients_after(first, probe, trial, loss, views) for first in (probe, other)]
+    ):
+        raise ValueError(
+            f"module={type(trial).__name__}, or its loss, computes other gradients after it has "
+            "seen other examples: it keeps something of private records, and one of them reaches "
+            "the gradients of those that follow. Let both depend on their arguments alone."
+        )
+
+
+def _gradients_after(
+    first: Probe, then: Probe, trial: nn.Module, loss: Loss, views: int
+) -> tuple[Tensor, Tensor]:
+    """Return the sums on ``then`` of copies that have seen ``first``."""
+    fresh, its_loss = copy.deepcopy((trial, loss))
+    flatten_parameters(fresh)
+    way = OneByOne(fresh, its_loss, views)
+    devices = [then.inputs.device] if then.inputs.is_cuda else []
+    with torch.random.fork_rng(devices=devices):
+        for probe in (first, then):
+            torch.manual_seed(0)  # for dropout that is not a layer
+            found = _sums(fresh, way, probe)
+    return found
 
 
 def _sums(module: nn.Module, way: PerExampleGradients, probe: Probe) -> tuple[Tensor, Tensor]:

@@ -61,7 +61,7 @@ class SkorchTraining(PrivateNetwork):
         self._target_shapes = (targets.shape[1:], torch.from_numpy(targets[:0]).dtype)
         with meeting(self.distributed) as peers:
             first = not hasattr(self, "privacy_")
-            loss = self._criterion
+            loss = copy.deepcopy(self._criterion)  # what it may keep of the records is dropped
             if type(loss) is not nn.CrossEntropyLoss or targets.dtype.kind == "f":
                 loss = PerExample(loss)
             self._train(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from torch.nn import functional as F
 __all__ = ["RandomFlip", "RandomShift", "Views"]
 
 Augment = Callable[[Tensor], Tensor]
+_TRIALS = 3  # seeds: a row may by chance be mixed with nothing but itself
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,13 @@ class Views:
     Notes
     -----
     **Guarantees.** :meth:`check` tries on random numbers that an augmentation treats each row by
-    itself and draws its chance from torch, in a way that does not depend on the values. A record
-    then touches its own views alone, and the mean of their gradients is clipped like any gradient:
-    the sensitivity stays what it was.
+    itself, remembers nothing of the rows before, and draws its chance from torch, in a way that
+    does not depend on the values. A record then touches its own views alone, and the mean of their
+    gradients is clipped like any gradient: the sensitivity stays what it was. The steps are copies
+    of the caller's, whose own never see a record.
+
+    **Edge cases.** What an augmentation does only at values far from those of the trial, or keeps
+    outside of itself, is not noticed.
     """
 
     augment: tuple[Augment, ...] = ()
@@ -124,7 +130,7 @@ class Views:
                 f"augment={augment!r} must be a function of a tensor of rows, or a list of such "
                 "functions, for instance RandomShift((1, 28, 28))."
             )
-        return cls(steps, int(count))
+        return cls(copy.deepcopy(steps), int(count))
 
     def __call__(self, rows: Tensor) -> Tensor:
         if not self.augment:
@@ -136,9 +142,8 @@ class Views:
 
     def check(self, inputs: Tensor) -> None:
         """Refuse, after a trial on public numbers, what mixes rows or changes their form."""
-        other = inputs.clone()
-        other[0] = inputs[0].flip(-1) * 3.0 + 1.0
-        views, again = self._seeded(inputs), self._seeded(other)
+        other = inputs.flip(-1) * 3 + 1
+        views = copy.deepcopy(self)._seeded(inputs)
         if not isinstance(views, Tensor):
             raise ValueError(f"augment={self.augment!r} must return a tensor, got {views!r}.")
         expected = (len(inputs) * self.count, *inputs.shape[1:])
@@ -147,17 +152,38 @@ class Views:
                 f"augment={self.augment!r} turned rows of shape {expected} and {inputs.dtype} into "
                 f"{tuple(views.shape)} and {views.dtype}. It must keep both."
             )
-        if not torch.equal(views[self.count :], again[self.count :]):
+        if not all(self._keeps_apart(inputs, other, seed) for seed in range(_TRIALS)):
             raise ValueError(
-                f"augment={self.augment!r} gave other views of some rows when another row was "
+                f"augment={self.augment!r} gave other views of a row when the other rows were "
                 "changed: it mixes records, or its chance is not torch's or depends on the values. "
                 "Treat each row by itself, and draw random numbers with torch, as many for any row."
             )
+        if not torch.equal(self._after(other, inputs), self._after(inputs, inputs)):
+            raise ValueError(
+                f"augment={self.augment!r} gave other views of the same rows after it had seen "
+                "other ones: it keeps something of private records. Make it a function of its rows."
+            )
 
-    def _seeded(self, inputs: Tensor) -> Tensor:
+    def _keeps_apart(self, inputs: Tensor, other: Tensor, seed: int) -> bool:
+        """Tell whether the views of each row stay as they are when all other rows change."""
+        views = self._seeded(inputs, seed).unflatten(0, (-1, self.count))
+        for i, (row, own) in enumerate(zip(inputs, views, strict=True)):
+            rows = other.clone()
+            rows[i] = row
+            if not torch.equal(self._seeded(rows, seed).unflatten(0, (-1, self.count))[i], own):
+                return False
+        return True
+
+    def _after(self, first: Tensor, then: Tensor) -> Tensor:
+        """Return the views of ``then`` that are shown after those of ``first``."""
+        fresh = copy.deepcopy(self)
+        fresh._seeded(first)
+        return fresh._seeded(then)
+
+    def _seeded(self, inputs: Tensor, seed: int = 0) -> Tensor:
         devices = [inputs.device] if inputs.is_cuda else []
         with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(0)
+            torch.manual_seed(seed)
             return self(inputs.clone())
 
 

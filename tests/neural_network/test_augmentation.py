@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -166,6 +167,24 @@ def by_value(rows):
     return noisy(rows)
 
 
+def with_the_next(rows):
+    """The first row goes into no other one's view."""
+    return 0.5 * (rows + torch.cat([rows[1:], rows[-1:]]))
+
+
+def with_a_partner(rows):
+    return 0.7 * rows + 0.3 * rows[torch.randperm(len(rows))]
+
+
+class WithTheLastBatch:
+    def __init__(self):
+        self.before = torch.zeros(0)
+
+    def __call__(self, rows):
+        before, self.before = self.before, rows
+        return 0.5 * (rows + before) if len(before) == len(rows) else rows
+
+
 @pytest.mark.parametrize(
     ("params", "match"),
     [
@@ -181,6 +200,9 @@ def by_value(rows):
         ({"augment": lambda rows: None}, "must return a tensor"),
         ({"augment": centred}, "mixes records"),
         ({"augment": lambda rows: rows.flip(0), "augmentations": 2}, "mixes records"),
+        ({"augment": with_the_next}, "mixes records"),
+        ({"augment": with_a_partner}, "mixes records"),
+        ({"augment": WithTheLastBatch()}, "mixes records|keeps something"),
         ({"augment": by_numpy}, "not torch's"),
         ({"augment": by_value}, "depends on the values"),
         ({"augment": RandomShift((1, 2, 3))}, "shape=.* makes 6"),
@@ -194,6 +216,61 @@ def test_bad_augmentations_are_refused_before_anything_is_released(params, match
     X, y = np.ones((20, 4)), np.arange(20) % 2
     with pytest.raises(ValueError, match=match):
         DPSGDClassifier(classes=[0, 1], epochs=1, **params).fit(X, y)
+
+
+class MovingMean:
+    """Subtracts what it has learnt of earlier rows, whoever they belonged to."""
+
+    def __init__(self):
+        self.mean = torch.zeros(4)
+
+    def __call__(self, rows):
+        views = rows - self.mean
+        self.mean = 0.9 * self.mean + 0.1 * rows[-1]
+        return views
+
+
+class Weaker:
+    """Keeps a number, but nothing of what it sees."""
+
+    calls = 0
+
+    def __call__(self, rows):
+        self.calls += 1
+        return rows + torch.rand_like(rows) / self.calls
+
+
+def test_what_remembers_records_is_refused_and_what_counts_calls_is_not():
+    X = torch.randn(5, 4)
+    with pytest.raises(ValueError, match=r"mixes records|keeps something"):
+        Views.of(MovingMean(), 2).check(X)
+    Views.of(Weaker(), 2)._after(X, X)
+    assert torch.equal(*[Views.of(Weaker(), 2)._after(first, X) for first in (X, -X)])
+
+
+class Keeping:
+    """Shows the rows as they are, and keeps them."""
+
+    kept = None
+
+    def __call__(self, rows):
+        self.kept = rows
+        return rows
+
+
+def test_an_augmentation_of_the_callers_keeps_no_record():
+    X, y = np.full((20, 4), 0.123456), np.arange(20) % 2
+    model = DPSGDClassifier(classes=[0, 1], epochs=1, augment=Keeping()).fit(X, y)
+    assert model.augment.kept is None
+    assert np.float32(0.123456).tobytes() not in pickle.dumps(model)
+
+
+@pytest.mark.parametrize("augment", [RandomShift((1, 2, 2), pixels=1), RandomFlip((1, 2, 2))])
+def test_a_batch_of_nobody_has_no_views(augment):
+    # 200 steps of one expected record: some 70 are of none.
+    X, y = np.ones((100, 4)), np.arange(100) % 2
+    model = DPSGDClassifier(classes=[0, 1], epochs=2, batch_size=1, augment=augment).fit(X, y)
+    assert model.n_steps_ == 200
 
 
 @pytest.mark.parametrize("shape", [(28, 28), [1, 28, 28], (1, 0, 28), (1.0, 28, 28)])

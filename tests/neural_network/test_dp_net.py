@@ -277,6 +277,19 @@ def test_no_history_and_no_optimizer_are_kept(rows):
     assert not hasattr(net, "optimizer_")
 
 
+class KeepingLoss(nn.Module):
+    kept = None
+
+    def forward(self, output, target):
+        self.kept = output.detach()
+        return nn.functional.cross_entropy(output, target, reduction="none")
+
+
+def test_what_a_loss_keeps_is_dropped(rows):
+    net = private(criterion=KeepingLoss).fit(*rows)
+    assert net.criterion_.kept is None
+
+
 def test_in_scikit_learns_hands(rows):
     X, y = rows
     found = cross_val_predict(private(), X, y, cv=2)

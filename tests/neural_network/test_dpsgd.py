@@ -22,9 +22,10 @@ from torch import nn
 from skprivacy import config_context
 from skprivacy.accounting import Composed, PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
-from skprivacy.mechanisms import FloatGaussian
+from skprivacy.mechanisms import FloatGaussian, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, _net
 from skprivacy.neural_network._contributions import OuterProduct
+from skprivacy.neural_network._environment import private_chance
 
 
 @pytest.fixture
@@ -383,6 +384,21 @@ def test_threads_train_at_the_same_time(blobs):
     for t in threads:
         t.join()
     assert all(m.score(*blobs) > 0.8 for m in models)
+
+
+def test_the_chance_of_training_stays_hidden_until_the_last_thread_is_done():
+    """One that ends first must not let another go on with what the caller has seeded."""
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    public = torch.rand(4)
+    torch.set_rng_state(before)
+    first, second = (private_chance(SecureRandom(), "cpu") for _ in range(2))
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not torch.equal(torch.rand(4), public)
+    second.__exit__(None, None, None)
+    assert torch.equal(torch.rand(4), public)
 
 
 def budget_of(epsilon, **params):

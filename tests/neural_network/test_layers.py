@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from opacus.grad_sample import GradSampleModule
@@ -343,9 +344,61 @@ class Remembering(nn.Module):
         return self.layer(x)
 
 
+class MovingMean(nn.Module):
+    """Keeps a mean of earlier records where no buffer is."""
+
+    def __init__(self, as_array):
+        super().__init__()
+        self.layer = nn.Linear(72, 3)
+        self.mean = np.zeros(72, np.float32) if as_array else torch.zeros(72)
+
+    def forward(self, x):
+        seen = x.detach().mean(0)
+        if isinstance(self.mean, np.ndarray):
+            seen = seen.numpy()
+        self.mean = 0.9 * self.mean + 0.1 * seen
+        return self.layer(x - torch.as_tensor(self.mean))
+
+
+class Weaker(nn.Module):
+    """Counts its calls, which tells nothing of the records."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(72, 3)
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.layer(x) / self.calls
+
+
+def test_a_module_that_counts_its_calls_is_trained():
+    assert engine_of(Weaker())[0].gradients.name
+
+
+class ScaledByTheLast(nn.Module):
+    """A loss in units of the loss of the examples before."""
+
+    unit = 1.0
+
+    def forward(self, output, target):
+        losses = nn.functional.cross_entropy(output, target, reduction="none")
+        before, self.unit = self.unit, float(losses.detach().mean())
+        return losses / before
+
+
+def test_a_loss_that_remembers_examples_is_refused():
+    module = nn.Sequential(nn.Linear(72, 3))
+    with pytest.raises(ValueError, match=r"or its loss, .* keeps something of private records"):
+        gradients_of(module, ScaledByTheLast(), Probe.like((72,), 3))
+
+
 @pytest.mark.parametrize(
     ("make", "match"),
     [
+        (lambda: MovingMean(as_array=True), "keeps something of private records"),
+        (lambda: MovingMean(as_array=False), "keeps something of private records"),
         (lambda: nn.Sequential(nn.Linear(72, 3), nn.BatchNorm1d(3)), "GroupNorm"),
         (lambda: image(nn.InstanceNorm2d(2, track_running_stats=True), n_out=72), "track_running"),
         (lambda: Tokens(max_norm=1.0), "max_norm"),
