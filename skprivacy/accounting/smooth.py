@@ -201,18 +201,22 @@ def _of_vote(event: GNMaxVote, order: float, distance: NDArray) -> NDArray[np.fl
     closed = gaps - d
     closed[..., 0] -= distance
     high = np.where(gaps[0] >= 2 * distance, curve.place(closed), np.inf)
-    low = curve.place(gaps + 2 * d)
+    low = curve.place(np.minimum(gaps + 2 * d, sum(event.votes)))  # no gap is wider than that
     rise = curve(high + curve.vote) - curve(high)
     fall = curve.top - curve(low - curve.vote)
     return np.where(high <= curve.x1, rise, np.where(low > curve.x0, fall, curve.steepest))
 
 
 def _of_threshold(event: VoteThreshold, order: float, distance: NDArray) -> NDArray[np.float64]:
-    """Take the largest change among all counts within reach: they are whole steps apart."""
+    """Take the largest change among all counts within reach: they are whole steps apart.
+
+    Only counts that can occur are looked at. The sum over distances ends where all of them are
+    within reach; a change beyond would be in reach of one data set and not of the next.
+    """
     assert event.votes is not None
     assert event.threshold is not None
     sigma, reach = event.noise_multiplier, int(distance.max(initial=0)) + 1
-    counts = max(event.votes) + np.arange(-reach, reach + 1)
+    counts = np.clip(max(event.votes) + np.arange(-reach, reach + 1), 0.0, sum(event.votes))
     log_q = log_ndtr(-np.abs(counts - event.threshold) / sigma)
     change = np.abs(np.diff(gnmax_rdp(log_q, math.sqrt(2) * sigma, order)))
     # change[reach - 1 - d : reach + 1 + d] are the steps to be made from within distance d

@@ -89,13 +89,34 @@ def test_no_histogram_within_reach_changes_more(n, m, sigma, order):
         assert one == pytest.approx(sensitivity[3])
 
 
+@pytest.mark.parametrize(
+    ("votes", "order", "smoothness"),
+    [
+        # the largest changes are at more votes, and at wider gaps, than there are teachers
+        (lambda v: VoteThreshold(1.187, v, threshold=0.2), 10.0, 0.268),
+        (lambda v: VoteThreshold(1.0, v, threshold=5.0), 12.0, 0.01),
+        (lambda v: GNMaxVote(1.0, v), 14.0, 0.01),
+        (lambda v: GNMaxVote(1.0, v), 3.0, 0.05),
+    ],
+)
+def test_one_vote_changes_the_sensitivity_by_no_more_than_the_smoothness(votes, order, smoothness):
+    for n, m in [(10, 2), (7, 3)]:
+        found = {v: smoothed_cost(votes(v), order, smoothness) for v in histograms(n, m)}
+        for u, v in itertools.permutations(found, 2):
+            if apart(u, v) == 1:
+                one, other = found[u].sensitivity, found[v].sensitivity
+                assert one <= math.exp(smoothness) * other * (1 + 1e-9)
+                assert abs(found[u].cost - found[v].cost) <= one * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("threshold", [3.0, 7.5, 20.0])
 def test_no_count_within_reach_changes_a_threshold_test_more(threshold):
     sigma, order = 1.0, 1.6
-    cost = [rdp(VoteThreshold(sigma, (c, 0), threshold), [order])[0] for c in range(40)]
+    cost = [rdp(VoteThreshold(sigma, (c, 0), threshold), [order])[0] for c in range(41)]
     change = np.abs(np.diff(cost))
     for c in range(8, 31):
-        found = local_sensitivity(VoteThreshold(sigma, (c, 0), threshold), order, np.arange(6))
+        votes = VoteThreshold(sigma, (c, *[1] * (40 - c)), threshold)
+        found = local_sensitivity(votes, order, np.arange(6))
         for d in range(6):
             assert found[d] == pytest.approx(change[c - d - 1 : c + d + 1].max(), abs=1e-300)
 
