@@ -1,6 +1,7 @@
 """The budget: refusals, copies, scopes, files that fail and processes that die."""
 
 import copy
+import itertools
 import json
 import math
 import multiprocessing
@@ -13,8 +14,10 @@ import sys
 import textwrap
 import threading
 import time
+from contextlib import suppress
 
 import joblib
+import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -584,6 +587,48 @@ def test_partitions_compose_in_parallel():
         budget.partition("ann").reserve(Laplace(5.0))
     budget.partition("new").reserve(Laplace(5.0))
     budget.verify()
+
+
+@pytest.mark.parametrize(("first", "second"), [("s", "t"), ("t", "s"), ("s", "longer")])
+def test_parts_of_two_scopes_may_hold_the_same_record(first, second):
+    budget = PrivacyBudget(1.0)
+    budget.scope(first).partition("1").reserve(ApproxDP(0.6))
+    with pytest.raises(BudgetExceededError):
+        budget.scope(second).partition("2").reserve(ApproxDP(0.6))
+
+
+def _places(scope, depth):
+    """Return the scope with all scopes and partitions in it."""
+    inner = [scope.scope("a"), scope.scope("b"), scope.partition("1"), scope.partition("2")]
+    return [scope] + [p for i in inner if depth for p in _places(i, depth - 1)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_record_is_charged_beyond_the_cap_wherever_it_lies(seed):
+    """Against every way in which a record can lie in one part of each division."""
+    random, budget = np.random.RandomState(seed), PrivacyBudget(1.0, filter="basic")
+    places = _places(budget, 2)
+    charged = []
+    for _ in range(40):
+        place, event = places[random.randint(len(places))], ApproxDP(0.1 * random.randint(1, 5))
+        with suppress(BudgetExceededError):
+            place.reserve(event)
+            charged.append((place._scope, event.epsilon))
+    divided = sorted({s[: s.rindex("/", 0, i) + 1] for s, _ in charged for i in _parts_of(s)})
+    worst = 0.0
+    for parts in itertools.product("12", repeat=len(divided)):
+        mine = dict(zip(divided, parts, strict=True))
+        worst = max(worst, sum(e for s, e in charged if _lies_in(s, mine)))
+    assert 0.7 < worst <= 1.0 + 1e-9
+
+
+def _parts_of(scope):
+    """Return where the keys of partitions are in a path."""
+    return [i for i, letter in enumerate(scope) if letter == "="]
+
+
+def _lies_in(scope, mine):
+    return all(mine[scope[: scope.rindex("/", 0, i) + 1]] == scope[i + 1] for i in _parts_of(scope))
 
 
 def test_partitions_need_a_relation_that_keeps_parts():
