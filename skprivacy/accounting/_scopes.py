@@ -44,9 +44,9 @@ def total(charges: list[Charge], scope: str, leaf: str = "") -> Counter[Event]:
             below.setdefault(f"{scope}{name}/", []).append((path, event, n))
     worst: Counter[Event] = Counter()
     taken = next((p for p in below if leaf.startswith(p) and _is_partition(p)), None)
-    if taken is None and leaf.startswith(scope) and leaf != scope:
-        if _is_partition(leaf[: leaf.index("/", len(scope)) + 1]):
-            taken = ""  # a partition without charges yet: those of its siblings are not its own
+    within = leaf.startswith(scope) and leaf != scope
+    if taken is None and within and _is_partition(leaf[: leaf.index("/", len(scope)) + 1]):
+        taken = ""  # a partition without charges yet: those of its siblings are not its own
     for path, inner in below.items():
         if not _is_partition(path):
             own += total(inner, path, leaf)
