@@ -21,6 +21,9 @@ _LOST = torch.finfo(torch.float32).tiny
 # A sum over places that nearly cancels is known to 2e-6 of the sum of the norms only. Half of the
 # clipping's safety factor, 5e-5, covers that; what goes beyond is added to the norm.
 _ROUNDING, _COVERED = 2e-6, 5e-5
+# Places that cancel further than this are clipped as if they did not: scaled to the clipping norm
+# they would be so long, each by itself, that the rounding of the sum over the batch would show.
+_CANCELLED = 1e-3
 
 
 class Contribution(Protocol):
@@ -171,4 +174,4 @@ def _safe(exact: Tensor, lengths: Tensor) -> Tensor:
     """Return squared norms that no cancellation makes too small; ``lengths``: sum of norms."""
     norm = exact.clamp(min=0.0).sqrt()  # NaN stays NaN
     norm += (_ROUNDING * lengths - _COVERED * norm).clamp(min=0.0)
-    return norm.square().float()
+    return torch.maximum(norm, _CANCELLED * lengths).square().float()

@@ -13,6 +13,7 @@ from torch import nn
 from skprivacy.neural_network import _gradients
 from skprivacy.neural_network._backward import AutogradBackward
 from skprivacy.neural_network._clipping import _SAFETY
+from skprivacy.neural_network._contributions import OuterProducts
 from skprivacy.neural_network._functional import OneByOne, Vectorised
 from skprivacy.neural_network._gradients import Probe, gradients_of
 from skprivacy.neural_network._layers import RULES
@@ -315,6 +316,17 @@ def test_places_that_cancel_do_not_hide_a_gradient():
             grad.zero_()
             engine(X, torch.tensor([0]))
             assert grad.double().norm() <= 1.0
+
+
+def test_places_that_cancel_do_not_drown_the_other_records():
+    """Each place's share of a sum is rounded: next to a huge one the other records would vanish."""
+    inputs = torch.randn(1, 1, 6).repeat(1, 2, 1) * 1e5
+    opposite = torch.tensor([1.0, -1.0 + 1e-6])[None, :, None] * torch.ones(1, 2, 4)
+    record = OuterProducts(torch.zeros(4, 6), None, inputs, opposite)
+    norm = record.squared_norms().sqrt()
+    each = inputs[0, 0].norm() * opposite[0, 0].norm()
+    assert each / norm <= 1e3  # in units of the clipping norm
+    assert norm >= (inputs[0].T @ opposite[0]).norm()
 
 
 class Mixing(nn.Module):
