@@ -24,6 +24,7 @@ ANYWHERE = {"exceptions", "_config", "_sklearn", "_validation", "_version"}
 # Displays are drawn from results, beside whoever makes them; they import no layer but metrics.
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 LAYER_OF["display"] = LAYER_OF["attacks"]
+LAYER_OF["__main__"] = LAYER_OF["cli"]
 # Attacks that look into torch modules; torch is imported when it is used.
 MAY_IMPORT_TORCH = {"neural_network", "attacks/_networks.py"}
 

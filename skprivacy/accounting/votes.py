@@ -58,6 +58,13 @@ class GNMaxVote(_VoteEvent):
 class LNMaxVote(_VoteEvent):
     """The arg-max of vote counts after Laplace noise of scale ``noise_multiplier``.
 
+    Parameters
+    ----------
+    noise_multiplier : float
+        Scale of the noise on each count, in votes.
+    votes : tuple of float, default=()
+        Counts of one query. They are private; without them the cost is data-independent.
+
     References
     ----------
     Papernot et al. (2017), "Semi-supervised knowledge transfer for deep learning from private

@@ -144,6 +144,12 @@ class PlainNetwork(Network):
 
     def _inputs(self, X: Any, upto: int) -> list[Floats]:
         inputs = [np.asarray(X, dtype=float)]
+        expected = len(self.weights[0])
+        if inputs[0].shape[1] != expected:
+            raise ValueError(
+                f"X has {inputs[0].shape[1]} features, but the target was fitted on {expected}. "
+                "Give the columns that the target was fitted on, in their order."
+            )
         for weight, bias in zip(self.weights[:upto], self.biases[:upto], strict=True):
             inputs.append(ACTIVATIONS[self.activation](inputs[-1] @ weight + bias))
         return inputs

@@ -34,6 +34,8 @@ class AttackResult:
         Name of the attack, for tables and plots.
     alpha : float, default=0.05
         Error probability of every interval and bound.
+    details : dict, default={}
+        What the attack says beside its scores; goes into ``to_dict`` as it is.
 
     Attributes
     ----------

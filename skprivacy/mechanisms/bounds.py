@@ -44,11 +44,24 @@ def _spread(bound: Any, size: int) -> NDArray[np.float64]:
     return np.full(size, values)
 
 
+def _are_pairs(bounds: Any, size: int) -> bool:
+    """Tell one pair per feature; with two features it looks like (lower, upper)."""
+    try:
+        return size != 2 and np.shape(bounds) == (size, 2)
+    except ValueError:  # ragged
+        return False
+
+
 def _wrong_bounds(name: str, bounds: Any, size: int) -> ValueError:
     return ValueError(
         f"{name}={bounds!r} must be a pair (lower, upper) with lower <= upper: two finite numbers "
         f"that hold for every feature, or two sequences of length {size}, one number per feature. "
         f"Magnitudes up to {_LARGEST:g}, and either equal or at least {1 / _LARGEST:g} apart."
+        + (
+            " Turn a list of one pair per feature by numpy.transpose."
+            if _are_pairs(bounds, size)
+            else ""
+        )
     )
 
 

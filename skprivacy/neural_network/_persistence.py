@@ -136,7 +136,8 @@ def load_model(path: str | Path, module: nn.Module | None = None, criterion: Any
         raise ValueError(f"path={str(path)!r} is not a model of this version's save_model.")
     if facts["own_module"] != (module is not None):
         raise ValueError(
-            "The model has a module of its own: pass module=..., of the same make."
+            "The model has a module of its own, whose code is not in the file: pass one of the "
+            "same make, load_model(path, module=...); after a warm start, the one it began with."
             if module is None
             else "The model has the built-in perceptron: leave module=None."
         )

@@ -265,3 +265,13 @@ def test_constant_target_and_one_member():
     _, result = attacked(constant, X, y)
     assert result.auc_interval[0] <= 0.5 <= result.auc_interval[1]
     assert result.epsilon_lower_bound() == 0
+
+
+@pytest.mark.parametrize("model", [perceptron(), LogisticRegression()])
+def test_records_of_another_shape_or_other_labels_are_told(model):
+    X, y = problem()
+    target = fitted(model, X[:N], y[:N])
+    with pytest.raises(ValueError, match="X has 5 features, but the target was fitted on 60"):
+        StolenMemoriesAttack(target).fit(X[:, :5], y)
+    with pytest.raises(ValueError, match=r"'oak'.*none of which the target knows"):
+        StolenMemoriesAttack(target).fit(X, np.full(len(y), "oak"))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skprivacy.mechanisms.bounds import UnitBall, exact_product, quantize
+from skprivacy.mechanisms.bounds import UnitBall, checked_bounds, exact_product, quantize
 
 numbers = st.floats(allow_nan=True, allow_infinity=True)
 
@@ -71,3 +71,18 @@ def test_coefficients_undo_the_map(intercept):
     np.testing.assert_allclose(
         (rows @ solution) / weights[:, None], X @ coef.T + constant, atol=1e-3
     )
+
+
+def test_one_pair_per_feature_is_told_how_to_turn():
+    pairs = [(0, 1), (0, 10), (5, 6)]
+    with pytest.raises(ValueError, match=r"numpy\.transpose"):
+        checked_bounds("bounds", pairs, 3)
+    lower, upper = checked_bounds("bounds", np.transpose(pairs), 3)
+    assert (lower.tolist(), upper.tolist()) == ([0, 0, 5], [1, 10, 6])
+
+
+@pytest.mark.parametrize("bounds", [(1, 0), ([0, 1], [2]), ([0, 0], [1, 1])])
+def test_other_wrong_bounds_are_not_taken_for_pairs(bounds):
+    with pytest.raises(ValueError, match="must be a pair") as error:
+        checked_bounds("bounds", bounds, 3)
+    assert "transpose" not in str(error.value)
