@@ -62,7 +62,7 @@ class LNMaxVote(_VoteEvent):
     ----------
     noise_multiplier : float
         Scale of the noise on each count, in votes.
-    votes : tuple of float, default=()
+    votes : tuple of float, default=None
         Counts of one query. They are private; without them the cost is data-independent.
 
     References
