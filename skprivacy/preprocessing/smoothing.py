@@ -58,7 +58,9 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     Notes
     -----
     **Guarantees.** With probability at least 1 - ``alpha`` for a row, the smoothed classifier has
-    the certified class everywhere within the certified L2 radius.
+    the certified class everywhere within the certified L2 radius. The rows of one call share their
+    noise, so that what is said of one does not depend on the others: certificates that are wrong
+    may be wrong together.
 
     References
     ----------
@@ -122,8 +124,9 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_column_names(X)
         rows, labels = validate_data(self, X, y, dtype=np.float64)
         if self.augment:
-            noise = check_random_state(self.random_state).normal(0, self.sigma, rows.shape)
-            rows = rows + noise
+            # A certificate rests on noise that training has not seen: a stream of its own.
+            seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+            rows = rows + np.random.RandomState(seed).normal(0, self.sigma, rows.shape)
         self.estimator_ = clone(self.estimator).fit(rows, labels)
         self.classes_ = self.estimator_.classes_
         return self
@@ -171,15 +174,18 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return validate_data(self, X, dtype=np.float64, reset=False)
 
     def _counts(self, rows: NDArray, copies: int, random: Any) -> NDArray[np.int64]:
-        """Return how often each class was predicted, (n_samples, n_classes)."""
+        """Return how often each class was predicted, (n_samples, n_classes).
+
+        All rows get the same noise, so that what is said of one does not depend on the others.
+        """
         counts = np.zeros((len(rows), len(self.classes_)), np.int64)
-        block = max(1, _ROWS // copies)
-        for start in range(0, len(rows), block):
-            part = rows[start : start + block]
-            for first in range(0, copies, _ROWS):
-                n = min(_ROWS, copies - first)
-                noisy = np.repeat(part, n, axis=0)
-                noisy += random.normal(0.0, self.sigma, noisy.shape)
+        for first in range(0, copies, _ROWS):
+            n = min(_ROWS, copies - first)
+            noise = random.normal(0.0, self.sigma, (n, rows.shape[1]))
+            block = _ROWS // n
+            for start in range(0, len(rows), block):
+                part = rows[start : start + block]
+                noisy = (part[:, None] + noise).reshape(-1, rows.shape[1])
                 codes = np.searchsorted(self.classes_, self.estimator_.predict(noisy))
                 cells = np.repeat(np.arange(len(part)), n) * len(self.classes_) + codes
                 counts[start : start + block] += np.bincount(

@@ -204,6 +204,33 @@ def test_smoothing_of_a_real_classifier():
     assert len(model.certify(X[:1])[0]) == 1
 
 
+class Remembering(HalfSpace):
+    """Keeps what it was trained on."""
+
+    def fit(self, X, y):
+        self.seen_ = X
+        return super().fit(X, y)
+
+    def predict(self, X):
+        assert not np.isin(X, self.seen_).any()
+        return super().predict(X)
+
+
+def test_certificates_rest_on_noise_that_training_has_not_seen():
+    rows = np.zeros((30, 2))
+    model = SmoothedClassifier(Remembering(), random_state=0).fit(rows, np.arange(30) % 2)
+    model.certify(rows)
+
+
+def test_what_is_said_of_a_row_does_not_depend_on_the_others():
+    rows = np.random.default_rng(0).normal(size=(200, 2)) / 5
+    whole, alone = smoothed(n_samples=300), smoothed(n_samples=300)
+    labels, radii = whole.certify(rows)
+    for i in (0, 57, 199):
+        label, radius = alone.certify(rows[i : i + 1])
+        assert (label[0], radius[0]) == (labels[i], radii[i])
+
+
 @pytest.mark.parametrize(
     "params", [{"sigma": 0}, {"n_samples": 0}, {"alpha": 1.0}, {"n_selection": 0}]
 )
