@@ -65,7 +65,7 @@ def open_parquet(
     ImportError
         If pyarrow is not installed.
     ValueError
-        If a column is missing or holds no numbers, or there are no rows.
+        If a file is damaged, a column is missing or holds no numbers, or there are no rows.
 
     Notes
     -----
@@ -112,12 +112,18 @@ def open_parquet(
 
 def _open(path: Path) -> Any:
     try:
-        from pyarrow import parquet
+        from pyarrow import ArrowInvalid, parquet
     except ImportError as error:
         raise ImportError(
             "open_parquet needs pyarrow: pip install 'skprivacy[parquet]', or pip install pyarrow."
         ) from error
-    return parquet.ParquetFile(fspath(path), buffer_size=_BUFFER, pre_buffer=False)
+    try:
+        return parquet.ParquetFile(fspath(path), buffer_size=_BUFFER, pre_buffer=False)
+    except ArrowInvalid as error:
+        raise ValueError(
+            f"path={fspath(path)!r} is damaged or no Parquet file ({error}). Copy or export it "
+            "again."
+        ) from error
 
 
 def _columns(files: list[Any], targets: list[str], columns: list[str] | None) -> list[str]:

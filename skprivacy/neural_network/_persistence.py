@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
@@ -78,7 +78,8 @@ def save_model(model: Model, path: str | Path) -> None:
     """
     if type(model).__name__ not in _KINDS or not hasattr(model, "privacy_"):
         raise ValueError(
-            f"model={model!r} must be a fitted DPSGDClassifier, DPSGDRegressor or DPNeuralNet."
+            f"model={model!r} must be a fitted DPSGDClassifier, DPSGDRegressor or DPNeuralNet. "
+            "Call fit first; of a pipeline, save its last step."
         )
     params = _NET_PARAMS if isinstance(model, DPNeuralNet) else _PARAMS
     facts: dict[str, Any] = {
@@ -126,11 +127,18 @@ def load_model(path: str | Path, module: nn.Module | None = None, criterion: Any
     Raises
     ------
     ValueError
-        If the file was not written by :func:`save_model`, or ``module`` does not fit to it.
+        If the file is damaged or was not written by :func:`save_model`, or ``module`` does not fit
+        to it.
     """
-    with safe_open(path, framework="pt") as file:
-        header = (file.metadata() or {}).get("skprivacy")
-        weights = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118 (not a dict)
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = (file.metadata() or {}).get("skprivacy")
+            weights = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118 (not a dict)
+    except SafetensorError as error:
+        raise ValueError(
+            f"path={str(path)!r} is damaged or no safetensors file ({error}). Copy it again, or "
+            "save the model again with save_model."
+        ) from error
     facts = json.loads(header) if header else {}
     if facts.get("format") != _FORMAT or facts.get("kind") not in _KINDS:
         raise ValueError(f"path={str(path)!r} is not a model of this version's save_model.")

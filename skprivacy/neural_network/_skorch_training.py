@@ -21,6 +21,8 @@ from .dpsgd import DPSGDClassifier
 
 __all__ = ["SkorchTraining", "as_rows", "as_targets"]
 
+_CLASS_LOSSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)  # of numbers of classes
+
 
 class SkorchTraining(PrivateNetwork):
     """One run on the module, loss and optimizer of a net.
@@ -58,6 +60,7 @@ class SkorchTraining(PrivateNetwork):
         """Train; the results are this object's attributes."""
         # The probe has the shape and the type of the data, and nothing else of it.
         self._shapes = (rows.shape[1:], rows.index_select(0, torch.zeros(0).int()).dtype)
+        self._labels = targets if targets.dtype.kind in "iu" else None
         self._target_shapes = (targets.shape[1:], torch.from_numpy(targets[:0]).dtype)
         with meeting(self.distributed) as peers:
             first = not hasattr(self, "privacy_")
@@ -75,7 +78,22 @@ class SkorchTraining(PrivateNetwork):
         made = copy.deepcopy(self.module).cpu()
         if not any(p.requires_grad for p in made.parameters()):
             raise ValueError(f"module={type(made).__name__} has no parameters to train.")
-        return made.float()
+        made = made.float()
+        if isinstance(self._criterion, _CLASS_LOSSES) and self._labels is not None:
+            self._refuse_unknown_classes(made, self._labels)
+        return made
+
+    def _refuse_unknown_classes(self, module: nn.Module, labels: NDArray) -> None:
+        with torch.no_grad():
+            n_outputs = copy.deepcopy(module)(self._probe(None, "cpu", 1).inputs).shape[1]
+        ignored = getattr(self._criterion, "ignore_index", -1)
+        unknown = labels[(labels != ignored) & ((labels < 0) | (labels >= n_outputs))]
+        if len(unknown):
+            raise ValueError(
+                f"y has the class {int(unknown[0])}, but module={type(module).__name__} has "
+                f"{n_outputs} outputs, for the classes 0 to {n_outputs - 1}. Number the classes "
+                "from 0, or give the module more outputs."
+            )
 
     def _probe(self, n_classes: int | None, device: str, views: int) -> Probe:
         generator = torch.Generator().manual_seed(0)

@@ -117,6 +117,12 @@ def test_an_empty_table_is_refused(frame, tmp_path):
         open_parquet(tmp_path / "t", columns=["a"])
 
 
+def test_a_damaged_file_is_named(tmp_path):
+    (tmp_path / "claims.parquet").write_bytes(b"PAR1 and nothing else")
+    with pytest.raises(ValueError, match=r"claims\.parquet.*damaged"):
+        open_parquet(tmp_path / "claims.parquet")
+
+
 def test_without_pyarrow_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"skprivacy\[parquet\]"):

@@ -82,7 +82,7 @@ def accuracy(net, X, y):
 def test_learns(rows, params):
     net = private(**params).fit(*rows)
     assert isinstance(net, NeuralNet)
-    assert accuracy(net, *rows) > 0.85
+    assert accuracy(net, *rows) > 0.75  # chance: 0.5; Adam, over 25 fits: 0.95 +- 0.03
     assert 3.9 < net.epsilon_ <= 4.0
     assert net.predict_proba(rows[0]).sum(1) == pytest.approx(1.0, abs=1e-5)
 
@@ -209,6 +209,15 @@ def test_bad_data_is_refused(rows):
         private(criterion=nn.MSELoss, module__n_outputs=1).fit(X, y.astype(np.float32))
 
 
+@pytest.mark.parametrize("unknown", [-1, 24])
+def test_a_class_without_an_output_is_refused_before_the_charge(rows, unknown):
+    X, y = rows
+    budget = PrivacyBudget(epsilon=10, delta=1e-4)
+    with pytest.raises(ValueError, match=f"y has the class {unknown}, but .* 2 outputs"):
+        private(budget=budget).fit(X, np.where(np.arange(len(y)) == 7, unknown, y))
+    assert len(budget.entries()) == 0
+
+
 def test_single_steps_cannot_be_called(rows):
     net = private().initialize()
     for name in ("train_step", "train_step_single", "fit_loop", "run_single_epoch",
@@ -309,7 +318,7 @@ def test_saved_and_loaded(rows, tmp_path):
     assert again.noise_multiplier_ == net.noise_multiplier_
     assert torch.equal(module.layers[0].weight, start)
     assert again.partial_fit(*rows).epsilon_ > net.epsilon_
-    with pytest.raises(ValueError, match="pass module"):
+    with pytest.raises(ValueError, match=r"load_model\(path, module=...\)"):
         load_model(tmp_path / "m")
     with pytest.raises(ValueError, match="does not fit"):
         load_model(tmp_path / "m", module=Perceptron(6))

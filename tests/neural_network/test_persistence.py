@@ -76,5 +76,8 @@ def test_what_is_no_saved_model_is_refused(frame, tmp_path):
     save_file({"w": torch.zeros(1)}, tmp_path / "other")
     with pytest.raises(ValueError, match="not a model"):
         load_model(tmp_path / "other")
-    with pytest.raises(ValueError, match="fitted"):
+    (tmp_path / "half").write_bytes((tmp_path / "other").read_bytes()[:20])
+    with pytest.raises(ValueError, match=r"half.*damaged"):
+        load_model(tmp_path / "half")
+    with pytest.raises(ValueError, match="Call fit first"):
         save_model(DPSGDClassifier(), tmp_path / "m")
