@@ -12,6 +12,7 @@ from .result import AttackResult
 from .rmia import RMIA
 from .shadow import ShadowPool
 from .shadow_classifier import MLLeaksAttack, ShokriAttack
+from .shadow_threshold import ShadowThreshold
 from .stolen_memories import StolenMemoriesAttack
 from .threshold import ReferenceThreshold, SignalThreshold
 from .white_box import WhiteBoxAttack
@@ -31,6 +32,7 @@ __all__ = [
     "QuantileAttack",
     "ReferenceThreshold",
     "ShadowPool",
+    "ShadowThreshold",
     "ShokriAttack",
     "SignalThreshold",
     "StolenMemoriesAttack",

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import metrics
-from ..metrics import Interval, OperatingPoint
-from ..metrics._samples import check_open_unit, check_scores
+from ..metrics import OperatingPoint
+from ..metrics._samples import Interval, check_open_unit, check_scores
 
 if TYPE_CHECKING:
     import pandas as pd

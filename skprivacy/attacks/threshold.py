@@ -89,7 +89,7 @@ class SignalThreshold(MembershipAttack):
         rank = np.empty(len(signal))
         for c in np.unique(label):
             here = label == c
-            rank[here] = _rank(signal[here], self._of_class.get(c, self._of_all))
+            rank[here] = rank_among(signal[here], self._of_class.get(c, self._of_all))
         return rank
 
 
@@ -156,7 +156,7 @@ class ReferenceThreshold(ShadowedAttack):
         return scores.break_ties(share, above_mean, 2 * int(out[:, 0].sum()))
 
 
-def _rank(values: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float64]:
+def rank_among(values: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float64]:
     """Share of ``ordered`` below each value, ties half.
 
     Ties half keep the mean at 0.5 for a value that is itself in ``ordered`` and for one that is

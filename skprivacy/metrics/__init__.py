@@ -7,10 +7,8 @@ HIGHER means MEMBER, and a record is called a member when its score is at least 
 from ._area import auc, auc_interval
 from ._epsilon import epsilon_from_counts, epsilon_lower_bound
 from ._rates import OperatingPoint, advantage, clopper_pearson, roc, tpr_at_fpr
-from ._samples import Interval
 
 __all__ = [
-    "Interval",
     "OperatingPoint",
     "advantage",
     "auc",

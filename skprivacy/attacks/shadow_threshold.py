@@ -1,0 +1,142 @@
+"""Thresholds on a signal, learned where membership is known: on shadow models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._sklearn import StrOptions, safe_indexing
+from . import scores
+from ._predictions import label_columns
+from ._shadowed import ShadowedAttack
+from .membership import choose_threshold
+from .threshold import rank_among
+
+__all__ = ["ShadowThreshold"]
+
+
+class ShadowThreshold(ShadowedAttack):
+    """Call a record a member if its signal exceeds what best tells members of shadow models.
+
+    Parameters
+    ----------
+    target : fitted classifier with ``predict_proba``, default=None
+        The model attacked. None makes a template for ``clone`` and ``set_params``.
+    signal : str, default="modified_entropy"
+        One of ``skprivacy.attacks.scores.SIGNALS``, as of :class:`SignalThreshold`.
+    per_class : bool, default=True
+        Whether each class has a threshold of its own. Classes of which the shadow models had no
+        member or no non-member take the threshold for all.
+    n_shadows : int, default=16
+        Shadow models to train if ``pool`` is None; even.
+    pool : ShadowPool, default=None
+        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
+        trained on the records given to ``fit``. None clones the target.
+    n_jobs : int, default=None
+        Shadow models trained at once, if ``pool`` is None.
+    random_state : int, RandomState instance or None, default=None
+        Of the shadow pool, if ``pool`` is None.
+
+    Notes
+    -----
+    The score is the share of lower signals among those of the shadow models for records of the same
+    class, minus that share at the threshold: 0 is the threshold in every class.
+
+    References
+    ----------
+    L. Song, P. Mittal. Systematic evaluation of privacy risks of machine learning models.
+    USENIX Security 2021.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import ShadowThreshold
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = ShadowThreshold(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **ShadowedAttack._parameter_constraints,
+        "signal": [StrOptions(set(scores.SIGNALS))],
+        "per_class": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        signal: str = "modified_entropy",
+        per_class: bool = True,
+        n_shadows: int = 16,
+        pool: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.target = target
+        self.signal = signal
+        self.per_class = per_class
+        self.n_shadows = n_shadows
+        self.pool = pool
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        super()._learn(X, y, member)
+        signal, trained, label = self._seen_by_shadows(X, y)
+        self._of_all = _Threshold(signal, trained)
+        self._of_class = {}
+        if not self.per_class:
+            return
+        for c in np.unique(label):
+            here = label == c
+            if len(np.unique(trained[here])) == 2:
+                self._of_class[int(c)] = _Threshold(signal[here], trained[here])
+
+    def _seen_by_shadows(
+        self, X: Any, y: NDArray[Any]
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
+        """Return the signals of all shadow models, who was a member, and classes of records."""
+        trained, known = self.pool_.membership(X)
+        if not known.any():
+            raise ValueError(
+                "None of the records given to fit is among those the pool was trained on, so "
+                "there is nothing to learn members from. Give fit the pool's records."
+            )
+        label = label_columns(y[known], self.classes_)
+        signals = [
+            scores.SIGNALS[self.signal](proba, label)
+            for proba in self.pool_.iter_proba(safe_indexing(X, known), self.classes_)
+        ]
+        return (
+            np.concatenate(signals), trained[:, known].ravel(), np.tile(label, len(signals))
+        )  # fmt: skip
+
+    def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+        return 0.0 if member is None else choose_threshold(self._score(X, y), member, 0.0)
+
+    def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+        proba, label = self._target_proba(X, y)
+        signal = scores.SIGNALS[self.signal](proba, label)
+        score = np.empty(len(signal))
+        for c in np.unique(label):
+            here = label == c
+            score[here] = self._of_class.get(int(c), self._of_all)(signal[here])
+        return score
+
+
+class _Threshold:
+    """The signal at which members and non-members differ most, and ranks counted from it."""
+
+    def __init__(self, signal: NDArray[np.float64], trained: NDArray[np.bool_]) -> None:
+        self._ordered = np.sort(signal)
+        best = choose_threshold(signal, trained, 0.0)
+        self._at_best = rank_among(np.array([best]), self._ordered)
+
+    def __call__(self, signal: NDArray[np.float64]) -> NDArray[np.float64]:
+        return rank_among(signal, self._ordered) - self._at_best
