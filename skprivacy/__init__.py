@@ -46,5 +46,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_PUBLIC})
 
 
-# Imported here and now: the function has the name of its subpackage, and the last binding wins.
-from .audit import audit  # noqa: E402
+# The function has the name of its subpackage, and the last binding wins.
+from .audit import audit  # noqa: E402 (last, not first)

@@ -20,6 +20,7 @@ class Handle:
 
     _ledger: Ledger
     _scope: str
+    _parent: Handle | None = None  # keeps the temporary ledger of a scope's budget alive
 
     @classmethod
     def open(cls: type[_Self], path: str | Path, scope: str = "/") -> _Self:

@@ -35,9 +35,17 @@ class Pair(ABC):
     """The privacy loss of one dominating pair."""
 
     infinity: float = 0.0  # the probability under P that the loss is infinite
-    max_loss: float = math.inf  # the largest finite loss
     gap: float = 0.0  # a number of which all losses are multiples, if there is one
-    loose: bool = False  # known to be worse than what it dominates: others may see further
+
+    @property
+    def max_loss(self) -> float:
+        """The largest finite loss."""
+        return math.inf
+
+    @property
+    def loose(self) -> bool:
+        """Whether it is known to be worse than what it dominates, so that others see further."""
+        return False
 
     @abstractmethod
     def masses(self, edges: Array) -> tuple[Array, Array]:
@@ -88,7 +96,9 @@ class GaussianPair(Pair):
 class LooseGaussianPair(GaussianPair):
     """A Gaussian pair that dominates another mechanism, but not tightly."""
 
-    loose = True
+    @property
+    def loose(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)
@@ -104,7 +114,7 @@ class AtomPair(Pair):
     loose: bool = False
 
     @property
-    def max_loss(self):  # type: ignore[override]
+    def max_loss(self) -> float:
         return math.inf if self.unbounded else self.losses[-1]
 
     def masses(self, edges):
@@ -140,7 +150,7 @@ class SlopePair(Pair):
     atoms: bool = False
 
     @property
-    def max_loss(self):  # type: ignore[override]
+    def max_loss(self) -> float:
         return self.t
 
     def masses(self, edges):
@@ -193,11 +203,11 @@ class Removed(Pair):
     q: float
 
     @property
-    def loose(self):  # type: ignore[override]
+    def loose(self) -> bool:
         return self.base.loose
 
     @property
-    def max_loss(self):  # type: ignore[override]
+    def max_loss(self) -> float:
         top = self.base.max_loss
         return top if math.isinf(top) else float(_mixed(np.array(top), self.q))
 
@@ -224,11 +234,11 @@ class Added(Pair):
     q: float
 
     @property
-    def loose(self):  # type: ignore[override]
+    def loose(self) -> bool:
         return self.base.loose
 
     @property
-    def max_loss(self):  # type: ignore[override]
+    def max_loss(self) -> float:
         # The loss of the best case, -ln(1 - q), is approached but never passed.
         bottom = -self.base.max_loss
         if self.q == 1:

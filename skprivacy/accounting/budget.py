@@ -165,7 +165,7 @@ class PrivacyBudget(Statement):
                     raise ValueError(f"The scope {path} already has the cap {known}, not {terms}.")
         inner = PrivacyBudget.__new__(PrivacyBudget)
         inner._attach(self._ledger, path)
-        inner._parent = self  # type: ignore[attr-defined]  # keeps a temporary ledger alive
+        inner._parent = self
         return inner
 
     def reserve(self, event: Event, who: str = "", relation: str | None = None) -> int:

@@ -62,10 +62,10 @@ def _(event: Gaussian, relation):
 def _(event: ApproxDP, relation):
     high = 1 / (1 + math.exp(-event.epsilon))
     low = math.exp(-event.epsilon) * high
+    losses: tuple[float, ...] = (-event.epsilon, event.epsilon)
+    p: tuple[float, ...] = (low, high)
     if event.epsilon == 0:
         losses, p = (0.0,), (1.0,)
-    else:
-        losses, p = (-event.epsilon, event.epsilon), (low, high)  # type: ignore[assignment]
     finite = tuple((1 - event.delta) * m for m in p)
     return _both(AtomPair(losses, finite, finite[::-1], event.delta, gap=event.epsilon))
 

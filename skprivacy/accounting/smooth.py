@@ -114,7 +114,7 @@ def smoothed_cost(event: Event, order: float, smoothness: float) -> Smoothed:
     positive("smoothness", smoothness)
     parts = flatten(event)
     cost = math.fsum(n * _cost_of(e, order) for e, n in parts.items())
-    far = max((math.ceil(sum(e.votes)) for e in parts if e.data_dependent), default=0)  # type: ignore[attr-defined]
+    far = max((math.ceil(sum(getattr(e, "votes", None) or ())) for e in parts), default=0)
     distances = np.arange(far + 2)
     weighted = np.exp(-smoothness * distances) * local_sensitivity(event, order, distances)
     return Smoothed(cost, float(weighted.max()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -46,7 +47,7 @@ class Layer(NamedTuple):
     at_inputs: Floats
 
 
-class Network:
+class Network(ABC):
     """A trained classifier made of linear layers, and what is between them.
 
     ``trace(X, place, of)`` returns the layers in order and a quantity for each record: its
@@ -54,13 +55,15 @@ class Network:
     a network that shares the layers below ``first`` and learned the others anew.
     """
 
-    n_layers: int
+    @property
+    @abstractmethod
+    def n_layers(self) -> int: ...
 
-    def trace(self, X: Any, place: Places, of: str) -> tuple[list[Layer], Floats]:
-        raise NotImplementedError
+    @abstractmethod
+    def trace(self, X: Any, place: Places, of: str) -> tuple[list[Layer], Floats]: ...
 
-    def retrained(self, X: Any, label: Places, first: int, seed: int) -> Network:
-        raise NotImplementedError
+    @abstractmethod
+    def retrained(self, X: Any, label: Places, first: int, seed: int) -> Network: ...
 
 
 def network_classes(target: Any) -> NDArray[Any] | None:
@@ -109,7 +112,7 @@ class PlainNetwork(Network):
     recipe: Any
 
     @property
-    def n_layers(self) -> int:  # type: ignore[override]
+    def n_layers(self) -> int:
         return len(self.weights)
 
     def trace(self, X: Any, place: Places, of: str) -> tuple[list[Layer], Floats]:
@@ -164,10 +167,13 @@ class ModuleNetwork(Network):
         self.module = module
         self.epochs = epochs
         self.probabilities = probabilities
-        layers = [m for m in module.modules() if isinstance(m, torch.nn.Linear)]
-        if not layers:
+        self.layers = [m for m in module.modules() if isinstance(m, torch.nn.Linear)]
+        if not self.layers:
             raise TypeError(f"{type(module).__name__} has no torch.nn.Linear layer to read.")
-        self.n_layers = len(layers)
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.layers)
 
     def trace(self, X: Any, place: Places, of: str) -> tuple[list[Layer], Floats]:
         import torch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -9,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from .._sklearn import Interval
+from .._sklearn import Interval, safe_indexing
 from . import scores
-from ._predictions import class_list
+from ._predictions import class_list, label_columns
 from .membership import MembershipAttack
 from .shadow import ShadowPool
 
 __all__ = ["ShadowedAttack"]
+
+View = Callable[[NDArray[np.float64], NDArray[np.intp]], NDArray[np.float64]]
 
 
 class ShadowedAttack(MembershipAttack):
@@ -51,6 +54,24 @@ class ShadowedAttack(MembershipAttack):
             self.pool_ = self.pool
         else:
             self.pool_ = clone(self.pool).fit(X, y)
+
+    def _seen_by_shadows(
+        self, X: Any, y: NDArray[Any], classes: NDArray[Any], view: View
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
+        """Return what ``view`` shows of all shadow models' predictions, members, and classes.
+
+        All three have a row for each shadow model and record.
+        """
+        trained, known = self.pool_.membership(X)
+        if not known.any():
+            raise ValueError(
+                "None of the records given to fit is among those the pool was trained on, so "
+                "there is nothing to learn members from. Give fit the pool's records."
+            )
+        label = label_columns(y[known], classes)
+        probas = self.pool_.iter_proba(safe_indexing(X, known), classes)
+        views = np.concatenate([view(proba, label) for proba in probas])
+        return views, trained[:, known].ravel(), np.tile(label, len(trained))
 
     def _target_logit(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
         return scores.logit(*self._target_proba(X, y))

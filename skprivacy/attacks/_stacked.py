@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_X_y
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # it has no types
 
 from .._sklearn import safe_indexing
 from ._clones import shadow_clone

@@ -12,9 +12,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from .._sklearn import HasMethods, Interval, StrOptions, safe_indexing
+from .._sklearn import HasMethods, Interval, StrOptions
 from . import scores
-from ._predictions import label_columns, predict_aligned
+from ._predictions import predict_aligned
 from ._shadowed import ShadowedAttack
 from .membership import choose_threshold
 
@@ -112,32 +112,14 @@ class ShokriAttack(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        features, truth, label = self._vectors(X, y, self.classes_)
+        features, truth, label = self._seen_by_shadows(X, y, self.classes_, self._view)
         self._models: dict[int, Any] = {ALL_CLASSES: self._train(features, truth)}
         if not self.per_class:
             return
-        labels = np.tile(label, self.pool_.n_shadows)
         for c in np.unique(label):
-            here = labels == c
+            here = label == c
             if len(np.unique(truth[here])) > 1:
                 self._models[int(c)] = self._train(features[here], truth[here])
-
-    def _vectors(
-        self, X: Any, y: NDArray[Any], classes: NDArray[Any]
-    ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.intp]]:
-        """Return views of all shadow models, who was a member of each, and classes of records."""
-        trained, known = self.pool_.membership(X)
-        if not known.any():
-            raise ValueError(
-                "None of the records given to fit is among those the pool was trained on, so "
-                "there is nothing to learn members from. Give fit the pool's records."
-            )
-        label = label_columns(y[known], classes)
-        views = [
-            self._view(proba, label)
-            for proba in self.pool_.iter_proba(safe_indexing(X, known), classes)
-        ]
-        return np.concatenate(views), trained[:, known].ravel(), label
 
     def _train(self, features: Floats, truth: NDArray[np.bool_]) -> Any:
         if self.attack_model is not None:
@@ -253,7 +235,7 @@ class MLLeaksAttack(ShokriAttack):
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         self._take_pool(X, y)
         self._n_seen = min(self.top, len(self.classes_), len(self.pool_.classes_))
-        features, truth, _ = self._vectors(X, y, self.pool_.classes_)
+        features, truth, _ = self._seen_by_shadows(X, y, self.pool_.classes_, self._view)
         self._model = self._train(features, truth)
         self._of_others = self._model.predict_proba(features[~truth])[:, -1]
 

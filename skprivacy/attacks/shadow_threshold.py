@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._sklearn import StrOptions, safe_indexing
+from .._sklearn import StrOptions
 from . import scores
-from ._predictions import label_columns
 from ._shadowed import ShadowedAttack
 from .membership import choose_threshold
 from .threshold import rank_among
@@ -88,7 +87,8 @@ class ShadowThreshold(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        signal, trained, label = self._seen_by_shadows(X, y)
+        view = scores.SIGNALS[self.signal]
+        signal, trained, label = self._seen_by_shadows(X, y, self.classes_, view)
         self._of_all = _Threshold(signal, trained)
         self._of_class = {}
         if not self.per_class:
@@ -97,25 +97,6 @@ class ShadowThreshold(ShadowedAttack):
             here = label == c
             if len(np.unique(trained[here])) == 2:
                 self._of_class[int(c)] = _Threshold(signal[here], trained[here])
-
-    def _seen_by_shadows(
-        self, X: Any, y: NDArray[Any]
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
-        """Return the signals of all shadow models, who was a member, and classes of records."""
-        trained, known = self.pool_.membership(X)
-        if not known.any():
-            raise ValueError(
-                "None of the records given to fit is among those the pool was trained on, so "
-                "there is nothing to learn members from. Give fit the pool's records."
-            )
-        label = label_columns(y[known], self.classes_)
-        signals = [
-            scores.SIGNALS[self.signal](proba, label)
-            for proba in self.pool_.iter_proba(safe_indexing(X, known), self.classes_)
-        ]
-        return (
-            np.concatenate(signals), trained[:, known].ravel(), np.tile(label, len(signals))
-        )  # fmt: skip
 
     def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         return 0.0 if member is None else choose_threshold(self._score(X, y), member, 0.0)

@@ -71,7 +71,7 @@ class ObjectivePerturbation(Mechanism):
     alpha: float = 1.0
 
     @property
-    def sensitivity(self) -> float:  # type: ignore[override]
+    def sensitivity(self) -> float:  # type: ignore[override]  # follows from n_classes
         """L2 bound on the gradient of one record."""
         return 1.0 if self.n_classes == 2 else math.sqrt(2.0)
 

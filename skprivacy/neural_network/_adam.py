@@ -43,7 +43,7 @@ class PrivateAdam(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "betas": betas, "noise_std": noise_std, "eps": eps})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # torch: may return a loss
         """Update every parameter that has a gradient."""
         for group in self.param_groups:
             for p in group["params"]:

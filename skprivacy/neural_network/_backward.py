@@ -105,7 +105,7 @@ class PerceptronBackward:
         return _is_perceptron(module) and _is_plain_cross_entropy(per_example_loss)
 
     def __init__(self, module: nn.Sequential) -> None:
-        linear: list[nn.Linear] = list(module)[::2]  # type: ignore[assignment]
+        linear = [layer for layer in module if isinstance(layer, nn.Linear)]
         self._layers = [(layer.weight, layer.bias) for layer in linear]
         self._activations = [type(m) for m in list(module)[1::2]]
         self._room = Workspace()

@@ -174,7 +174,7 @@ class PrivateNetwork(BaseEstimator):
         peers.same(module)
         net = self._net(module, plan, noise_multiplier, n_classes, peers=peers, **criterion)
         net.prepare()
-        assumptions.extend(NOISE[self.noise].assumptions)
+        assumptions.extend([*NOISE[self.noise].assumptions, *self._trusted()])
         guarantee = self._guarantee(event, plan.relation, kind, assumptions, first)
         with peers.charge(self.budget, event, plan.relation, type(self).__name__, kind):
             trained = net.train(inputs, labels)
@@ -287,6 +287,17 @@ class PrivateNetwork(BaseEstimator):
         n_weights = sum(p.numel() for p in module.parameters() if p.requires_grad)
         noise = noise_std * math.sqrt(n_weights) / plan.divisor
         return min(1.0, 0.35 / math.sqrt(max(noise, 1e-12))) / self.max_grad_norm
+
+    def _trusted(self) -> list[str]:
+        """Return what is taken on trust of the user's own code and processes."""
+        found = []
+        if self.module is not None:
+            found.append("the module treats each record by itself (tried on random numbers)")
+        if not Views.of(self.augment, self.augmentations).ours:
+            found.append("augmentations treat each record by itself (tried on random numbers)")
+        if self.distributed is not None:
+            found.append("the processes that train together, and what connects them, are trusted")
+        return found
 
     def _guarantee(
         self, event: Any, relation: str, kind: str, assumptions: list[str], first: bool

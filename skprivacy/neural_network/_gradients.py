@@ -232,13 +232,12 @@ def _sums(module: nn.Module, way: PerExampleGradients, probe: Probe) -> tuple[Te
     contributions = way(probe.inputs, probe.targets)
     norms = torch.stack([c.squared_norms() for c in contributions]).sum(0)
     factors = torch.linspace(0.5, 1.5, len(norms), device=norms.device, dtype=norms.dtype)
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    for p in parameters:
-        assert p.grad is not None
-        p.grad.zero_()
+    grads = [p.grad for p in module.parameters() if p.requires_grad and p.grad is not None]
+    for grad in grads:
+        grad.zero_()
     for c in contributions:
         c.add_sum(factors)
-    return norms, torch.cat([p.grad.reshape(-1).clone() for p in parameters])  # type: ignore[union-attr]
+    return norms, torch.cat([grad.flatten() for grad in grads])
 
 
 def _agree(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> bool:

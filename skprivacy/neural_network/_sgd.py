@@ -26,14 +26,14 @@ class MomentumSGD(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "momentum": momentum})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # torch: may return a loss
         """Update every parameter that has a gradient."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
                     p.add_(self._velocity(p, group["momentum"]), alpha=-group["lr"])
 
-    step.hooked = True  # type: ignore[attr-defined]  # torch would wrap it into its profiler
+    step.hooked = True  # type: ignore[attr-defined]  # or torch's profiler wraps it
 
     def _velocity(self, p: torch.Tensor, momentum: float) -> torch.Tensor:
         assert p.grad is not None

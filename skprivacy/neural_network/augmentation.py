@@ -132,6 +132,11 @@ class Views:
             )
         return cls(copy.deepcopy(steps), int(count))
 
+    @property
+    def ours(self) -> bool:
+        """Whether all steps are the library's own, known to treat each record by itself."""
+        return all(isinstance(step, RandomShift | RandomFlip) for step in self.augment)
+
     def __call__(self, rows: Tensor) -> Tensor:
         if not self.augment:
             return rows

@@ -23,15 +23,15 @@ class Columns:
     def __init__(self, X: ArrayLike, bounds: Any) -> None:
         given = np.asarray(X)
         self.flat = given.ndim == 1
-        X = check_array(
+        rows = np.asarray(check_array(
             given[:, None] if self.flat else given, dtype=np.float64, ensure_all_finite=False,
             input_name="X",
-        )  # fmt: skip
-        self.n, self.d = X.shape  # type: ignore[union-attr]
+        ))  # fmt: skip
+        self.n, self.d = rows.shape
         self.lower, self.upper = checked_bounds("bounds", bounds, self.d)
         self.half = (self.upper - self.lower) / 2
         self.middle = (self.upper + self.lower) / 2
-        scaled = (np.clip(X, self.lower, self.upper) - self.middle) / np.where(
+        scaled = (np.clip(rows, self.lower, self.upper) - self.middle) / np.where(
             self.half > 0, self.half, 1.0
         )
         scaled = np.nan_to_num(np.clip(scaled, -1.0, 1.0))  # NaN: the middle

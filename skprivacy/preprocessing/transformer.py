@@ -243,7 +243,7 @@ def _number(value: Any) -> float:
     except ValueError:
         return np.nan
     except OverflowError:  # an integer beyond the floats
-        return np.inf if value > 0 else -np.inf  # type: ignore[operator]
+        return np.inf if value > 0 else -np.inf  # type: ignore[operator]  # only integers overflow
 
 
 def _codes(column: pd.Series, fact: Categories) -> np.ndarray:

@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import make_classification
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.attacks import LossThreshold, ShadowPool, ShadowThreshold
+from skprivacy.attacks import LossThreshold, ShadowPool, ShadowThreshold, scores
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,8 @@ def test_each_class_has_its_own(setting):
     X, y, target, pool = setting
     each = ShadowThreshold(target, pool=pool, signal="loss").fit(X[400:], y[400:])
     proba, label = each._target_proba(X, y)
-    signal, trained, seen = each._seen_by_shadows(X[400:], y[400:])
+    view = scores.SIGNALS["loss"]
+    signal, trained, seen = each._seen_by_shadows(X[400:], y[400:], each.classes_, view)
     for c in range(3):
         own = signal[seen == c], trained[seen == c]
         cuts = np.unique(own[0])

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from skprivacy.accounting import (
     Composed,
@@ -19,6 +20,8 @@ from skprivacy.accounting import (
 )
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 from skprivacy.mechanisms import SecureRandom, SmoothGaussian, sanitised_cost
+
+from .stochastic import CONFIDENCE
 
 VOTES = Repeated(GNMaxVote(40.0, votes=(220, 20, 10)), 1000)
 
@@ -46,10 +49,11 @@ def test_is_as_reliable_as_it_says_and_noisy_as_it_says():
     mechanism = SmoothGaussian(z, 0.04, lift, upper=100.0)
     random = SecureRandom()
     found = np.array([mechanism.release(value, random) for _ in range(2000)])
-    inside = found[found > 0]
-    # four standard errors of a share of 0.9
-    assert abs((found >= value.cost).mean() - 0.9) < 4 * math.sqrt(0.09 / 2000)
-    assert np.std(inside) == pytest.approx(z * value.sensitivity, rel=0.15)
+    inside = (found[found > 0] - value.cost) / value.sensitivity  # what is below 0 is cut off
+    assert stats.binomtest(int((found >= value.cost).sum()), 2000, 0.9).pvalue > CONFIDENCE
+    cut = -(value.cost / value.sensitivity + lift) / z
+    law = stats.truncnorm(cut, math.inf, loc=lift, scale=z)
+    assert stats.kstest(inside, law.cdf).pvalue > CONFIDENCE
     assert (found % mechanism.grid == 0).all()
     assert (found <= 100.0).all()
 

@@ -23,7 +23,7 @@ from skprivacy import config_context
 from skprivacy.accounting import Composed, PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import FloatGaussian, SecureRandom
-from skprivacy.neural_network import DPSGDClassifier, _net
+from skprivacy.neural_network import DPSGDClassifier, RandomFlip, _net
 from skprivacy.neural_network._contributions import OuterProduct
 from skprivacy.neural_network._environment import private_chance
 
@@ -132,6 +132,19 @@ def test_relation_follows_from_what_is_public(blobs):
     add_remove = private(n_records=500).fit(*blobs).privacy_
     assert add_remove.relation == "add_remove"
     assert not add_remove.assumptions
+
+
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [
+        ({"module": nn.Linear(3, 2)}, ["the module treats"]),
+        ({"augment": lambda rows: rows}, ["augmentations treat"]),
+        ({"augment": RandomFlip((1, 1, 3))}, []),
+    ],
+)
+def test_code_that_is_taken_on_trust_is_an_assumption(blobs, params, named):
+    found = private(n_records=500, **params).fit(*blobs).privacy_.assumptions
+    assert [a[: len(n)] for a, n in zip(found, named, strict=True)] == named
 
 
 def test_a_noise_seed_voids_the_guarantee(blobs):
@@ -502,7 +515,7 @@ def test_random_state_drives_a_class_of_modules(blobs):
         ({"class_weight": {0: -1.0}}, "class_weight"),
         ({"class_weight": {0: np.nan}}, "class_weight"),
     ],
-    ids=lambda v: str(v)[:40],
+    ids=lambda v: str(v).partition(" at 0x")[0][:40],
 )
 def test_bad_modules_and_training_are_refused_and_not_charged(blobs, params, match, monkeypatch):
     monkeypatch.setattr(FloatGaussian, "release", _never)
