@@ -76,7 +76,7 @@ def private_step(module, X, y, batch, probe=None) -> Step:
         module,
         sampler=PoissonSampler(batch / len(X)),
         mechanism=FloatGaussian(1.0, 1.0),
-        random=SecureRandom(threads=torch.get_num_threads()),
+        random=SecureRandom(),
         divisor=batch,
         steps_per_epoch=1,
         averaging=0.0,

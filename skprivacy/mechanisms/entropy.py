@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -13,9 +12,9 @@ from numpy.typing import NDArray
 
 __all__ = ["SecureRandom"]
 
-_CHUNK = 1 << 15  # numbers at a time: the work arrays stay in the second-level cache
-_BLOCK = 1 << 18  # numbers from one stream; a longer vector takes several, which may run at once
+_CHUNK = 1 << 16  # numbers at a time: the work arrays stay in the second-level cache
 _ZEROS = memoryview(bytes(4 * _CHUNK))
+_SPARE = 15  # bytes that the cipher wants beyond what it writes
 _TWO_PI_32 = np.float32(2.0 * np.pi * 2.0**-32)
 _TAIL = np.uint32(1 << 12)
 _NEAR_ONE = np.uint32((1 << 32) - (1 << 24))
@@ -29,8 +28,6 @@ class SecureRandom:
     seed : int, default=None
         ``None`` takes a fresh 256-bit key from the operating system. An integer makes the stream
         reproducible **and every guarantee built on it void**: it exists for tests.
-    threads : int, default=1
-        Threads that :meth:`add_normal` may use. What is drawn does not depend on it.
 
     Notes
     -----
@@ -46,10 +43,9 @@ class SecureRandom:
     (3,)
     """
 
-    def __init__(self, seed: int | None = None, threads: int = 1) -> None:
+    def __init__(self, seed: int | None = None) -> None:
         self._seed = seed
-        self._threads = threads
-        self._streams = {os.getpid(): _stream(self._key())}
+        self._streams = {os.getpid(): _new_stream(self._key())}
 
     @property
     def seeded(self) -> bool:
@@ -61,12 +57,6 @@ class SecureRandom:
             return os.urandom(32)
         return hashlib.sha256(f"skprivacy-test-{self._seed}".encode()).digest()
 
-    def _child(self) -> SecureRandom:
-        """Return a stream of its own, under a key that is drawn from this one."""
-        child = SecureRandom()
-        child._streams = {os.getpid(): _stream(self.random_bytes(32))}
-        return child
-
     def __reduce__(self):
         raise TypeError(
             "SecureRandom cannot be copied or pickled: two streams with one key would repeat "
@@ -75,14 +65,23 @@ class SecureRandom:
 
     def random_bytes(self, n: int) -> bytes:
         """Return ``n`` uniformly random bytes."""
+        lock, stream = self._stream()
+        with lock:
+            return stream.update(_ZEROS[:n] if n <= len(_ZEROS) else bytes(n))
+
+    def _write(self, room: bytearray, n: int) -> None:
+        """Put ``n`` uniformly random bytes, a chunk's at most, at the start of ``room``."""
+        lock, stream = self._stream()
+        with lock:
+            stream.update_into(_ZEROS[:n], room)
+
+    def _stream(self) -> tuple[threading.Lock, CipherContext]:
         pid = os.getpid()
         if pid not in self._streams:
             # Forked: take a new key, and a new lock, for the parent may have held the old one.
             # setdefault is atomic, so threads that come here together agree; the parent's key goes.
-            self._streams = {pid: self._streams.setdefault(pid, _stream(self._key()))}
-        lock, stream = self._streams[pid]
-        with lock:
-            return stream.update(_ZEROS[:n] if n <= len(_ZEROS) else bytes(n))
+            self._streams = {pid: self._streams.setdefault(pid, _new_stream(self._key()))}
+        return self._streams[pid]
 
     def _uint(self, size: int, dtype: type) -> NDArray:
         return np.frombuffer(self.random_bytes(size * np.dtype(dtype).itemsize), dtype=dtype)
@@ -110,40 +109,31 @@ class SecureRandom:
         another 32 bits, so that the tail reaches 9.4 standard deviations, not 6.7. The result is a
         single-precision number: not hardened against floating-point attacks (Mironov 2012).
         """
-        out = np.empty(size, np.float32)
+        out, desk = np.empty(size, np.float32), _Desk(size)
         for start in range(0, size, _CHUNK):
-            self._box_muller(out[start : start + _CHUNK])
+            self._box_muller(out[start : start + _CHUNK], desk)
         return out
 
     def add_normal(self, values: NDArray, std: float) -> None:
         """Add independent normal numbers of standard deviation ``std`` to a flat array, in place.
 
-        Each block of a long array has a stream of its own, under a key drawn from this one, so
-        that several threads can fill it and what they draw does not depend on which is first.
+        One thread does it: the steps are so short that two would wait for Python's lock more than
+        they gain.
         """
-        blocks = [values[start : start + _BLOCK] for start in range(0, len(values), _BLOCK)]
-        streams = [self] if len(blocks) == 1 else [self._child() for _ in blocks]
-        scale = np.float32(std)
+        desk, scale = _Desk(len(values)), np.float32(std)
+        for start in range(0, len(values), _CHUNK):
+            part = values[start : start + _CHUNK]
+            noise = desk.noise[: len(part)]
+            self._box_muller(noise, desk)
+            noise *= scale
+            part += noise
 
-        def add(stream: SecureRandom, block: NDArray) -> None:
-            for start in range(0, len(block), _CHUNK):
-                part = block[start : start + _CHUNK]
-                noise = stream.normal(len(part))
-                noise *= scale
-                part += noise
-
-        if min(self._threads, len(blocks)) <= 1:
-            for stream, block in zip(streams, blocks, strict=True):
-                add(stream, block)
-        else:
-            with ThreadPoolExecutor(min(self._threads, len(blocks))) as pool:
-                list(pool.map(add, streams, blocks))
-
-    def _box_muller(self, out: NDArray[np.float32]) -> None:
+    def _box_muller(self, out: NDArray[np.float32], desk: _Desk) -> None:
         half = (out.size + 1) // 2
-        bits = self._uint(2 * half, np.uint32)
-        size = bits[:half]
-        radius = size.astype(np.float32)
+        self._write(desk.bytes, 8 * half)
+        size, direction = desk.bits[:half], desk.bits[half : 2 * half]
+        radius, angle = desk.radius[:half], desk.angle[:half]
+        np.copyto(radius, size, casting="unsafe")
         radius += np.float32(0.5)
         if size.min() < _TAIL:
             tail = np.flatnonzero(size < _TAIL)
@@ -157,7 +147,7 @@ class SecureRandom:
         radius[near] = np.log1p((~size[near] + 0.5) * -(2.0**-32))
         radius *= np.float32(-2.0)
         np.sqrt(radius, out=radius)
-        angle = bits[half:].astype(np.float32)
+        np.copyto(angle, direction, casting="unsafe")
         angle *= _TWO_PI_32
         np.cos(angle, out=out[:half])
         out[:half] *= radius
@@ -166,5 +156,16 @@ class SecureRandom:
         out[half:] *= radius[:rest]
 
 
-def _stream(key: bytes) -> tuple[threading.Lock, CipherContext]:
+class _Desk:
+    """Arrays to work in: new ones for every chunk would be mapped and cleared by the system."""
+
+    def __init__(self, size: int) -> None:
+        half = (min(size, _CHUNK) + 1) // 2
+        self.bytes = bytearray(8 * half + _SPARE)
+        self.bits = np.frombuffer(self.bytes, np.uint32, 2 * half)
+        self.radius, self.angle = np.empty((2, half), np.float32)
+        self.noise = np.empty(2 * half, np.float32)
+
+
+def _new_stream(key: bytes) -> tuple[threading.Lock, CipherContext]:
     return threading.Lock(), Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()

@@ -215,7 +215,7 @@ class PrivateNetwork(BaseEstimator):
             module,
             sampler=noise.sampler(plan),
             mechanism=noise.mechanism(noise_multiplier, self.max_grad_norm, plan),
-            random=SecureRandom(self.noise_seed, threads=torch.get_num_threads()),
+            random=SecureRandom(self.noise_seed),
             divisor=plan.divisor,
             steps_per_epoch=plan.steps_per_epoch,
             averaging=self.averaging,

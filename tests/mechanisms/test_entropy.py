@@ -13,6 +13,16 @@ import pytest
 from scipy import stats
 
 from skprivacy.mechanisms import SecureRandom
+from skprivacy.mechanisms.entropy import _CHUNK
+
+
+def write(monkeypatch, bits):
+    """Let normal numbers be made of ``bits(n)``, n of 32 bits each."""
+
+    def _write(self, room, n):
+        np.frombuffer(room, np.uint32, n // 4)[:] = bits(n // 4)
+
+    monkeypatch.setattr(SecureRandom, "_write", _write)
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
@@ -160,6 +170,7 @@ def test_normal_halves_are_independent():
 def test_normal_never_fails(monkeypatch, bits):
     """The outermost draws reach beyond 9 standard deviations and stay finite."""
     monkeypatch.setattr(SecureRandom, "_uint", lambda self, n, t: np.full(n, bits, np.uint32))
+    write(monkeypatch, lambda n: np.full(n, bits, np.uint32))
     x = SecureRandom().normal(2)
     assert np.isfinite(x).all()
     if bits == 0:
@@ -168,16 +179,14 @@ def test_normal_never_fails(monkeypatch, bits):
 
 def test_the_refined_tail_is_the_right_one(monkeypatch):
     """Given that a radius is in the outermost 2**-20, it is distributed as it should be."""
-    honest, supply = SecureRandom._uint, SecureRandom(5)
+    supply = SecureRandom(5)
 
-    def only_tail(self, n, dtype):
-        bits = honest(supply, n, dtype).copy()
-        if n == 1 << 15:  # the first call: radii, then angles
-            bits[: n // 2] %= 4096
+    def only_tail(n):
+        bits = supply._uint(n, np.uint32).copy()
+        bits[: n // 2] %= 4096  # radii; then come angles
         return bits
 
-    monkeypatch.setattr(SecureRandom, "_uint", only_tail)
-    monkeypatch.setattr("skprivacy.mechanisms.entropy._CHUNK", 1 << 15)
+    write(monkeypatch, only_tail)
     x = SecureRandom().normal(1 << 15).astype(float).reshape(2, -1)
     tail = np.exp(-(x**2).sum(axis=0) / 2) * 2.0**20
     assert stats.kstest(tail, "uniform").pvalue > 1e-4
@@ -187,11 +196,11 @@ def test_no_noise_is_ever_zero_and_the_centre_is_fine_grained(monkeypatch):
     """The uniforms next to one are the noise next to zero: each has a radius of its own."""
     sizes = np.arange(1 << 12, dtype=np.uint32)
 
-    def next_to_one(self, n, dtype):
+    def next_to_one(n):
         half = n // 2
         return np.concatenate([~sizes[:half], np.zeros(half, np.uint32)])
 
-    monkeypatch.setattr(SecureRandom, "_uint", next_to_one)
+    write(monkeypatch, next_to_one)
     radius = SecureRandom().normal(2 * sizes.size)[: sizes.size].astype(float)
     expected = np.sqrt(-2 * np.log1p(-(sizes + 0.5) * 2.0**-32))
     assert radius == pytest.approx(expected, rel=1e-6)
@@ -199,42 +208,50 @@ def test_no_noise_is_ever_zero_and_the_centre_is_fine_grained(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_threads_add_the_same_numbers(dtype, monkeypatch):
-    """Each block has a stream of its own, so that it does not matter who fills it, and when."""
-    monkeypatch.setattr("skprivacy.mechanisms.entropy._BLOCK", 1000)
-    start = np.linspace(0, 1, 5500).astype(dtype)
-    one, several = start.copy(), start.copy()
-    SecureRandom(3).add_normal(one, 2.0)
-    SecureRandom(3, threads=3).add_normal(several, 2.0)
-    np.testing.assert_array_equal(one, several)
+@pytest.mark.parametrize("size", [1, 7, 9000, _CHUNK, 2 * _CHUNK + 7])
+def test_what_is_added_is_what_would_be_drawn(dtype, size):
+    start = np.linspace(0, 1, size).astype(dtype)
+    noisy = start.copy()
+    SecureRandom(3).add_normal(noisy, 2.0)
+    np.testing.assert_array_equal(noisy, start + np.float32(2) * SecureRandom(3).normal(size))
     fresh = start.copy()
-    SecureRandom(threads=3).add_normal(fresh, 2.0)
-    assert np.isclose(fresh, one, rtol=0, atol=1e-5).mean() < 0.01
+    SecureRandom().add_normal(fresh, 2.0)
+    assert not np.isclose(fresh, noisy, rtol=0, atol=1e-9).all()
+
+
+def test_noise_is_made_of_all_the_bytes_of_the_stream():
+    """The room that is written into is used again: bytes of the chunk before must not stay."""
+    random, room = SecureRandom(4), bytearray(b"x" * 4 * _CHUNK)
+    written = b""
+    for n in (8, 4096, 72_000, 1000):
+        random._write(room, n)
+        written += room[:n]
+    assert written == SecureRandom(4).random_bytes(len(written))
+    assert room[72_000:] == b"x" * (4 * _CHUNK - 72_000)
+
+
+def long_noise():
+    """Return the largest correlation between chunks of noise, in standard errors, and the noise."""
+    noise = np.zeros(16 * _CHUNK + 7)
+    random = SecureRandom(8)
+    random.add_normal(noise, 0.5)
+    chunks = noise[: 16 * _CHUNK].reshape(16, -1)
+    again = np.zeros(_CHUNK)
+    random.add_normal(again, 0.5)  # the stream has moved on
+    correlations = np.corrcoef(np.vstack([chunks, again]))[np.triu_indices(17, 1)]
+    return np.abs(correlations).max() * np.sqrt(_CHUNK), noise
 
 
 def test_long_vectors_get_independent_normal_noise():
-    from skprivacy.mechanisms.entropy import _BLOCK
-
-    size = 4 * _BLOCK + 7
-    noise = np.zeros(size)
-    random = SecureRandom(8, threads=2)
-    random.add_normal(noise, 0.5)
+    correlation, noise = long_noise()
+    assert correlation < 6
     assert stats.kstest(noise / 0.5, "norm").pvalue > 1e-4
-    blocks = noise[: 4 * _BLOCK].reshape(4, -1)
-    again = np.zeros(_BLOCK)
-    random.add_normal(again, 0.5)  # the stream has moved on
-    correlations = np.corrcoef(np.vstack([blocks, again]))[np.triu_indices(5, 1)]
-    assert np.abs(correlations).max() < 6 / np.sqrt(_BLOCK)
-    assert len(np.unique(noise)) > 0.9 * size  # single precision has ties, but few
+    assert len(np.unique(noise)) > 0.9 * len(noise)  # single precision has ties, but few
 
 
-def test_planted_equal_streams_are_caught(monkeypatch):
-    from skprivacy.mechanisms.entropy import _BLOCK
-
-    monkeypatch.setattr(SecureRandom, "_child", lambda self: SecureRandom(1))
-    noise = np.zeros(2 * _BLOCK)
-    SecureRandom().add_normal(noise, 1.0)
-    assert np.corrcoef(noise.reshape(2, -1))[0, 1] > 0.9
+def test_planted_repeated_bytes_are_caught(monkeypatch):
+    write(monkeypatch, lambda n: SecureRandom(1)._uint(n, np.uint32))
+    assert long_noise()[0] > 6
 
 
 def test_no_numbers_get_no_noise():
