@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 __all__ = ["SecureRandom"]
 
-_CHUNK = 1 << 16  # numbers at a time: the work arrays stay in the second-level cache
+_CHUNK = 1 << 15  # numbers at a time: the work arrays stay in the second-level cache
 _ZEROS = memoryview(bytes(4 * _CHUNK))
 _SPARE = 15  # bytes that the cipher wants beyond what it writes
 _TWO_PI_32 = np.float32(2.0 * np.pi * 2.0**-32)
