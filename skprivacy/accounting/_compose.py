@@ -172,12 +172,14 @@ class Composed:
             return math.inf
         if self.delta(0.0) <= delta:
             return 0.0
-        grid = np.maximum(self.loss, 0.0)
+        grid = np.r_[0.0, np.maximum(self.loss, 0.0)]  # the curve may pass below the window
         if self.delta(float(grid[-1])) > delta:
             return math.inf
         low, high = self._cell(grid, delta)
         # Within a cell the curve is a straight line in e^epsilon, and its error term falls.
         left, right = float(grid[low]), float(grid[high])
+        if right - left > 700:  # no exponential holds it
+            return right
         at_left, at_right = self.delta(left), self.delta(right)
         share = (at_left - delta) / (at_left - at_right)
         return min(right, left + math.log1p(share * math.expm1(right - left)))

@@ -19,6 +19,8 @@ from scipy.special import ndtr, ndtri
 
 Array = NDArray[Any]
 
+_MANY = 20_000
+
 __all__ = [
     "Added",
     "AtomPair",
@@ -69,6 +71,19 @@ def _normal_cells(u: Array) -> Array:
     return np.where(below & above, 1 - left - right, np.where(below, right - left, left - right))
 
 
+def _around(centres: list[float], width: float) -> Array:
+    """Return points for a sketch of normal densities of standard deviation ``width``.
+
+    They are a third of it apart. Where that would be too many, with little noise, the densities
+    stand far apart, and what lies between them is left out.
+    """
+    low, high = centres[0] - 12 * width, centres[-1] + 12 * width
+    half = 1.5 * (high - low) / width
+    if half < _MANY:
+        return np.linspace(low, high, 2 * int(half) + 1)
+    return np.concatenate([np.linspace(c - 12 * width, c + 12 * width, 73) for c in centres])
+
+
 @dataclass(frozen=True)
 class GaussianPair(Pair):
     """N(1, z^2) from N(0, z^2); swapping the two changes nothing."""
@@ -84,9 +99,8 @@ class GaussianPair(Pair):
         return mean - reach, mean + reach
 
     def sketch(self):
-        reach = 1 / (2 * self.z**2) + 12 / self.z
-        loss = np.linspace(-reach, reach, 2 * int(reach * self.z * 3) + 1)
         z = self.z
+        loss = _around([-1 / (2 * z**2), 1 / (2 * z**2)], 1 / z)
         p = np.exp(-((loss * z - 1 / (2 * z)) ** 2) / 2)
         q = np.exp(-((loss * z + 1 / (2 * z)) ** 2) / 2)
         return loss, p / p.sum(), q / q.sum()
@@ -315,8 +329,7 @@ class ReplacedGaussian(Pair):
         return float(low), float(high)
 
     def sketch(self):
-        reach = 1 + 12 * self.z
-        x = np.linspace(-reach, reach, 2 * int(3 * reach / self.z) + 1)
+        x = _around([-1.0, 0.0, 1.0], self.z)
         centre = np.exp(-((x / self.z) ** 2) / 2)
         p = (1 - self.q) * centre + self.q * np.exp(-(((x - 1) / self.z) ** 2) / 2)
         q = (1 - self.q) * centre + self.q * np.exp(-(((x + 1) / self.z) ** 2) / 2)

@@ -242,6 +242,14 @@ def step_spread(coefficients: NDArray[np.float64], n_steps: int) -> float:
     return _root_mean_variance(coefficients, np.eye(1, n_steps)[0])
 
 
+def last_step_spread(coefficients: NDArray[np.float64], n_steps: int) -> float:
+    """Return the standard deviation of the last step under C^-1 z, z of variance 1: the largest."""
+    from scipy.signal import lfilter
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.linalg.norm(lfilter([1.0], coefficients, np.eye(1, n_steps)[0])))
+
+
 def _root_mean_variance(coefficients: NDArray[np.float64], wanted: NDArray[np.float64]) -> float:
     """``wanted`` is the first column of the Toeplitz matrix that C^-1 z is multiplied by."""
     from scipy.signal import lfilter  # slow to import, and only streams need it

@@ -118,7 +118,7 @@ class PrivateLinearModel(BaseEstimator):
 
         Were this fit refused or broken off, the earlier model would stand under the new claim.
         """
-        for released in ("coef_", "intercept_", "polynomial_"):
+        for released in ("coef_", "intercept_", "polynomial_", "ridge_"):
             self.__dict__.pop(released, None)
         if self.noise_seed is not None:
             warnings.warn(

@@ -15,6 +15,7 @@ from scipy.special import log_ndtr, ndtr
 from ..accounting import events
 from . import discrete
 from .base import Mechanism
+from .bounds import unrounded
 from .entropy import SecureRandom
 
 __all__ = ["Gaussian", "Laplace", "Logistic", "analytic_noise_multiplier"]
@@ -88,7 +89,7 @@ class _GridNoise(Mechanism):
     def _noise(self, scale: int, size: int, random: SecureRandom) -> NDArray[np.int64]: ...
 
     def _release(self, value: ArrayLike, random: SecureRandom) -> Any:
-        exact = np.asarray(value, np.float64)
+        exact = unrounded(value)
         if np.isnan(exact).any():
             raise ValueError("value holds NaN. Clip and impute records before they are summed.")
         exact = np.clip(exact, max(self.lower, -_HUGE), min(self.upper, _HUGE))
@@ -129,8 +130,8 @@ class Laplace(_GridNoise):
     sampling takes depends on the noise, not on the value.
 
     **Edge cases.** NaN raises. Infinity is clipped to ``lower`` or ``upper``, or else to
-    1e150. A scalar returns a float; an array a new array of its shape; an empty array
-    an empty array.
+    1e150, and a value of integer type to 2**53. A scalar returns a float; an array a new array of
+    its shape; an empty array an empty array.
 
     References
     ----------

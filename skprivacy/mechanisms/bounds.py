@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["UnitBall", "checked_bounds", "exact_product", "quantize"]
+__all__ = ["UnitBall", "checked_bounds", "exact_product", "quantize", "unrounded"]
 
 _STEP = 2.0**-16
 _ROWS = 1 << 20  # rows whose products sum exactly in float64: 2**20 * 2**32 < 2**53
 _INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm
 _LARGEST = 1e150  # so that neither a width nor its inverse overflows
+_WHOLE = 1 << 53  # float64 holds every whole number up to here
 
 
 def checked_bounds(
@@ -63,6 +64,32 @@ def _wrong_bounds(name: str, bounds: Any, size: int) -> ValueError:
             else ""
         )
     )
+
+
+def unrounded(value: Any) -> NDArray[np.float64]:
+    """Return numbers as float64 that no rounding has moved further apart.
+
+    Whole numbers beyond 2**53 are clipped: float64 would round two that differ by 1 to numbers
+    that differ by 256 and more, which no sensitivity accounts for.
+
+    Raises
+    ------
+    ValueError
+        For types that float64 cannot hold without rounding.
+    """
+    given = np.asarray(value)
+    if given.dtype.kind == "u":
+        given = np.minimum(given.astype(np.uint64), np.uint64(_WHOLE))
+    elif given.dtype.kind in "ib":
+        given = np.clip(given.astype(np.int64), np.int64(-_WHOLE), np.int64(_WHOLE))
+    elif given.dtype.kind == "O" and all(isinstance(v, int) for v in given.flat):
+        given = np.array([min(max(v, -_WHOLE), _WHOLE) for v in given.flat]).reshape(given.shape)
+    elif given.dtype.kind != "f" or given.dtype.itemsize > 8:
+        raise ValueError(
+            f"value has dtype {given.dtype}; expected real numbers in double precision, or whole "
+            "ones. Convert each record before they are summed."
+        )
+    return given.astype(np.float64)
 
 
 def quantize(values: NDArray[np.float64]) -> NDArray[np.float64]:

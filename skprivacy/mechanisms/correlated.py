@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting import BandedFactorization, MatrixFactorization, TreeAggregation
+from ..accounting.matrix import last_step_spread
 from .base import Mechanism
 from .entropy import SecureRandom
 from .floating import check_flat, check_noise
@@ -17,6 +18,8 @@ from .floating import check_flat, check_noise
 __all__ = ["MatrixGaussian"]
 
 _CHUNK = 1 << 16  # numbers of noise in memory at a time
+# Single precision keeps four digits of a step's fresh noise beside earlier noise of this size.
+_MOST_SPREAD = 1e3
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,10 @@ class MatrixGaussian(Mechanism):
     it has steps are refused. The numbers are floating point and **not hardened**, as those of
     :class:`FloatGaussian`.
 
-    **Edge cases.** As :class:`FloatGaussian`. The object remembers noise: it cannot be copied, and
+    **Edge cases.** As :class:`FloatGaussian`. Coefficients under which C^-1 z grows from step to
+    step without bound, such as (1, 2), are refused when it would grow more than a thousandfold:
+    rounding would swallow the fresh noise of each step, and C times the stream would tell the data.
+    The object remembers noise: it cannot be copied, and
     whoever reads its memory can take the noise off. Memory: ``len(coefficients) - 1`` vectors of
     single precision for a band, one for each binary digit of the number of steps for a tree.
 
@@ -118,7 +124,14 @@ class _CorrelatedNoise(ABC):
 class _BandedNoise(_CorrelatedNoise):
     """Solves C y = z forward: y_t = z_t - sum of c_j y_(t-j), from the last few y alone."""
 
-    def __init__(self, coefficients: tuple[float, ...]) -> None:
+    def __init__(self, coefficients: tuple[float, ...], n_steps: int) -> None:
+        spread = last_step_spread(np.asarray(coefficients), n_steps)
+        if not spread <= _MOST_SPREAD:
+            raise ValueError(
+                f"coefficients={coefficients!r} make the noise of step {n_steps} {spread:.3g} "
+                "times that of the first: single precision would lose the fresh noise in it. "
+                "Take coefficients that fall, such as square_root_band, or fewer steps."
+            )
         self._behind = np.asarray(coefficients[1:], np.float32)
 
     def _next(self, size: int, random: SecureRandom) -> NDArray[np.float32]:
@@ -164,7 +177,7 @@ def _noise_of(event: MatrixFactorization) -> _CorrelatedNoise:
 
 @_noise_of.register
 def _(event: BandedFactorization) -> _CorrelatedNoise:
-    return _BandedNoise(event.coefficients)
+    return _BandedNoise(event.coefficients, event.n_steps)
 
 
 @_noise_of.register

@@ -14,6 +14,10 @@ from .entropy import SecureRandom
 
 __all__ = ["FloatGaussian"]
 
+# Noise in single precision has all its digits between these, and so has a vector of this norm.
+_LEAST_STD, _MOST_STD = 1e-30, 1e30
+_LEAST_NORM, _MOST_NORM = 1e-20, 1e20
+
 
 @dataclass(frozen=True)
 class FloatGaussian(Mechanism):
@@ -77,11 +81,20 @@ class FloatGaussian(Mechanism):
 
 
 def check_noise(noise_multiplier: float, sensitivity: float) -> None:
-    """Refuse what is no size of noise, or no sensitivity."""
+    """Refuse what is no size of noise or no sensitivity, or vanishes in single precision."""
     if not (math.isfinite(noise_multiplier) and noise_multiplier >= 0):
         raise ValueError(f"noise_multiplier={noise_multiplier!r} must be a finite number >= 0.")
-    if not (math.isfinite(sensitivity) and sensitivity > 0):
-        raise ValueError(f"sensitivity={sensitivity!r} must be a finite number > 0.")
+    if not _LEAST_NORM <= sensitivity <= _MOST_NORM:
+        raise ValueError(
+            f"sensitivity={sensitivity!r} must be a number from {_LEAST_NORM:g} to "
+            f"{_MOST_NORM:g}: the noise is in single precision. Scale the vector."
+        )
+    if noise_multiplier and not _LEAST_STD <= noise_multiplier * sensitivity <= _MOST_STD:
+        raise ValueError(
+            f"noise_multiplier={noise_multiplier!r} times sensitivity={sensitivity!r} must lie "
+            f"between {_LEAST_STD:g} and {_MOST_STD:g}: the noise is in single precision, where "
+            "less would be rounded to none. Scale the vector."
+        )
 
 
 def check_flat(value: NDArray) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import accounting
 from ..accounting import Event
 from .base import Mechanism
+from .bounds import unrounded
 from .discrete import bernoulli_exp
 from .entropy import SecureRandom
 
@@ -33,7 +34,7 @@ class _Selection(Mechanism):
                 raise ValueError(f"{name}={number!r} must be a number from 1e-6 to 1e50.")
 
     def _release(self, value: ArrayLike, random: SecureRandom) -> int:
-        scores = np.asarray(value, np.float64)
+        scores = unrounded(value)
         if scores.ndim != 1 or scores.size == 0:
             raise ValueError(
                 f"value has shape {scores.shape}; expected one score per candidate, at least one."

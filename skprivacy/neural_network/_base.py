@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
@@ -42,7 +43,7 @@ from ._schedules import SCHEDULES
 from ._sgd import MomentumSGD
 from .augmentation import Views
 
-__all__ = ["COMMON_CONSTRAINTS", "PrivateNetwork"]
+__all__ = ["COMMON_CONSTRAINTS", "PrivateNetwork", "unchanged_on_error"]
 
 _PREDICT_ROWS = 1 << 16
 _PREDICT_NUMBERS = 1 << 20  # that are read from a file at a time
@@ -55,7 +56,7 @@ COMMON_CONSTRAINTS: dict = {
     "augmentations": [Interval(Integral, 1, None, closed="left")],
     "epsilon": [Interval(Real, 0, None, closed="right")],
     "delta": [Interval(Real, 0, 1, closed="neither")],
-    "max_grad_norm": [Interval(Real, 0, None, closed="neither")],
+    "max_grad_norm": [Interval(Real, 1e-20, 1e20, closed="both")],  # else no single precision
     "noise": [StrOptions(set(NOISE))],
     "clipping": [StrOptions({*CLIPPING, "adaptive"})],
     "target_quantile": [Interval(Real, 0, 1, closed="neither")],
@@ -75,6 +76,21 @@ COMMON_CONSTRAINTS: dict = {
     "distributed": [StrOptions({"replicated", "sharded"}), None],
     "verbose": ["verbose"],
 }
+
+
+@contextmanager
+def unchanged_on_error(estimator: Any) -> Iterator[None]:
+    """Leave an estimator whose fit fails as it was: an earlier model keeps its claim.
+
+    What a refused fit has read off its data, such as classes, must not stand beside that claim.
+    """
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 class PrivateNetwork(BaseEstimator):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .._sklearn import validate_parameter_constraints
 from ..accounting import PrivacyBudget
-from ._base import COMMON_CONSTRAINTS
+from ._base import COMMON_CONSTRAINTS, unchanged_on_error
 from ._skorch_rules import per_example_criterion, refuse_more_than_one, refuse_what_is_not_private
 from ._skorch_training import SkorchTraining, as_rows, as_targets
 
@@ -246,16 +246,11 @@ class DPNeuralNet(NeuralNet):
         if fit_params:
             raise ValueError(f"fit takes X and y only, not {sorted(fit_params)}.")
         refuse_what_is_not_private(self, DPNeuralNet)
-        before = dict(self.__dict__)
-        try:
+        with unchanged_on_error(self):
             if anew or not self.initialized_:
                 self._forget()
                 self.initialize()
             self._train(X, y)
-        except BaseException:  # an earlier model keeps its claim, and the claim its model
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
         return self
 
     def _train(self, X: Any, y: Any) -> None:

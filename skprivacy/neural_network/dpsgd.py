@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
 from ..accounting import PrivacyBudget
-from ._base import COMMON_CONSTRAINTS, PrivateNetwork
+from ._base import COMMON_CONSTRAINTS, PrivateNetwork, unchanged_on_error
 from ._distributed import meeting
 from ._environment import ordinary_torch
 from ._gradients import Probe
@@ -294,7 +294,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
                 "that are public, such as {0: 1.0, 1: 3.0}, or None."
             )
         assumptions: list[str] = []
-        with meeting(self.distributed) as peers:
+        with unchanged_on_error(self), meeting(self.distributed) as peers:
             rows, labels = self._rows(X, y, first, multi_output=True)
             targets, training = self._encode(as_array(labels), first, classes, assumptions)
             if self.class_weight is not None:

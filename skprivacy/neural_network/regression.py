@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 
 from .. import _config
 from ..accounting import PrivacyBudget
-from ._base import COMMON_CONSTRAINTS, PrivateNetwork
+from ._base import COMMON_CONSTRAINTS, PrivateNetwork, unchanged_on_error
 from ._distributed import meeting
 from ._environment import ordinary_torch
 from ._losses import SquaredError
@@ -254,7 +254,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     @ordinary_torch("cpu")
     def _fit(self, X: ArrayLike, y: ArrayLike, first: bool) -> DPSGDRegressor:
         assumptions: list[str] = []
-        with meeting(self.distributed) as peers:
+        with unchanged_on_error(self), meeting(self.distributed) as peers:
             rows, values = self._rows(X, y, first, y_numeric=True)
             if first:
                 self.target_bounds_ = self._bounds(values, assumptions)

@@ -162,6 +162,7 @@ class LocalPerturbation(SchemaTransformer):
             kind="proved" if self.noise_seed is None else "estimate",
             assumptions=tuple(assumptions),
         )
+        self._stated = self._settings()
         # The columns' shares add up to it; composing them tightly would be a little less.
         self.epsilon_, self.delta_ = float(self.epsilon), float(self.delta)
         return self
@@ -180,6 +181,7 @@ class LocalPerturbation(SchemaTransformer):
             Or what ``set_output`` asks for.
         """
         encoded = super().transform(X)
+        self._check_as_stated()
         return encoded if self.perturb == "fit" else self._perturbed(encoded)
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
@@ -203,6 +205,7 @@ class LocalPerturbation(SchemaTransformer):
 
     def _perturbed(self, encoded: Any) -> np.ndarray:
         check_is_fitted(self, "privacy_event_")
+        self._check_as_stated()
         out = np.array(encoded, dtype=np.float64)
         random = SecureRandom(self.noise_seed)
         low, high = self.feature_range
@@ -223,6 +226,18 @@ class LocalPerturbation(SchemaTransformer):
             noisy = self._number_noise().release(np.clip(unit, 0.0, 1.0), random)
             out[:, numbers] = low + (high - low) * np.clip(noisy, 0.0, 1.0)
         return out.astype(self.dtype, copy=False)
+
+    def _settings(self) -> tuple[Any, ...]:
+        return self.epsilon, self.delta, self.perturb
+
+    def _check_as_stated(self) -> None:
+        """Refuse what ``set_params`` has made of a fitted transformer whose claim is another."""
+        seeded = self.noise_seed is not None and self.privacy_.kind == "proved"
+        if seeded or self._settings() != self._stated:
+            raise ValueError(
+                "epsilon, delta, perturb or noise_seed was changed after fit, and privacy_ speaks "
+                "of what they were. Call fit again."
+            )
 
     def _number_noise(self) -> Laplace | Gaussian:
         """Return the noise of all numbers of a record, each scaled to [0, 1]."""

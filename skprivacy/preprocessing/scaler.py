@@ -106,6 +106,11 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         self.budget = budget
         self.noise_seed = noise_seed
 
+    def __getstate__(self):
+        state = super().__getstate__()
+        # A fitted scaler is what gets out; the seed of its noise must not get out with it.
+        return state | {"noise_seed": None} if "privacy_" in state else state
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True

@@ -7,7 +7,8 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from ..accounting import PrivacyBudget, PrivacyGuarantee, charge
 from ..mechanisms import Exponential, SecureRandom
@@ -263,18 +264,39 @@ def private_histogram(
     check_target(epsilon, delta, relation)
     if (bins is None) == (categories is None):
         raise ValueError("Give either bins=edges or categories=values, and from public knowledge.")
+    values = np.asarray(x)
+    if values.ndim != 1:
+        raise ValueError(
+            f"x has shape {values.shape}; expected one column, (n_samples,): of several a record "
+            "would count several times. Take a histogram of each column, and pay for each."
+        )
+    values = values[~pd.isna(values)]  # pandas' own sign of a missing value compares with nothing
     if bins is not None:
         edges = np.asarray(bins, np.float64)
         if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
             raise ValueError(f"bins={bins!r} must be at least two increasing edges.")
-        counts = np.histogram(np.asarray(x, np.float64), edges)[0]
+        counts = np.histogram(values.astype(np.float64), edges)[0]
     else:
         known = np.asarray(categories)
         if known.ndim != 1 or not known.size or len(np.unique(known)) != known.size:
             raise ValueError(f"categories={categories!r} must be distinct values, at least one.")
-        counts = np.array([(np.asarray(x) == value).sum() for value in known])
+        counts = _counted_once(values, known)
     two = 2.0 if relation == "replace_one" else 1.0
     mechanism = additive(epsilon, delta, two, math.sqrt(two))
     privacy = guarantee(mechanism.event, delta, relation, noise_seed)
     with charge(budget, mechanism.event, relation, "private_histogram", privacy.kind):
         return Release(mechanism.release(counts, SecureRandom(noise_seed)), privacy)
+
+
+def _counted_once(values: NDArray, known: NDArray) -> NDArray[np.int64]:
+    """Count each value in the first category that it equals, and in no other.
+
+    Categories that differ from one another may both equal a value of another type, as whole
+    numbers beyond 2**53 do a float.
+    """
+    counts = np.zeros(len(known), np.int64)
+    for i, category in enumerate(known):
+        found = values == category
+        counts[i] = found.sum()
+        values = values[~found]
+    return counts

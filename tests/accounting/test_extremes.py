@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import mpmath
 import numpy as np
@@ -15,11 +16,13 @@ from skprivacy.accounting import (
     PoissonSampled,
     PrivacyGuarantee,
     Repeated,
+    calibrate_noise_multiplier,
     epsilon_of,
     pld,
     rdp,
     rdp_epsilon,
 )
+from skprivacy.accounting._compose import Composed as Window
 
 
 def sampled(q, z, count):
@@ -100,3 +103,30 @@ def test_assumptions_are_a_list_not_a_text():
 
 def test_the_curve_is_one_for_every_epsilon_below_a_certain_loss():
     assert math.isclose(pld(sampled(1.0, 0.01, 100)).delta(1000.0), 1.0)
+
+
+def test_a_curve_that_passes_below_the_window_is_followed_there():
+    """The line of the first cell, drawn on to the left, lies below the curve: epsilon came out as
+    0, or the logarithm of a negative number was asked for."""
+    composed = Window(
+        loss=np.array([5.0, 6.0, 7.0]), mass=np.array([0.5, 0.3, 0.2]),
+        theta=0.0, log_mgf=0.0, infinity=0.0, error=0.0,
+    )  # fmt: skip
+    for delta in (0.99, 0.9, 0.5, 0.4, 0.37, 0.3):
+        assert composed.delta(composed.epsilon(delta)) == pytest.approx(delta, rel=1e-9)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_hardly_any_noise_takes_no_memory(relation):
+    """What is sampled less often than delta needs no noise at all."""
+    event = sampled(1e-6, 1e-9, 2)
+    tracemalloc.start()
+    assert 0 <= epsilon_of(event, 1e-2, relation) < 1e-3
+    assert epsilon_of(event, 1e-9, relation) > 1e6
+    assert tracemalloc.get_traced_memory()[1] < 1e9
+    tracemalloc.stop()
+
+
+def test_what_needs_no_noise_is_calibrated():
+    noise = calibrate_noise_multiplier(lambda z: sampled(1e-6, z, 2), epsilon=5.0, delta=1e-2)
+    assert epsilon_of(sampled(1e-6, noise, 2), 1e-2) <= 5.0

@@ -511,3 +511,4 @@ def test_a_refused_fit_does_not_put_its_claim_on_the_earlier_model(make):
     with pytest.raises(BudgetExceededError):
         model.set_params(epsilon=1.0).fit(X, y)
     assert not hasattr(model, "coef_") or model.epsilon_ > 4.8
+    assert not hasattr(model, "ridge_") or model.epsilon_ > 4.8

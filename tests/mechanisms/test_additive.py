@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from scipy import stats
 from skprivacy.accounting import events
 from skprivacy.mechanisms import (
     FloatGaussian,
+    FloatLogistic,
     Gaussian,
     Laplace,
     Logistic,
@@ -188,6 +191,28 @@ def test_large_values_are_added_exactly(kind):
     assert noise.std() == pytest.approx(mechanism.std, rel=0.15)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, object])
+def test_whole_numbers_are_moved_no_further_apart(kind, dtype):
+    """float64 rounds these two neighbours to numbers that are 256 apart."""
+    mechanism, random = kind(1.0, sensitivity=1.0), SecureRandom()
+    near = [mechanism.release(np.array(v, dtype), random) for v in (2**60 + 128, 2**60 + 129)]
+    assert abs(near[0] - near[1]) < 200
+    if dtype is not np.uint64:
+        below = mechanism.release(np.array(-(2**60), dtype), random)
+        assert below == pytest.approx(-(2.0**53), rel=1e-9)
+    assert mechanism.release(np.array(2**40, dtype), random) == pytest.approx(2**40, abs=100)
+    assert kind(1.0, 1.0).release(2**70, random) == pytest.approx(2.0**53, rel=1e-9)
+
+
+@pytest.mark.parametrize("value", [np.longdouble(1), [Fraction(1, 3)], [Decimal(1)], "1", [1j]])
+def test_numbers_that_would_be_rounded_are_refused(value):
+    if np.asarray(value).dtype == np.float64:
+        pytest.skip("long double is double here")
+    with pytest.raises(ValueError, match="value has dtype"):
+        Laplace(1.0, 1.0).release(value, SecureRandom())
+
+
 # ---------------------------------------------------------------- edge cases
 
 
@@ -320,3 +345,21 @@ def test_float_gaussian_refuses_what_it_cannot_change_in_place(value):
 def test_float_gaussian_parameters(z, s, named):
     with pytest.raises(ValueError, match=named):
         FloatGaussian(z, s)
+
+
+@pytest.mark.parametrize("kind", [FloatGaussian, FloatLogistic])
+@pytest.mark.parametrize(
+    ("z", "s"), [(1.0, 1e-50), (1.0, 1e-25), (1e-25, 1e-10), (1.0, 1e39), (1e25, 1e10)]
+)
+def test_noise_that_single_precision_would_lose_is_refused(kind, z, s):
+    """At z = 1, s = 1e-50 the noise was rounded to none, and the event was Gaussian(1.0)."""
+    with pytest.raises(ValueError, match="single precision"):
+        kind(z, s)
+
+
+@pytest.mark.parametrize("kind", [FloatGaussian, FloatLogistic])
+@pytest.mark.parametrize(("z", "s"), [(2e-10, 1e-20), (5e9, 1e20)])
+def test_noise_at_the_ends_of_what_is_taken_has_all_its_digits(kind, z, s):
+    noise = kind(z, s).release(np.zeros(1000, np.float32), SecureRandom())
+    assert np.isfinite(noise).all()
+    assert len(np.unique(noise)) > 990

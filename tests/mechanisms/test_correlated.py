@@ -18,6 +18,7 @@ from skprivacy.accounting import (
     pld,
     square_root_band,
 )
+from skprivacy.accounting.matrix import last_step_spread
 from skprivacy.mechanisms import MatrixGaussian, SecureRandom
 from skprivacy.mechanisms import correlated as module
 
@@ -174,3 +175,19 @@ def test_parameters():
     assert MatrixGaussian(TreeAggregation(1.0, 2, 1), 1.0) == MatrixGaussian(
         TreeAggregation(1.0, 2, 1), 1.0
     )
+
+
+@pytest.mark.parametrize("band", [(1.0, 2.0), (1.0, 1.5), (1.0, 0.0, 1.5), (1.0, 1e300)])
+def test_noise_that_grows_until_it_drowns_itself_is_refused(band):
+    """With (1, 2), C times the stream showed its last steps with no noise on them at all."""
+    with pytest.raises(ValueError, match="lose the fresh noise"):
+        MatrixGaussian(BandedFactorization(1.0, 100, 1, band), 1.0)
+
+
+@pytest.mark.parametrize("band", [(1.0, 2.0), (1.0, 1.0), (1.0, 0.0, 1.2)])
+def test_what_is_not_refused_keeps_its_fresh_noise(band):
+    steps = next(n for n in (1000, 50, 8) if last_step_spread(np.array(band), n) <= 1e3)
+    y = noise(BandedFactorization(3.0, steps, 1, band), 20_000)
+    z = (banded_matrix(band, steps) @ y)[-1] / 3.0
+    assert stats.kstest(z, "norm").pvalue > 1e-7
+    assert len(np.unique(z)) > 10_000

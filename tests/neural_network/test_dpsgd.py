@@ -23,7 +23,7 @@ from skprivacy import config_context
 from skprivacy.accounting import Composed, PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import FloatGaussian, SecureRandom
-from skprivacy.neural_network import DPSGDClassifier, RandomFlip, _net
+from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, RandomFlip, _net
 from skprivacy.neural_network._contributions import OuterProduct
 from skprivacy.neural_network._environment import private_chance
 
@@ -633,3 +633,26 @@ def test_a_fit_that_fails_does_not_put_its_claim_on_the_earlier_model(blobs, mon
             again(*blobs)
         assert np.array_equal(_weights(model), before)
         assert 8.9 < model.privacy_.epsilon() == model.epsilon_ <= 9.0
+
+
+@pytest.mark.parametrize("kind", [DPSGDClassifier, DPSGDRegressor])
+def test_a_refused_fit_leaves_nothing_of_its_records_beside_the_earlier_claim(kind):
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    given = {"classes": [0, 1]} if kind is DPSGDClassifier else {"target_bounds": (0, 1)}
+    budget = budget_of(1.0)
+    model = kind(epsilon=0.9, delta=1e-5, epochs=1, budget=budget, **given)
+    model.fit(X, (X[:, 0] > 0).astype(int))
+    before = dict(vars(model))
+    model.set_params(**dict.fromkeys(given))  # to be read off the labels
+    with pytest.warns(PrivacyLeakWarning), pytest.raises(BudgetExceededError):
+        model.fit(X[:, :1], 1000 + (X[:, 0] > 0))
+    fitted = {k: v for k, v in vars(model).items() if k.endswith("_")}
+    assert fitted == {k: v for k, v in before.items() if k.endswith("_")}
+    assert model.predict(X).max() <= 1
+
+
+@pytest.mark.parametrize("norm", [1e-30, 1e30])
+def test_a_clipping_norm_that_single_precision_does_not_hold_is_refused(blobs, norm):
+    """At 1e-28 rounding took clipped gradients up to 1.4 times the norm."""
+    with pytest.raises(ValueError, match="max_grad_norm"):
+        private(max_grad_norm=norm).fit(*blobs)

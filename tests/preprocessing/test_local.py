@@ -114,6 +114,15 @@ def test_when_to_perturb():
     np.testing.assert_array_equal(once.transform(X), plain)
 
 
+@pytest.mark.parametrize(
+    "change", [{"epsilon": 500.0}, {"delta": 0.1}, {"perturb": "fit"}, {"noise_seed": 0}]
+)
+def test_a_claim_does_not_outlive_a_change_of_what_is_done(change):
+    local = LocalPerturbation(SCHEMA, epsilon=1.0).fit(frame(2)).set_params(**change)
+    with pytest.raises(ValueError, match="changed after fit"):
+        local.transform(frame(2))
+
+
 def test_any_estimator_can_follow():
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"age": rng.uniform(0, 100, 30_000), "sex": "F", "pay": 0.0})

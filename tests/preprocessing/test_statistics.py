@@ -253,6 +253,26 @@ def test_budget():
         PrivateStandardScaler(bounds=(0, 1), epsilon=0.4, budget=budget).fit([[1.0]])
 
 
+def test_a_record_counts_once_in_a_histogram():
+    with pytest.raises(ValueError, match="one column"):
+        private_histogram(np.ones((5, 3)), bins=[0, 2], epsilon=1.0)
+    with pytest.raises(ValueError, match="one column"):
+        private_histogram([["a", "b"]], categories=["a", "b"], epsilon=1.0)
+    both = np.array([2**53, 2**53 + 1])  # a float equals both
+    _, counts = caught(private_histogram, [2.0**53] * 3, categories=both, epsilon=1.0)
+    assert counts.tolist() == [3, 0]
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+def test_whatever_stands_for_a_missing_value_is_not_counted(missing):
+    column = pd.Series(["a", missing, "b", "a"], dtype=object)
+    _, counts = caught(private_histogram, column, categories=["a", "b"], epsilon=1.0)
+    assert counts.tolist() == [2, 1]
+    numbers = pd.Series([1.0, missing, 3.0], dtype=object)
+    _, counts = caught(private_histogram, numbers, bins=[0, 2, 4], epsilon=1.0)
+    assert counts.tolist() == [1, 1]
+
+
 # ---------------------------------------------------------------- the scaler
 
 
@@ -268,6 +288,13 @@ def test_scaler():
     assert np.isnan(scaler.transform([[np.nan, 0.0]])[0, 0])
     assert scaler.transform([[1e9, 0]])[0, 0] == scaler.transform([[10, 0]])[0, 0]
     assert X[5, 0].tobytes() not in pickle.dumps(scaler)
+
+
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
+def test_the_seed_is_not_pickled_with_a_fitted_scaler():
+    scaler = PrivateStandardScaler(bounds=(0, 1), noise_seed=123456)
+    assert pickle.loads(pickle.dumps(scaler)).noise_seed == 123456
+    assert pickle.loads(pickle.dumps(scaler.fit([[0.5], [1.0]]))).noise_seed is None
 
 
 def test_scaler_without_bounds_confesses():
