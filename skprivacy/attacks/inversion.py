@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from ..mechanisms.bounds import are_arrays, could_be_pairs, two_readings
 from ._predictions import label_columns, predict_aligned
 from .result import AttackResult
 
@@ -37,7 +38,8 @@ def invert_class(
     label : object
         The class, one of ``target.classes_``.
     bounds : array-like of shape (n_features, 2)
-        Lowest and highest value of each feature.
+        Lowest and highest value of each feature. A tuple of two arrays is (lower, upper), as
+        elsewhere; two features whose bounds could be read either way must be written so.
     n_iter : int, default=200
         Rounds; each queries ``4 * n_starts`` inputs.
     n_starts : int, default=8
@@ -125,9 +127,11 @@ def judge_inversion(x: ArrayLike, X_in: ArrayLike, X_out: ArrayLike) -> AttackRe
 
 
 def _check_bounds(bounds: ArrayLike) -> tuple[Floats, Floats]:
-    box = np.asarray(bounds, dtype=float)
+    box = np.transpose(bounds) if are_arrays(bounds) else np.asarray(bounds, dtype=float)
     if box.ndim != 2 or box.shape[1] != 2 or not (box[:, 0] < box[:, 1]).all():
         raise ValueError(
             f"bounds has shape {box.shape}; expected (n_features, 2), each lowest below highest."
         )
+    if not are_arrays(bounds) and could_be_pairs(box.T, 2):
+        raise two_readings("bounds", bounds)
     return box[:, 0], box[:, 1]

@@ -33,8 +33,9 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         0 for pure differential privacy (Laplace noise). Above 0 (Gaussian noise) the noise is
         several times smaller, the more so the more features there are.
     bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. Values
-        beyond are clipped. The tighter they are, the less noise.
+        Public bounds of the features: two numbers, or two sequences of length n_features. Of two
+        features, two arrays, if one pair per feature could be meant. Values beyond are clipped.
+        The tighter they are, the less noise.
     y_bounds : tuple (lower, upper), default=None
         Public bounds of the target. Where nothing can be learned their middle is predicted.
     radius : float, default=None
@@ -218,8 +219,9 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur, from public knowledge.
     bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. Values
-        beyond are clipped. The tighter they are, the less noise.
+        Public bounds of the features: two numbers, or two sequences of length n_features. Of two
+        features, two arrays, if one pair per feature could be meant. Values beyond are clipped.
+        The tighter they are, the less noise.
     radius : float, default=None
         Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` lose
         weight. Must not be chosen by looking at the data. ``None`` is sqrt(n_features) / 2.

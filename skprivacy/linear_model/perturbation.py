@@ -131,8 +131,8 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur, from public knowledge.
     bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. Values
-        beyond are clipped.
+        Public bounds of the features: two numbers, or two sequences of length n_features. Of two
+        features, two arrays, if one pair per feature could be meant. Values beyond are clipped.
     radius : float, default=None
         Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` lose
         weight. Must not be chosen by looking at the data. ``None`` is sqrt(n_features) / 2.
@@ -232,8 +232,8 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur, from public knowledge.
     bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. Values
-        beyond are clipped.
+        Public bounds of the features: two numbers, or two sequences of length n_features. Of two
+        features, two arrays, if one pair per feature could be meant. Values beyond are clipped.
     radius : float, default=None
         Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` lose
         weight. Must not be chosen by looking at the data. ``None`` is sqrt(n_features) / 2.

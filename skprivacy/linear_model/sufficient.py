@@ -33,8 +33,8 @@ class AdaSSPRegressor(PrivateLinearRegressor):
     delta : float, default=1e-6
         Probability with which ``epsilon`` may be exceeded. Must be above 0.
     bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. Values
-        beyond are clipped.
+        Public bounds of the features: two numbers, or two sequences of length n_features. Of two
+        features, two arrays, if one pair per feature could be meant. Values beyond are clipped.
     y_bounds : tuple (lower, upper), default=None
         Public bounds of the target.
     radius : float, default=None

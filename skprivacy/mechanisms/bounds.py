@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["UnitBall", "checked_bounds", "exact_product", "quantize", "unrounded"]
+__all__ = [
+    "UnitBall",
+    "are_arrays",
+    "checked_bounds",
+    "could_be_pairs",
+    "exact_product",
+    "quantize",
+    "two_readings",
+    "unrounded",
+]
 
 _STEP = 2.0**-16
 _ROWS = 1 << 20  # rows whose products sum exactly in float64: 2**20 * 2**32 < 2**53
@@ -25,7 +34,11 @@ def checked_bounds(
 
     **Edge cases.** A number holds for all features. A sequence of length 1 does not: for several
     features it is a mistake more often than a wish, and a wrong bound costs accuracy in silence.
+    With two features, two sequences of two numbers that make as much sense as one pair per feature
+    are refused, unless they are a tuple of two arrays, as a fitted model's ``bounds_`` is.
     """
+    if size == 2 and not are_arrays(bounds) and could_be_pairs(bounds, size):
+        raise two_readings(name, bounds)
     try:
         lower, upper = (_spread(bound, size) for bound in bounds)
     except (TypeError, ValueError):
@@ -45,12 +58,32 @@ def _spread(bound: Any, size: int) -> NDArray[np.float64]:
     return np.full(size, values)
 
 
-def _are_pairs(bounds: Any, size: int) -> bool:
-    """Tell one pair per feature; with two features it looks like (lower, upper)."""
+def are_arrays(bounds: Any) -> bool:
+    """Tell whether bounds are written so that nothing but (lower, upper) can be meant."""
+    return isinstance(bounds, tuple) and all(isinstance(bound, np.ndarray) for bound in bounds)
+
+
+def could_be_pairs(bounds: Any, size: int) -> bool:
+    """Tell whether one pair per feature makes sense, and is not the same as (lower, upper).
+
+    A pair of equal numbers makes none: it would be a feature that is constant.
+    """
     try:
-        return size != 2 and np.shape(bounds) == (size, 2)
-    except ValueError:  # ragged
+        pairs = np.asarray(bounds, np.float64)
+    except (TypeError, ValueError):  # ragged, or no numbers
         return False
+    if pairs.shape != (size, 2) or np.array_equal(pairs, pairs.T):
+        return False
+    return bool((pairs[:, 0] < pairs[:, 1]).all())
+
+
+def two_readings(name: str, bounds: Any) -> ValueError:
+    """Return the error that says how to write either."""
+    return ValueError(
+        f"{name}={bounds!r} can be read in two ways, for there are two features: as (lower, upper) "
+        "or as one pair per feature. Write (numpy.array(lower), numpy.array(upper)), or turn the "
+        "pairs by tuple(numpy.transpose(pairs))."
+    )
 
 
 def _wrong_bounds(name: str, bounds: Any, size: int) -> ValueError:
@@ -59,8 +92,8 @@ def _wrong_bounds(name: str, bounds: Any, size: int) -> ValueError:
         f"that hold for every feature, or two sequences of length {size}, one number per feature. "
         f"Magnitudes up to {_LARGEST:g}, and either equal or at least {1 / _LARGEST:g} apart."
         + (
-            " Turn a list of one pair per feature by numpy.transpose."
-            if _are_pairs(bounds, size)
+            " Turn a list of one pair per feature by tuple(numpy.transpose(pairs))."
+            if could_be_pairs(bounds, size)
             else ""
         )
     )

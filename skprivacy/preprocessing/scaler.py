@@ -34,8 +34,9 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     delta : float, default=0.0
         0 for Laplace noise, above 0 for Gaussian noise.
     bounds : tuple (lower, upper), default=None
-        Public bounds: two numbers, or two sequences of length n_features. Values beyond are
-        clipped, by ``transform`` too.
+        Public bounds: two numbers, or two sequences of length n_features. Of two
+        features, two arrays, if one pair per feature could be meant. Values beyond are clipped,
+        by ``transform`` too.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         What neighbouring data sets are. Under "add_remove" the number of records is private, and
         is paid for; otherwise it is public.

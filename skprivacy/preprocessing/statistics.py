@@ -49,7 +49,8 @@ def private_mean(
     X : array-like of shape (n_samples,) or (n_samples, n_features)
         NaN counts as the middle of the bounds; infinity is clipped.
     bounds : tuple (lower, upper)
-        Public bounds: two numbers, or two sequences of length n_features.
+        Public bounds: two numbers, or two sequences of length n_features. Of two
+        features, two arrays, if one pair per feature could be meant.
     epsilon : float
         Privacy loss, in nats, of all columns together.
     delta : float, default=0.0
@@ -108,7 +109,8 @@ def private_variance(
     X : array-like of shape (n_samples,) or (n_samples, n_features)
         NaN counts as the middle of the bounds; infinity is clipped.
     bounds : tuple (lower, upper)
-        Public bounds: two numbers, or two sequences of length n_features.
+        Public bounds: two numbers, or two sequences of length n_features. Of two
+        features, two arrays, if one pair per feature could be meant.
     epsilon : float
         Privacy loss, in nats, of all columns together.
     delta : float, default=0.0

@@ -36,6 +36,17 @@ def test_inversion_of_a_plateau_is_silent():
     assert model.predict([x])[0] == "low"
 
 
+def test_inversion_bounds_of_two_features_are_not_misread():
+    X, y = blobs(0)
+    model = LogisticRegression().fit(X[:, :2], y)
+    with pytest.raises(ValueError, match="two ways"):
+        invert_class(model, "low", [[-3, 0], [5, 9]])
+    for bounds in [(np.array([-3, 5]), np.array([0, 9])), [[-3, 0], [-9, 5]]]:
+        x = invert_class(model, "low", bounds, n_iter=2, random_state=0)
+        lower, upper = bounds if isinstance(bounds, tuple) else np.transpose(bounds)
+        assert ((lower <= x) & (x <= upper)).all()
+
+
 def test_inversion_finds_a_lone_member():
     rng = np.random.default_rng(0)
     class_of = rng.normal(size=(40, 3))

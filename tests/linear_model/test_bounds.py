@@ -86,3 +86,41 @@ def test_other_wrong_bounds_are_not_taken_for_pairs(bounds):
     with pytest.raises(ValueError, match="must be a pair") as error:
         checked_bounds("bounds", bounds, 3)
     assert "transpose" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        [(0, 1), (0, 10)],  # lower=(0, 1), upper=(0, 10): a constant, and 1 to 10
+        ((0, 1), (2, 10)),
+        [[0, 1], [2, 10]],
+        np.array([[0, 1], [2, 10]]),
+        [np.array([0, 1]), np.array([2, 10])],  # rows of an array of pairs
+    ],
+)
+def test_with_two_features_pairs_are_not_read_as_lower_and_upper(bounds):
+    with pytest.raises(ValueError, match="two ways") as error:
+        checked_bounds("bounds", bounds, 2)
+    assert "(numpy.array(lower), numpy.array(upper))" in str(error.value)
+    assert "tuple(numpy.transpose(pairs))" in str(error.value)
+
+
+def test_two_features_what_the_message_says_works():
+    pairs = [(0, 1), (2, 10)]
+    lower, upper = checked_bounds("bounds", tuple(np.transpose(pairs)), 2)
+    assert (lower.tolist(), upper.tolist()) == ([0, 2], [1, 10])
+    lower, upper = checked_bounds("bounds", (np.array([0, 1]), np.array([2, 10])), 2)
+    assert (lower.tolist(), upper.tolist()) == ([0, 1], [2, 10])
+
+
+@pytest.mark.parametrize(
+    "bounds", [([0, 0], [120, 200]), [[-1, -1], [1, 1]], ((3, 1), (4, 5)), ([0, 1], [1, 9])]
+)
+def test_two_features_with_one_sensible_reading_keep_it(bounds):
+    lower, upper = checked_bounds("bounds", bounds, 2)
+    assert (lower.tolist(), upper.tolist()) == tuple(map(list, bounds))
+
+
+def test_two_features_whose_pairs_alone_make_sense_are_told_how_to_turn():
+    with pytest.raises(ValueError, match=r"numpy\.transpose"):
+        checked_bounds("bounds", [(0, 1), (-5, -1)], 2)
