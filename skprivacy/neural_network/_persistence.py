@@ -93,12 +93,14 @@ def save_model(model: Model, path: str | Path) -> None:
     }
     if isinstance(model, DPSGDClassifier):
         facts["classes"] = _plain(model.classes_)
+        facts["given"] = model.classes is not None
         facts["multilabel"] = model.multilabel_
         facts["classes_dtype"] = "object" if model.classes_.dtype == object else "plain"
     elif isinstance(model, DPNeuralNet):
         facts["criterion"] = type(model.criterion_).__name__
     else:
         facts["target_bounds"] = list(model.target_bounds_)
+        facts["given"] = model.target_bounds is not None
     try:
         header = json.dumps(facts)
     except TypeError as error:
@@ -182,13 +184,16 @@ def _estimator(facts: dict[str, Any], module: nn.Module | None) -> Any:
     model.n_features_in_ = facts["fitted"]["n_features_in_"]
     if facts["feature_names"] is not None:
         model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
+    given = facts.get("given", False)  # what was read off y must not pass for public in a new fit
     if "classes" in facts:
         kind = object if facts["classes_dtype"] == "object" else None
-        model.classes = model.classes_ = np.array(facts["classes"], dtype=kind)
+        model.classes_ = np.array(facts["classes"], dtype=kind)
+        model.classes = model.classes_ if given else None
         model.multilabel_ = facts["multilabel"]
         n_outputs = len(model.classes_)
     else:
-        model.target_bounds = model.target_bounds_ = tuple(facts["target_bounds"])
+        model.target_bounds_ = tuple(facts["target_bounds"])
+        model.target_bounds = model.target_bounds_ if given else None
         n_outputs = 1
     hidden = tuple(np.atleast_1d(params["hidden_layer_sizes"]).astype(int))
     model.module_ = make_module(

@@ -10,8 +10,10 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from sklearn.base import clone
 from torch import nn
 
+from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, load_model, save_model
 
 
@@ -81,3 +83,28 @@ def test_what_is_no_saved_model_is_refused(frame, tmp_path):
         load_model(tmp_path / "half")
     with pytest.raises(ValueError, match="Call fit first"):
         save_model(DPSGDClassifier(), tmp_path / "m")
+
+
+@pytest.mark.parametrize("kind", [DPSGDClassifier, DPSGDRegressor])
+def test_what_was_read_off_y_is_not_given_after_loading(frame, kind, tmp_path):
+    y = np.arange(60) % 3
+    with pytest.warns(PrivacyLeakWarning):
+        save_model(kind(epochs=1).fit(frame, y), tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    assert "read off y" in str(again.privacy_.assumptions)
+    assert np.isin(again.predict(frame), y).all() or kind is DPSGDRegressor
+    with pytest.warns(PrivacyLeakWarning):  # fitted anew it reads again, and says so again
+        assert "read off y" in str(clone(again).fit(frame, y).privacy_.assumptions)
+    further = again.partial_fit(frame, y)  # what was read before is known by now: no new leak
+    assert "read off y" in str(further.privacy_.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [(DPSGDClassifier, {"classes": [2, 0, 1]}), (DPSGDRegressor, {"target_bounds": (0, 2)})],
+)
+def test_what_was_given_stays_given_after_loading(frame, kind, params, tmp_path):
+    y = np.arange(60) % 3
+    save_model(kind(epochs=1, **params).fit(frame, y), tmp_path / "m")
+    again = clone(load_model(tmp_path / "m")).fit(frame, y)
+    assert "read off y" not in str(again.privacy_.assumptions)
