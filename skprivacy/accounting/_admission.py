@@ -11,11 +11,12 @@ from ._scopes import along, event_of
 from .events import Event
 from .ledger import LedgerError, _Log
 
-__all__ = ["Terms", "check_caps", "refusing", "room"]
+__all__ = ["Terms", "check_caps", "holds", "refusing", "room"]
 
 _MANY = 1 << 40
 
 Terms = dict[str, Any]  # epsilon, delta, relation and filter of the whole budget
+Cap = dict[str, float]  # epsilon and delta of a scope
 
 
 class Refusal(NamedTuple):
@@ -40,7 +41,7 @@ def refusing(log: _Log, leaf: str, event: Event, count: int, terms: Terms) -> Re
     return None
 
 
-def _admitted(charges: Charges, cap: Terms, terms: Terms) -> bool:
+def _admitted(charges: Charges, cap: Cap, terms: Terms) -> bool:
     return admits(terms["filter"], charges, cap["epsilon"], cap["delta"], terms["relation"])
 
 
@@ -59,11 +60,16 @@ def room(log: _Log, leaf: str, event: Event, terms: Terms, most: int = _MANY) ->
     return low
 
 
+def holds(log: _Log, scope: str, cap: Cap, terms: Terms) -> bool:
+    """Tell whether what was charged in and below ``scope`` stays within a cap."""
+    first = log.first_charge(scope)
+    known = event_of(first) if first else None
+    leaves = {s for s, _, _ in log.charges() if s.startswith(scope)}
+    return all(_admitted(Charges(along(log, scope, leaf), known), cap, terms) for leaf in leaves)
+
+
 def check_caps(log: _Log, terms: Terms) -> None:
     """Raise LedgerError if what was charged anywhere passes a cap."""
     for scope, body in log.scopes().items():
-        cap, first = json.loads(body), log.first_charge(scope)
-        for leaf in {s for s, _, _ in log.charges() if s.startswith(scope)}:
-            charges = Charges(along(log, scope, leaf), event_of(first) if first else None)
-            if not _admitted(charges, cap, terms):
-                raise LedgerError(f"The charges in scope {scope!r} pass its cap {body}.")
+        if not holds(log, scope, json.loads(body), terms):
+            raise LedgerError(f"The charges in scope {scope!r} pass its cap {body}.")

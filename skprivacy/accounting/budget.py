@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..exceptions import BudgetExceededError
-from ._admission import Refusal, Terms, refusing, room
+from ._admission import Cap, Refusal, Terms, holds, refusing, room
 from ._filters import FILTERS
 from ._scopes import along
 from ._statement import Statement, spent
@@ -129,7 +129,18 @@ class PrivacyBudget(Statement):
         name : str
             Without ``/``, and not beginning with ``=``.
         epsilon, delta : float, default=None
-            A cap of its own, set once.
+            A cap of its own, set once. What was charged before must fit into it, by the budget's
+            filter; the cap must not depend on what those charges released.
+
+        Returns
+        -------
+        PrivacyBudget
+            On the same ledger.
+
+        Raises
+        ------
+        ValueError
+            If the scope has another cap, or has spent more than this one. Nothing changes then.
         """
         if not name or "/" in name or name.startswith("="):
             raise ValueError(f"name={name!r} must be non-empty, without '/', not begin with '='.")
@@ -160,6 +171,7 @@ class PrivacyBudget(Statement):
             with self._ledger.transaction() as log:
                 known = log.scopes().get(path)
                 if known is None:
+                    self._check_late_cap(log, path, terms)
                     log.append("scope", path, "", json.dumps(terms, sort_keys=True))
                 elif json.loads(known) != terms:
                     raise ValueError(f"The scope {path} already has the cap {known}, not {terms}.")
@@ -167,6 +179,18 @@ class PrivacyBudget(Statement):
         inner._attach(self._ledger, path)
         inner._parent = self
         return inner
+
+    def _check_late_cap(self, log: _Log, scope: str, cap: Cap) -> None:
+        terms = self._settled(log)
+        if holds(log, scope, cap, terms):
+            return
+        left = spent(along(log, scope, scope), cap["delta"], terms["relation"])
+        raise ValueError(
+            f"epsilon={cap['epsilon']!r}, delta={cap['delta']!r} cannot cap scope {scope!r}: it "
+            f"has spent epsilon={left:.4g} at this delta, and the filter {terms['filter']!r} "
+            "finds no room. Give at least what was spent, or leave the scope without a cap of its "
+            "own; caps are best set before the first charge."
+        )
 
     def reserve(self, event: Event, who: str = "", relation: str | None = None) -> int:
         """Charge an event before the data is touched, and return the charge's number.

@@ -571,6 +571,37 @@ def test_scopes_nest():
     assert pickle.loads(pickle.dumps(sweep)).spent() == pytest.approx(0.4)
 
 
+def test_a_cap_that_comes_late_must_hold_what_was_charged():
+    budget = PrivacyBudget(epsilon=1.0)
+    scope = budget.scope("adult")
+    scope.scope("sweep").reserve(Laplace(2.5))
+    with pytest.raises(ValueError, match=r"epsilon=0\.3.*'/adult/'.*spent epsilon=0\.4") as error:
+        budget.scope("adult", epsilon=0.3)
+    assert "at least" in str(error.value)
+    assert scope.cap is None
+    budget.verify()  # what was refused left no trace
+    assert budget.scope("adult", epsilon=0.4).remaining(Laplace(1000.0)) == 0
+    budget.verify()
+    for part in "12":
+        budget.scope("texas").partition(part).reserve(Laplace(5.0))
+    with pytest.raises(ValueError, match="'/texas/'"):
+        budget.scope("texas", epsilon=0.1)
+    budget.scope("texas", epsilon=0.2)  # the parts cost what the dearest of them costs
+    with pytest.raises(BudgetExceededError, match="'/texas/'"):
+        budget.scope("texas").partition("1").reserve(Laplace(50.0))
+    budget.verify()
+
+
+def test_a_late_cap_is_checked_by_the_filter_that_keeps_it():
+    budget = PrivacyBudget(epsilon=9.0, delta=1e-5, filter="basic")
+    for _ in range(3):
+        budget.scope("a").reserve(ApproxDP(0.5, 1e-6))
+    with pytest.raises(ValueError, match="basic"):
+        budget.scope("a", epsilon=2.0, delta=2e-6)  # the epsilons fit, the deltas do not
+    budget.scope("a", epsilon=1.5, delta=3e-6)
+    budget.verify()
+
+
 def test_partitions_compose_in_parallel():
     budget = PrivacyBudget(epsilon=1.0)
     for user in ("ann", "bob", "eve"):
