@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["class_list", "label_columns", "predict_aligned"]
+__all__ = ["check_known", "class_list", "label_columns", "predict_aligned"]
 
 Floats = NDArray[np.float64]
 
@@ -22,6 +23,32 @@ def class_list(*parts: Any) -> NDArray[Any]:
             f"{[a.dtype.name for a in arrays]}. Give y in the form the model was fitted with."
         )
     return np.unique(np.concatenate(arrays))
+
+
+def check_known(y: NDArray[Any], classes: Any) -> None:
+    """Refuse labels none of which the target knows, and warn of some.
+
+    Raises
+    ------
+    ValueError
+        If there are labels, and none is one of ``classes``: they are coded in another way.
+    """
+    strange = ~np.isin(y, classes)
+    if not strange.any():
+        return
+    labels, known = np.unique(y[strange])[:5].tolist(), np.asarray(classes)[:5].tolist()
+    if strange.all():
+        raise ValueError(
+            f"y holds the labels {labels}, none of which the target knows; expected some of "
+            f"{known}. Give y in the form the target was fitted with."
+        )
+    warnings.warn(
+        f"y holds {int(strange.sum())} records with labels that the target does not know: "
+        f"{labels} (it knows {known}). Their probability is 0, so that they pass for non-members. "
+        "Leave them out, or give y in the form the target was fitted with.",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Floats:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import metrics
 from . import scores
-from ._predictions import class_list, label_columns, predict_aligned
+from ._predictions import check_known, class_list, label_columns, predict_aligned
 
 __all__ = ["AttributeInference", "AttributeResult"]
 
@@ -150,6 +150,7 @@ class AttributeInference(BaseEstimator):
                 "attacker's records; there is nothing to infer."
             )
         self.classes_ = class_list(self.target.classes_, y)
+        check_known(np.asarray(y), self.target.classes_)
         self.marginal_ = counts / counts.sum()
         self.imputer_ = self._make_imputer().fit(self._with_class(frame, y), truth.astype(str))
         return self

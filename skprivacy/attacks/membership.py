@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import metrics
 from .._sklearn import Interval
 from . import scores
-from ._predictions import class_list, label_columns, predict_aligned
+from ._predictions import check_known, class_list, label_columns, predict_aligned
 from ._records import as_records, concat, fingerprints, num_samples
 from .result import AttackResult
 
@@ -54,8 +54,20 @@ class MembershipAttack(ABC, BaseEstimator):
             Whether each record was in the target's training set, if the attacker knows. None:
             not known.
 
+        Returns
+        -------
+        self : MembershipAttack
+
+        Raises
+        ------
+        ValueError
+            If a parameter or a shape is not as described, or the target knows none of the labels.
+
         Notes
         -----
+        A label that the target does not know has probability 0, so that its records pass for
+        non-members; a warning tells of them.
+
         Sets ``threshold_``, the lowest score that ``predict`` calls a member. With ``member`` it
         is where TPR minus FPR on these records is largest, else where a share ``fpr`` of these
         records would be called members: if some of them are members, the false positive rate
@@ -131,7 +143,9 @@ class MembershipAttack(ABC, BaseEstimator):
         return getattr(self.target, "classes_", None)
 
     def _all_classes(self, classes: Any, y: NDArray[Any]) -> NDArray[Any]:
-        return class_list(classes, y)
+        union = class_list(classes, y)
+        check_known(y, classes)
+        return union
 
     def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         return choose_threshold(self._score(X, y), member, self.fpr)

@@ -14,6 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import (
     RMIA,
+    AttributeInference,
     LabelOnlyAttack,
     LiRA,
     LossThreshold,
@@ -224,6 +225,7 @@ def test_constant_model(name, leaky):
     assert result.epsilon_lower_bound() == 0
 
 
+@pytest.mark.filterwarnings("ignore:y holds 20 records with labels that the target does not know")
 @pytest.mark.parametrize("name", ATTACKS)
 def test_target_that_misses_classes(name, noisy_problem):
     X, y = noisy_problem(1)
@@ -320,3 +322,16 @@ def test_broken_probabilities_are_refused(value, leaky):
     target.predict_proba = lambda X: np.full((len(X), 3), value)
     with pytest.raises(ValueError, match="broken, not private"):
         LossThreshold(target).fit(leaky.X, leaky.y)
+
+
+def test_labels_the_target_does_not_know_are_told(leaky):
+    attack = LossThreshold(leaky.target)
+    with pytest.raises(ValueError, match=r"'yew'.*none of which the target knows.*'ash'"):
+        attack.fit(leaky.X, np.full(len(leaky.y), "yew"))
+    y = leaky.y.copy()
+    y[-3:] = "yew"
+    with pytest.warns(UserWarning, match=r"3 records.*\['yew'\].*pass for non-members"):
+        attack.fit(leaky.X, y)
+    assert attack.score_samples(leaky.X, y)[-3:].max() < attack.threshold_
+    with pytest.warns(UserWarning, match="3 records"):
+        AttributeInference(leaky.target, prior="marginal").fit(np.round(leaky.X), y)

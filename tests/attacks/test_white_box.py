@@ -169,6 +169,7 @@ def test_too_few_generated():
         GenerativeAttack().fit(np.ones((1, 2)), np.zeros((0, 2)))
 
 
+@pytest.mark.filterwarnings("ignore:y holds .* labels that the target does not know")
 def test_white_box_edges():
     # a class the target does not know, one member, and a target that says 0 and 1 exactly
     X, y = problem(n_classes=3)
