@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 from pathlib import Path
 
@@ -18,6 +19,11 @@ PARTS = [
 
 def listed():
     return set(re.findall(r"^   ([a-z_.]+\.\w+)$", REFERENCE.read_text(), re.MULTILINE))
+
+
+def resolved(name):
+    part, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(f"skprivacy.{part}"), attribute)
 
 
 def public(part):
@@ -37,5 +43,67 @@ def test_every_public_name_is_in_the_reference(part):
 def test_every_name_in_the_reference_exists():
     pytest.importorskip("torch")
     for name in listed():
-        part, _, attribute = name.rpartition(".")
-        assert hasattr(importlib.import_module(f"skprivacy.{part}"), attribute), name
+        resolved(name)
+
+
+def sections(docstring):
+    """Return the sections of a numpydoc docstring by their names."""
+    parts = re.split(r"^(\w[\w ]*)\n-{3,}$", inspect.cleandoc(docstring or ""), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def described(section):
+    """Return the names that a section of parameters describes; several may share a line."""
+    heads = re.findall(r"^([*\w][*\w, ]*)(?: :|$)", section, re.MULTILINE)
+    return {name.strip("* ") for head in heads for name in head.split(",")}
+
+
+def parameters(value):
+    try:
+        found = inspect.signature(value).parameters
+    except ValueError:  # made of C
+        return set()
+    return {name for name in found if name not in ("self", "args", "kwargs")}
+
+
+def lacks(value):
+    """Return what the docstring of a class or function lacks."""
+    found = sections(value.__doc__)
+    told = described(found.get("Parameters", ""))
+    if inspect.isclass(value):  # results are read, not made
+        told |= described(found.get("Attributes", ""))
+    problems = [f"parameter {name}" for name in sorted(parameters(value) - told)]
+    if not inspect.isclass(value):
+        returns = inspect.signature(value).return_annotation
+        if returns not in (None, "None") and not {"Returns", "Yields"} & set(found):
+            problems.append("Returns")
+    return problems
+
+
+@pytest.mark.parametrize("name", sorted(listed()))
+def test_the_reference_describes_what_is_taken_and_returned(name):
+    pytest.importorskip("torch")
+    assert not lacks(resolved(name))
+
+
+def test_private_estimators_state_guarantees_and_edge_cases():
+    pytest.importorskip("torch")
+    parts = ("linear_model.", "model_selection.", "neural_network.", "preprocessing.")
+    values = {name: resolved(name) for name in listed() if name.startswith(parts)}
+    estimators = {name: value for name, value in values.items() if hasattr(value, "fit")}
+    assert len(estimators) >= 13
+    words = ("**Guarantees.**", "**Edge cases.**")
+    missing = {n for n, value in estimators.items() if not all(w in value.__doc__ for w in words)}
+    assert not missing
+
+
+def test_a_parameter_or_a_result_that_is_not_described_is_found():
+    def gap(first, second=None) -> int:
+        """Do something.
+
+        Parameters
+        ----------
+        first : int
+        """
+
+    assert lacks(gap) == ["parameter second", "Returns"]

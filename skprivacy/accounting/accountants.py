@@ -77,6 +77,17 @@ def zcdp(event: Event, relation: str = "add_remove") -> float:
 
     Infinity where no such bound is known.
 
+    Parameters
+    ----------
+    event : Event
+        What was released.
+    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+        What neighbouring data sets are.
+
+    Returns
+    -------
+    rho : float
+
     References
     ----------
     Bun, Steinke (2016), "Concentrated differential privacy".
@@ -97,6 +108,18 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
     Exact for Gaussian noise, and a bound for logistic noise. For Poisson-sampled Gaussian noise it
     is the limit of many steps (Bu, Dong, Long, Su 2020), which may lie *below* the truth: an
     estimate, never a guarantee. Infinity for anything else.
+
+    Parameters
+    ----------
+    event : Event
+        What was released.
+
+    Returns
+    -------
+    mu : float
+        Infinity where nothing is known.
+    proved : bool
+        False where mu is the limit of many steps.
     """
     total, exact = 0.0, True
     for part, n in flatten(event).items():

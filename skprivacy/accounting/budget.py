@@ -314,6 +314,11 @@ def charge(
     kind : str, default="proved"
         Only proved guarantees are charged; anything else is refused.
 
+    Yields
+    ------
+    int or None
+        The number of the charge; ``None`` without a budget.
+
     Examples
     --------
     >>> from skprivacy.accounting import Laplace, charge

@@ -84,6 +84,10 @@ def calibrate_to_advantage(
         The largest TPR - FPR allowed, in (0, 1).
     relation : str, default="add_remove"
 
+    Returns
+    -------
+    noise_multiplier : float
+
     Examples
     --------
     >>> from skprivacy.accounting import Gaussian, calibrate_to_advantage
@@ -108,6 +112,10 @@ def calibrate_to_tpr(
     tpr, fpr : float
         With 0 < fpr < tpr < 1.
     relation : str, default="add_remove"
+
+    Returns
+    -------
+    noise_multiplier : float
 
     Examples
     --------

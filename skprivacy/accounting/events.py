@@ -286,6 +286,16 @@ class Composed(Event):
 def flatten(event: Event) -> Counter[Event]:
     """Return how often each elementary event happens in ``event``.
 
+    Parameters
+    ----------
+    event : Event
+        Any, nested as it may be.
+
+    Returns
+    -------
+    collections.Counter of Event
+        How often each event occurs that is neither ``Repeated`` nor ``Composed``.
+
     Examples
     --------
     >>> from skprivacy.accounting import Composed, Gaussian, Repeated, flatten

@@ -34,6 +34,10 @@ def check_delta(delta: float, n_records: int | None = None) -> float:
         If given, ``delta`` must also be below ``1 / n_records``: publishing one record at random
         would otherwise be allowed.
 
+    Returns
+    -------
+    delta : float
+
     Raises
     ------
     ValueError
@@ -61,6 +65,25 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
     By its privacy loss distribution where one is known for every part, else by Renyi accounting;
     by the better of both where the distribution of some part is a bound only.
 
+    Parameters
+    ----------
+    event : Event
+        What was released.
+    delta : float
+        In [0, 1); 0 asks for a pure guarantee.
+    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+        What neighbouring data sets are.
+
+    Returns
+    -------
+    epsilon : float
+        In nats; infinity where nothing can be proved.
+
+    Raises
+    ------
+    ValueError
+        If ``delta`` is 0 and only Renyi accounting covers the event.
+
     Examples
     --------
     >>> from skprivacy.accounting import ApproxDP, Repeated, epsilon_of
@@ -87,7 +110,22 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
 
 @lru_cache(maxsize=1024)
 def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> float:
-    """Return the smallest delta that can be proved for ``event`` at ``epsilon``."""
+    """Return the smallest delta that can be proved for ``event`` at ``epsilon``.
+
+    Parameters
+    ----------
+    event : Event
+        What was released.
+    epsilon : float
+        In nats, at least 0.
+    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+        What neighbouring data sets are.
+
+    Returns
+    -------
+    delta : float
+        In [0, 1].
+    """
     check_relation(relation)
     if any(isinstance(part, NonPrivate) for part in flatten(event)):
         return 1.0

@@ -32,6 +32,15 @@ class MatrixFactorization(Event):
     A record of batch i contributes at the steps i, i + steps_per_epoch, ..., ``epochs`` times, a
     vector of norm at most 1 each time.
 
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise, before C is undone, in units of the norm of a contribution.
+    steps_per_epoch : int
+        Batches of an epoch, at least 1.
+    epochs : int
+        How often each record takes part, at least 1.
+
     Notes
     -----
     **Guarantees.** One Gaussian release of noise multiplier ``noise_multiplier / sensitivity``,
@@ -204,6 +213,11 @@ def square_root_band(steps_per_epoch: int, epochs: int, most: int = 64) -> tuple
     steps_per_epoch, epochs : int
     most : int, default=64
         The noise of as many steps is kept in memory.
+
+    Returns
+    -------
+    coefficients : tuple of float
+        The first column of C, beginning with 1.0.
 
     References
     ----------

@@ -96,6 +96,13 @@ def _(event: PoissonSampled, relation):
 class PrivacyLossDistribution:
     """Upper bounds on the privacy curve of an event; made by :func:`pld`.
 
+    Parameters
+    ----------
+    directions : tuple of list
+        For each order of the two neighbours, the groups of losses that are composed.
+    loose : bool, default=False
+        Whether the dominating pair of some part is known not to be tight.
+
     Attributes
     ----------
     loose : bool

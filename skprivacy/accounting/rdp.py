@@ -322,7 +322,22 @@ def best_epsilon(event: Event, delta: float, relation: str) -> tuple[float, floa
 
 
 def rdp_delta(event: Event, epsilon: float, relation: str = "add_remove") -> float:
-    """Return the smallest delta that Renyi accounting proves at ``epsilon``."""
+    """Return the smallest delta that Renyi accounting proves at ``epsilon``.
+
+    Parameters
+    ----------
+    event : Event
+        What was released.
+    epsilon : float
+        In nats, at least 0.
+    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+        What neighbouring data sets are.
+
+    Returns
+    -------
+    delta : float
+        In [0, 1].
+    """
     return float(rdp_deltas(event, np.array([epsilon]), relation)[0])
 
 

@@ -72,7 +72,15 @@ def _(event: SmoothGaussian, orders, relation):
 
 
 class Smoothed(NamedTuple):
-    """A data-dependent Renyi cost and its smooth sensitivity. **Both are private.**"""
+    """A data-dependent Renyi cost and its smooth sensitivity. **Both are private.**
+
+    Parameters
+    ----------
+    cost : float
+        The Renyi cost, in nats.
+    sensitivity : float
+        Its smooth sensitivity, in the same unit.
+    """
 
     cost: float
     sensitivity: float

@@ -150,6 +150,11 @@ def noisy(X: ArrayLike, share: float = 0.1, *, random_state: Any = None) -> NDAr
         Share of features reset, in [0, 1]; the paper takes 0.1 and 0.2.
     random_state : int, RandomState instance or None, default=None
 
+    Returns
+    -------
+    ndarray of shape (n_records, n_features)
+        A changed copy.
+
     Examples
     --------
     >>> import numpy as np

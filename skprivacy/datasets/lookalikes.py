@@ -139,7 +139,23 @@ def make_texas_like(
 ) -> Bunch | tuple[Any, Any]:
     """Generate binary rows of Texas-100's shape: thousands of features, few of them set.
 
-    Parameters and returned value are those of :func:`make_purchase_like`.
+    Parameters
+    ----------
+    n_samples : int, default=10000
+        Number of rows.
+    n_features, n_classes : int
+        The shape; as published by default.
+    random_state : int, RandomState instance or None, default=None
+        Seed.
+    as_frame : bool, default=False
+        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
+    return_X_y : bool, default=False
+        Whether to return ``(data, target)`` only.
+
+    Returns
+    -------
+    Bunch
+        As :func:`~skprivacy.datasets.fetch_texas100` returns it.
     """
     shape = n_samples, n_features, n_classes
     return _clusters(shape, 0.03, 0.01, random_state, as_frame, return_X_y, "Texas-100")
@@ -156,7 +172,23 @@ def make_location_like(
 ) -> Bunch | tuple[Any, Any]:
     """Generate binary rows of Location-30's shape: few rows, easy to memorise.
 
-    Parameters and returned value are those of :func:`make_purchase_like`.
+    Parameters
+    ----------
+    n_samples : int, default=5010
+        Number of rows.
+    n_features, n_classes : int
+        The shape; as published by default.
+    random_state : int, RandomState instance or None, default=None
+        Seed.
+    as_frame : bool, default=False
+        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
+    return_X_y : bool, default=False
+        Whether to return ``(data, target)`` only.
+
+    Returns
+    -------
+    Bunch
+        As :func:`~skprivacy.datasets.fetch_location30` returns it.
     """
     shape = n_samples, n_features, n_classes
     return _clusters(shape, 0.12, 0.027, random_state, as_frame, return_X_y, "Location-30")

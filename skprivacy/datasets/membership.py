@@ -201,8 +201,27 @@ def fetch_purchase100(
 ) -> Bunch | tuple[Any, Any]:
     """Load Purchase-100: 197,324 shoppers, 600 products bought or not, 100 styles.
 
-    Parameters and returned value are those of :func:`fetch_location30`; the file lies in
-    ``<data_home>/purchase``, and classes are 1 to 100.
+    Parameters
+    ----------
+    data_home : path-like, default=None
+        The data folder; the file lies in ``<data_home>/purchase``. ``None`` means the environment
+        variable ``SKPRIVACY_DATA`` or, without it, ``~/skprivacy_data``.
+    as_frame : bool, default=False
+        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
+    return_X_y : bool, default=False
+        Whether to return ``(data, target)`` only.
+    download_if_missing : bool, default=True
+        Whether the file is downloaded if it is not there.
+
+    Returns
+    -------
+    Bunch
+        As :func:`~skprivacy.datasets.fetch_adult` returns it; classes are 1 to 100.
+
+    Raises
+    ------
+    DatasetNotFoundError
+        If the file is neither there nor can be downloaded, or is not the published one.
     """
     return _PURCHASE.fetch(data_home, as_frame, return_X_y, download_if_missing)
 
@@ -216,7 +235,26 @@ def fetch_texas100(
 ) -> Bunch | tuple[Any, Any]:
     """Load Texas-100: 67,330 hospital stays, 6,169 binary facts, the 100 commonest procedures.
 
-    Parameters and returned value are those of :func:`fetch_location30`; the file lies in
-    ``<data_home>/texas``, and classes are 1 to 100.
+    Parameters
+    ----------
+    data_home : path-like, default=None
+        The data folder; the file lies in ``<data_home>/texas``. ``None`` means the environment
+        variable ``SKPRIVACY_DATA`` or, without it, ``~/skprivacy_data``.
+    as_frame : bool, default=False
+        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
+    return_X_y : bool, default=False
+        Whether to return ``(data, target)`` only.
+    download_if_missing : bool, default=True
+        Whether the file is downloaded if it is not there.
+
+    Returns
+    -------
+    Bunch
+        As :func:`~skprivacy.datasets.fetch_adult` returns it; classes are 1 to 100.
+
+    Raises
+    ------
+    DatasetNotFoundError
+        If the file is neither there nor can be downloaded, or is not the published one.
     """
     return _TEXAS.fetch(data_home, as_frame, return_X_y, download_if_missing)

@@ -29,6 +29,8 @@ class RandomizedResponse(Mechanism):
         Privacy of one report, from 1e-6 to 700.
     n_categories : int
         k, the number of public categories, at least 2. Reports are integers 0 .. k-1.
+    sensitivity : float, default=1.0
+        Of no effect: one category may become any other.
 
     Notes
     -----

@@ -42,6 +42,8 @@ class SmoothGaussian(Mechanism):
         See :class:`skprivacy.accounting.SmoothGaussian`.
     upper : float
         The public end of the range; it also sets the grid, a billionth of it.
+    sensitivity : float, default=1.0
+        In units of the smooth sensitivity, which comes with the value.
 
     Notes
     -----

@@ -15,6 +15,16 @@ __all__ = ["auc", "auc_interval"]
 def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     """Probability that a member scores above a non-member, ties counted half.
 
+    Parameters
+    ----------
+    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
+        Scores of members and of non-members, higher means member.
+
+    Returns
+    -------
+    area : float
+        In [0, 1]; 0.5 tells nothing.
+
     Examples
     --------
     >>> from skprivacy.metrics import auc
@@ -38,6 +48,11 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
         Scores of members and of non-members, higher means member.
     alpha : float, default=0.05
         Probability, in (0, 1), that the interval misses.
+
+    Returns
+    -------
+    low, high : float
+        In [0, 1].
 
     Notes
     -----

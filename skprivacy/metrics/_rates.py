@@ -104,6 +104,16 @@ def roc(scores_in: ArrayLike, scores_out: ArrayLike) -> tuple[Floats, Floats, Fl
 
     Tied scores make one step: no point is interpolated.
 
+    Parameters
+    ----------
+    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
+        Scores of members and of non-members, higher means member.
+
+    Returns
+    -------
+    fpr, tpr, thresholds : ndarray of shape (n_points,)
+        Shares of non-members and of members that score at least each threshold.
+
     Examples
     --------
     >>> from skprivacy.metrics import roc
@@ -178,6 +188,16 @@ def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     It is the best of many thresholds on the very sample it is measured on, hence biased upwards:
     on pure noise it is about ``1 / sqrt(n)``, not 0. Judge leakage by intervals and by
     :func:`epsilon_lower_bound`.
+
+    Parameters
+    ----------
+    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
+        Scores of members and of non-members, higher means member.
+
+    Returns
+    -------
+    advantage : float
+        In [0, 1].
 
     Examples
     --------

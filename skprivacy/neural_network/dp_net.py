@@ -73,6 +73,8 @@ class DPNeuralNet(NeuralNet):
         Charged for every fit before training looks at the data.
     distributed : {"replicated", "sharded"}, default=None
         Train in all processes of ``torch.distributed`` together.
+    train_split : None, default=None
+        Stays None: what is measured on private records that were held out is private too.
     warm_start : bool, default=False
         Whether ``fit`` continues the earlier training, as ``partial_fit`` does.
     verbose : int, default=0

@@ -62,6 +62,9 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     noise, so that what is said of one does not depend on the others: certificates that are wrong
     may be wrong together.
 
+    **Edge cases.** Where no class is surely in the majority, the radius is 0. Rows with NaN or
+    infinity are refused, in ``fit`` too.
+
     References
     ----------
     J. Cohen, E. Rosenfeld and J. Z. Kolter, "Certified adversarial robustness via randomized

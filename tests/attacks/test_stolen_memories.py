@@ -212,6 +212,7 @@ def test_threshold_keeps_its_precision():
     assert np.isnan(strict.shadow_precision_)
 
 
+@pytest.mark.filterwarnings("ignore:y holds 20 records with labels that the target does not know")
 def test_class_that_the_target_does_not_know_scores_lowest():
     X, y = problem()
     y = y.astype(object)
