@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..exceptions import BudgetExceededError
 from ._admission import Cap, Refusal, Terms, holds, refusing, room
@@ -167,7 +167,7 @@ class PrivacyBudget(Statement):
         path = f"{self._scope}{name}/"
         if epsilon is not None or delta is not None:
             positive("epsilon", epsilon)
-            terms = {"epsilon": epsilon, "delta": check_delta(delta or 0.0)}
+            terms: Cap = {"epsilon": cast(float, epsilon), "delta": check_delta(delta or 0.0)}
             with self._ledger.transaction() as log:
                 known = log.scopes().get(path)
                 if known is None:
