@@ -16,9 +16,11 @@ __all__ = [
     "Floats",
     "Layers",
     "PerceptronStack",
+    "count_multiplications",
     "count_numbers",
     "logistic_error",
     "softmax_error",
+    "with_facts",
 ]
 
 Floats = NDArray[np.float32]
@@ -64,102 +66,130 @@ _ACTIVATIONS: dict[str, Callable[[Floats, Floats], None]] = {
 class PerceptronStack:
     """Networks of one shape, with all their weights in one matrix.
 
+    What enters a layer ends with a column of ones, so that its biases are the last row of its
+    weights and take no operations of their own.
+
     Parameters
     ----------
     start : list of list of (weights, biases)
         Initial layers of each network, weights of shape (n_in, n_out).
     activation : {"identity", "logistic", "tanh", "relu"}
         Of the hidden layers; the output layer has none.
+    n_facts : int
+        How many columns :func:`with_facts` has added to the records.
 
     Attributes
     ----------
     weights : float32 ndarray of shape (n_networks, n_parameters)
-        The weights of all layers, then the biases of all layers.
+        Layer by layer, weights and then biases.
     gradient : float32 ndarray of shape (n_networks, n_parameters)
         Filled by :meth:`sum_gradients`.
-    n_weights : int
-        How many of the parameters are not biases.
+    layers, gradients : list of float32 ndarray of shape (n_networks, n_in + 1, n_out)
+        Views of the two, for each layer.
+    facts : float32 ndarray of shape (n_networks, size, n_facts)
+        What is known of the records of the batch; zeros for padding.
+    real : float32 ndarray of shape (n_networks, size)
+        One for records and zero for padding.
     """
 
-    def __init__(self, start: Sequence[Layers], activation: str) -> None:
+    def __init__(self, start: Sequence[Layers], activation: str, n_facts: int) -> None:
         self.activation = activation
         self.sizes = [len(start[0][0][0]), *(len(bias) for _, bias in start[0])]
-        flat = [
-            [weight.ravel() for weight, _ in layers] + [bias for _, bias in layers]
-            for layers in start
-        ]
-        self.weights = np.array([np.concatenate(parts) for parts in flat], dtype=np.float32)
+        flat = [np.concatenate([np.vstack(layer).ravel() for layer in layers]) for layers in start]
+        self.weights = np.array(flat, dtype=np.float32)
         self.gradient = np.zeros_like(self.weights)
-        self.n_weights = sum(a * b for a, b in pairwise(self.sizes))
-        self._layers = self._views(self.weights)
-        self._grads = self._views(self.gradient)
-        self._reserve(0)
+        self.layers = self._views(self.weights)
+        self.gradients = self._views(self.gradient)
+        self._n_facts = n_facts
+        self._reserved = -1
+        self._resize(0)
 
-    def _views(self, flat: Floats) -> list[tuple[Floats, Floats]]:
-        """Return the weights (n_networks, n_in, n_out) and biases (n_networks, 1, n_out)."""
-        views, first, last = [], 0, self.n_weights
+    def _views(self, flat: Floats) -> list[Floats]:
+        views, first = [], 0
         for fan_in, fan_out in pairwise(self.sizes):
-            weight = flat[:, first : first + fan_in * fan_out].reshape(-1, fan_in, fan_out)
-            views.append((weight, flat[:, None, last : last + fan_out]))
-            first, last = first + fan_in * fan_out, last + fan_out
+            last = first + (fan_in + 1) * fan_out
+            views.append(flat[:, first:last].reshape(-1, fan_in + 1, fan_out))
+            first = last
         return views
-
-    def _reserve(self, width: int) -> None:
-        shape = len(self.weights), width
-        self._values = [np.zeros((*shape, size), np.float32) for size in self.sizes]
-        self._errors = [np.zeros((*shape, size), np.float32) for size in self.sizes[1:-1]]
-        self._slopes = [np.zeros((*shape, size), np.float32) for size in self.sizes[1:-1]]
-        self._ones = np.ones((1, width), np.float32)
 
     def load(self, records: Sequence[Floats], chosen: Sequence[NDArray[np.intp]]) -> None:
         """Make a batch of the chosen rows of each network's records, padded with zeros."""
-        self.size = max(map(len, chosen))
-        if self.size > self._ones.size:
-            self._reserve(self.size)
-        for rows, own, places in zip(self._values[0], records, chosen, strict=True):
+        self._resize(max(map(len, chosen)))
+        for rows, own, places in zip(self._rows, records, chosen, strict=True):
             np.take(own, places, axis=0, out=rows[: len(places)], mode="clip")
-            rows[len(places) : self.size] = 0.0
+            rows[len(places) :] = 0.0
+
+    def _resize(self, size: int) -> None:
+        """Lay contiguous arrays for batches of this size into the buffers."""
+        n_in, *hidden, n_out = self.sizes
+        columns = [n_in + 1 + self._n_facts, n_out, *(units + 1 for units in hidden for _ in "ves")]
+        n_networks = len(self.weights)
+        if size > self._reserved:
+            self._buffers = [np.zeros(n_networks * size * n, np.float32) for n in columns]
+            self._reserved = size
+        self._rows, self._logits, *others = (
+            buffer[: n_networks * size * n].reshape(n_networks, size, n)
+            for buffer, n in zip(self._buffers, columns, strict=True)
+        )
+        self._hidden, self._errors, self._slopes = others[::3], others[1::3], others[2::3]
+        self._inputs = [self._rows[..., : n_in + 1], *self._hidden]
+        self.real, self.facts = self._rows[..., n_in], self._rows[..., n_in + 1 :]
+        self.size = size
 
     def forward(self) -> Floats:
         """Return the logits of the batch, of shape (n_networks, size, n_outputs)."""
         activate = _ACTIVATIONS[self.activation]
-        values = [value[:, : self.size] for value in self._values]
-        for place, (weight, bias) in enumerate(self._layers):
-            out = values[place + 1]
-            np.matmul(values[place], weight, out=out)
-            np.add(out, bias, out=out)
-            if place + 1 < len(self._layers):
-                activate(out, self._slopes[place][:, : self.size])
-        return values[-1]
+        for place, (above, slope) in enumerate(zip(self._hidden, self._slopes, strict=True)):
+            np.matmul(self._inputs[place], self.layers[place], out=above[..., :-1])
+            activate(above, slope)
+            above[..., -1], slope[..., -1] = 1.0, 0.0
+        np.matmul(self._inputs[-1], self.layers[-1], out=self._logits)
+        return self._logits
 
     def backward(self) -> list[tuple[Floats, Floats]]:
         """Return input and error of each layer, from the error put in place of the logits."""
-        values = [value[:, : self.size] for value in self._values]
-        errors = [*(error[:, : self.size] for error in self._errors), values[-1]]
-        for place in range(len(errors) - 1, 0, -1):
-            weight, below = self._layers[place][0].swapaxes(1, 2), errors[place - 1]
+        errors = [self._logits]
+        for place in range(len(self._errors) - 1, -1, -1):
+            weight, below = self.layers[place + 1].swapaxes(1, 2), self._errors[place]
             # a product with one term only is slow as a matrix product
             product = np.multiply if weight.shape[1] == 1 else np.matmul
-            product(errors[place], weight, out=below)
-            np.multiply(below, self._slopes[place - 1][:, : self.size], out=below)
-        return list(zip(values, errors, strict=False))
+            product(errors[0], weight, out=below)
+            np.multiply(below, self._slopes[place], out=below)
+            errors.insert(0, below[..., :-1])
+        return list(zip(self._inputs, errors, strict=True))
 
     def sum_gradients(self, seen: list[tuple[Floats, Floats]]) -> None:
         """Fill ``gradient`` with the sum over the batch."""
-        ones = self._ones[:, : self.size]
-        for (value, error), (weight, bias) in zip(seen, self._grads, strict=True):
-            np.matmul(value.swapaxes(1, 2), error, out=weight)
-            np.matmul(ones, error, out=bias)
+        for (value, error), gradient in zip(seen, self.gradients, strict=True):
+            np.matmul(value.swapaxes(1, 2), error, out=gradient)
 
-    def layers(self, place: int, flat: Floats | None = None) -> Layers:
+    def network(self, place: int, flat: Floats | None = None) -> Layers:
         """Return a copy of one network's layers (``flat``: other numbers than its weights)."""
-        views = self._layers if flat is None else self._views(flat)
-        return [(weight[place].copy(), bias[place, 0].copy()) for weight, bias in views]
+        views = self.layers if flat is None else self._views(flat)
+        return [(both[place, :-1].copy(), both[place, -1].copy()) for both in views]
+
+
+def with_facts(X: Floats, *facts: NDArray[np.generic]) -> Floats:
+    """Return records followed by a one and by columns of what a step needs to know of them.
+
+    One gather then fetches all of it. The one tells a record from padding.
+    """
+    rows = np.empty((len(X), X.shape[1] + 1 + len(facts)), np.float32)
+    rows[:, : X.shape[1]] = X
+    rows[:, X.shape[1]] = 1.0
+    for place, fact in enumerate(facts, X.shape[1] + 1):
+        rows[:, place] = fact
+    return rows
 
 
 def count_numbers(sizes: Sequence[int], batch: int) -> int:
     """Return how many numbers a network holds in training: moments, values and errors."""
     return 5 * sum(a * b for a, b in pairwise(sizes)) + 2 * batch * sum(sizes)
+
+
+def count_multiplications(sizes: Sequence[int], batch: int) -> float:
+    """Return the work of a step: forward, backward and the sum of gradients."""
+    return 3.0 * batch * sum(a * b for a, b in pairwise(sizes))
 
 
 def logistic_error(logits: Floats, label: NDArray[np.intp], loss: bool) -> Floats | None:
@@ -186,9 +216,10 @@ def softmax_error(logits: Floats, label: NDArray[np.intp], loss: bool) -> Floats
     np.subtract(logits, top, out=logits)
     np.exp(logits, out=logits)
     np.divide(logits, logits @ np.ones((logits.shape[-1], 1), np.float32), out=logits)
-    network, record = np.ogrid[: label.shape[0], : label.shape[1]]
-    losses = None
+    chosen = np.arange(0, logits.size, logits.shape[-1]) + label.ravel()
+    flat, losses = logits.reshape(-1), None
     if loss:
-        losses = -np.log(np.maximum(logits[network, record, label], np.finfo(np.float32).tiny))
-    logits[network, record, label] -= 1.0
+        own = np.maximum(flat[chosen], np.finfo(np.float32).tiny)
+        losses = -np.log(own).reshape(label.shape)
+    flat[chosen] -= 1.0
     return losses

@@ -2,19 +2,24 @@
 
 A shadow model alone is too small to keep the processor busy: most of its time goes into the
 overhead of each step. A few of them side by side on each core, within its cache, run about as
-fast as matrix products can.
+fast as matrix products can. Each core has a process: for threads the calls are too short, and most
+of the time one would wait for the other to give up Python's lock.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
+from joblib import Parallel, delayed, effective_n_jobs
+from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.pipeline import Pipeline
@@ -23,15 +28,17 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  
 
 from .._sklearn import safe_indexing
 from ._clones import shadow_clone
-from ._perceptrons import Layers
+from ._perceptrons import Floats, Layers, with_facts
 from ._predictions import label_columns
 from ._stacked_dpsgd import PrivateTask, train_private
 from ._stacked_mlp import MLPTask, is_plain_mlp, train_mlps
 
 __all__ = ["StackedMember", "is_stackable", "train_stacked"]
 
-# Models whose records are in memory at once, for each thread.
+# Models whose records go to a process at once, at most.
 _PREPARED = 8
+# Multiplications that are worth the start of processes: some four seconds of one core.
+_WORTHWHILE = 1e11
 # Numbers that the networks side by side may hold and stay in the cache.
 _CACHED = 3 << 19
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
@@ -69,6 +76,12 @@ class StackedMember:
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
+class _Prepared(NamedTuple):
+    place: int
+    task: _Task
+    member: Callable[[Layers], StackedMember]
+
+
 def is_stackable(estimator: Any) -> bool:
     """Whether :func:`train_stacked` trains what ``estimator.fit`` would."""
     net = _network(estimator)
@@ -96,44 +109,75 @@ def train_stacked(
     rows : sequence of index arrays, one for each model
     seeds : sequence of int, one for each model
     n_jobs : int, default=None
-        Threads. None: as many as the linear algebra underneath would take.
+        Processes, or what joblib's active backend has instead. None: as many as joblib is told to
+        take, else as many as the linear algebra would take threads. Short work is done right here.
     done : callable, default does nothing
-        Called with the place and the model as soon as it is trained, in the thread that did it.
+        Called here with the place and the model as soon as it is trained.
 
     Notes
     -----
     An ``MLPClassifier`` gets an output for every class in ``y``, also for those missing among its
-    rows.
+    rows. Each model has a seed of its own: how they are dealt out changes no more than rounding.
+    """
+    members: dict[int, StackedMember] = {}
+    n_jobs = _n_jobs(n_jobs)
+    with warnings.catch_warnings(), _one_thread():
+        warnings.simplefilter("ignore")  # the target raised the same ones
+        prepare = _preparation(estimator, X, y, rows, seeds)
+        for place, member in _trained(map(prepare, range(len(rows))), len(rows), n_jobs):
+            members[place] = member
+            done(place, member)
+    return [members[place] for place in range(len(rows))]
+
+
+def _trained(
+    prepared: Iterator[_Prepared], n_models: int, n_jobs: int
+) -> Iterator[tuple[int, StackedMember]]:
+    """Yield models with their places. Few are prepared at a time: each has records of its own."""
+    first = next(prepared, None)
+    if first is None:
+        return
+    if n_models * first.task.multiplications < _WORTHWHILE:
+        n_jobs = 1
+    together = min(_PREPARED, -(-n_models // n_jobs))
+    sent: deque[list[tuple[int, Any]]] = deque()
+
+    def jobs() -> Iterator[Any]:
+        for group in _side_by_side(chain([first], prepared), together):
+            sent.append([(own.place, own.member) for own in group])
+            yield delayed(_train)([own.task for own in group])
+
+    backend, _ = get_active_backend()
+    one_by_one = getattr(backend, "supports_return_generator", False)
+    results = Parallel(n_jobs=n_jobs, return_as="generator" if one_by_one else "list")(jobs())
+    for trained in results:
+        for (place, member), layers in zip(sent.popleft(), trained, strict=True):
+            yield place, member(layers)
+
+
+def _train(tasks: list[Any]) -> list[Layers]:
+    """Train tasks of one kind, wherever this is called."""
+    with np.errstate(all="ignore"), _one_thread():
+        return (train_mlps if isinstance(tasks[0], MLPTask) else train_private)(tasks)
+
+
+def _n_jobs(n_jobs: int | None) -> int:
+    _, configured = get_active_backend()
+    if n_jobs is None and configured is None:
+        return _blas_threads(ThreadpoolController())
+    return effective_n_jobs(n_jobs)
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """Return a context in which linear algebra takes one thread.
+
+    Nothing if it does already: of threads that each put back what they found, the last would put
+    back one.
     """
     controller = ThreadpoolController()
-    n_threads = _blas_threads(controller) if n_jobs is None else effective_n_jobs(n_jobs)
-    together = max(1, min(_PREPARED, -(-len(rows) // n_threads)))
-    members: dict[int, StackedMember] = {}
-    prepare = _preparation(estimator, X, y, rows, seeds)
-
-    def train_block(places: range) -> None:
-        tasks, steps = {}, {}
-        for i in places:
-            tasks[i], steps[i] = prepare(i)
-        for group in _side_by_side(tasks):
-            own = [tasks[i] for i in group]
-            train: Any = train_mlps if isinstance(own[0], MLPTask) else train_private
-            with np.errstate(all="ignore"):
-                trained = train(own)
-            for i, task, layers in zip(group, own, trained, strict=True):
-                members[i] = StackedMember(task.classes, layers, task.activation, steps[i])
-                done(i, members[i])
-
-    everyone = range(len(rows))
-    with (
-        warnings.catch_warnings(),
-        controller.limit(limits=1, user_api="blas"),
-        ThreadPoolExecutor(n_threads) as threads,
-    ):
-        warnings.simplefilter("ignore")  # the target raised the same ones
-        blocks = [everyone[i : i + together] for i in everyone[::together]]
-        list(threads.map(train_block, blocks))
-    return [members[i] for i in everyone]
+    if _blas_threads(controller) == 1:
+        return nullcontext()
+    return controller.limit(limits=1, user_api="blas")
 
 
 def _blas_threads(controller: ThreadpoolController) -> int:
@@ -152,45 +196,51 @@ def _description(net: Any) -> Callable[[Any, Any], Any] | None:
 
 def _preparation(
     estimator: Any, X: Any, y: NDArray[Any], rows: Sequence[NDArray[np.intp]], seeds: Sequence[int]
-) -> Callable[[int], tuple[_Task, Any]]:
-    """Return what maps a place to a network about to be trained and the steps before it."""
+) -> Callable[[int], _Prepared]:
+    """Return what maps a place to a network about to be trained."""
     classes = np.unique(y)
     label = label_columns(y, classes)
     alone = _network(estimator) is estimator or len(estimator.steps) == 1
     # without steps that change them, all networks read the same records: they stay in the cache
-    shared = _dense(X, y) if alone and is_plain_mlp(_network(estimator)) else None
+    shared = _dense(X, y, label) if alone and is_plain_mlp(_network(estimator)) else None
 
-    def prepare(i: int) -> tuple[_Task, Any]:
+    def prepare(i: int) -> _Prepared:
         model, steps = shadow_clone(estimator, int(seeds[i])), None
         net = _network(model)
-        if shared is not None:
-            net._validate_params()
-            return MLPTask(net, shared, label, rows[i], classes, int(seeds[i])), None
-        own, truth = safe_indexing(X, rows[i]), y[rows[i]]
+        own, truth, chosen = X, y, rows[i]
+        if shared is None:
+            own, truth, chosen = safe_indexing(X, chosen), y[chosen], np.arange(len(chosen))
         if not alone:
             steps = model[:-1]
             own = steps.fit_transform(own, truth)
+        task: _Task
         if describe := _description(net):
-            return PrivateTask(describe(own, truth), int(seeds[i])), steps
-        net._validate_params()
-        everyone = np.arange(len(truth))
-        own = _dense(own, truth)
-        return MLPTask(net, own, label[rows[i]], everyone, classes, int(seeds[i])), steps
+            task = PrivateTask(describe(own, truth), int(seeds[i]))
+        else:
+            net._validate_params()
+            records = _dense(own, truth, label[rows[i]]) if shared is None else shared
+            task = MLPTask(net, records, chosen, classes, int(seeds[i]))
+        member = partial(
+            StackedMember, task.classes, activation=task.activation, preprocessing=steps
+        )
+        return _Prepared(i, task, member)
 
     return prepare
 
 
-def _dense(X: Any, y: NDArray[Any]) -> NDArray[np.float32]:
+def _dense(X: Any, y: NDArray[Any], label: NDArray[np.intp]) -> Floats:
     checked, _ = check_X_y(X, y, accept_sparse="csr", dtype=np.float32)
-    return checked.toarray() if hasattr(checked, "toarray") else checked
+    return with_facts(checked.toarray() if hasattr(checked, "toarray") else checked, label)
 
 
-def _side_by_side(tasks: dict[int, _Task]) -> Iterator[list[int]]:
-    """Yield groups of tasks of one kind that fit the cache together."""
-    kinds: dict[Hashable, list[int]] = {}
-    for place, task in tasks.items():
-        kinds.setdefault(task.kind, []).append(place)
-    for places in kinds.values():
-        fitting = max(1, _CACHED // max(tasks[i].numbers for i in places))
-        for group in np.array_split(places, -(-len(places) // fitting)):
-            yield group.tolist()
+def _side_by_side(prepared: Iterator[_Prepared], together: int) -> Iterator[list[_Prepared]]:
+    """Yield groups of one kind that fit the cache together, of so many models at most."""
+    while block := list(islice(prepared, together)):
+        kinds: dict[Hashable, list[_Prepared]] = {}
+        for own in block:
+            kinds.setdefault(own.task.kind, []).append(own)
+        for group in kinds.values():
+            fitting = max(1, _CACHED // max(own.task.numbers for own in group))
+            n_parts = -(-len(group) // fitting)
+            for part in range(n_parts):
+                yield group[part::n_parts]

@@ -8,17 +8,32 @@ nothing is charged. What an estimator has to say about itself is :class:`Descrip
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..mechanisms import PoissonSampler, SecureRandom
-from ._perceptrons import Floats, Layers, PerceptronStack, count_numbers, softmax_error
+from ._perceptrons import (
+    Floats,
+    Layers,
+    PerceptronStack,
+    count_multiplications,
+    count_numbers,
+    softmax_error,
+    with_facts,
+)
 
-__all__ = ["Description", "PrivateTask", "train_private"]
+__all__ = ["Chance", "Description", "PrivateTask", "train_private"]
+
+_N_FACTS = 3
+# Records and normal numbers to draw at a time, about.
+_DRAWN = 1 << 12
+_NORMALS = 1 << 15
 
 
 class Description(Protocol):
@@ -70,71 +85,98 @@ class PrivateTask:
     @property
     def numbers(self) -> int:
         """How many numbers training holds, but for the records."""
-        return count_numbers(self._sizes, int(self.fit.sampling_rate * len(self.fit.inputs)))
+        return count_numbers(self._sizes, self._batch)
+
+    @property
+    def multiplications(self) -> float:
+        """How much work training is."""
+        return self.fit.n_steps * count_multiplications(self._sizes, self._batch)
+
+    @property
+    def _batch(self) -> int:
+        return int(self.fit.sampling_rate * len(self.fit.inputs))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the description's class behind: it lives beside torch, and training needs none."""
+        return vars(self) | {"fit": SimpleNamespace(**vars(self.fit))}
 
 
 def train_private(tasks: list[PrivateTask]) -> list[Layers]:
     """Train several networks of one kind."""
     fits = [task.fit for task in tasks]
     first = fits[0]
-    stack = PerceptronStack([fit.layers for fit in fits], first.activation)
-    randoms = [SecureRandom(task.seed) for task in tasks]
-    samplers = [PoissonSampler(fit.sampling_rate) for fit in fits]
-    records = [fit.inputs for fit in fits]
-    lengths = [np.einsum("nk,nk->n", own, own) for own in records]
-    optimizer = _Momentum if first.optimizer == "sgd" else _Adam
-    update = optimizer(stack, fits)
+    stack = PerceptronStack([fit.layers for fit in fits], first.activation, _N_FACTS)
+    records = [_with_facts(fit) for fit in fits]
+    chance = [Chance(fit, stack.weights.shape[1], task.seed) for fit, task in zip(fits, tasks)]
+    update = (_Momentum if first.optimizer == "sgd" else _Adam)(stack, fits)
     divisor = np.array([[fit.divisor] for fit in fits], np.float32)
+    rates = np.array([fit.learning_rate for fit in fits], np.float32)
     average = np.zeros_like(stack.weights)
     for step in range(first.n_steps):
-        drawn = [
-            sampler.draw(len(own), random)
-            for sampler, own, random in zip(samplers, records, randoms, strict=True)
-        ]
-        stack.load(records, drawn)
-        _sum_clipped(stack, fits, lengths, drawn)
-        for gradient, fit, random in zip(stack.gradient, fits, randoms, strict=True):
-            if fit.noise_std:
-                random.add_normal(gradient, fit.noise_std)
-        stack.gradient /= divisor
-        update(np.array([[fit.learning_rate[step]] for fit in fits], np.float32))
+        stack.load(records, [next(own.batches) for own in chance])
+        _average_clipped(stack, first.factors, divisor)
+        for gradient, own in zip(stack.gradient, chance, strict=True):
+            gradient += next(own.noise)
+        update(rates[:, step, None])
         if step >= first.first_averaged:
             average += stack.weights
     averaged = first.n_steps - first.first_averaged
     final = average / np.float32(averaged) if averaged else stack.weights
-    return [stack.layers(place, final) for place in range(len(fits))]
+    return [stack.network(place, final) for place in range(len(fits))]
 
 
-def _sum_clipped(
-    stack: PerceptronStack,
-    fits: list[Description],
-    lengths: list[Floats],
-    drawn: list[NDArray[np.int64]],
-) -> None:
-    """Sum the clipped gradients of the batch: norms and sums by book-keeping.
+class Chance:
+    """The batches and the noise of one network, drawn for several steps at a time.
 
-    ``lengths`` holds the squared norms of all records.
+    A long draw costs little more than a short one. Both are what the private estimator's own
+    would be: records take part independently, in every step and from step to step.
     """
+
+    def __init__(self, fit: Description, n_parameters: int, seed: int) -> None:
+        self.random = SecureRandom(seed)
+        self.batches = self._batches(PoissonSampler(fit.sampling_rate), len(fit.inputs))
+        self.noise = self._noise(n_parameters, fit.noise_std / fit.divisor)
+
+    def _batches(self, sampler: PoissonSampler, n: int) -> Iterator[NDArray[np.int64]]:
+        steps = 1 + int(_DRAWN / (n * sampler.rate))
+        while True:
+            drawn = sampler.draw(n * steps, self.random)
+            cuts = np.searchsorted(drawn, n * np.arange(steps + 1)).tolist()
+            for step, (start, stop) in enumerate(pairwise(cuts)):
+                yield drawn[start:stop] - n * step
+
+    def _noise(self, size: int, std: float) -> Iterator[Floats | float]:
+        while not std:
+            yield 0.0
+        steps = max(1, _NORMALS // size)
+        while True:
+            noise = self.random.normal(steps * size)
+            noise *= np.float32(std)
+            yield from noise.reshape(steps, size)
+
+
+def _with_facts(fit: Description) -> Floats:
+    """Return the records with their label, its weight, and their squared norm plus one."""
+    square = np.einsum("nk,nk->n", fit.inputs, fit.inputs)
+    return with_facts(fit.inputs, fit.targets, fit.loss_weight[fit.targets], square + 1.0)
+
+
+def _average_clipped(
+    stack: PerceptronStack, factors_of: Callable[[Floats], Floats], divisor: Floats
+) -> None:
+    """Sum the clipped gradients of the batch and divide: norms and sums by book-keeping."""
     if stack.size == 0:
         stack.gradient[:] = 0.0
         return
-    label = np.zeros((len(fits), stack.size), np.intp)
-    weight = np.zeros((len(fits), stack.size), np.float32)  # none for padding
-    squared = np.zeros((len(fits[0].layers), len(fits), stack.size), np.float32)
-    for place, (fit, own, rows) in enumerate(zip(fits, lengths, drawn, strict=True)):
-        label[place, : len(rows)] = fit.targets[rows]
-        weight[place, : len(rows)] = fit.loss_weight[label[place, : len(rows)]]
-        squared[-1, place, : len(rows)] = own[rows]
-    error = stack.forward()
-    softmax_error(error, label, False)
-    error *= weight[:, :, None]
+    label, weight, square = np.moveaxis(stack.facts, -1, 0)  # no weight for padding
+    softmax_error(stack.forward(), label.astype(np.intp), False)
     seen = stack.backward()[::-1]  # from the output on, as the layers of the private estimator
+    squared = np.empty((len(seen), *label.shape), np.float32)
     for norms, (value, error) in zip(squared, seen, strict=True):
-        if value is not seen[-1][0]:
-            np.einsum("sbk,sbk->sb", value, value, out=norms)
-        norms += 1.0
-        norms *= np.einsum("sbk,sbk->sb", error, error)
-    factors = fits[0].factors(squared)
+        np.einsum("sbk,sbk->sb", error, error, out=norms)
+        norms *= square if value is seen[-1][0] else np.einsum("sbk,sbk->sb", value, value)
+    squared *= weight * weight
+    factors = factors_of(squared) * (weight / divisor)
     lost = ~np.isfinite(squared.sum(0))
     for (value, error), factor in zip(seen, factors, strict=True):
         error *= factor[:, :, None]

@@ -19,6 +19,7 @@ from ._perceptrons import (
     Floats,
     Layers,
     PerceptronStack,
+    count_multiplications,
     count_numbers,
     logistic_error,
     softmax_error,
@@ -35,8 +36,7 @@ class MLPTask:
     """One network to train like ``net``; with two classes it has one output."""
 
     net: MLPClassifier
-    X: Floats  # records, this task's and maybe others'
-    label: NDArray[np.intp]  # columns of classes, one for each record in X
+    records: Floats  # this task's and maybe others', each with a one and its column of classes
     rows: NDArray[np.intp]  # this task's records
     classes: NDArray[Any]
     seed: int
@@ -50,7 +50,7 @@ class MLPTask:
     def sizes(self) -> list[int]:
         """Numbers of features, hidden units and outputs."""
         outputs = 1 if len(self.classes) == 2 else len(self.classes)
-        return [self.X.shape[1], *_hidden(self.net), outputs]
+        return [self.records.shape[1] - 2, *_hidden(self.net), outputs]
 
     @property
     def kind(self) -> Hashable:
@@ -69,6 +69,12 @@ class MLPTask:
         """How many numbers training holds, but for the records."""
         return count_numbers(self.sizes, self.batch)
 
+    @property
+    def multiplications(self) -> float:
+        """How much work training is, if nothing ends it early."""
+        steps = self.net.max_iter * -(-len(self.rows) // self.batch)
+        return steps * count_multiplications(self.sizes, self.batch)
+
 
 def is_plain_mlp(net: Any) -> bool:
     """Whether this is what :func:`train_mlps` trains; a subclass may do anything, so it is not."""
@@ -85,22 +91,22 @@ def train_mlps(tasks: list[MLPTask]) -> list[Layers]:
     net, sizes = tasks[0].net, tasks[0].sizes
     counts = np.array([len(task.rows) for task in tasks])
     rngs = [np.random.default_rng(task.seed) for task in tasks]
-    stack = PerceptronStack([_initial(net, sizes, rng) for rng in rngs], net.activation)
+    stack = PerceptronStack([_initial(net, sizes, rng) for rng in rngs], net.activation, 1)
     batch = min(task.batch for task in tasks)
     adam = _Adam(stack, net)
     error = logistic_error if sizes[-1] == 1 else softmax_error
     judged = net.n_iter_no_change < net.max_iter  # else the loss decides nothing
     patience = _Patience(len(tasks), net.tol, net.n_iter_no_change)
     done: dict[int, Layers] = {}
-    records, rows = [task.X for task in tasks], [task.rows for task in tasks]
+    records, rows = [task.records for task in tasks], [task.rows for task in tasks]
     for _ in range(net.max_iter):
         total = np.zeros(len(tasks))
         for chosen in _batches(rows, batch, rngs if net.shuffle else None):
             stack.load(records, chosen)
-            label, share = _labels_and_shares(tasks, chosen, stack.size)
             logits = stack.forward()
-            losses = error(logits, label, judged)
+            losses = error(logits, stack.facts[..., 0].astype(np.intp), judged)
             in_batch = np.maximum([len(places) for places in chosen], 1)
+            share = stack.real / in_batch[:, None].astype(np.float32)
             penalty = net.alpha / in_batch
             if losses is not None:
                 total += in_batch * ((losses * share).sum(1) + penalty / 2 * _squares(stack))
@@ -108,10 +114,10 @@ def train_mlps(tasks: list[MLPTask]) -> list[Layers]:
             stack.sum_gradients(stack.backward())
             adam.step(penalty)
         for place in patience.run_out(total / counts) if judged else []:
-            done.setdefault(place, stack.layers(place))
+            done.setdefault(place, stack.network(place))
         if len(done) == len(tasks):
             break
-    return [done.get(place) or stack.layers(place) for place in range(len(tasks))]
+    return [done.get(place) or stack.network(place) for place in range(len(tasks))]
 
 
 def _hidden(net: MLPClassifier) -> list[Any]:
@@ -147,21 +153,11 @@ def _batches(
         yield [order[a:b] for order, a, b in zip(orders, starts, stops, strict=True)]
 
 
-def _labels_and_shares(
-    tasks: list[MLPTask], chosen: list[NDArray[np.intp]], size: int
-) -> tuple[NDArray[np.intp], Floats]:
-    """Return each record's label and weight in its network's mean; padding weighs nothing."""
-    label = np.zeros((len(tasks), size), dtype=np.intp)
-    share = np.zeros((len(tasks), size), dtype=np.float32)
-    for place, (task, places) in enumerate(zip(tasks, chosen, strict=True)):
-        label[place, : len(places)] = task.label[places]
-        share[place, : len(places)] = 1 / max(len(places), 1)
-    return label, share
-
-
 def _squares(stack: PerceptronStack) -> NDArray[np.float64]:
-    weights = stack.weights[:, : stack.n_weights]
-    return np.einsum("sp,sp->s", weights, weights)
+    squares = np.zeros(len(stack.weights))
+    for layer in stack.layers:
+        squares += np.einsum("sio,sio->s", layer[:, :-1], layer[:, :-1])  # no biases
+    return squares
 
 
 class _Adam:
@@ -174,14 +170,11 @@ class _Adam:
 
     def step(self, penalty: Floats) -> None:
         """Update with the stack's gradient and ``penalty``, one for each network, times weights."""
-        net, k = self.net, self.stack.n_weights
+        net = self.net
         if net.alpha:
-            np.multiply(
-                self.stack.weights[:, :k],
-                penalty[:, None].astype(np.float32),
-                out=self.scratch[:, :k],
-            )
-            self.stack.gradient[:, :k] += self.scratch[:, :k]
+            pull = penalty[:, None, None].astype(np.float32)
+            for layer, gradient in zip(self.stack.layers, self.stack.gradients, strict=True):
+                gradient[:, :-1] += pull * layer[:, :-1]  # no biases
         self.steps += 1
         last = np.sqrt(1 - net.beta_2)
         rate = net.learning_rate_init * np.sqrt(1 - net.beta_2**self.steps)
