@@ -107,7 +107,7 @@ def train_private(tasks: list[PrivateTask]) -> list[Layers]:
     first = fits[0]
     stack = PerceptronStack([fit.layers for fit in fits], first.activation, _N_FACTS)
     records = [_with_facts(fit) for fit in fits]
-    chance = [Chance(fit, stack.weights.shape[1], task.seed) for fit, task in zip(fits, tasks)]
+    chance = [Chance(task.fit, stack.weights.shape[1], task.seed) for task in tasks]
     update = (_Momentum if first.optimizer == "sgd" else _Adam)(stack, fits)
     divisor = np.array([[fit.divisor] for fit in fits], np.float32)
     rates = np.array([fit.learning_rate for fit in fits], np.float32)

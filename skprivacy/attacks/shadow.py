@@ -48,8 +48,9 @@ class ShadowPool(BaseEstimator):
     n_shadows : int, default=16
         Number of models; even.
     n_jobs : int, default=None
-        Models trained at once, as in joblib, whose backend is honoured; threads if models are
-        stacked, then None takes as many as the linear algebra would.
+        Models trained at once, as in joblib, whose backend is honoured. If models are stacked,
+        each job trains several; None then takes as many jobs as joblib is configured for, else as
+        many as the linear algebra would take threads, or one if more are not worth their start.
     random_state : int, RandomState instance or None, default=None
         Seeds the halves, and the models if they take a ``random_state``.
     path : str or path-like, default=None
@@ -169,12 +170,12 @@ class ShadowPool(BaseEstimator):
         seeds = np.random.SeedSequence(seed).generate_state(self.n_shadows) >> 1
         rows = [np.flatnonzero(mask[groups]) for mask in masks]
         files = _files(folder, self.n_shadows)
-        if self._stacks():
-            self.estimators_ = _train_stacked(
-                self.estimator, X, y, rows, seeds, files, self.n_jobs, self.verbose
-            )
-        else:
-            with _safe_backend():
+        with _safe_backend():
+            if self._stacks():
+                self.estimators_ = _train_stacked(
+                    self.estimator, X, y, rows, seeds, files, self.n_jobs, self.verbose
+                )
+            else:
                 self.estimators_ = joblib.Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
                     joblib.delayed(_train)(self.estimator, X, y, *job)
                     for job in zip(rows, seeds, files, strict=True)

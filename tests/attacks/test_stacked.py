@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from joblib import Parallel, parallel_config
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
@@ -11,7 +12,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from skprivacy.attacks import LiRA, ShadowPool
+from skprivacy.attacks import LiRA, ShadowPool, _stacked
 from skprivacy.attacks._stacked import train_stacked
 from skprivacy.attacks._stacked_mlp import _batches
 
@@ -59,6 +60,44 @@ def test_members_do_not_mix():
         (alone,) = train_stacked(net, X, y, [chosen], [place + 1])
         difference = together[place].predict_proba(X) - alone.predict_proba(X)
         assert np.abs(difference).max() < 1e-4
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
+def test_jobs_change_nothing(backend, monkeypatch, tmp_path):
+    monkeypatch.setattr(_stacked, "_WORTHWHILE", 0)
+    X, y = problem(3)
+    pool = ShadowPool(MLPClassifier((6,), max_iter=5), n_shadows=6, random_state=0, stacked=True)
+    with parallel_config(backend, n_jobs=2):
+        several = clone(pool).set_params(path=tmp_path).fit(X, y)
+    assert len(list(tmp_path.glob("shadow_*.joblib"))) == 6  # saved on the way
+    alone = pool.set_params(n_jobs=1).fit(X, y)
+    assert several.logits(X, y) == pytest.approx(alone.logits(X, y), abs=1e-3)
+
+
+def test_little_work_starts_no_processes(monkeypatch):
+    X, y = problem(3)
+    asked = []
+
+    def parallel(n_jobs, **settings):
+        asked.append(n_jobs)
+        return Parallel(n_jobs=1, **settings)
+
+    monkeypatch.setattr(_stacked, "Parallel", parallel)
+    net = MLPClassifier((2,), max_iter=1)
+    for most in (0, 1e30):
+        monkeypatch.setattr(_stacked, "_WORTHWHILE", most)
+        train_stacked(net, X, y, [np.arange(400)] * 4, range(4), n_jobs=2)
+    assert asked == [2, 1]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_error_on_the_way_is_raised(n_jobs, monkeypatch):
+    monkeypatch.setattr(_stacked, "_WORTHWHILE", 0)
+    X, y = problem(2)
+    rows = [np.arange(400)] * 20 + [np.arange(0)]  # the last model has no records
+    net = make_pipeline(StandardScaler(), MLPClassifier((2,), max_iter=2))
+    with pytest.raises(ValueError, match="minimum of 1"):
+        train_stacked(net, X, y, rows, range(21), n_jobs=n_jobs)
 
 
 @pytest.mark.parametrize("counts", [[7], [150, 171, 134], [3, 40], [64, 64]])

@@ -1,11 +1,15 @@
 """Stacked shadow models of a private network are trained as the private network trains."""
 
+import pickle
+import subprocess
+import sys
 import warnings
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
-from scipy.stats import ks_2samp
+from joblib import wrap_non_picklable_objects
+from scipy.stats import ks_2samp, kstest
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.pipeline import make_pipeline
@@ -17,7 +21,7 @@ from skprivacy.attacks import LiRA, ShadowPool, _stacked_dpsgd
 from skprivacy.attacks._clones import shadow_clone
 from skprivacy.attacks._stacked import StackedMember, is_stackable, train_stacked
 from skprivacy.exceptions import PrivacyWarning
-from skprivacy.mechanisms import SecureRandom
+from skprivacy.mechanisms import PoissonSampler, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import PrivateStandardScaler
 
@@ -29,26 +33,32 @@ def problem(n=300, n_classes=3):
     return X / 5, y
 
 
-def same_stream(sizes):
-    """Return the stream as the private estimator takes it, for networks of these sizes."""
-    places, weights, biases = 0, [], []
-    for fan_in, fan_out in pairwise(sizes):  # in torch: weights (out, in) and biases in turn
-        weights.append(places + np.arange(fan_in * fan_out).reshape(fan_out, fan_in).T.ravel())
-        biases.append(places + fan_in * fan_out + np.arange(fan_out))
-        places += (fan_in + 1) * fan_out
-    order = np.concatenate(weights + biases)
+class EstimatorsChance:
+    """Batches and noise from the stream of the private estimator, in the order it takes them."""
 
-    class SameStream(SecureRandom):
-        def __init__(self, seed):
-            super().__init__(seed)
-            self.random_bytes(7)  # the estimator has seeded torch's dropout
+    def __init__(self, fit, n_parameters, seed):
+        self.random = SecureRandom(seed)
+        self.random.random_bytes(7)  # the estimator has seeded torch's dropout
+        self.batches = self.draw(PoissonSampler(fit.sampling_rate), len(fit.inputs))
+        sizes = [fit.inputs.shape[1], *(len(bias) for _, bias in fit.layers)]
+        self.noise = self.add(sizes, fit.noise_std, fit.divisor)
 
-        def add_normal(self, values, std):
-            noise = np.zeros_like(values)
-            super().add_normal(noise, std)
-            values += noise[order]
+    def draw(self, sampler, n):
+        while True:
+            yield sampler.draw(n, self.random)
 
-    return SameStream
+    def add(self, sizes, std, divisor):
+        first, order = 0, []
+        for fan_in, fan_out in pairwise(sizes):  # in torch weights are (out, in)
+            places = first + np.arange((fan_in + 1) * fan_out)
+            weights, biases = places[:-fan_out].reshape(fan_out, fan_in), places[-fan_out:]
+            order.append(np.vstack([weights.T, biases]).ravel())
+            first += len(places)
+        while True:
+            noise = np.zeros(first, np.float32)
+            if std:
+                self.random.add_normal(noise, std)
+            yield noise[np.concatenate(order)] / np.float32(divisor)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +88,7 @@ def test_equals_the_private_estimator_step_by_step(change, monkeypatch):
     model = DPSGDClassifier(
         hidden_layer_sizes=(9,), epsilon=5.0, delta=1e-3, classes=range(3), epochs=4, noise_seed=0
     ).set_params(**change)
-    sizes = [10, *model.hidden_layer_sizes, len(model.classes)]
-    monkeypatch.setattr(_stacked_dpsgd, "SecureRandom", same_stream(sizes))
+    monkeypatch.setattr(_stacked_dpsgd, "Chance", EstimatorsChance)
     rows = [np.arange(150), np.arange(100, 300)]
     stacked = train_stacked(model, X, y, rows, [7, 8], n_jobs=1)
     for chosen, seed, member in zip(rows, (7, 8), stacked, strict=True):
@@ -93,6 +102,52 @@ def test_equals_the_private_estimator_step_by_step(change, monkeypatch):
         there = member.predict_proba(X[5:])
         assert there == pytest.approx(own.predict_proba(X[5:]), abs=2e-3)
         assert np.abs(there - 1 / len(own.classes_)).max() > 0.02  # something was learned
+
+
+def description(n, **change):
+    X, y = problem(n)
+    model = DPSGDClassifier(epsilon=5.0, delta=1e-3, classes=range(3), batch_size=30)
+    return model.set_params(random_state=0, **change)._stacked_training()(X, y)
+
+
+def test_batches_drawn_ahead_are_independent_trials():
+    fit = description(300)
+    batches = list(islice(_stacked_dpsgd.Chance(fit, 5, 0).batches, 1000))
+    taken = np.array([np.bincount(rows, minlength=300) for rows in batches])
+    assert taken.max() == 1  # no record twice, none out of range
+    assert taken.shape == (1000, 300)
+    trials, rate = taken.astype(float), fit.sampling_rate
+    # seeded; sums of 300,000 trials in all, within five standard deviations
+    assert abs(trials.mean() - rate) < 5 * np.sqrt(rate * (1 - rate) / trials.size)
+    assert np.abs(trials.mean(0) - rate).max() < 5 * np.sqrt(rate * (1 - rate) / 1000)
+    assert np.abs(trials.mean(1) - rate).max() < 5 * np.sqrt(rate * (1 - rate) / 300)
+    for one, next_one in ((trials[1:], trials[:-1]), (trials[:, 1:], trials[:, :-1])):
+        correlation = np.corrcoef(one.ravel(), next_one.ravel())[0, 1]
+        assert abs(correlation) < 5 / np.sqrt(one.size)
+
+
+def test_batches_of_a_sampling_rate_of_one_are_whole():
+    batches = _stacked_dpsgd.Chance(description(90, batch_size=90), 5, 0).batches
+    assert all((next(batches) == np.arange(90)).all() for _ in range(100))
+
+
+@pytest.mark.parametrize("size", [7, 40_000])
+def test_noise_drawn_ahead_is_fresh_in_every_step(size):
+    fit = description(300)
+    rows = np.array(list(islice(_stacked_dpsgd.Chance(fit, size, 0).noise, 10)))
+    assert len(np.unique(rows)) > 0.99 * rows.size
+    assert kstest(rows.ravel() * fit.divisor / fit.noise_std, "norm").pvalue > 1e-6
+
+
+def test_a_process_that_trains_needs_no_torch():
+    tasks = [_stacked_dpsgd.PrivateTask(description(60), seed) for seed in (0, 1)]
+    code = (
+        "import pickle, sys; train, tasks = pickle.load(sys.stdin.buffer); "
+        "train(tasks); sys.exit('torch' in sys.modules)"
+    )
+    sent = (_stacked_dpsgd.train_private, tasks)
+    sent = pickle.dumps(wrap_non_picklable_objects(sent, keep_wrapper=False))
+    assert subprocess.run([sys.executable, "-c", code], input=sent, check=False).returncode == 0
 
 
 def losses(pool, X, y):
