@@ -2,8 +2,8 @@
 
 A shadow model alone is too small to keep the processor busy: most of its time goes into the
 overhead of each step. A few of them side by side on each core, within its cache, run about as
-fast as matrix products can. Each core has a process: for threads the calls are too short, and most
-of the time one would wait for the other to give up Python's lock.
+fast as matrix products can. Each core has a process of its own, if the work is worth its start: for
+threads the calls are short, and one often waits for the other to give up Python's lock.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def train_stacked(
     rows : sequence of index arrays, one for each model
     seeds : sequence of int, one for each model
     n_jobs : int, default=None
-        Processes, or what joblib's active backend has instead. None: as many as joblib is told to
-        take, else as many as the linear algebra would take threads. Short work is done right here.
+        Processes, or what joblib is configured to take instead; threads if the work is short. None:
+        as many as joblib is configured for, else as many threads as the linear algebra would take.
     done : callable, default does nothing
         Called here with the place and the model as soon as it is trained.
 
@@ -137,8 +137,6 @@ def _trained(
     first = next(prepared, None)
     if first is None:
         return
-    if n_models * first.task.multiplications < _WORTHWHILE:
-        n_jobs = 1
     together = min(_PREPARED, -(-n_models // n_jobs))
     sent: deque[list[tuple[int, Any]]] = deque()
 
@@ -147,10 +145,12 @@ def _trained(
             sent.append([(own.place, own.member) for own in group])
             yield delayed(_train)([own.task for own in group])
 
-    backend, _ = get_active_backend()
+    worthwhile = n_models * first.task.multiplications > _WORTHWHILE
+    prefer = "processes" if worthwhile else "threads"
+    backend, _ = get_active_backend(prefer=prefer)
     one_by_one = getattr(backend, "supports_return_generator", False)
-    results = Parallel(n_jobs=n_jobs, return_as="generator" if one_by_one else "list")(jobs())
-    for trained in results:
+    return_as = "generator" if one_by_one else "list"
+    for trained in Parallel(n_jobs=n_jobs, prefer=prefer, return_as=return_as)(jobs()):
         for (place, member), layers in zip(sent.popleft(), trained, strict=True):
             yield place, member(layers)
 

@@ -165,25 +165,25 @@ class _Adam:
 
     def __init__(self, stack: PerceptronStack, net: MLPClassifier) -> None:
         self.stack, self.net = stack, net
-        self.mean, self.square, self.scratch = (np.zeros_like(stack.weights) for _ in range(3))
+        self.mean, self.square = np.zeros_like(stack.weights), np.zeros_like(stack.weights)
+        self.scratch = np.zeros(max(_CHUNK, stack.weights.shape[1]), np.float32)
         self.steps = 0
 
     def step(self, penalty: Floats) -> None:
         """Update with the stack's gradient and ``penalty``, one for each network, times weights."""
-        net = self.net
-        if net.alpha:
-            pull = penalty[:, None, None].astype(np.float32)
-            for layer, gradient in zip(self.stack.layers, self.stack.gradients, strict=True):
-                gradient[:, :-1] += pull * layer[:, :-1]  # no biases
+        net, stack = self.net, self.stack
         self.steps += 1
         last = np.sqrt(1 - net.beta_2)
         rate = net.learning_rate_init * np.sqrt(1 - net.beta_2**self.steps)
         rate *= (1 - net.beta_1) / (1 - net.beta_1**self.steps) / last
-        flat = (self.stack.weights, self.stack.gradient, self.mean, self.square, self.scratch)
-        weights, gradient, mean, square, scratch = (part.reshape(-1) for part in flat)
-        for start in range(0, weights.size, _CHUNK):
-            part = slice(start, start + _CHUNK)
-            w, g, m, v, t = weights[part], gradient[part], mean[part], square[part], scratch[part]
+        pull = penalty[:, None].astype(np.float32)
+        for layer, gradient in zip(stack.layers, stack.gradients, strict=True):
+            gradient[:, -1] -= pull * layer[:, -1]  # what all weights get below, biases must not
+        for part in self._parts():
+            w, g, m, v = (x[part] for x in (stack.weights, stack.gradient, self.mean, self.square))
+            t = self.scratch[: w.size].reshape(w.shape)
+            if net.alpha:
+                g += np.multiply(w, pull[part[0]], out=t)
             m *= net.beta_1
             m += g
             g *= g
@@ -194,6 +194,14 @@ class _Adam:
             np.divide(m, t, out=t)
             t *= float(rate)
             w -= t
+
+    def _parts(self) -> Iterator[tuple[slice, slice]]:
+        """Yield some networks whole at a time, or part of one: contiguous either way."""
+        n_networks, n_parameters = self.stack.weights.shape
+        whole = max(1, _CHUNK // n_parameters)
+        for top in range(0, n_networks, whole):
+            for left in range(0, n_parameters, _CHUNK):
+                yield slice(top, top + whole), slice(left, left + _CHUNK)
 
 
 class _Patience:

@@ -49,8 +49,8 @@ class ShadowPool(BaseEstimator):
         Number of models; even.
     n_jobs : int, default=None
         Models trained at once, as in joblib, whose backend is honoured. If models are stacked,
-        each job trains several; None then takes as many jobs as joblib is configured for, else as
-        many as the linear algebra would take threads, or one if more are not worth their start.
+        each job trains several, in threads if they are done within seconds; None then takes as
+        many jobs as joblib is configured for, else as many as the linear algebra takes threads.
     random_state : int, RandomState instance or None, default=None
         Seeds the halves, and the models if they take a ``random_state``.
     path : str or path-like, default=None

@@ -78,16 +78,18 @@ def test_little_work_starts_no_processes(monkeypatch):
     X, y = problem(3)
     asked = []
 
-    def parallel(n_jobs, **settings):
-        asked.append(n_jobs)
-        return Parallel(n_jobs=1, **settings)
+    def parallel(n_jobs, prefer, return_as):
+        asked.append((n_jobs, prefer))
+        return Parallel(n_jobs=1, return_as=return_as)
 
     monkeypatch.setattr(_stacked, "Parallel", parallel)
     net = MLPClassifier((2,), max_iter=1)
-    for most in (0, 1e30):
-        monkeypatch.setattr(_stacked, "_WORTHWHILE", most)
-        train_stacked(net, X, y, [np.arange(400)] * 4, range(4), n_jobs=2)
-    assert asked == [2, 1]
+    train_stacked(net, X, y, [np.arange(400)] * 4, range(4), n_jobs=2)
+    monkeypatch.setattr(_stacked, "_WORTHWHILE", 0)
+    train_stacked(net, X, y, [np.arange(400)] * 4, range(4), n_jobs=2)
+    with parallel_config("threading", n_jobs=3):
+        train_stacked(net, X, y, [np.arange(400)] * 4, range(4))
+    assert asked == [(2, "threads"), (2, "processes"), (3, "processes")]
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
