@@ -43,6 +43,8 @@ from skprivacy.mechanisms import Laplace, Mechanism, PoissonSampler
 from .private_estimators import Case
 
 N = 24
+# How often a sound estimator fails one comparison of a check: a run of the tests makes a few hundred.
+CHANCE = 1e-9
 RECORDS: dict[str, Callable[[NDArray], NDArray]] = {
     "typical": lambda row: row,
     "outlier": lambda row: row + 1e3,
@@ -240,20 +242,29 @@ def check_noise(case: Case) -> None:
             ]
         ),
     )
-    steps, size = noise.shape
-    squares = noise**2
-    assert _two_sided(stats.chi2(noise.size), squares.sum()) > 1e-6, "noise of another size"
-    each = stats.chi2(steps)
-    least = min(_two_sided(each, s) for s in (squares.sum(0).min(), squares.sum(0).max()))
-    assert least * size > 1e-6, "a number has noise of another size"
-    assert stats.kstest(noise.ravel()[:100_000], "norm").pvalue > 1e-6, "the noise is not normal"
-    for rows in (noise, noise.T[:1000]):  # every pair of steps, and of a thousand numbers
-        products = (rows @ rows.T)[np.triu_indices(len(rows), 1)]
-        if products.size:
-            assert np.abs(products).max() < 8 * np.sqrt(rows.shape[1]), "noise is repeated"
+    check_normal(noise)
+    size = noise.shape[1]
     spectrum = np.abs(np.fft.rfft(noise, 2 * size, axis=1)) ** 2
     lags = np.fft.irfft(spectrum, axis=1).sum(0)[1:size]
     assert np.abs(lags).max(initial=0) < 8 * np.sqrt(noise.size), "noise is repeated in a step"
+
+
+def check_normal(noise: NDArray) -> None:
+    """Noise, shape (times, size), is standard normal and independent of time and of place."""
+    times, size = noise.shape
+    squares = noise**2
+    assert _two_sided(stats.chi2(noise.size), squares.sum()) > CHANCE, "noise of another size"
+    each = stats.chi2(times)
+    least = min(_two_sided(each, s) for s in (squares.sum(0).min(), squares.sum(0).max()))
+    assert least * size > CHANCE, "a number has noise of another size"
+    assert stats.kstest(noise.ravel()[:100_000], "norm").pvalue > CHANCE, "the noise is not normal"
+    for rows in (noise, noise.T[:1000]):  # every pair of times, and of a thousand numbers
+        unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        cosines = np.abs(unit @ unit.T)[np.triu_indices(len(rows), 1)]
+        half = (rows.shape[1] - 1) / 2
+        if cosines.size and half:  # of independent directions (1 + cosine) / 2 is Beta(half, half)
+            least = 2 * stats.beta(half, half).sf((1 + cosines.max()) / 2)
+            assert least * cosines.size > CHANCE, "noise is repeated"
 
 
 def _independent_normal(event: Event, noise: NDArray) -> NDArray:
@@ -329,7 +340,7 @@ def check_inclusion(case: Case) -> None:
     for values, trials in ((counts, steps), (sizes, n)):
         spread = ((values - trials * rate) ** 2).sum() / (trials * rate * (1 - rate))
         p = stats.chi2(len(values)).cdf(spread)
-        assert 1e-6 < p < 1 - 1e-6, "records do not take part as a Poisson sample does"
+        assert CHANCE < p < 1 - CHANCE, "records do not take part as a Poisson sample does"
 
 
 def check_fresh_noise(case: Case) -> None:

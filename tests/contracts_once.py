@@ -9,7 +9,7 @@ from skprivacy.accounting import Composed, PrivacyGuarantee
 from skprivacy.linear_model.objective import ObjectivePerturbation
 from skprivacy.mechanisms import Gaussian, Laplace, Mechanism
 
-from .contracts import N, Tape, noise_of, recording
+from .contracts import N, Tape, check_normal, noise_of, recording
 from .private_estimators import Case
 
 FITS = 150
@@ -26,8 +26,7 @@ def check_noise(case: Case) -> None:
     for i, mechanism in enumerate(tapes[0].mechanisms):
         noise = np.array([noise_of(mechanism, t.inputs[i], t.outputs[i]).ravel() for t in tapes])
         noise /= _scale(mechanism, tapes[0].inputs[i])
-        _check_law(mechanism, noise)
-        _check_fresh(noise)
+        check_normal(_as_normal(mechanism, noise))
 
 
 def _scale(mechanism: Mechanism, value) -> float:
@@ -36,31 +35,16 @@ def _scale(mechanism: Mechanism, value) -> float:
     return mechanism.noise_multiplier * mechanism.sensitivity
 
 
-def _check_law(mechanism: Mechanism, noise: np.ndarray) -> None:
+def _as_normal(mechanism: Mechanism, noise: np.ndarray) -> np.ndarray:
+    """Turn noise, shape (fits, size), into what is independent and normal if it is as claimed."""
     if isinstance(mechanism, ObjectivePerturbation) and mechanism.delta == 0:
         size = noise.shape[1]  # a uniform direction and a norm of Gamma(size)
-        norms = np.linalg.norm(noise, axis=1)
-        assert stats.kstest(norms, stats.gamma(size).cdf).pvalue > 1e-6, "noise of another size"
-        half = (size - 1) / 2
-        places = (noise / norms[:, None] + 1) / 2
-        each = [stats.kstest(column, stats.beta(half, half).cdf).pvalue for column in places.T]
-        assert min(each) * size > 1e-6, "the direction of the noise is not uniform"
-        return
-    law = stats.laplace if isinstance(mechanism, Laplace) else stats.norm
-    assert isinstance(mechanism, (Laplace, Gaussian, ObjectivePerturbation))
-    # Over all numbers, where 3% show; and for each by itself, where half the noise does.
-    assert stats.kstest(noise.ravel(), law.cdf).pvalue > 1e-6, "noise of another law or size"
-    sizes = np.abs(noise).mean(axis=0) / np.abs(law.rvs(size=100_000, random_state=0)).mean()
-    assert np.abs(sizes - 1).max() < 0.45, "a number has noise of another size"
-
-
-def _check_fresh(noise: np.ndarray) -> None:
-    """No two fits, and no two numbers of a fit, share noise."""
-    standard = noise / noise.std()
-    for rows in (standard, standard.T):
-        products = (rows @ rows.T)[np.triu_indices(len(rows), 1)]
-        # 8 standard deviations of a product of independent numbers; Laplace has heavier tails.
-        assert np.abs(products).max() < 12 * np.sqrt(rows.shape[1]), "noise is repeated"
+        norms = np.linalg.norm(noise, axis=1, keepdims=True)
+        return noise / norms * stats.chi(size).isf(stats.gamma(size).sf(norms))
+    if isinstance(mechanism, Laplace):
+        return np.sign(noise) * stats.norm.isf(stats.laplace.sf(np.abs(noise)))
+    assert isinstance(mechanism, (Gaussian, ObjectivePerturbation))
+    return noise
 
 
 def check_accounting(case: Case) -> None:

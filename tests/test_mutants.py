@@ -88,13 +88,11 @@ def seeded_sampling(original):
 
 def data_kept_elsewhere(original):
     def train(self, X, y):
-        _KEPT.append(X.clone())
+        kept.append(X.clone())
         return original(self, X, y)
 
+    kept = []
     return train
-
-
-_KEPT: list = []
 
 
 def says_the_size(original):

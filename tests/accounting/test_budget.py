@@ -367,7 +367,7 @@ def _hammer(path, processes, seconds, epsilon):
 
 
 def test_processes_never_overspend(ledger):
-    assert _hammer(ledger, 3, 30.0, 0.1) == 100
+    assert _hammer(ledger, 3, math.inf, 0.1) == 100
 
 
 @pytest.mark.slow
@@ -403,9 +403,13 @@ def test_kill_9_loses_no_charge(ledger, tmp_path, kills):
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     ) as forker:
         for i in range(kills):
+            before = releases.stat().st_size
             forker.stdin.write("another\n")
             victim = int(forker.stdout.readline())
-            time.sleep(0.15 * i / kills)
+            # However slow the machine: one in three at once, the others some releases later.
+            while i % 3 and releases.stat().st_size < before + i % 3:
+                time.sleep(0.001)
+            time.sleep(0.02 * i / kills)
             os.kill(victim, signal.SIGKILL)
             while True:
                 try:
@@ -416,7 +420,7 @@ def test_kill_9_loses_no_charge(ledger, tmp_path, kills):
         forker.stdin.close()
     released = releases.stat().st_size
     charged = [r for r in budget._ledger.records() if r.kind == "reserve"]
-    assert released > kills / 4
+    assert released >= kills - 2
     # each died with at most one charge that was not released yet; none released uncharged
     assert released <= len(charged) <= released + kills
     assert budget.spent() == pytest.approx(len(charged) * 1e-6)

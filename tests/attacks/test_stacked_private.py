@@ -156,8 +156,8 @@ def losses(pool, X, y):
 
 def test_equal_distribution_to_training_one_by_one():
     X, y = problem(400)
-    model = DPSGDClassifier(
-        hidden_layer_sizes=(8,), epsilon=2.0, delta=1e-3, classes=range(3), epochs=5
+    model = DPSGDClassifier(  # every shadow model takes a noise seed of its own
+        hidden_layer_sizes=(8,), epsilon=2.0, delta=1e-3, classes=range(3), epochs=5, noise_seed=0
     )
     found = {}
     for stacked in (False, True):
@@ -165,7 +165,7 @@ def test_equal_distribution_to_training_one_by_one():
         right = np.mean([(proba.argmax(1) == y).mean() for proba in pool.iter_proba(X)])
         found[stacked] = losses(pool, X, y), right
     one_by_one, stacked = found[False][0], found[True][0]
-    # right in 99.9% of all runs; twice the noise gives a p-value of 1e-12
+    # right for 99.9% of all seeds; twice the noise gives a p-value of 1e-12
     assert ks_2samp(one_by_one, stacked).pvalue > 1e-3
     error = np.sqrt((one_by_one.var(ddof=1) + stacked.var(ddof=1)) / 40)
     assert abs(one_by_one.mean() - stacked.mean()) < 3.3 * error
@@ -226,15 +226,16 @@ def test_pipeline_strings_missing_classes_and_no_charge(tmp_path):
     y = np.array(["ash", "elm", "oak"], dtype=object)[y]
     y[:1] = "rare"
     budget = PrivacyBudget(1e-6, 1e-9)
-    scaler = PrivateStandardScaler(bounds=(-2.0, 2.0), budget=budget)
-    model = make_pipeline(scaler, DPSGDClassifier(epsilon=8.0, delta=1e-3, epochs=5, budget=budget))
+    scaler = PrivateStandardScaler(bounds=(-2.0, 2.0), epsilon=10.0, budget=budget)
+    network = DPSGDClassifier(epsilon=30.0, delta=1e-3, epochs=10, budget=budget)
+    model = make_pipeline(scaler, network)
     pool = ShadowPool(model, n_shadows=4, random_state=0, path=tmp_path / "pool").fit(X, y)
     assert all(isinstance(shadow, StackedMember) for shadow in pool.estimators_)
     assert sorted(len(shadow.classes_) for shadow in pool.estimators_) == [3, 3, 4, 4]
     assert pool.classes_.tolist() == ["ash", "elm", "oak", "rare"]
     assert np.isfinite(pool.logits(X, y)).all()
     right = [(model.predict(X) == y).mean() for model in pool.estimators_]
-    assert np.mean(right) > 0.5  # a constant has 0.33
+    assert np.mean(right) > 0.6  # 0.91 +- 0.01; a constant has 0.33
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         again = clone(pool).fit(X, y)  # loaded
@@ -253,9 +254,10 @@ def test_attack_on_a_network_without_noise():
     X, y = make_classification(400, flip_y=0.4, random_state=0)
     model = DPSGDClassifier(
         hidden_layer_sizes=(64,), epsilon=np.inf, classes=[0, 1], batch_size=25, epochs=60,
-        max_grad_norm=5.0, learning_rate=0.2, random_state=0,
+        max_grad_norm=5.0, learning_rate=0.2, random_state=0, noise_seed=0,
     )  # fmt: skip
-    target = clone(model).fit(X[:200], y[:200])
+    with pytest.warns(PrivacyWarning, match="noise_seed"):
+        target = clone(model).fit(X[:200], y[:200])
     found = {}
     for stacked in (False, True):
         pool = ShadowPool(model, n_shadows=8, random_state=0, stacked=stacked)

@@ -89,7 +89,8 @@ def test_a_seed_makes_it_an_estimate():
     assert one == two
     assert "estimate" in repr(one)
     assert "seed" not in repr(one)
-    assert sanitised_cost(VOTES, 6.0) != sanitised_cost(VOTES, 6.0)
+    fresh = {sanitised_cost(VOTES, 6.0) for _ in range(9)}
+    assert len(fresh) > 1  # one in 266 is cut off at 0, where it may meet another
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_shifts_are_all_shifts_and_equally_likely():
 
 
 def test_what_is_shifted_in_is_zero():
-    rows = RandomShift((1, 3, 3), pixels=3)(torch.ones(200, 9))
+    rows = RandomShift((1, 3, 3), pixels=3)(torch.ones(2000, 9))  # the rarest are 1 in 49
     assert set(rows.unique().tolist()) == {0.0, 1.0}
     assert set(rows.sum(1).tolist()) == {0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 9.0}
 
@@ -262,7 +262,7 @@ def test_an_augmentation_of_the_callers_keeps_no_record():
     X, y = np.full((20, 4), 0.123456), np.arange(20) % 2
     model = DPSGDClassifier(classes=[0, 1], epochs=1, augment=Keeping()).fit(X, y)
     assert model.augment.kept is None
-    assert np.float32(0.123456).tobytes() not in pickle.dumps(model)
+    assert np.full(4, 0.123456, np.float32).tobytes() not in pickle.dumps(model)
 
 
 @pytest.mark.parametrize("augment", [RandomShift((1, 2, 2), pixels=1), RandomFlip((1, 2, 2))])

@@ -71,8 +71,8 @@ def accuracy(net, X, y):
     [
         {},
         {"optimizer__momentum": 0.9},
-        {"optimizer": PrivateAdam},
-        {"optimizer": torch.optim.Adam},
+        {"optimizer": PrivateAdam, "lr": 0.05},
+        {"optimizer": torch.optim.Adam, "lr": 0.05},
         {"module__width": 20, "lr": 0.5, "schedule": "cosine", "averaging": "ema"},
         {"module": Perceptron(), "criterion": nn.CrossEntropyLoss(reduction="none")},
         {"criterion__weight": torch.tensor([1.0, 2.0]), "clipping": "automatic"},
@@ -82,7 +82,7 @@ def accuracy(net, X, y):
 def test_learns(rows, params):
     net = private(**params).fit(*rows)
     assert isinstance(net, NeuralNet)
-    assert accuracy(net, *rows) > 0.75  # chance: 0.5; Adam, over 25 fits: 0.95 +- 0.03
+    assert accuracy(net, *rows) > 0.8  # chance: 0.5; over 60 fits the least sure 0.97 +- 0.01
     assert 3.9 < net.epsilon_ <= 4.0
     assert net.predict_proba(rows[0]).sum(1) == pytest.approx(1.0, abs=1e-5)
 

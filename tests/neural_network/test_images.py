@@ -48,21 +48,24 @@ def on_digits(**params):
 SHIFT = RandomShift((1, 8, 8), pixels=1)
 
 
+# How well shifted digits are told varies by 0.025 with the noise.
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 def test_a_convolution_net_learns_digits():
     X, y, X_test, y_test = digits()
-    model = on_digits().fit(X, y)
+    model = on_digits(noise_seed=0).fit(X, y)
     assert model.gradients_ == "book-keeping"
     assert model.privacy_.epsilon(1e-4) <= 8.0
-    assert model.score(X_test, y_test) > 0.86  # 0.92 to 0.94
+    assert model.score(X_test, y_test) > 0.86  # 0.92 to 0.95
     shifted = SHIFT(torch.tensor(X_test)).numpy()
-    assert model.score(shifted, y_test) < 0.45  # 0.33 to 0.37: it never saw any
+    assert model.score(shifted, y_test) < 0.45  # 0.30 to 0.40: it never saw any
 
 
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 def test_shifted_views_teach_shifts():
     X, y, X_test, y_test = digits()
-    model = on_digits(augment=SHIFT, augmentations=2).fit(X, y)
+    model = on_digits(noise_seed=0, augment=SHIFT, augmentations=2).fit(X, y)
     shifted = SHIFT(torch.tensor(X_test)).numpy()
-    assert model.score(shifted, y_test) > 0.5  # 0.58 to 0.59
+    assert model.score(shifted, y_test) > 0.5  # 0.54 to 0.64
 
 
 @pytest.mark.slow
