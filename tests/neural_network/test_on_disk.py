@@ -109,6 +109,7 @@ def test_what_does_not_fit_is_refused(rows, tmp_path):
     assert model.partial_fit(mapped, y).epsilon_ > 1.0
 
 
+@pytest.mark.timeout(600)  # 6 s, but 106 s on a machine that was short of memory
 def test_memory_is_that_of_a_batch(tmp_path):
     """In a process of its own, a file of 200 MB adds less than 60 MB to what a small one takes."""
     code = """
@@ -132,7 +133,7 @@ def test_memory_is_that_of_a_batch(tmp_path):
     """
     found = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "X")],
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, timeout=540, check=False,
     )  # fmt: skip
     assert found.returncode == 0, found.stderr
     assert int(found.stdout) < 60
