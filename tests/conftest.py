@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-# The same examples in every run, however slow the machine; --hypothesis-profile=default seeks others.
+# The same examples in every run, however slow the machine. --hypothesis-profile=default seeks more.
 settings.register_profile(
     "everyday", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

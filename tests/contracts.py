@@ -43,7 +43,7 @@ from skprivacy.mechanisms import Laplace, Mechanism, PoissonSampler
 from .private_estimators import Case
 
 N = 24
-# How often a sound estimator fails one comparison of a check: a run of the tests makes a few hundred.
+# How often a sound estimator fails one comparison of a check; all tests make a few hundred.
 CHANCE = 1e-9
 RECORDS: dict[str, Callable[[NDArray], NDArray]] = {
     "typical": lambda row: row,

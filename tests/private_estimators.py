@@ -244,8 +244,8 @@ CASES = {
         0,
         samples=True,
     ),
-    # A record of zeros begins with a gradient of norm 0.997: just within the norm, where what it adds
-    # to the sum and to the count is most. Later the noise decides where the norm is.
+    # A record of zeros begins with a gradient of norm 0.997: just within the norm, where what it
+    # adds to the sum and to the count is most. Later the noise decides where the norm is.
     "DPSGDClassifier-adaptive": Case(
         lambda **p: _dpsgd(
             **{"clipping": "adaptive", "target_quantile": 0.3, "max_grad_norm": 1.05, **p}

@@ -132,7 +132,7 @@ def test_values_are_near_the_truth_and_noise_is_as_claimed(relation, delta):
 def test_noise_of_a_mean():
     x = np.full(100, 3.0)
     drawn = [
-        private_mean(x, bounds=(0, 10), epsilon=1.0, relation="zero_out").value for _ in range(500)
+        private_mean(x, bounds=(0, 10), epsilon=1.0, relation="zero_out").value for _ in range(2000)
     ]
     noise = (np.array(drawn) - 3.0) * 100 / 5  # half the width is the scale at epsilon 1
     assert stats.kstest(noise, "laplace").pvalue > 1e-8
