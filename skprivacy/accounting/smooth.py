@@ -21,7 +21,7 @@ from .votes import GNMaxVote, VoteThreshold, gnmax_rdp, log_unlikely
 
 __all__ = ["SmoothGaussian", "Smoothed", "local_sensitivity", "smoothed_cost"]
 
-_FAR = 38.0  # so far below the place where costs end they are below 1e-300
+_FAR = 38.0  # so far below the place where costs end they are mostly below 1e-300
 _POINTS = 4001
 
 
@@ -247,7 +247,10 @@ class _Curve:
             middle = (low + high) / 2
             low, high = (middle, high) if self(middle) < self.top else (low, middle)
         self.x0, self.x1 = low, low - self.vote
-        x = np.linspace(self.x0 - self.vote - _FAR, self.x0 + self.vote, _POINTS)
+        far = _FAR
+        while self(self.x0 - self.vote - far) > 1e-300:  # of large orders and little noise
+            far *= 2
+        x = np.linspace(self.x0 - self.vote - far, self.x0 + self.vote, _POINTS)
         cost, after = self(x), self(x + self.vote)
         rises, before = after - cost, x <= self.x1
         tiny = 1e-9 * after + 1e-300  # rounding

@@ -188,3 +188,21 @@ def test_bad_questions():
     for bad in ((0.0, 0.1, 0.0), (1.0, 0.0, 0.0), (1.0, 0.1, -1.0), (1.0, 0.1, math.nan)):
         with pytest.raises(ValueError, match="must be a finite number > 0"):
             SmoothGaussian(*bad)
+
+
+@pytest.mark.parametrize(
+    ("votes", "sigma", "order"),
+    [((0, 35, 0, 132, 0), 0.35475, 30.89), ((0, 1, 86, 15), 0.53348, 19.21)],
+)
+def test_costs_that_fall_slowly_are_followed_to_their_end(votes, sigma, order):
+    """With little noise and a large order they reach further than was looked at."""
+    here = GNMaxVote(sigma, votes=votes)
+    bound = float(local_sensitivity(here, order))
+    top, second = np.argsort(votes)[::-1][:2]
+    for step in (-1, 1):
+        moved = list(votes)
+        moved[top] += step
+        moved[second] -= step
+        there = GNMaxVote(sigma, votes=tuple(moved))
+        change = abs(smoothed_cost(here, order, 0.1).cost - smoothed_cost(there, order, 0.1).cost)
+        assert change <= bound
