@@ -64,7 +64,8 @@ def holds(log: _Log, scope: str, cap: Cap, terms: Terms) -> bool:
     """Tell whether what was charged in and below ``scope`` stays within a cap."""
     first = log.first_charge(scope)
     known = event_of(first) if first else None
-    leaves = {s for s, _, _ in log.charges() if s.startswith(scope)}
+    # Records that are in no part of the leaf's own: those that are have leaves of their own.
+    leaves = {f"{s}=/" for s, _, _ in log.charges() if s.startswith(scope)}
     return all(_admitted(Charges(along(log, scope, leaf), known), cap, terms) for leaf in leaves)
 
 

@@ -36,7 +36,7 @@ from ._mlp import ACTIVATIONS
 from ._modules import make_module
 from ._net import PrivateNet
 from ._noise import NOISE
-from ._on_disk import MappedRows, chunks, is_mapped
+from ._on_disk import MappedRows, chunks, is_mapped, without_huge
 from ._peers import Peers
 from ._plan import Plan
 from ._schedules import SCHEDULES
@@ -378,10 +378,13 @@ class PrivateNetwork(BaseEstimator):
 
 
 def _single_precision(rows: NDArray | MappedRows | Tensor) -> Tensor | MappedRows:
-    if isinstance(rows, MappedRows | Tensor):
+    """Return rows in single precision; what is too large is infinite, hence takes no part."""
+    if isinstance(rows, MappedRows):
         return rows
-    with np.errstate(over="ignore"):  # beyond single precision means infinite, hence no part
-        return torch.from_numpy(rows.astype(np.float32))
+    if not isinstance(rows, Tensor):
+        with np.errstate(over="ignore"):
+            rows = torch.from_numpy(rows.astype(np.float32))
+    return without_huge(rows)
 
 
 def _check_hidden(sizes: Any) -> tuple[int, ...]:

@@ -12,10 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["MappedRows", "chunks", "is_mapped"]
+__all__ = ["MappedRows", "chunks", "is_mapped", "without_huge"]
 
 # How much of a file may be in memory on behalf of the mapping, before it is given back.
 _HELD_BYTES = 1 << 25
+# Beyond this, products overflow: the order in which a sum is taken, which depends on how many other
+# records there are, would decide whether a record's gradient is finite.
+_LARGEST = 1e15
 # What one access to a mapping may bring in: Linux maps up to this much around it.
 _AROUND = 1 << 16
 
@@ -36,7 +39,7 @@ class MappedRows:
     **Guarantees.** No more than the rows of one selection are in memory, plus a constant amount of
     the file. The system may keep the rest in its cache, which it empties when memory is needed.
 
-    **Edge cases.** Numbers beyond single precision become infinite, as they do in memory.
+    **Edge cases.** Numbers beyond 1e15 become infinite, as they do for training in memory.
     """
 
     def __init__(self, matrix: NDArray, device: str = "cpu", dtype: Any = np.float32) -> None:
@@ -55,7 +58,7 @@ class MappedRows:
         """Return a copy of the rows with these numbers; ``dim`` is 0."""
         assert dim == 0
         rows = _read(self.matrix, index.cpu().numpy(), self.dtype)
-        return torch.from_numpy(rows).to(self.device)
+        return without_huge(torch.from_numpy(rows)).to(self.device)
 
 
 def is_mapped(X: Any) -> TypeGuard[NDArray]:
@@ -96,6 +99,13 @@ def _read(X: NDArray, indices: NDArray[np.int64], dtype: Any = np.float32) -> ND
             out[start : start + step] = np.asarray(X)[part].astype(between)
             _give_back(X)
     return out
+
+
+def without_huge(rows: Tensor) -> Tensor:
+    """Make numbers infinite, in place, that are too large to compute with."""
+    if not rows.is_floating_point():
+        return rows
+    return rows.masked_fill_((rows > _LARGEST) | (rows < -_LARGEST), math.inf)
 
 
 def _rows_at_a_time(X: NDArray) -> int:

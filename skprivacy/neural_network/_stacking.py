@@ -13,12 +13,14 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import nn
 
 from ._clipping import _SAFETY, _STABILITY
 from ._mlp import make_mlp
+from ._on_disk import without_huge
 from ._schedules import SCHEDULES
 
 __all__ = ["Description", "describable", "describe"]
@@ -89,7 +91,7 @@ def describe(
 ) -> Description:
     """Describe the fit of a checked classifier to checked rows and columns of its classes."""
     with np.errstate(over="ignore"):  # infinite, hence no part, as in training
-        inputs = rows.astype(np.float32)
+        inputs = without_huge(torch.from_numpy(rows.astype(np.float32))).numpy()
     if loss_weight is None:
         loss_weight = np.ones(len(estimator.classes_), np.float32)
     plan = estimator._plan(len(inputs))

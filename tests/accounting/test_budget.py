@@ -724,3 +724,11 @@ def test_replacement_is_never_settled_in_a_partition():
     part = PrivacyBudget(epsilon=1.0).partition("ward A")
     with pytest.raises(ValueError, match="parallel composition"):
         part.reserve(Laplace(10.0), relation="replace_one")
+
+
+def test_parts_that_cost_different_things_are_no_overdraft():
+    """No record is in both parts: a sum over the dearest of each kind would call this 1.1."""
+    budget = PrivacyBudget(epsilon=1.0)
+    budget.partition("north").reserve(ApproxDP(0.6))
+    budget.partition("south").reserve(ApproxDP(0.5))
+    budget.verify()
