@@ -190,7 +190,7 @@ class PrivateNetwork(BaseEstimator):
         peers.same(module)
         net = self._net(module, plan, noise_multiplier, n_classes, peers=peers, **criterion)
         net.prepare()
-        assumptions.extend([*NOISE[self.noise].assumptions, *self._trusted()])
+        assumptions.extend([*NOISE[self.noise].assumptions, *self._trusted(first)])
         guarantee = self._guarantee(event, plan.relation, kind, assumptions, first)
         with peers.charge(self.budget, event, plan.relation, type(self).__name__, kind):
             trained = net.train(inputs, labels)
@@ -304,11 +304,13 @@ class PrivateNetwork(BaseEstimator):
         noise = noise_std * math.sqrt(n_weights) / plan.divisor
         return min(1.0, 0.35 / math.sqrt(max(noise, 1e-12))) / self.max_grad_norm
 
-    def _trusted(self) -> list[str]:
-        """Return what is taken on trust of the user's own code and processes."""
+    def _trusted(self, first: bool) -> list[str]:
+        """Return what is taken on trust of the user's own code, weights and processes."""
         found = []
         if self.module is not None:
             found.append("the module treats each record by itself (tried on random numbers)")
+        if first and isinstance(self.module, nn.Module):
+            found.append("the weights that training starts from are public")
         if not Views.of(self.augment, self.augmentations).ours:
             found.append("augmentations treat each record by itself (tried on random numbers)")
         if self.distributed is not None:

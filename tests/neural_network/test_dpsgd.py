@@ -137,7 +137,8 @@ def test_relation_follows_from_what_is_public(blobs):
 @pytest.mark.parametrize(
     ("params", "named"),
     [
-        ({"module": nn.Linear(3, 2)}, ["the module treats"]),
+        ({"module": nn.Linear(3, 2)}, ["the module treats", "the weights that training starts"]),
+        ({"module": lambda: nn.Linear(3, 2)}, ["the module treats"]),
         ({"augment": lambda rows: rows}, ["augmentations treat"]),
         ({"augment": RandomFlip((1, 1, 3))}, []),
     ],
