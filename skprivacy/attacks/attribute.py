@@ -24,7 +24,7 @@ from ._predictions import check_known, class_list, label_columns, predict_aligne
 __all__ = ["AttributeInference", "AttributeResult"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AttributeResult:
     """How often an attribute was inferred, beside what needs no access to the records.
 
@@ -54,6 +54,15 @@ class AttributeResult:
     advantage_interval: tuple[float, float]
     gain: float
     gain_p_value: float
+
+    def __repr__(self) -> str:
+        low, high = self.advantage_interval
+        return (
+            f"inferred {self.accuracy_in:.3f} of members, {self.accuracy_out:.3f} of others "
+            f"(advantage {self.advantage:.3f} [{low:.3f}, {high:.3f}]); without the model "
+            f"{self.baseline_in:.3f} and {self.baseline_out:.3f} "
+            f"(gain {self.gain:.3f}, p = {self.gain_p_value:.2g})"
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row of figures."""
@@ -89,7 +98,8 @@ class AttributeInference(BaseEstimator):
     Notes
     -----
     **Edge cases.** The attribute must have at least two values among the attacker's records. A
-    continuous one must be binned first.
+    continuous one must be binned first. A record without a value of it is refused where the truth
+    is needed, in ``fit`` and ``evaluate``: it would count as inferred wrongly.
 
     References
     ----------
@@ -141,7 +151,7 @@ class AttributeInference(BaseEstimator):
             raise ValueError(
                 f"prior={self.prior!r}: expected 'imputation', 'marginal' or 'uniform'."
             )
-        frame, truth = self._split(X)
+        frame, truth = self._known(X)
         check_consistent_length(frame, y)
         self.values_, counts = np.unique(truth, return_counts=True)
         if len(self.values_) < 2:
@@ -206,7 +216,7 @@ class AttributeInference(BaseEstimator):
         )
 
     def _right(self, X: Any, y: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        truth = self._split(X)[1]
+        truth = self._known(X)[1]
         return self.predict(X, y) == truth, self.impute(X, y) == truth
 
     def _beliefs(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
@@ -232,6 +242,18 @@ class AttributeInference(BaseEstimator):
         )
         forest = RandomForestClassifier(100, min_samples_leaf=5, random_state=0)
         return make_pipeline(encode, forest)
+
+    def _known(self, X: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
+        """Return the parts of records, each of which has a value of the attribute."""
+        frame, truth = self._split(X)
+        missing = int(pd.isna(truth).sum())
+        if missing:
+            raise ValueError(
+                f"attribute={self.attribute!r} is missing in {missing} of {len(truth)} records: "
+                "there is nothing to infer. Leave them out, or make missing a value of its own, "
+                f"such as X[{self.attribute!r}].fillna('unknown')."
+            )
+        return frame, truth
 
     def _split(self, X: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
         """Return the other columns, named by place, and the attribute."""

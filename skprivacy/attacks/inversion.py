@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
@@ -37,9 +38,10 @@ def invert_class(
     target : fitted classifier with ``predict_proba``
     label : object
         The class, one of ``target.classes_``.
-    bounds : array-like of shape (n_features, 2)
-        Lowest and highest value of each feature. A tuple of two arrays is (lower, upper), as
-        elsewhere; two features whose bounds could be read either way must be written so.
+    bounds : array-like of shape (n_features, 2) or (2,)
+        Lowest and highest value of each feature, or one pair for all. A tuple of two arrays is
+        (lower, upper), as elsewhere; two features whose bounds could be read either way must be
+        written so.
     n_iter : int, default=200
         Rounds; each queries ``4 * n_starts`` inputs.
     n_starts : int, default=8
@@ -49,6 +51,11 @@ def invert_class(
     Returns
     -------
     x : ndarray of shape (n_features,)
+
+    Raises
+    ------
+    ValueError
+        If ``label`` is no class of the target, or ``bounds`` do not fit its features.
 
     References
     ----------
@@ -62,18 +69,22 @@ def invert_class(
     >>> from skprivacy.attacks.inversion import invert_class
     >>> X, y = load_iris(return_X_y=True)
     >>> target = LogisticRegression(max_iter=500).fit(X, y)
-    >>> x = invert_class(target, 0, [[0, 8]] * 4, random_state=0)
+    >>> x = invert_class(target, 0, (0, 8), random_state=0)
     >>> int(target.predict([x])[0])
     0
     """
     rng = check_random_state(random_state)
-    low, high = _check_bounds(bounds)
     classes = np.asarray(target.classes_)
+    if label not in classes.tolist():
+        raise ValueError(f"label={label!r} must be one of target.classes_={classes.tolist()}.")
     column = int(label_columns([label], classes)[0])
+    low, high = _check_bounds(bounds, target)
+    names = getattr(target, "feature_names_in_", None)
 
     def height(points: Floats) -> Floats:
         # the log of the class against the rest still rises where the probability is flat at 1
-        proba = predict_aligned(target, points, classes)
+        X = points if names is None else pd.DataFrame(points, columns=names)
+        proba = predict_aligned(target, X, classes)
         rest = np.delete(proba, column, axis=1).sum(axis=1)
         return np.log(np.maximum(proba[:, column], 1e-300)) - np.log(np.maximum(rest, 1e-300))
 
@@ -126,12 +137,18 @@ def judge_inversion(x: ArrayLike, X_in: ArrayLike, X_out: ArrayLike) -> AttackRe
     )
 
 
-def _check_bounds(bounds: ArrayLike) -> tuple[Floats, Floats]:
+def _check_bounds(bounds: ArrayLike, target: Any) -> tuple[Floats, Floats]:
     box = np.transpose(bounds) if are_arrays(bounds) else np.asarray(bounds, dtype=float)
+    width = getattr(target, "n_features_in_", None)
+    if box.shape == (2,) and width is not None:
+        box = np.tile(box, (width, 1))
     if box.ndim != 2 or box.shape[1] != 2 or not (box[:, 0] < box[:, 1]).all():
         raise ValueError(
-            f"bounds has shape {box.shape}; expected (n_features, 2), each lowest below highest."
+            f"bounds has shape {box.shape}; expected (lowest, highest) or one such pair for each "
+            "feature, each lowest below highest."
         )
-    if not are_arrays(bounds) and could_be_pairs(box.T, 2):
+    if not are_arrays(bounds) and np.ndim(bounds) == 2 and could_be_pairs(box.T, 2):
         raise two_readings("bounds", bounds)
+    if width not in (None, len(box)):
+        raise ValueError(f"bounds has {len(box)} pairs; target takes {width} features.")
     return box[:, 0], box[:, 1]

@@ -57,7 +57,8 @@ class AttackResult:
     >>> from skprivacy.attacks import AttackResult
     >>> result = AttackResult(range(60, 160), range(100), attack="made up")
     >>> result
-    made up: AUC 0.92 [0.85, 0.96], TPR 0.61 at 1% FPR [0.51, 0.71], epsilon > 1.28
+    made up: AUC 0.92 [0.85, 0.96], TPR 0.61 at 1% FPR [0.51, 0.71], epsilon at least 1.28 at delta 0
+    (confidence 95%)
     >>> result.tpr_at_fpr(0.001).refused
     'n_out=100 non-members cannot measure a false positive rate of 0.001: at least 1000 are needed'
     """
@@ -206,8 +207,8 @@ class AttackResult:
             "is_chance": self.is_chance,
             "advantage": self.advantage,
             "epsilon_lower_bound": self.epsilon_lower_bound(),
-            "operating_points": [_plain(self.tpr_at_fpr(fpr)) for fpr in REPORTED_FPRS],
-            "details": self.details,
+            "operating_points": [_plain(self.tpr_at_fpr(fpr).to_dict()) for fpr in REPORTED_FPRS],
+            "details": _plain(self.details),
             "scores_in": self.scores_in.tolist(),
             "scores_out": self.scores_out.tolist(),
         }
@@ -224,7 +225,7 @@ class AttackResult:
         )
 
     def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON; what was refused is null."""
+        """Return :meth:`to_dict` as JSON; what was refused, and an infinite threshold, is null."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def __repr__(self) -> str:
@@ -236,15 +237,14 @@ class AttackResult:
         if point.refused is None:
             low, high = point.interval
             text += f", TPR {point.tpr:.2f} at 1% FPR [{low:.2f}, {high:.2f}]"
-        return text + f", epsilon > {self.epsilon_lower_bound():.2f}"
+        text += f", epsilon at least {self.epsilon_lower_bound():.3g} at delta 0"
+        return f"{text} (confidence {100 * (1 - self.alpha):.4g}%)"
 
 
-def _plain(point: OperatingPoint) -> dict[str, Any]:
-    """Return the point with None for what JSON cannot say: NaN and infinity."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return [plain(item) for item in value]
-        return None if isinstance(value, float) and not np.isfinite(value) else value
-
-    return {name: plain(value) for name, value in point.to_dict().items()}
+def _plain(value: Any) -> Any:
+    """Return the value with None for what JSON cannot say: NaN and infinity."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

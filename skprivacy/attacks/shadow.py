@@ -55,7 +55,8 @@ class ShadowPool(BaseEstimator):
         Seeds the halves, and the models if they take a ``random_state``.
     path : str or path-like, default=None
         Folder in which every model is saved as soon as it is trained. A later ``fit`` on the same
-        records with the same estimator loads what is there and trains the rest, so that a killed
+        records with the same estimator and ``n_shadows`` loads what is there and trains the rest,
+        with the halves that the folder was begun with, whatever ``random_state`` is then: a killed
         run resumes. The files are pickles: open only folders that you wrote.
     stacked : bool or "auto", default="auto"
         Train several networks side by side on each core, in single precision: much faster. "auto"
@@ -141,7 +142,7 @@ class ShadowPool(BaseEstimator):
         ------
         ValueError
             If ``n_shadows`` is odd, there are fewer than 4 distinct rows or fewer than 2 classes,
-            or ``path`` holds a pool of other records or of another estimator.
+            or ``path`` holds a pool of other records, of another estimator or of another size.
         """
         self._validate_params()
         if self.n_shadows % 2:
@@ -165,7 +166,7 @@ class ShadowPool(BaseEstimator):
             content = joblib.hash(
                 (clone(self.estimator), self._stacks(), self.n_shadows, all_prints, y)
             )
-            seed = _open_folder(folder, content, seed)
+            seed = _open_folder(folder, content, seed, self.n_shadows)
         masks = _halves(groups, y, self.n_shadows, np.random.default_rng(seed))
         seeds = np.random.SeedSequence(seed).generate_state(self.n_shadows) >> 1
         rows = [np.flatnonzero(mask[groups]) for mask in masks]
@@ -340,7 +341,7 @@ def _files(folder: Path | None, n_shadows: int) -> list[Path | None]:
     return [folder and folder / f"shadow_{place:04d}.joblib" for place in range(n_shadows)]
 
 
-def _open_folder(folder: Path, content: str, seed: int) -> int:
+def _open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
     """Return the seed of the pool in the folder, after checking that it is the same pool."""
     folder.mkdir(parents=True, exist_ok=True)
     plan = folder / "pool.json"
@@ -352,7 +353,7 @@ def _open_folder(folder: Path, content: str, seed: int) -> int:
     known = json.loads(plan.read_text())
     if known["content"] != content:
         raise ValueError(
-            f"path={str(folder)!r} holds shadow models of other records or of another estimator. "
-            "Give another folder, or delete this one."
+            f"path={str(folder)!r} holds shadow models of other records, of another estimator "
+            f"or in another number than n_shadows={n_shadows}. Give another folder, or delete this one."
         )
     return int(known["seed"])

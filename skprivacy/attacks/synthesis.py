@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 
 from ._predictions import predict_aligned
+from ._records import as_records
 
 __all__ = ["from_marginals", "from_model", "noisy"]
 
@@ -103,21 +105,23 @@ def from_model(
 
 
 def from_marginals(
-    X: ArrayLike, y: ArrayLike, n_per_class: int, *, random_state: Any = None
-) -> tuple[NDArray[Any], NDArray[Any]]:
+    X: Any, y: ArrayLike, n_per_class: int, *, random_state: Any = None
+) -> tuple[Any, NDArray[Any]]:
     """Draw every feature by itself from its distribution within the class.
 
     Parameters
     ----------
-    X : array-like of shape (n_records, n_features)
+    X : {array-like, DataFrame} of shape (n_records, n_features)
         Records whose marginals the attacker knows.
     y : array-like of shape (n_records,)
     n_per_class : int
+        Records to draw for each class.
     random_state : int, RandomState instance or None, default=None
 
     Returns
     -------
-    X : ndarray of shape (n_classes * n_per_class, n_features)
+    X : {ndarray, DataFrame} of shape (n_classes * n_per_class, n_features)
+        In the form of the ``X`` given.
     y : ndarray of shape (n_classes * n_per_class,)
 
     Examples
@@ -128,32 +132,32 @@ def from_marginals(
     array(['a', 'a', 'b', 'b'], dtype='<U1')
     """
     rng = check_random_state(random_state)
-    known, labels = np.asarray(X), np.asarray(y)
+    known, labels = as_records(X), np.asarray(y)
+    check_consistent_length(known, labels)
     parts = []
     classes = np.unique(labels)
     for c in classes:
-        own = known[labels == c]
-        rows = rng.randint(len(own), size=(n_per_class, own.shape[1]))
-        parts.append(np.take_along_axis(own, rows, axis=0))
-    return np.concatenate(parts), np.repeat(classes, n_per_class)
+        own = np.flatnonzero(labels == c)
+        parts.append(own[rng.randint(len(own), size=(n_per_class, known.shape[1]))])
+    return _gather(known, np.concatenate(parts)), np.repeat(classes, n_per_class)
 
 
-def noisy(X: ArrayLike, share: float = 0.1, *, random_state: Any = None) -> NDArray[Any]:
+def noisy(X: Any, share: float = 0.1, *, random_state: Any = None) -> Any:
     """Reset a share of the features of every record to values of other records.
 
     Binary features are flipped, as in the paper; others take the value of a random record.
 
     Parameters
     ----------
-    X : array-like of shape (n_records, n_features)
+    X : {array-like, DataFrame} of shape (n_records, n_features)
     share : float, default=0.1
         Share of features reset, in [0, 1]; the paper takes 0.1 and 0.2.
     random_state : int, RandomState instance or None, default=None
 
     Returns
     -------
-    ndarray of shape (n_records, n_features)
-        A changed copy.
+    X : {ndarray, DataFrame} of shape (n_records, n_features)
+        A changed copy, in the form of the ``X`` given.
 
     Examples
     --------
@@ -167,16 +171,28 @@ def noisy(X: ArrayLike, share: float = 0.1, *, random_state: Any = None) -> NDAr
     if not 0 <= share <= 1:
         raise ValueError(f"share={share!r} must lie in [0, 1].")
     rng = check_random_state(random_state)
-    known = np.array(X)
+    known = as_records(X)
     n_records, n_features = known.shape
     order = rng.uniform(size=known.shape).argsort(axis=1)
     reset = order < round(share * n_features)
-    other = np.take_along_axis(known, rng.randint(n_records, size=known.shape), axis=0)
+    other = rng.randint(n_records, size=known.shape)
     for place in range(n_features):
-        values = np.unique(known[:, place])
-        if len(values) == 2:
-            other[:, place] = np.where(known[:, place] == values[0], values[1], values[0])
-    return np.where(reset, other, known)
+        column = known.iloc[:, place] if isinstance(known, pd.DataFrame) else known[:, place]
+        codes, values = pd.factorize(column, use_na_sentinel=False)
+        if len(values) == 2:  # some record that has the other value
+            other[:, place] = np.array([codes.argmax(), codes.argmin()])[codes]
+    return _gather(known, np.where(reset, other, np.arange(n_records)[:, None]))
+
+
+def _gather(known: Any, rows: NDArray[np.intp]) -> Any:
+    """Return records made of each feature's values in the records that ``rows`` names."""
+    if not isinstance(known, pd.DataFrame):
+        return np.take_along_axis(known, rows, axis=0)
+    columns = [
+        known.iloc[:, place].take(rows[:, place]).reset_index(drop=True)
+        for place in range(known.shape[1])
+    ]
+    return pd.concat(columns, axis=1)
 
 
 def _draw(choices: list[NDArray[Any]], n: int, rng: Any) -> NDArray[np.float64]:

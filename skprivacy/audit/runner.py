@@ -214,8 +214,3 @@ def _describe(model: Any) -> str:
 
 def _accuracy(model: Any, X: Any, y: Any) -> float:
     return float(np.mean(np.asarray(model.predict(X)) == np.asarray(y)))
-
-
-def _majority_share(y: Any) -> float:
-    counts = np.unique(np.asarray(y), return_counts=True)[1]
-    return float(counts.max() / counts.sum())

@@ -111,3 +111,26 @@ def test_one_value_is_refused():
     X[:, 0] = 1
     with pytest.raises(ValueError, match="nothing to infer"):
         AttributeInference(LogisticRegression().fit(X, y)).fit(X, y)
+
+
+def test_records_without_the_attribute_are_refused_where_the_truth_is_needed():
+    # counted as wrong they would tell the side that has more of them from the other
+    X, y = people(0)
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    target = DecisionTreeClassifier(random_state=0).fit(frame, y)
+    gaps = frame.copy()
+    gaps.loc[3:5, "a"] = None
+    attack = AttributeInference(target, attribute="a")
+    with pytest.raises(ValueError, match="'a' is missing in 3 of 900"):
+        attack.fit(gaps, y)
+    attack.fit(frame[600:], y[600:])
+    with pytest.raises(ValueError, match="missing in 3 of 300"):
+        attack.evaluate(gaps[:300], y[:300], frame[300:600], y[300:600])
+    assert len(attack.predict(gaps[:300], y[:300])) == 300
+
+
+def test_a_result_reads_like_one():
+    X, y = people(0)
+    text = repr(attack_on(DecisionTreeClassifier(random_state=0), X, y))
+    assert "without the model" in text
+    assert "0000000" not in text

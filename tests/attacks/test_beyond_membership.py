@@ -1,6 +1,7 @@
 """Model inversion and property inference, each with its null."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binom
 from sklearn.linear_model import LogisticRegression
@@ -75,8 +76,19 @@ def test_inversion_mistakes():
     model = LogisticRegression().fit(X, y)
     with pytest.raises(ValueError, match="bounds"):
         invert_class(model, "low", [[1, 0]] * 5)
-    with pytest.raises(ValueError, match="neither the model"):
+    with pytest.raises(ValueError, match="label='none' must be one of"):
         invert_class(model, "none", [[0, 1]] * 5)
+    with pytest.raises(ValueError, match="3 pairs; target takes 5 features"):
+        invert_class(model, "low", [[0, 1]] * 3)
+
+
+def test_inversion_takes_one_pair_for_all_features_and_a_model_of_named_columns():
+    X, y = blobs(0)
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    named, plain = LogisticRegression().fit(frame, y), LogisticRegression().fit(X, y)
+    found = invert_class(named, "high", (-3, 4), n_iter=20, random_state=0)  # a warning would fail
+    same = invert_class(plain, "high", [[-3, 4]] * 5, n_iter=20, random_state=0)
+    np.testing.assert_allclose(found, same)
 
 
 def town(seed, n=1200):

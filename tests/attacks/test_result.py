@@ -128,3 +128,13 @@ def test_display(result):
     assert display.plot(display.ax_, name="again", color="red").line_.get_label() == "again"
     guarantee = type("Guarantee", (), {"tpr_bound": staticmethod(lambda fpr: fpr)})()
     MembershipRocDisplay.from_result(result, ax=display.ax_, bound=guarantee)
+
+
+def test_infinite_thresholds_are_null_in_json(result):
+    told = AttackResult([1.0], [0.0], details={"threshold": np.inf, "of": (1.0, np.nan)})
+    assert json.loads(told.to_json())["details"] == {"threshold": None, "of": [1.0, None]}
+
+
+def test_an_epsilon_is_never_shown_without_its_delta_and_confidence():
+    leak = AttackResult(range(60, 160), range(100), alpha=0.01)
+    assert repr(leak).endswith("at delta 0 (confidence 99%)")

@@ -257,10 +257,12 @@ def test_resumes_after_a_kill(tmp_path):
     assert (trained.sum(0) == 3).all()  # the seed was kept, although random_state is None
     for model, row in zip(pool.estimators_, trained, strict=True):
         assert (np.isin(fingerprints(X), list(model.rows_)) == row).all()
-    with pytest.raises(ValueError, match="other records or of another estimator"):
+    with pytest.raises(ValueError, match="other records, of another estimator"):
         clone(pool).fit(X[:30], y[:30])
-    with pytest.raises(ValueError, match="other records or of another estimator"):
+    with pytest.raises(ValueError, match="other records, of another estimator"):
         clone(pool).set_params(estimator=GaussianNB()).fit(X, y)
+    with pytest.raises(ValueError, match="another number than n_shadows=4"):
+        clone(pool).set_params(n_shadows=4).fit(X, y)
 
 
 @pytest.mark.parametrize("stacked", [False, True])

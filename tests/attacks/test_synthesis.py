@@ -1,6 +1,7 @@
 """Synthetic records look as they should, and are good enough to attack with."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
@@ -54,6 +55,31 @@ def test_noise_resets_the_share(share):
     assert (changed.sum(1) == share * 20).all()
     text = np.array([["a", "x"], ["b", "y"], ["c", "z"]], dtype=object)
     assert set(synthesis.noisy(text, 1.0, random_state=0)[:, 1]) <= {"x", "y", "z"}
+
+
+@pytest.mark.parametrize("make", ["marginals", "noisy"])
+def test_frames_stay_frames(make):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, 40),
+            "sex": pd.Categorical(rng.choice(["f", "m"], 40)),
+            "ward": rng.choice(["A", "B", None], 40),
+        },
+        index=np.arange(40) * 7,
+    )
+    y = rng.integers(0, 2, 40)
+    if make == "noisy":
+        made = synthesis.noisy(table, 1.0, random_state=0)
+        assert (made["sex"].to_numpy() != table["sex"].to_numpy()).all()  # two values are flipped
+        assert list(made.index) == list(range(40))
+    else:
+        made, label = synthesis.from_marginals(table, y, 30, random_state=0)
+        assert len(made) == len(label) == 60
+    assert list(made.columns) == list(table.columns)
+    assert (made.dtypes == table.dtypes).all()
+    for name in table:
+        assert set(made[name].dropna()) <= set(table[name].dropna())
 
 
 def test_bad_share():
