@@ -57,8 +57,8 @@ class AttackResult:
     >>> from skprivacy.attacks import AttackResult
     >>> result = AttackResult(range(60, 160), range(100), attack="made up")
     >>> result
-    made up: AUC 0.92 [0.85, 0.96], TPR 0.61 at 1% FPR [0.51, 0.71], epsilon at least 1.28 at delta 0
-    (confidence 95%)
+    made up: AUC 0.92 [0.85, 0.96], TPR 0.61 at 1% FPR [0.51, 0.71], epsilon at least 2.06
+    at delta 0 (confidence 95%)
     >>> result.tpr_at_fpr(0.001).refused
     'n_out=100 non-members cannot measure a false positive rate of 0.001: at least 1000 are needed'
     """
@@ -100,7 +100,8 @@ class AttackResult:
     def epsilon_lower_bound(self, delta: float = 0.0, alpha: float | None = None) -> float:
         """Return the epsilon that the scores refute, at confidence ``1 - alpha``.
 
-        The threshold is chosen on one half of the records and judged on the other.
+        The better of two bounds: one of the ROC curve at a threshold that is chosen on one half of
+        the records and judged on the other, one of the area under it.
         """
         return metrics.epsilon_lower_bound(
             self.scores_in,

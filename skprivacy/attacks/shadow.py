@@ -354,6 +354,7 @@ def _open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
     if known["content"] != content:
         raise ValueError(
             f"path={str(folder)!r} holds shadow models of other records, of another estimator "
-            f"or in another number than n_shadows={n_shadows}. Give another folder, or delete this one."
+            f"or in another number than n_shadows={n_shadows}. Give another folder, or delete "
+            "this one."
         )
     return int(known["seed"])

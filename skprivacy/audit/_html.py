@@ -53,6 +53,9 @@ def roc_figure(report: Any) -> Markup:
 def _one_label_each(ax: Any) -> None:
     handles, labels = ax.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
+    for last in ("chance", "guarantee"):
+        if last in unique:
+            unique[last] = unique.pop(last)
     ax.legend(unique.values(), unique.keys(), loc="lower right", fontsize=9, edgecolor="none")
 
 
@@ -65,7 +68,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": _number, "percent": _percent}
+    environment.filters |= {"number": _number, "percent": _percent, "share": _share}
     return environment
 
 
@@ -73,6 +76,15 @@ def _number(value: float | None, digits: int = 3) -> str:
     if value is None or math.isnan(value):
         return "–"
     return "∞" if math.isinf(value) else f"{value:.{digits}f}"
+
+
+def _share(value: float | None) -> str:
+    """Return a share that may be small, so that 0.14 % does not read as 0.1 %."""
+    if value is None or math.isnan(value):
+        return "–"
+    percent = 100 * value
+    digits = 1 if percent >= 10 else 2
+    return f"{percent:.{digits}f}".rstrip("0").rstrip(".") + " %"
 
 
 def _percent(value: float | None, digits: int = 1) -> str:

@@ -8,10 +8,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ..attacks import AttackResult
-from ..metrics import epsilon_from_counts
+from ..metrics import epsilon_lower_bound
 from . import _html
 
 __all__ = ["AttackFinding", "AuditReport"]
@@ -132,9 +133,9 @@ class AuditReport:
     @property
     def epsilon_within_reach(self) -> float:
         """The most that ``epsilon_lower_bound`` could have been, had an attack been perfect."""
-        n_in, n_out = self.n_train // 2, self.n_test // 2  # half the records choose the threshold
+        perfect = np.ones(self.n_train), np.zeros(self.n_test)
         alpha = self.alpha / len(self.findings)
-        return epsilon_from_counts(n_in, n_in, 0, n_out, delta=self.claimed_delta, alpha=alpha)
+        return epsilon_lower_bound(*perfect, delta=self.claimed_delta, alpha=alpha)
 
     @property
     def claimed_epsilon(self) -> float:
@@ -172,10 +173,25 @@ class AuditReport:
                 f"{self.n_shared:,} of the {self.n_test:,} non-members have the features of a "
                 "member; if they are the same records, the attacks look weaker than they are."
             )
-        found += self._too_few()
+        found += [*self._suspicious(), *self._too_few()]
         refused = {p["refused"] for f in self.findings for p in f.points if p["refused"]}
         found += [f"{reason}." for reason in sorted(refused)]
         return found
+
+    def _suspicious(self) -> list[str]:
+        """Name attacks above a ceiling, which the reader sees although it refutes nothing."""
+        above = [
+            finding.result.attack
+            for finding in self.findings
+            if any(p["bound"] is not None and p["low"] > p["bound"] for p in finding.points)
+        ]
+        if self.verdict != "consistent" or not above:
+            return []
+        return [
+            f"{' and '.join(above)} found more members than the ceiling. The interval is not "
+            "corrected for the number of comparisons and refutes nothing by itself; audit again "
+            "with other records, or with more of them."
+        ]
 
     def _too_few(self) -> list[str]:
         """Say so if a leak could hardly have been seen."""
@@ -267,11 +283,14 @@ class AuditReport:
         return _html.render("audit_brief.html", report=self)
 
     def __repr__(self) -> str:
+        assumed = () if self.guarantee is None else self.guarantee.assumptions
         lines = [
             f"Audit: {self.verdict}",
             f"  claimed:  {self.claim}",
-            f"  measured: epsilon of at least {self.epsilon_lower_bound:.3g} "
-            f"(confidence {1 - self.alpha:.0%}); a lower bound proves no privacy",
+            *(f"            if {assumption}" for assumption in assumed),
+            f"  measured: epsilon of at least {self.epsilon_lower_bound:.3g} at delta "
+            f"{self.claimed_delta:g} (confidence {1 - self.alpha:.0%}); "
+            "a lower bound proves no privacy",
             f"  accuracy {100 * self.test_accuracy:.0f} % on new records "
             f"(most frequent class: {100 * self.majority_share:.0f} %)",
         ]

@@ -88,10 +88,10 @@ def run(args: argparse.Namespace) -> int:
     ).fit(records.X, records.y)
     table = _table(sweep)
     print(_printable(table))
-    print(
-        f"\nReleasing these {len(epsilons) * args.cv} models would cost {_cost(sweep)}.\n"
-        "The scores are not private."
-    )
+    print(f"\nReleasing these {len(epsilons) * args.cv} models would cost {_cost(sweep)}.")
+    for assumption in sweep.privacy_.assumptions:
+        print(f"This assumes: {assumption}.")
+    print("The scores are not private.")
     _write(args, sweep, table, records)
     return 0
 
@@ -131,10 +131,16 @@ def _cost(sweep: Any) -> str:
         return "epsilon = infinity"
     delta, relation = private[0].at_delta, private[0].relation
     together = PrivacyGuarantee(Composed(tuple(g.event for g in private)), delta, relation)
-    cost = f"epsilon = {together.epsilon():.2f} at delta = {delta or 0:g}"
+    cost = f"epsilon = {together.epsilon():.2f} {_unit(sweep)}"
     if len(private) < len(sweep.guarantees_):
         cost += " (those without privacy left out)"
     return cost
+
+
+def _unit(sweep: Any) -> str:
+    """Return what the epsilons are to be read with."""
+    first = sweep.guarantees_[0]
+    return f"at delta = {first.at_delta or 0:g}, {first.relation.replace('_', '-')}"
 
 
 def _write(args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: Any) -> None:
@@ -171,5 +177,6 @@ def _page(sweep: Any, table: pd.DataFrame, records: Any, figure: Any) -> str:
         inf=math.inf,
         caveats=caveats,
         cost=_cost(sweep),
+        unit=_unit(sweep),
         model=" ".join(repr(sweep.estimator).split()),
     )

@@ -6,6 +6,7 @@ import pickle
 import re
 import warnings
 import zlib
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -22,8 +23,8 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.accounting import ApproxDP, Gaussian, Laplace, NonPrivate, PrivacyGuarantee
-from skprivacy.attacks import LiRA, LossThreshold
-from skprivacy.audit import audit
+from skprivacy.attacks import AttackResult, LiRA, LossThreshold
+from skprivacy.audit import AttackFinding, _html, audit
 from skprivacy.audit._claims import auc_ceiling, guarantee_of, uncovered_steps
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.metrics import epsilon_lower_bound
@@ -394,6 +395,40 @@ def test_no_record_is_kept():
     assert np.float64(canary).tobytes() not in pickle.dumps(report)
     for text in (report.to_html(), json.dumps(report.to_dict()), repr(report)):
         assert str(canary) not in text
+
+
+def test_a_leak_of_a_little_of_everybody_refutes_a_small_claim():
+    """Where the AUC interval lies above the ceiling, the verdict must not be "consistent"."""
+
+    class Telling(LossThreshold):
+        def _score(self, X, y):
+            rng = np.random.default_rng(0)
+            return rng.normal(size=len(X)) + 0.4 * np.isin(X[:, 0], PARTS[0][:, 0])
+
+    small = PrivacyGuarantee(ApproxDP(0.1, 1e-6), at_delta=1e-6)
+    report = audit(Claiming(1, small).fit(*PARTS[:2]), *PARTS, attacks=Telling())
+    assert report.findings[0].result.auc < 0.65
+    assert report.verdict == "VIOLATED"
+
+
+def test_an_attack_above_a_ceiling_is_pointed_out_where_it_refutes_nothing():
+    scores = np.linspace(0, 1, 1000)
+    tail = scores.copy()
+    tail[::40] = 2  # 2.5 % of the members stand out: too few to refute, too many to be at ease
+    barely = PrivacyGuarantee(ApproxDP(0.1, 1e-6), at_delta=1e-6)
+    found = AttackFinding.of(AttackResult(tail, scores, "made up"), barely, 0.05, 1e-6)
+    report = audit(Claiming(1, barely).fit(*PARTS[:2]), *PARTS, attacks=LossThreshold())
+    assert not any("more members than the ceiling" in text for text in report.caveats)
+    report = replace(report, findings=(found,))
+    assert report.verdict == "consistent"
+    assert any("made up found more members than the ceiling" in t for t in report.caveats)
+    none = replace(report, guarantee=None)
+    assert not any("ceiling" in text for text in none.caveats)
+
+
+def test_small_shares_keep_two_digits():
+    shown = [_html._share(value) for value in (0.0, 0.00014, 0.001, 0.0123, 0.5, 1.0, None)]
+    assert shown == ["0 %", "0.01 %", "0.1 %", "1.23 %", "50 %", "100 %", "–"]
 
 
 def test_forgotten_noise_is_caught():

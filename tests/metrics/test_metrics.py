@@ -192,9 +192,18 @@ def test_planted_best_of_many_thresholds_is_caught():
     assert null_failures(uncorrected, 0.5) > ALLOWED[0.5]
 
 
+def of_threshold(members, others, alpha):
+    return _epsilon._epsilon_of_threshold(members, others, 0.0, alpha, np.random.default_rng(0))
+
+
+def of_area(members, others, alpha):
+    return _epsilon._epsilon_of_area(members, others, 0.0, alpha, np.random.default_rng(0))
+
+
 def test_planted_choice_on_the_judging_half_is_caught(monkeypatch):
+    assert null_failures(of_threshold, 0.5) <= ALLOWED[0.5]
     monkeypatch.setattr(np, "array_split", lambda values, parts: (values, values))
-    assert null_failures(epsilon_lower_bound, 0.5) > ALLOWED[0.5]
+    assert null_failures(of_threshold, 0.5) > ALLOWED[0.5]
 
 
 def test_planted_point_estimates_are_caught(monkeypatch):
@@ -265,6 +274,66 @@ def test_real_leakage_is_found():
     assert epsilon_lower_bound(members + 3, others, thresholds=[1.5]) > 2
     # the wrong way round it is no membership signal above any threshold, but rejections tell
     assert auc(members - 3, others) < 0.05
+
+
+def randomised_response(seed, n=400, epsilon=1.0):
+    """Scores of an attack on what is exactly (epsilon, 0)-private, and as good as one can be."""
+    rng, keep = np.random.default_rng(seed), 1 / (1 + np.exp(-epsilon))
+    return (rng.random(n) < keep).astype(float), (rng.random(n) >= keep).astype(float)
+
+
+def overstated(bound, alpha):
+    return sum(bound(*randomised_response(seed), alpha=alpha) > 1 for seed in range(NULL_RUNS))
+
+
+@pytest.mark.parametrize(
+    ("bound", "alpha"),
+    [
+        (epsilon_lower_bound, 0.05),
+        (epsilon_lower_bound, 0.5),
+        (of_threshold, 0.5),
+        (of_area, 0.05),
+    ],
+)
+def test_no_bound_exceeds_a_true_epsilon(bound, alpha):
+    assert overstated(bound, alpha) <= ALLOWED[alpha]
+
+
+def test_the_bound_of_the_area_is_as_sharp_as_it_says():
+    # a tenth is what it may exceed; the number of pairs won is binomial, and coarse
+    assert binom.ppf(0.001, NULL_RUNS, 0.07) <= overstated(of_area, 0.1)
+
+
+def test_planted_pairs_that_share_records_are_caught():
+    def reused(members, others, alpha):
+        return of_area(np.repeat(members, 20), np.repeat(others, 20), alpha)
+
+    assert overstated(reused, 0.05) > ALLOWED[0.05]
+
+
+def test_planted_ties_won_by_members_are_caught():
+    def generous(members, others, alpha):
+        return of_area(members + 0.5, others, alpha)  # of two values, so a tie becomes a win
+
+    assert overstated(generous, 0.05) > ALLOWED[0.05]
+
+
+def test_a_little_of_everybody_is_found_by_the_area():
+    # at epsilon 0.5 no threshold tells much; every pair tells a little
+    found = [epsilon_lower_bound(*randomised_response(seed, 2000, 0.5)) for seed in range(20)]
+    assert np.median(found) > 0.35
+    rng = np.random.default_rng(0)
+    members, others = rng.normal(0.3, 1, 1500), rng.normal(size=1500)  # AUC 0.58
+    assert epsilon_lower_bound(members, others) > 0.2
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.01, 0.3])
+def test_area_that_epsilon_and_delta_allow_by_brute_force(delta):
+    fpr = (np.arange(200_000) + 0.5) / 200_000
+    curve = np.minimum(np.exp(0.7) * fpr + delta, 1 - np.exp(-0.7) * (1 - delta - fpr))
+    area = np.minimum(curve, 1).mean()
+    low = 1 - (1 - delta) ** 2 / (1 + np.exp(0.7))
+    assert area == pytest.approx(low, abs=1e-5)
 
 
 def test_epsilon_bound_holds_for_a_true_epsilon():
