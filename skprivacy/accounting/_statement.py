@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from ._admission import Terms, check_caps
@@ -16,6 +17,8 @@ from .guarantee import PrivacyGuarantee, check_delta, epsilon_of
 from .ledger import Record
 
 __all__ = ["Statement", "spent"]
+
+_SHORTEST = timedelta(seconds=10)
 
 
 class Statement(Handle):
@@ -83,9 +86,11 @@ class Statement(Handle):
         Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def plot(self, ax=None):
-        """Draw epsilon spent over time, against the cap, and return the axes."""
-        times, values = running(self.entries(), self._scope, self._current)
-        return draw(times, values, self.cap, self._terms["delta"], ax)
+        """Draw epsilon spent since the ledger was made, against the cap, and return the axes."""
+        cap, terms, first = self.cap, self._current, self._ledger.records()[0]
+        delta = terms["delta"] if cap is None else cap[1]
+        times, values = running(self.entries(), self._scope, delta, terms["relation"])
+        return draw([_moment(first.at), *times], [0.0, *values], cap, delta, ax)
 
 
 def spent(charges: Counter[Event], delta: float, relation: str) -> float:
@@ -121,22 +126,31 @@ def table(records: list[Record], scope: str, terms: Terms):
     return pd.DataFrame(rows, columns=columns)
 
 
-def running(entries, scope: str, terms: Terms) -> tuple[list, list[float]]:
+def running(entries, scope: str, delta: float, relation: str) -> tuple[list, list[float]]:
     """Return times and what had been spent by then, at no more than about a hundred of them."""
     charges = [(s, e, 1) for s, e in zip(entries["scope"], entries["event"], strict=True)]
     ends = sorted({*range(len(charges), 0, -max(1, len(charges) // 100))})
-    values = [spent(total(charges[:end], scope), terms["delta"], terms["relation"]) for end in ends]
+    values = [spent(total(charges[:end], scope), delta, relation) for end in ends]
     return [entries["when"].iloc[end - 1] for end in ends], values
 
 
 def draw(times, values, cap: tuple[float, float] | None, delta: float, ax=None):
     """Draw what was spent over time, and return the axes."""
     import matplotlib.pyplot as plt
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     ax = plt.subplots()[1] if ax is None else ax
     ax.step(times, values, where="post", marker="o", label="spent")
     if cap is not None:
         ax.axhline(cap[0], linestyle="--", color="black", label="cap")
     ax.set(xlabel="time (UTC)", ylabel=f"epsilon at delta = {delta:g}", ylim=(0, None))
+    span = max(times[-1] - times[0], _SHORTEST)  # a span of nothing would be drawn as years
+    ax.set_xlim(times[0] - 0.05 * span, times[0] + 1.05 * span)
+    ax.xaxis.set_major_locator(locator := AutoDateLocator())
+    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     ax.legend()
     return ax
+
+
+def _moment(at: float) -> datetime:
+    return datetime.fromtimestamp(at, timezone.utc)

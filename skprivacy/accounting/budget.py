@@ -241,7 +241,8 @@ class PrivacyBudget(Statement):
         message = (
             f"with {event!r} the budget of epsilon={epsilon:g}, delta={delta:g} of scope {scope!r} "
             f"would be overspent. It has spent epsilon={left:.4g} so far. Give more noise or fewer "
-            "steps, or ask remaining(event) how many of an event still fit."
+            "steps. How many of an event still fit PrivacyBudget.remaining tells, and `skprivacy "
+            "budget what-if` in a shell."
         )
         if terms["filter"] == "pld" or delta == 0:
             return message
@@ -250,9 +251,9 @@ class PrivacyBudget(Statement):
             return message
         count = f"{_SHOWN} or more" if more >= _SHOWN else str(more)
         return (
-            f"{message} A budget with filter='pld' would have had room for {count} of these; it is "
-            "proved only if which events will happen is settled before the first answer is seen, "
-            "as in cross-validation over a fixed grid."
+            f"{message} A budget with the filter 'pld' would have had room for {count} of these; "
+            "it is proved only if which events will happen is settled before the first answer is "
+            "seen, as in cross-validation over a fixed grid."
         )
 
     def commit(self, charge: int) -> None:

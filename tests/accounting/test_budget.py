@@ -219,7 +219,7 @@ def test_a_refusal_tells_what_a_settled_plan_would_have_allowed():
         budget.reserve(sgd(0.5))
     more = PrivacyBudget(epsilon=3.0, delta=1e-5, filter="pld").remaining(sgd(0.5)) - fits
     assert more > 0
-    with pytest.raises(BudgetExceededError, match=f"filter='pld' would have had room for {more} "):
+    with pytest.raises(BudgetExceededError, match=f"filter 'pld' would have had room for {more} "):
         budget.reserve(sgd(0.5))
     with pytest.raises(BudgetExceededError) as refused:
         budget.reserve(Laplace(0.1))  # no filter has room for it
@@ -689,7 +689,7 @@ def test_entries_export_and_plot(ledger, tmp_path):
     axes = budget.plot()
     assert axes.get_ylabel() == "epsilon at delta = 1e-06"
     drawn = axes.lines[0].get_ydata()
-    assert drawn[0] == pytest.approx(0.5, rel=2e-3)
+    assert drawn[1] == pytest.approx(0.5, rel=2e-3)
     assert drawn[-1] == pytest.approx(budget.spent())
     matplotlib.pyplot.close(axes.figure)
     assert budget.guarantee().epsilon() == pytest.approx(budget.spent())
@@ -732,3 +732,32 @@ def test_parts_that_cost_different_things_are_no_overdraft():
     budget.partition("north").reserve(ApproxDP(0.6))
     budget.partition("south").reserve(ApproxDP(0.5))
     budget.verify()
+
+
+def _shown(budget):
+    mpl = pytest.importorskip("matplotlib")
+    mpl.use("agg")
+    axes = budget.plot()
+    line = axes.get_lines()[0]
+    low, high = (mpl.dates.num2date(x) for x in axes.get_xlim())
+    return axes, [float(y) for y in line.get_ydata()], (high - low).total_seconds()
+
+
+@pytest.mark.parametrize("n_charges", [0, 1, 2])
+def test_a_plot_begins_with_the_budget_and_spans_no_years(n_charges):
+    pytest.importorskip("matplotlib.dates")
+    budget = PrivacyBudget(epsilon=1.0)
+    for _ in range(n_charges):
+        budget.reserve(Laplace(5.0))
+    _, spent, seconds = _shown(budget)
+    assert spent == pytest.approx([0.0, 0.2, 0.4][: n_charges + 1])
+    assert 5 < seconds < 600
+
+
+def test_a_scope_is_drawn_at_the_delta_of_its_cap():
+    pytest.importorskip("matplotlib.dates")
+    scope = PrivacyBudget(epsilon=3.0, delta=1e-5).scope("adult", 1.0, 1e-7)
+    scope.reserve(Gaussian(20.0))
+    axes, spent, _ = _shown(scope)
+    assert spent[-1] == pytest.approx(scope.spent())
+    assert "1e-07" in axes.get_ylabel()

@@ -25,7 +25,9 @@ def test_from_nothing_to_a_refusal(ledger, tmp_path, capsys):
     for _ in range(fits):
         assert main(["budget", "spend", ledger, *STEP, "--who", "epoch"]) == 0
     assert main(["budget", "spend", ledger, *STEP]) == 1
-    assert "would be overspent" in capsys.readouterr().out
+    refusal = capsys.readouterr().out
+    assert "would be overspent" in refusal
+    assert "`skprivacy budget what-if` in a shell" in refusal
     assert main(["budget", "what-if", ledger, *STEP]) == 1
     csv, png = tmp_path / "spend.csv", tmp_path / "spend.png"
     assert main(["budget", "show", ledger, "--csv", str(csv), "--plot", str(png)]) == 0
