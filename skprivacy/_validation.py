@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-__all__ = ["check_column_names"]
+__all__ = ["check_column_names", "check_numbers"]
 
 
 def check_column_names(X: Any) -> None:
@@ -21,3 +23,33 @@ def check_column_names(X: Any) -> None:
             f"X has more than one column named {twice[0]!r} (in all: {twice!r}). Rename or drop "
             "the repeated columns."
         )
+
+
+def check_numbers(X: Any, name: str = "X") -> None:
+    """Refuse text and dates, and say where they are; numbers that are written as text pass."""
+    if isinstance(X, pd.DataFrame):
+        others = [i for i, dtype in enumerate(X.dtypes) if dtype.kind not in "biuf"]
+        strange = [X.columns[i] for i in others if _holds_text(X.iloc[:, i])]
+        where = f" in the columns {strange[:5]!r}"
+    else:
+        strange, where = [name] * _holds_text(X), ""
+    if strange:
+        raise ValueError(
+            f"{name} holds text or dates{where}; expected numbers. Turn them into numbers by what "
+            "is public about them, for instance with SchemaTransformer."
+        )
+
+
+def _holds_text(values: Any) -> bool:
+    array = np.asarray(values)
+    if array.dtype.kind not in "OUS":
+        return array.dtype.kind in "Mm"
+    return any(isinstance(v, str | bytes | date) and not _is_number(v) for v in array.flat)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import _config
 from .._sklearn import Interval, StrOptions
-from .._validation import check_column_names
+from .._validation import check_column_names, check_numbers
 from ..accounting import Event, PrivacyBudget, PrivacyGuarantee, charge, check_delta
 from ..exceptions import PrivacyWarning
 from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
@@ -62,6 +62,7 @@ class PrivateLinearModel(BaseEstimator):
     def _validated(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
         self._validate_params()
         check_column_names(X)
+        check_numbers(X)
         rows, target = validate_data(
             self, X, y, dtype=np.float64, ensure_all_finite=False, **checks
         )

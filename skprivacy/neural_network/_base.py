@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from .._sklearn import Interval, StrOptions, num_samples
-from .._validation import check_column_names
+from .._validation import check_column_names, check_numbers
 from ..accounting import (
     Composed,
     PrivacyBudget,
@@ -153,6 +153,7 @@ class PrivateNetwork(BaseEstimator):
         if is_mapped(X) and X.ndim == 2:
             return self._mapped_rows(X, y, first, **checks)
         check_column_names(X)
+        check_numbers(X)
         floats = [np.float64, np.float32]
         return validate_data(
             self, X, y, dtype=floats, ensure_all_finite=False, reset=first, **checks

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
 from .. import _config
+from .._validation import check_numbers
 from ..accounting import PrivacyBudget
 from ._base import COMMON_CONSTRAINTS, PrivateNetwork, unchanged_on_error
 from ._distributed import meeting
@@ -255,6 +256,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     def _fit(self, X: ArrayLike, y: ArrayLike, first: bool) -> DPSGDRegressor:
         assumptions: list[str] = []
         with unchanged_on_error(self), meeting(self.distributed) as peers:
+            check_numbers(y, "y")
             rows, values = self._rows(X, y, first, y_numeric=True)
             if first:
                 self.target_bounds_ = self._bounds(values, assumptions)

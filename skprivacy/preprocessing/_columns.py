@@ -7,21 +7,39 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.utils.validation import check_array
 
+from .._validation import check_numbers
 from ..accounting import PrivacyBudget, PrivacyGuarantee, charge
 from ..mechanisms import SecureRandom
 from ..mechanisms.bounds import checked_bounds, exact_product, quantize
 from ._target import additive, check_target, guarantee
 
-__all__ = ["Columns"]
+__all__ = ["Columns", "one_column"]
+
+
+def one_column(x: ArrayLike) -> NDArray:
+    """Return a dense column of real values."""
+    if sparse.issparse(x):
+        raise TypeError("x is sparse; expected one dense column, such as x.toarray().ravel().")
+    values = np.asarray(x)
+    if values.ndim != 1:
+        raise ValueError(
+            f"x has shape {values.shape}; expected one column, (n_samples,): of several a record "
+            "would count several times. Ask about each column, and pay for each."
+        )
+    if values.dtype.kind == "c":
+        raise ValueError("x holds complex numbers; expected real ones.")
+    return values
 
 
 class Columns:
     """Columns scaled to [-1, 1], whose moments are released together."""
 
     def __init__(self, X: ArrayLike, bounds: Any) -> None:
-        given = np.asarray(X)
+        check_numbers(X)
+        given: Any = X if sparse.issparse(X) else np.asarray(X)  # sparse is refused below
         self.flat = given.ndim == 1
         rows = np.asarray(check_array(
             given[:, None] if self.flat else given, dtype=np.float64, ensure_all_finite=False,

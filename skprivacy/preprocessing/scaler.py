@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import _config
 from .._sklearn import Interval, StrOptions
-from .._validation import check_column_names
+from .._validation import check_column_names, check_numbers
 from ..accounting import PrivacyBudget
 from ._columns import Columns
 from ._target import RELATIONS
@@ -138,6 +138,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         """
         self._validate_params()
         check_column_names(X)
+        check_numbers(X)
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
         bounds = self.bounds
         assumptions: tuple[str, ...] = ()

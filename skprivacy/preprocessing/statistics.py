@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from .._validation import check_numbers
 from ..accounting import PrivacyBudget, PrivacyGuarantee, charge
 from ..mechanisms import Exponential, SecureRandom
 from ..mechanisms.bounds import checked_bounds
-from ._columns import Columns
+from ._columns import Columns, one_column
 from ._target import additive, check_target, guarantee
 
 __all__ = [
@@ -203,9 +204,8 @@ def private_quantile(
         raise ValueError(f"n_candidates={n_candidates!r} must be an integer >= 2.")
     check_target(epsilon, 0.0, relation)
     lower, upper = checked_bounds("bounds", bounds, 1)
-    values = np.asarray(x, np.float64)
-    if values.ndim != 1:
-        raise ValueError(f"x has shape {values.shape}; expected one column, (n_samples,).")
+    check_numbers(x, "x")
+    values = one_column(x).astype(np.float64)
     values = np.sort(np.clip(values[~np.isnan(values)], lower, upper))
     candidates = np.linspace(lower[0], upper[0], int(n_candidates))
     below = np.searchsorted(values, candidates, side="left")
@@ -266,17 +266,13 @@ def private_histogram(
     check_target(epsilon, delta, relation)
     if (bins is None) == (categories is None):
         raise ValueError("Give either bins=edges or categories=values, and from public knowledge.")
-    values = np.asarray(x)
-    if values.ndim != 1:
-        raise ValueError(
-            f"x has shape {values.shape}; expected one column, (n_samples,): of several a record "
-            "would count several times. Take a histogram of each column, and pay for each."
-        )
+    values = one_column(x)
     values = values[~pd.isna(values)]  # pandas' own sign of a missing value compares with nothing
     if bins is not None:
         edges = np.asarray(bins, np.float64)
         if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
             raise ValueError(f"bins={bins!r} must be at least two increasing edges.")
+        check_numbers(values, "x")
         counts = np.histogram(values.astype(np.float64), edges)[0]
     else:
         known = np.asarray(categories)
