@@ -139,11 +139,15 @@ def _trained(
         return
     together = min(_PREPARED, -(-n_models // n_jobs))
     sent: deque[list[tuple[int, Any]]] = deque()
+    failed: list[Exception] = []
 
     def jobs() -> Iterator[Any]:
-        for group in _side_by_side(chain([first], prepared), together):
-            sent.append([(own.place, own.member) for own in group])
-            yield delayed(_train)([own.task for own in group])
+        try:
+            for group in _side_by_side(chain([first], prepared), together):
+                sent.append([(own.place, own.member) for own in group])
+                yield delayed(_train)([own.task for own in group])
+        except Exception as error:  # raised in joblib's own thread, older ones would wait forever
+            failed.append(error)
 
     worthwhile = n_models * first.task.multiplications > _WORTHWHILE
     prefer = "processes" if worthwhile else "threads"
@@ -153,6 +157,8 @@ def _trained(
     for trained in Parallel(n_jobs=n_jobs, prefer=prefer, return_as=return_as)(jobs()):
         for (place, member), layers in zip(sent.popleft(), trained, strict=True):
             yield place, member(layers)
+    if failed:
+        raise failed[0]
 
 
 def _train(tasks: list[Any]) -> list[Layers]:

@@ -28,7 +28,7 @@ from ._perceptrons import (
 __all__ = ["MLPTask", "is_plain_mlp", "train_mlps"]
 
 # Numbers of the optimizer's state at a time: its dozen passes over them stay in the cache.
-_CHUNK = 1 << 16
+_CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)

@@ -95,11 +95,16 @@ def test_little_work_starts_no_processes(monkeypatch):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_an_error_on_the_way_is_raised(n_jobs, monkeypatch):
     monkeypatch.setattr(_stacked, "_WORTHWHILE", 0)
+    monkeypatch.setattr(_stacked, "_PREPARED", 1)  # the last is prepared when others are trained
     X, y = problem(2)
     rows = [np.arange(400)] * 20 + [np.arange(0)]  # the last model has no records
     net = make_pipeline(StandardScaler(), MLPClassifier((2,), max_iter=2))
+    trained = []
     with pytest.raises(ValueError, match="minimum of 1"):
-        train_stacked(net, X, y, rows, range(21), n_jobs=n_jobs)
+        train_stacked(
+            net, X, y, rows, range(21), n_jobs=n_jobs, done=lambda place, _: trained.append(place)
+        )
+    assert trained == list(range(20))
 
 
 @pytest.mark.parametrize("counts", [[7], [150, 171, 134], [3, 40], [64, 64]])
