@@ -42,7 +42,7 @@ def server(tmp_path_factory):
         **quiet, **account,
     )  # fmt: skip
     url = f"postgresql://tester@127.0.0.1:{port}/postgres"
-    for _ in range(150):
+    for _ in range(1000):  # a busy machine takes long
         try:
             psycopg.connect(url).close()
             break
