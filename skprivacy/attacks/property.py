@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
@@ -41,6 +42,8 @@ class PropertyInference(BaseEstimator):
         None: logistic regression on scaled log-probabilities.
     n_queries : int, default=100
         Records whose predictions the attack model sees.
+    n_jobs : int, default=None
+        Shadow models that are trained at the same time, as in scikit-learn; the result is the same.
     random_state : int, RandomState instance or None, default=None
 
     References
@@ -73,6 +76,7 @@ class PropertyInference(BaseEstimator):
         n_train: int | None = None,
         attack_model: Any = None,
         n_queries: int = 100,
+        n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -80,6 +84,7 @@ class PropertyInference(BaseEstimator):
         self.n_train = n_train
         self.attack_model = attack_model
         self.n_queries = n_queries
+        self.n_jobs = n_jobs
         self.random_state = random_state
 
     def fit(
@@ -95,6 +100,10 @@ class PropertyInference(BaseEstimator):
             Whether each record is of the group whose share is asked for.
         shares : (float, float), default=(0.5, 0.8)
             Share of the group in training sets without, and with, the property.
+
+        Returns
+        -------
+        self : PropertyInference
         """
         rng = check_random_state(self.random_state)
         X, y, group = as_records(X), np.asarray(y), np.asarray(group, dtype=bool)
@@ -103,21 +112,26 @@ class PropertyInference(BaseEstimator):
         self.classes_ = np.unique(y)
         queries = rng.permutation(num_samples(X))[: self.n_queries]
         self._queries = safe_indexing(X, queries)
-        views, truth = [], []
-        for place in range(self.n_shadows):
-            has_it = bool(place % 2)
-            model = self.train(X, y, group, shares[has_it], rng)
-            views.append(self._view(model))
-            truth.append(has_it)
+        truth = np.arange(self.n_shadows) % 2 == 1
+        drawn = [self._drawn(group, shares[int(has_it)], rng) for has_it in truth]
+        views = Parallel(n_jobs=self.n_jobs)(
+            delayed(self._shadow_view)(X, y, rows, seed) for rows, seed in drawn
+        )
         default = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
         base = default if self.attack_model is None else self.attack_model
-        self.attack_model_ = clone(base).fit(np.array(views), np.array(truth))
+        self.attack_model_ = clone(base).fit(np.array(views), truth)
         return self
 
     def train(self, X: Any, y: Any, group: Any, share: float, rng: Any) -> Any:
         """Train one model on records of which a share ``share`` is of the group."""
-        X, y, group = as_records(X), np.asarray(y), np.asarray(group, dtype=bool)
-        n_train = self.n_train or len(y) // 4
+        rows, seed = self._drawn(np.asarray(group, dtype=bool), share, rng)
+        return train_clone(self.estimator, as_records(X), np.asarray(y), rows, seed)
+
+    def _drawn(
+        self, group: NDArray[np.bool_], share: float, rng: Any
+    ) -> tuple[NDArray[np.intp], int]:
+        """Return the records of one training set, and the seed of its model."""
+        n_train = self.n_train or len(group) // 4
         n_group = round(share * n_train)
         if n_group > group.sum() or n_train - n_group > (~group).sum():
             raise ValueError(
@@ -129,7 +143,7 @@ class PropertyInference(BaseEstimator):
             rng.permutation(np.flatnonzero(group))[:n_group],
             rng.permutation(np.flatnonzero(~group))[: n_train - n_group],
         ]
-        return train_clone(self.estimator, X, y, rows, int(rng.randint(2**31 - 1)))
+        return rows, int(rng.randint(2**31 - 1))
 
     def decision_function(self, target: Any) -> float:
         """Return the log-odds that the target's training set had the property."""
@@ -152,3 +166,8 @@ class PropertyInference(BaseEstimator):
     def _view(self, model: Any) -> NDArray[np.float64]:
         proba = predict_aligned(model, self._queries, self.classes_)
         return np.log(np.maximum(proba, 1e-6)).ravel()
+
+    def _shadow_view(
+        self, X: Any, y: NDArray[Any], rows: NDArray[np.intp], seed: int
+    ) -> NDArray[np.float64]:
+        return self._view(train_clone(self.estimator, X, y, rows, seed))

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binom
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -130,3 +131,11 @@ def test_train_clone_leaves_the_estimator_alone():
     model = GaussianNB()
     train_clone(model, X, y, np.arange(50), 0)
     assert not hasattr(model, "classes_")
+
+
+def test_property_inference_is_the_same_with_any_number_of_jobs():
+    X, y, group = town(0, 300)
+    attack = PropertyInference(GaussianNB(), n_shadows=6, random_state=0)
+    alone = clone(attack).fit(X, y, group)
+    several = clone(attack).set_params(n_jobs=2).fit(X, y, group)
+    np.testing.assert_array_equal(alone.attack_model_[-1].coef_, several.attack_model_[-1].coef_)
