@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     print(_printable(table))
     print(f"\nReleasing these {len(epsilons) * args.cv} models would cost {_cost(sweep)}.")
     for assumption in sweep.privacy_.assumptions:
-        print(f"This assumes: {assumption}.")
+        print(f"  - {assumption}")
     print("The scores are not private.")
     _write(args, sweep, table, records)
     return 0

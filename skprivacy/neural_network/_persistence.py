@@ -78,8 +78,9 @@ def save_model(model: Model, path: str | Path) -> None:
     """
     if type(model).__name__ not in _KINDS or not hasattr(model, "privacy_"):
         raise ValueError(
-            f"model={model!r} must be a fitted DPSGDClassifier, DPSGDRegressor or DPNeuralNet. "
-            "Call fit first; of a pipeline, save its last step."
+            f"model must be a fitted DPSGDClassifier, DPSGDRegressor or DPNeuralNet, got a "
+            f"{type(model).__name__} that is none, or not fitted. Call fit first; of a pipeline, "
+            "save its last step, model[-1], and its Schema as JSON."
         )
     params = _NET_PARAMS if isinstance(model, DPNeuralNet) else _PARAMS
     facts: dict[str, Any] = {
