@@ -222,7 +222,7 @@ def _bad_data(X, y):
         "no columns": (X[:, :0], y, "0 feature"),
         "one-dimensional": (X[:, 0], y, "2D array"),
         "other length": (X, y[:-1], "inconsistent numbers"),
-        "text": (np.full(X.shape, "a", dtype=object), y, "could not convert"),
+        "text": (np.full(X.shape, "a", dtype=object), y, "text or dates"),
         "continuous target": (X, X[:, 0], "not in classes"),
         "missing target": (X, np.where(y == 0, np.nan, 1.0), "NaN"),
         "target with rows of rows": (X, np.stack([y, y], 1)[:, :, None], "dim 3"),
