@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import scores
@@ -104,9 +104,15 @@ class PropertyInference(BaseEstimator):
         Returns
         -------
         self : PropertyInference
+
+        Raises
+        ------
+        ValueError
+            If ``group`` is not of True and False (or 1 and 0), or too few records make up a share.
         """
         rng = check_random_state(self.random_state)
-        X, y, group = as_records(X), np.asarray(y), np.asarray(group, dtype=bool)
+        X, y, group = as_records(X), np.asarray(y), _as_bool(group)
+        check_consistent_length(X, y, group)
         if group.all() or not group.any():
             raise ValueError("group must hold both True and False.")
         self.classes_ = np.unique(y)
@@ -124,7 +130,7 @@ class PropertyInference(BaseEstimator):
 
     def train(self, X: Any, y: Any, group: Any, share: float, rng: Any) -> Any:
         """Train one model on records of which a share ``share`` is of the group."""
-        rows, seed = self._drawn(np.asarray(group, dtype=bool), share, rng)
+        rows, seed = self._drawn(_as_bool(group), share, rng)
         return train_clone(self.estimator, as_records(X), np.asarray(y), rows, seed)
 
     def _drawn(
@@ -171,3 +177,14 @@ class PropertyInference(BaseEstimator):
         self, X: Any, y: NDArray[Any], rows: NDArray[np.intp], seed: int
     ) -> NDArray[np.float64]:
         return self._view(train_clone(self.estimator, X, y, rows, seed))
+
+
+def _as_bool(group: Any) -> NDArray[np.bool_]:
+    """Return the group as booleans; text or other numbers would all count as True."""
+    given = np.asarray(group)
+    if given.ndim != 1 or not set(given.tolist()) <= {False, True}:
+        raise ValueError(
+            f"group holds {np.unique(given.astype(str))[:5].tolist()} in shape {given.shape}; "
+            'expected one True or False for each record, for instance X["sex"] == "female".'
+        )
+    return given.astype(bool)

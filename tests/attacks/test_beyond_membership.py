@@ -122,6 +122,12 @@ def test_property_mistakes():
     X, y, group = town(0, 100)
     with pytest.raises(ValueError, match="both True and False"):
         PropertyInference(GaussianNB()).fit(X, y, group | True)
+    for strange in (group.astype(str), np.where(group, 1.0, np.nan), group[:, None]):
+        with pytest.raises(ValueError, match="expected one True or False"):
+            PropertyInference(GaussianNB()).fit(X, y, strange)
+    with pytest.raises(ValueError, match="inconsistent numbers"):
+        PropertyInference(GaussianNB()).fit(X, y, group[:-1])
+    PropertyInference(GaussianNB(), n_shadows=2, n_train=20).fit(X, y, group.astype(int))
     with pytest.raises(ValueError, match="Lower n_train"):
         PropertyInference(GaussianNB(), n_train=90).fit(X, y, group)
 
