@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -178,6 +179,14 @@ def _check_behaviour(trial: nn.Module, loss: Loss, probe: Probe) -> None:
             )
         losses = loss(outputs, probe.targets.repeat_interleave(probe.views, 0))
         losses.sum().backward()
+    if isinstance(loss, nn.CrossEntropyLoss) and _are_probabilities(outputs):
+        warnings.warn(
+            f"module={type(trial).__name__} returns probabilities, but the loss takes logits and "
+            "makes probabilities of them itself: training would be slow and poor. Leave the final "
+            "Softmax out.",
+            UserWarning,
+            stacklevel=2,
+        )
     if losses.shape != (len(probe.inputs),):
         raise ValueError(
             f"The loss of {len(probe.inputs)} examples has shape {tuple(losses.shape)}; one number "
@@ -189,6 +198,15 @@ def _check_behaviour(trial: nn.Module, loss: Loss, probe: Probe) -> None:
             f"module={type(trial).__name__} changes its buffers {changed!r} when it sees data: "
             "they would keep something of private records. Make them constant."
         )
+
+
+def _are_probabilities(outputs: Tensor) -> bool:
+    sums = outputs.sum(1)
+    return (
+        outputs.shape[1] > 1
+        and bool((outputs >= 0).all())
+        and torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
+    )
 
 
 def _refuse_memory(trial: nn.Module, loss: Loss, probe: Probe) -> None:

@@ -116,7 +116,7 @@ def test_the_perceptron_by_hand_equals_autograd(name):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda m: m.append(nn.Softmax(1)),
+        lambda m: m.append(nn.LogSoftmax(1)),
         lambda m: nn.Sequential(m),
         lambda m: nn.Sequential(m[0], nn.GELU(), *m[2:]),
         lambda m: (m[0].register_forward_hook(lambda *a: None), m)[1],
@@ -124,6 +124,11 @@ def test_the_perceptron_by_hand_equals_autograd(name):
 )
 def test_anything_else_goes_through_autograd(change):
     assert type(gradients_of(change(NETWORKS["mlp"]()), LOSS, PROBE)) is AutogradBackward
+
+
+def test_a_module_that_ends_in_softmax_is_told():
+    with pytest.warns(UserWarning, match="Leave the final Softmax out"):
+        gradients_of(NETWORKS["mlp"]().append(nn.Softmax(1)), LOSS, PROBE)
 
 
 def test_a_caller_without_gradients_changes_nothing():
