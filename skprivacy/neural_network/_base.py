@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -43,7 +42,7 @@ from ._schedules import SCHEDULES
 from ._sgd import MomentumSGD
 from .augmentation import Views
 
-__all__ = ["COMMON_CONSTRAINTS", "PrivateNetwork", "unchanged_on_error"]
+__all__ = ["COMMON_CONSTRAINTS", "PrivateNetwork"]
 
 _PREDICT_ROWS = 1 << 16
 _PREDICT_NUMBERS = 1 << 20  # that are read from a file at a time
@@ -76,21 +75,6 @@ COMMON_CONSTRAINTS: dict = {
     "distributed": [StrOptions({"replicated", "sharded"}), None],
     "verbose": ["verbose"],
 }
-
-
-@contextmanager
-def unchanged_on_error(estimator: Any) -> Iterator[None]:
-    """Leave an estimator whose fit fails as it was: an earlier model keeps its claim.
-
-    What a refused fit has read off its data, such as classes, must not stand beside that claim.
-    """
-    before = dict(vars(estimator))
-    try:
-        yield
-    except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        raise
 
 
 class PrivateNetwork(BaseEstimator):

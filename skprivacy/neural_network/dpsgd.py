@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
 from ..accounting import PrivacyBudget
-from ._base import COMMON_CONSTRAINTS, PrivateNetwork, unchanged_on_error
+from ._base import COMMON_CONSTRAINTS, PrivateNetwork
 from ._distributed import meeting
 from ._environment import ordinary_torch
 from ._gradients import Probe
 from ._labels import as_array, encode_classes, encode_labels
 from ._losses import LabelEntropy
 from ._stacking import Description, describable, describe
+from ._unchanged import unchanged_on_error
 
 __all__ = ["DPSGDClassifier"]
 

@@ -11,10 +11,11 @@ from sklearn.base import RegressorMixin
 from .. import _config
 from .._validation import check_numbers
 from ..accounting import PrivacyBudget
-from ._base import COMMON_CONSTRAINTS, PrivateNetwork, unchanged_on_error
+from ._base import COMMON_CONSTRAINTS, PrivateNetwork
 from ._distributed import meeting
 from ._environment import ordinary_torch
 from ._losses import SquaredError
+from ._unchanged import unchanged_on_error
 
 __all__ = ["DPSGDRegressor"]
 
