@@ -22,6 +22,7 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
 )
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor, PrivateAdam
+from skprivacy.preprocessing import PrivateStandardScaler
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Case:
 
     make: Callable[..., Any]
     data: Callable[[int], tuple[NDArray, NDArray]]
-    null_label: Any  # a label that a record without contribution may carry
+    null_label: Any  # a label that a record without contribution may carry; None: there is none
     samples: bool = False  # whether it draws Poisson batches; otherwise records take turns
     once: bool = False  # whether it releases everything at once
     reaches: float = 0.6  # share of the sensitivity that some neighbour must come near
@@ -138,7 +139,9 @@ def _once(kind: Any, **fixed: Any) -> Callable[..., Any]:
 
 
 def _linear_regression(kind: Any, **fixed: Any) -> Case:
-    return Case(_once(kind, y_bounds=(-1.0, 2.0), **fixed), far_numbers, null_label=0.0, once=True)
+    return Case(
+        _once(kind, target_bounds=(-1.0, 2.0), **fixed), far_numbers, null_label=0.0, once=True
+    )
 
 
 def _linear_classification(kind: Any, reaches: float = 0.6, **fixed: Any) -> Case:
@@ -171,6 +174,11 @@ LINEAR = {
         OutputPerturbationClassifier, 0.3, delta=1e-4
     ),
 }
+
+
+def _scaler(**fixed: Any) -> Case:
+    # A missing value counts as the middle of the bounds: no row contributes nothing.
+    return Case(_once(PrivateStandardScaler, **fixed), far_numbers, null_label=None, once=True)
 
 
 class Perceptron(nn.Module):
@@ -265,4 +273,6 @@ CASES = {
         0.0,
     ),
     **LINEAR,
+    "PrivateStandardScaler": _scaler(),
+    "PrivateStandardScaler-delta": _scaler(delta=1e-4),
 }

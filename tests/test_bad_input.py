@@ -40,7 +40,7 @@ def networks():
 
 def estimators():
     for kind in (AdaSSPRegressor, FunctionalMechanismRegressor):
-        yield kind(bounds=(-1, 1), y_bounds=(0, 1))
+        yield kind(bounds=(-1, 1), target_bounds=(0, 1))
     for kind in (
         FunctionalMechanismClassifier,
         ObjectivePerturbationClassifier,
@@ -111,6 +111,6 @@ def test_statistics_refuse_what_is_no_column_of_numbers(statistic, x, message):
 
 def test_numbers_that_are_written_as_text_pass():
     X = np.array([["1", "0.5"], ["-1", "nan"]] * 10, dtype=object)
-    model = AdaSSPRegressor(bounds=(-1, 1), y_bounds=(0, 1)).fit(X, LABELS)
+    model = AdaSSPRegressor(bounds=(-1, 1), target_bounds=(0, 1)).fit(X, LABELS)
     assert model.coef_.shape == (2,)
     assert 0 <= private_mean(["0.5", "1"], bounds=(0, 1), epsilon=1.0).value <= 1

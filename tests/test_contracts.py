@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from . import contracts, contracts_once
+from . import contracts, contracts_once, contracts_refused
 from .private_estimators import CASES
 
 EVERYBODY = [
     contracts.check_replay,
     contracts.check_fresh_noise,
     contracts.check_no_traces,
+    contracts_refused.check_refused_fit,
+    contracts_refused.check_failed_fit,
 ]
 ONCE = [
     contracts_once.check_noise,

@@ -17,7 +17,9 @@ LAYERS = [
     {"audit", "model_selection"},
     {"attacks"},
     {"linear_model", "neural_network", "ensemble", "preprocessing", "datasets"},
+    {"public_facts"},
     {"mechanisms"},
+    {"base"},
     {"accounting", "metrics"},
 ]
 ANYWHERE = {"exceptions", "_config", "_sklearn", "_validation", "_version"}

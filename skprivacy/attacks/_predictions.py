@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .._config import warn_caller
 
 __all__ = ["check_known", "class_list", "label_columns", "predict_aligned"]
 
@@ -42,12 +43,11 @@ def check_known(y: NDArray[Any], classes: Any) -> None:
             f"y holds the labels {labels}, none of which the target knows; expected some of "
             f"{known}. Give y in the form the target was fitted with."
         )
-    warnings.warn(
+    warn_caller(
         f"y holds {int(strange.sum())} records with labels that the target does not know: "
         f"{labels} (it knows {known}). Their probability is 0, so that they pass for non-members. "
         "Leave them out, or give y in the form the target was fitted with.",
         UserWarning,
-        stacklevel=4,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 
 from scipy.special import ndtri
@@ -14,7 +13,6 @@ from ..accounting import (
     PrivacyBudget,
     Smoothed,
     VoteThreshold,
-    charge,
     check_delta,
     events,
     flatten,
@@ -22,7 +20,7 @@ from ..accounting import (
     smooth,
     smoothed_cost,
 )
-from ..exceptions import PrivacyWarning
+from ..base import private_release
 from .additive import Gaussian
 from .base import Mechanism
 from .entropy import SecureRandom
@@ -192,18 +190,14 @@ def sanitised_cost(
             f"smoothness={smoothness!r} is too large for order={order!r}: it must be below "
             f"{-math.log1p(-1 / order) / 2:.4g}."
         )
-    if noise_seed is not None:
-        warnings.warn(
-            f"noise_seed={noise_seed!r} makes the noise predictable: there is no privacy. Use it "
-            "in tests only.",
-            PrivacyWarning,
-            stacklevel=2,
-        )
-    kind = "proved" if noise_seed is None else "estimate"
-    with charge(budget, mechanism.event, relation, "sanitised_cost", kind):
+    with private_release(
+        mechanism.event, relation=relation, at_delta=0.0, who="sanitised_cost", budget=budget,
+        noise_seed=noise_seed,
+    ) as privacy:  # fmt: skip
         value = smoothed_cost(event, order, smoothness)
         published = mechanism.release(value, SecureRandom(noise_seed))
-    return SanitisedCost(float(order), published, mechanism.event, confidence, kind == "proved")
+    proved = privacy.kind == "proved"
+    return SanitisedCost(float(order), published, mechanism.event, confidence, proved)
 
 
 def _data_independent(event: Event) -> Event:

@@ -11,10 +11,9 @@ from scipy import sparse
 from sklearn.utils.validation import check_array
 
 from .._validation import check_numbers
-from ..accounting import PrivacyBudget, PrivacyGuarantee, charge
-from ..mechanisms import SecureRandom
+from ..mechanisms import Gaussian, Laplace, SecureRandom
 from ..mechanisms.bounds import checked_bounds, exact_product, quantize
-from ._target import additive, check_target, guarantee
+from ._target import additive
 
 __all__ = ["Columns", "one_column"]
 
@@ -55,36 +54,29 @@ class Columns:
         scaled = np.nan_to_num(np.clip(scaled, -1.0, 1.0))  # NaN: the middle
         self.z = quantize(scaled)
 
+    def mechanism(
+        self, degree: int, epsilon: float, delta: float, relation: str
+    ) -> Laplace | Gaussian:
+        """Return the mechanism that :meth:`release` needs to spend (epsilon, delta)."""
+        size = float(degree * self.d + (relation == "add_remove"))
+        two = 2.0 if relation == "replace_one" else 1.0
+        return additive(epsilon, delta, two * size, two * math.sqrt(size))
+
     def release(
-        self,
-        degree: int,
-        epsilon: float,
-        delta: float,
-        relation: str,
-        noise_seed: int | None,
-        budget: PrivacyBudget | None,
-        who: str,
-        assumptions: tuple[str, ...] = (),
-    ) -> tuple[NDArray[np.float64], PrivacyGuarantee]:
+        self, degree: int, mechanism: Laplace | Gaussian, relation: str, random: SecureRandom
+    ) -> NDArray[np.float64]:
         """Return the mean of z, and that of 2 z**2 - 1 if ``degree`` is 2: (degree, n_features).
 
         All these lie in [-1, 1]; z = 1 reaches the bound of each, so the sensitivities are tight.
         """
-        check_target(epsilon, delta, relation)
         parts = [self.z, quantize(2.0 * self.z**2 - 1.0)][:degree]
         if relation == "add_remove":
             parts.append(np.ones((self.n, 1)))
-        values = np.hstack(parts)
-        size = float(values.shape[1])
-        two = 2.0 if relation == "replace_one" else 1.0
-        mechanism = additive(epsilon, delta, two * size, two * math.sqrt(size))
-        privacy = guarantee(mechanism.event, delta, relation, noise_seed, assumptions)
-        with charge(budget, mechanism.event, relation, who, privacy.kind):
-            sums = exact_product(values, np.ones((self.n, 1)))[:, 0]
-            noisy = mechanism.release(sums, SecureRandom(noise_seed))
+        sums = exact_product(np.hstack(parts), np.ones((self.n, 1)))[:, 0]
+        noisy = mechanism.release(sums, random)
         count = self.n if relation != "add_remove" else max(1.0, noisy[-1], mechanism.std)
         means = np.clip(noisy[: degree * self.d] / count, -1.0, 1.0)
-        return means.reshape(degree, self.d), privacy
+        return means.reshape(degree, self.d)
 
     def means(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
         return self.middle + self.half * moments[0]

@@ -11,11 +11,12 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from .._validation import check_numbers
-from ..accounting import PrivacyBudget, PrivacyGuarantee, charge
+from ..accounting import PrivacyBudget, PrivacyGuarantee
+from ..base import private_release
 from ..mechanisms import Exponential, SecureRandom
 from ..mechanisms.bounds import checked_bounds
 from ._columns import Columns, one_column
-from ._target import additive, check_target, guarantee
+from ._target import additive, check_target
 
 __all__ = [
     "Release",
@@ -86,10 +87,14 @@ def private_mean(
     >>> privacy
     1.00-DP, add-remove, proved
     """
+    check_target(epsilon, delta, relation)
     columns = Columns(X, bounds)
-    moments, privacy = columns.release(
-        1, epsilon, delta, relation, noise_seed, budget, "private_mean"
-    )
+    mechanism = columns.mechanism(1, epsilon, delta, relation)
+    with private_release(
+        mechanism.event, relation=relation, at_delta=delta, who="private_mean", budget=budget,
+        noise_seed=noise_seed,
+    ) as privacy:  # fmt: skip
+        moments = columns.release(1, mechanism, relation, SecureRandom(noise_seed))
     return Release(columns.shaped(columns.means(moments)), privacy)
 
 
@@ -138,10 +143,14 @@ def private_variance(
     >>> 50 < variance < 250
     True
     """
+    check_target(epsilon, delta, relation)
     columns = Columns(X, bounds)
-    moments, privacy = columns.release(
-        2, epsilon, delta, relation, noise_seed, budget, "private_variance"
-    )
+    mechanism = columns.mechanism(2, epsilon, delta, relation)
+    with private_release(
+        mechanism.event, relation=relation, at_delta=delta, who="private_variance", budget=budget,
+        noise_seed=noise_seed,
+    ) as privacy:  # fmt: skip
+        moments = columns.release(2, mechanism, relation, SecureRandom(noise_seed))
     return Release(columns.shaped(columns.variances(moments)), privacy)
 
 
@@ -211,9 +220,11 @@ def private_quantile(
     below = np.searchsorted(values, candidates, side="left")
     sensitivity = 1.0 if relation == "replace_one" else max(q, 1.0 - q)
     mechanism = Exponential(float(epsilon), sensitivity)
-    privacy = guarantee(mechanism.event, 0.0, relation, noise_seed)
     scores = -np.abs(below - q * values.size)
-    with charge(budget, mechanism.event, relation, "private_quantile", privacy.kind):
+    with private_release(
+        mechanism.event, relation=relation, at_delta=0.0, who="private_quantile", budget=budget,
+        noise_seed=noise_seed,
+    ) as privacy:  # fmt: skip
         chosen = mechanism.release(scores, SecureRandom(noise_seed))
     return Release(float(candidates[chosen]), privacy)
 
@@ -281,9 +292,12 @@ def private_histogram(
         counts = _counted_once(values, known)
     two = 2.0 if relation == "replace_one" else 1.0
     mechanism = additive(epsilon, delta, two, math.sqrt(two))
-    privacy = guarantee(mechanism.event, delta, relation, noise_seed)
-    with charge(budget, mechanism.event, relation, "private_histogram", privacy.kind):
-        return Release(mechanism.release(counts, SecureRandom(noise_seed)), privacy)
+    with private_release(
+        mechanism.event, relation=relation, at_delta=delta, who="private_histogram", budget=budget,
+        noise_seed=noise_seed,
+    ) as privacy:  # fmt: skip
+        noisy = mechanism.release(counts, SecureRandom(noise_seed))
+    return Release(noisy, privacy)
 
 
 def _counted_once(values: NDArray, known: NDArray) -> NDArray[np.int64]:
