@@ -19,9 +19,11 @@ from skprivacy.linear_model import (
 )
 from skprivacy.preprocessing import (
     PrivateStandardScaler,
+    private_count,
     private_histogram,
     private_mean,
     private_quantile,
+    private_sum,
     private_variance,
 )
 
@@ -85,7 +87,9 @@ def test_estimators_refuse_targets_that_are_none(y):
 
 
 STATISTICS = [
+    private_count,
     partial(private_mean, bounds=(0, 1)),
+    partial(private_sum, bounds=(0, 1)),
     partial(private_variance, bounds=(0, 1)),
     partial(private_quantile, q=0.5, bounds=(0, 1)),
     partial(private_histogram, bins=[0, 1]),
@@ -96,8 +100,8 @@ STATISTICS = [
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (["ill", "well"], "holds text or dates; expected numbers"),
-        (pd.Series(pd.date_range("2020", periods=3)), "holds text or dates"),
+        (["ill", "well"], "holds text or dates; expected numbers|expected booleans"),
+        (pd.Series(pd.date_range("2020", periods=3)), "holds text or dates|expected booleans"),
         (sparse.csr_matrix(NUMBERS), "(?i)sparse"),
         (np.array([1 + 1j]), "(?i)complex"),
     ],

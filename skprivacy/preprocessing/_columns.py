@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array
 from .._validation import check_numbers
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 from ..mechanisms.bounds import checked_bounds, exact_product, quantize
-from ._target import additive
+from ._release import additive
 
 __all__ = ["Columns", "one_column"]
 
@@ -48,11 +48,14 @@ class Columns:
         self.lower, self.upper = checked_bounds("bounds", bounds, self.d)
         self.half = (self.upper - self.lower) / 2
         self.middle = (self.upper + self.lower) / 2
-        scaled = (np.clip(rows, self.lower, self.upper) - self.middle) / np.where(
-            self.half > 0, self.half, 1.0
-        )
-        scaled = np.nan_to_num(np.clip(scaled, -1.0, 1.0))  # NaN: the middle
-        self.z = quantize(scaled)
+        self.clipped = np.clip(rows, self.lower, self.upper)
+        self.clipped = np.where(np.isnan(rows), self.middle, self.clipped)
+        self.z = self._unit(self.middle, self.half)
+
+    def _unit(self, middle: Any, half: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the columns scaled to [-1, 1], on a grid on which sums are exact."""
+        scaled = (self.clipped - middle) / np.where(half > 0, half, 1.0)
+        return quantize(np.clip(scaled, -1.0, 1.0))
 
     def mechanism(
         self, degree: int, epsilon: float, delta: float, relation: str
@@ -77,6 +80,26 @@ class Columns:
         count = self.n if relation != "add_remove" else max(1.0, noisy[-1], mechanism.std)
         means = np.clip(noisy[: degree * self.d] / count, -1.0, 1.0)
         return means.reshape(degree, self.d)
+
+    def sums_mechanism(self, epsilon: float, delta: float, relation: str) -> Laplace | Gaussian:
+        """Return the mechanism that :meth:`sums` needs to spend (epsilon, delta)."""
+        two = 2.0 if relation == "replace_one" else 1.0
+        return additive(epsilon, delta, two * self.d, two * math.sqrt(self.d))
+
+    def sums(
+        self, mechanism: Laplace | Gaussian, relation: str, random: SecureRandom
+    ) -> NDArray[np.float64]:
+        """Return the sum of each column, (n_features,).
+
+        What one record adds or removes is its value; one that replaces another moves the sum by
+        the width of the bounds at most. Columns are scaled so that either is 1, or 2.
+        """
+        middle, half = np.zeros(self.d), np.maximum(np.abs(self.lower), np.abs(self.upper))
+        if relation == "replace_one":
+            middle, half = self.middle, self.half
+        unit = exact_product(self._unit(middle, half), np.ones((self.n, 1)))[:, 0]
+        noisy = mechanism.release(unit, random)
+        return (middle * self.n if relation == "replace_one" else 0.0) + half * noisy
 
     def means(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
         return self.middle + self.half * moments[0]

@@ -17,7 +17,7 @@ from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
 from ..public_facts import public_bounds
 from ._columns import Columns
-from ._target import RELATIONS
+from ._release import RELATIONS
 
 __all__ = ["PrivateStandardScaler"]
 

@@ -1,15 +1,24 @@
-"""From a wanted epsilon and delta to a mechanism, for one-shot statistics."""
+"""A private statistic: the mechanism that a wanted epsilon and delta buy, and what comes out."""
 
 from __future__ import annotations
 
 import math
 from numbers import Real
+from typing import Any, NamedTuple
 
+from ..accounting import PrivacyGuarantee
 from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
 
-__all__ = ["RELATIONS", "additive", "check_target"]
+__all__ = ["RELATIONS", "Release", "additive", "check_target"]
 
 RELATIONS = ("add_remove", "zero_out", "replace_one")
+
+
+class Release(NamedTuple):
+    """A private number, or array of numbers, and its guarantee."""
+
+    value: Any
+    privacy: PrivacyGuarantee
 
 
 def additive(epsilon: float, delta: float, l1: float, l2: float) -> Laplace | Gaussian:
