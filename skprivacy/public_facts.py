@@ -32,6 +32,11 @@ def public_classes(
     given : array-like of shape (n_classes,) or None
         The parameter ``classes``.
 
+    Returns
+    -------
+    classes : ndarray of shape (n_classes,)
+    codes : ndarray of shape (n_samples,)
+
     Raises
     ------
     ValueError
@@ -62,7 +67,7 @@ def public_classes(
 def public_bounds(
     fit: PrivateFit, X: NDArray, given: Any
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the lower and upper bound of each feature, both of shape (n_features,).
+    """Return the lower and the upper bound of each feature.
 
     Parameters
     ----------
@@ -71,6 +76,15 @@ def public_bounds(
         Private records; NaN and infinity are allowed.
     given : tuple (lower, upper) or None
         The parameter ``bounds``.
+
+    Returns
+    -------
+    lower, upper : ndarray of shape (n_features,)
+
+    Raises
+    ------
+    ValueError
+        If ``given`` is no pair of bounds for as many features.
     """
     if given is not None:
         lower, upper = checked_bounds("bounds", given, X.shape[1])
@@ -97,6 +111,15 @@ def public_target_bounds(fit: PrivateFit, y: NDArray, given: Any) -> tuple[float
         Private targets, finite.
     given : tuple (lower, upper) or None
         The parameter ``target_bounds``.
+
+    Returns
+    -------
+    lower, upper : float
+
+    Raises
+    ------
+    ValueError
+        If ``given`` is no pair of numbers, the lower one first.
     """
     if given is None:
         fit.read_off_data(

@@ -1,6 +1,7 @@
 """Every private estimator of the library, with what the contract tests need to know of it.
 
-A new estimator is one more line in ``CASES``; ``tests/test_contracts.py`` does the rest.
+A new estimator is one more line in ``CASES`` and one in ``SCIKIT_LEARN``; ``test_contracts.py`` and
+``test_common.py`` do the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
 )
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor, PrivateAdam
-from skprivacy.preprocessing import PrivateStandardScaler
+from skprivacy.preprocessing import LocalPerturbation, PrivateStandardScaler
 
 
 @dataclass(frozen=True)
@@ -276,3 +277,21 @@ CASES = {
     "PrivateStandardScaler": _scaler(),
     "PrivateStandardScaler-delta": _scaler(delta=1e-4),
 }
+
+# What scikit-learn's own checks run on. They cannot pass public facts, and most of them compare two
+# fits, which only a seed makes equal.
+SCIKIT_LEARN = [
+    # The checks fit on a few dozen rows; a large epsilon lets them look at learning, not at noise.
+    DPSGDClassifier(epsilon=100.0, epochs=60),
+    DPSGDClassifier(epsilon=100.0, epochs=60, noise_seed=0),
+    DPSGDClassifier(epsilon=100.0, hidden_layer_sizes=(), device="cpu", noise_seed=0),
+    DPSGDRegressor(epsilon=100.0, epochs=60),
+    DPSGDRegressor(epsilon=100.0, epochs=60, noise_seed=0),
+    FunctionalMechanismRegressor(noise_seed=0),
+    FunctionalMechanismClassifier(noise_seed=0),
+    ObjectivePerturbationClassifier(noise_seed=0),
+    OutputPerturbationClassifier(noise_seed=0),
+    AdaSSPRegressor(noise_seed=0),
+    PrivateStandardScaler(noise_seed=0),
+    LocalPerturbation(noise_seed=0),
+]

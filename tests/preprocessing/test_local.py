@@ -154,18 +154,6 @@ def test_bad_parameters(params, named):
         LocalPerturbation(SCHEMA, **params).fit(frame(2))
 
 
-@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
-@parametrize_with_checks(
-    [LocalPerturbation(noise_seed=0)],
-    expected_failed_checks=lambda _: {
-        "check_estimators_pickle": "a seed of noise is never pickled, so that a loaded transformer "
-        "perturbs anew"
-    },
-)
-def test_scikit_learn(estimator, check):
-    check(estimator)
-
-
 # ---------------------------------------------------------------- smoothing
 
 

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skprivacy import config_context
 from skprivacy.accounting import PrivacyBudget
@@ -362,9 +361,3 @@ def test_scaler_of_noise_does_not_blow_up():
     assert (scaler.scale_ >= 0.01).all()
     flat = PrivateStandardScaler(bounds=(2, 2)).fit(np.full((5, 1), 2.0))
     assert flat.transform([[2.0]])[0, 0] == 0.0
-
-
-@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
-@parametrize_with_checks([PrivateStandardScaler(noise_seed=0)])
-def test_scikit_learn(estimator, check):
-    check(estimator)
