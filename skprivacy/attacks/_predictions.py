@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .._config import warn_caller
 
-__all__ = ["check_known", "class_list", "label_columns", "predict_aligned"]
+__all__ = ["check_known", "class_list", "predict_aligned"]
 
 Floats = NDArray[np.float64]
 
@@ -78,16 +78,3 @@ def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Floats:
     aligned = np.zeros((len(proba), len(classes)))
     aligned[:, columns[known]] = proba[:, known]
     return aligned
-
-
-def label_columns(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the column of each label in ``classes``."""
-    y = np.asarray(y)
-    columns = np.searchsorted(classes, y)
-    unknown = (columns == len(classes)) | (classes[np.minimum(columns, len(classes) - 1)] != y)
-    if unknown.any():
-        raise ValueError(
-            f"y holds the label {y[unknown][0]!r}, which neither the model nor the attacker's "
-            f"records know; expected one of {classes.tolist()[:20]}."
-        )
-    return columns

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from .._sklearn import Interval, safe_indexing
+from .._validation import label_columns
 from . import scores
-from ._predictions import class_list, label_columns
+from ._predictions import class_list
 from .membership import MembershipAttack
 from .shadow import ShadowPool
 

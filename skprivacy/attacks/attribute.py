@@ -18,8 +18,9 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .. import metrics
+from .._validation import label_columns
 from . import scores
-from ._predictions import check_known, class_list, label_columns, predict_aligned
+from ._predictions import check_known, class_list, predict_aligned
 
 __all__ = ["AttributeInference", "AttributeResult"]
 

@@ -9,8 +9,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from .._validation import label_columns
 from ..mechanisms.bounds import are_arrays, could_be_pairs, two_readings
-from ._predictions import label_columns, predict_aligned
+from ._predictions import predict_aligned
 from .result import AttackResult
 
 __all__ = ["invert_class", "judge_inversion"]

@@ -15,8 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import metrics
 from .._sklearn import Interval
+from .._validation import label_columns
 from . import scores
-from ._predictions import check_known, class_list, label_columns, predict_aligned
+from ._predictions import check_known, class_list, predict_aligned
 from ._records import as_records, concat, fingerprints, num_samples
 from .result import AttackResult
 

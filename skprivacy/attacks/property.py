@@ -14,8 +14,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._clones import train_clone
 from . import scores
-from ._clones import train_clone
 from ._predictions import predict_aligned
 from ._records import as_records, num_samples, safe_indexing
 from .result import AttackResult

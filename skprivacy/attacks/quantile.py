@@ -12,8 +12,8 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from .._sklearn import HasMethods, num_samples, safe_indexing
+from .._validation import label_columns
 from . import scores
-from ._predictions import label_columns
 from ._records import fingerprints
 from .membership import MembershipAttack
 

@@ -21,12 +21,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
+from .._clones import train_clone
 from .._sklearn import Interval, StrOptions
+from .._stacked import is_stackable, train_stacked
+from .._validation import label_columns
 from . import scores
-from ._clones import train_clone
-from ._predictions import class_list, label_columns, predict_aligned
+from ._predictions import class_list, predict_aligned
 from ._records import as_records, fingerprints
-from ._stacked import is_stackable, train_stacked
 
 __all__ = ["ShadowPool"]
 

@@ -14,8 +14,8 @@ from sklearn.utils import check_random_state
 
 from .. import metrics
 from .._sklearn import Interval, safe_indexing
+from .._validation import label_columns
 from ._networks import Network, network_classes, open_network
-from ._predictions import label_columns
 from ._records import fingerprints
 from .membership import MembershipAttack
 

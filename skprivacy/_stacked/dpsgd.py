@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..mechanisms import PoissonSampler, SecureRandom
-from ._perceptrons import (
+from .perceptrons import (
     Floats,
     Layers,
     PerceptronStack,

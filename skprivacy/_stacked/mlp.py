@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neural_network import MLPClassifier
 
-from ._perceptrons import (
+from .perceptrons import (
     Floats,
     Layers,
     PerceptronStack,

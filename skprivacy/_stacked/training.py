@@ -26,12 +26,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_X_y
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # it has no types
 
+from .._clones import shadow_clone
 from .._sklearn import safe_indexing
-from ._clones import shadow_clone
-from ._perceptrons import Floats, Layers, with_facts
-from ._predictions import label_columns
-from ._stacked_dpsgd import PrivateTask, train_private
-from ._stacked_mlp import MLPTask, is_plain_mlp, train_mlps
+from .._validation import label_columns
+from .dpsgd import PrivateTask, train_private
+from .mlp import MLPTask, is_plain_mlp, train_mlps
+from .perceptrons import Floats, Layers, with_facts
 
 __all__ = ["StackedMember", "is_stackable", "train_stacked"]
 
