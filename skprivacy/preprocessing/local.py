@@ -138,11 +138,11 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
             self._numeric = sum(isinstance(f, Bounded) for f in facts)
             parts: list[Event] = [self._number_noise().event] if self._numeric else []
             parts += [self._response(f).event for f in facts if isinstance(f, Categories)]
-            fit.assume("one record a person, perturbed once")
+            fit.assume("one record per person, perturbed once")
             if self.schema_.inferred:
                 fit.assume("the schema is public (it was read off the data)")
             with fit.charged(Composed(tuple(parts)), relation="replace_one", at_delta=self.delta):
-                pass  # transform releases the records, in each call anew
+                pass  # the records are released by transform, in every call
             self._stated = self._settings()
             # The sum of the columns' shares; tight composition would give slightly less.
             self.epsilon_ = float(self.epsilon)
