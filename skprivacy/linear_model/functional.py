@@ -36,8 +36,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     bounds : tuple (lower, upper), default=None
         Public bounds of the features: two numbers, or two sequences of length n_features. With two
         features, pass a tuple of two arrays if they could also be one pair per feature. Values
-        outside are clipped.
-        Tighter bounds mean less noise.
+        outside are clipped. Tighter bounds mean less noise.
     target_bounds : tuple (lower, upper), default=None
         Public bounds of the target. If nothing can be learned, their middle is predicted.
     radius : float, default=None
@@ -224,8 +223,7 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
     bounds : tuple (lower, upper), default=None
         Public bounds of the features: two numbers, or two sequences of length n_features. With two
         features, pass a tuple of two arrays if they could also be one pair per feature. Values
-        outside are clipped.
-        Tighter bounds mean less noise.
+        outside are clipped. Tighter bounds mean less noise.
     radius : float, default=None
         Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
         weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.

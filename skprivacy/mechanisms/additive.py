@@ -38,7 +38,7 @@ class _GridNoise(Mechanism):
         if not (self.noise_multiplier == 0 or 1e-50 < self.noise_multiplier < 1e50):
             raise ValueError(
                 f"noise_multiplier={self.noise_multiplier!r} must be 0 (no noise, no privacy) or "
-                "a number between 1e-50 and 1e50. Rescale the value."
+                "a number between 1e-50 and 1e50. Use calibrated() to compute it from epsilon."
             )
         if not 1e-50 < self.sensitivity < 1e50:
             raise ValueError(
@@ -78,7 +78,7 @@ class _GridNoise(Mechanism):
         if steps >= 1 << 54:  # noise of 128 scales would overflow 64-bit integers
             raise ValueError(
                 f"noise_multiplier={self.noise_multiplier!r} is too large for a vector of {size} "
-                "numbers: the noise would overflow 64-bit integers. Release shorter vectors."
+                "numbers: the noise would overflow 64-bit integers. Use a smaller one."
             )
         return steps
 
