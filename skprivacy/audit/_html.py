@@ -39,7 +39,7 @@ def roc_figure(report: Any) -> Markup:
 
     figure = Figure(figsize=(7, 5.2), layout="constrained")
     ax = figure.subplots()
-    claimed = report.guarantee if report.claims else None
+    claimed = report.guarantee if report.claims and not report.uncovered else None
     for place, finding in enumerate(report.findings):
         last = place == len(report.findings) - 1
         MembershipRocDisplay.from_result(finding.result, ax=ax, bound=claimed if last else None)
@@ -69,7 +69,6 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": _number, "percent": _percent, "share": _share}
-    environment.filters["at_most"] = _at_most
     return environment
 
 
@@ -77,13 +76,6 @@ def _number(value: float | None, digits: int = 3) -> str:
     if value is None or math.isnan(value):
         return "–"
     return "∞" if math.isinf(value) else f"{value:.{digits}f}"
-
-
-def _at_most(value: float, digits: int = 2) -> str:
-    """Return a claim rounded up: a smaller one would not be what was proved."""
-    if math.isinf(value):
-        return _number(value)
-    return _number(math.ceil(value * 10**digits - 1e-6) / 10**digits, digits)
 
 
 def _share(value: float | None) -> str:

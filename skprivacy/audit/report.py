@@ -189,7 +189,7 @@ class AuditReport:
         if self.uncovered and self.claims:
             found.append(
                 "Because of these steps no guarantee covers the model as it would be released: "
-                "what is claimed holds for its private steps alone."
+                "what is claimed would hold if they told nothing of the records."
             )
         if self.guarantee is not None and self.guarantee.kind != "proved":
             found.append(f"The claim is of kind {self.guarantee.kind!r}: it is not proved.")

@@ -493,6 +493,15 @@ def test_the_types_of_columns_are_taken_to_be_public():
     )
 
 
+def test_what_a_search_of_somebody_elses_has_cost_is_unknown():
+    class Fitting(GridSearchCV):
+        pass
+
+    claim = claim_of(Fitting(learn(None), {"epsilon": [1.0]}, cv=2).fit(X, y))
+    assert claim.reason == "no claim: chosen by unprotected scores"
+    assert claim.charged is None
+
+
 def test_a_subclass_may_train_otherwise_and_is_not_taken_for_its_parent():
     class Twice(Pipeline):
         pass
