@@ -26,6 +26,7 @@ from sklearn.ensemble import (
     VotingClassifier,
     VotingRegressor,
 )
+from sklearn.exceptions import NotFittedError
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
@@ -74,7 +75,7 @@ def searched(budget):
 
 
 def centred(Z):
-    return Z - Z.mean(0)
+    return Z - Z.mean(axis=0)
 
 
 class Stateless(TransformerMixin, BaseEstimator):
@@ -510,6 +511,35 @@ def test_a_subclass_may_train_otherwise_and_is_not_taken_for_its_parent():
     claim = claim_of(Twice([("a", scale(None)), ("b", learn(None))]).fit(X, y))
     assert claim.guarantee is None
     assert "Twice is not known" in claim.reason
+
+
+def test_a_step_is_tried_wherever_it_stands():
+    """On the columns of a frame that it gets, in a union, in a part of a vote."""
+    frame = pd.DataFrame(X).add_prefix("x").assign(city=np.where(y, "Rome", "Oslo"))
+    lengths = FunctionTransformer(lambda Z: Z.apply(lambda column: column.str.len()))
+    columns = make_column_transformer(
+        (lengths, ["city"]), (FunctionTransformer(centred), ["x0", "x1"]), (scale(None), ["x2"])
+    )
+    model = VotingClassifier([("a", make_pipeline(columns, learn(None)))]).fit(frame, y)
+    claim = claim_of(model, frame)
+    assert list(claim.uncovered) == ["a.columntransformer.functiontransformer-2"]
+    tried = "step 'a.columntransformer.functiontransformer-1' treats each record by itself"
+    assert f"{tried} (tried on 20 records)" in claim.guarantee.assumptions
+    union = make_pipeline(make_union(FunctionTransformer(centred), Normalizer()), learn(None))
+    assert list(claim_of(union.fit(X, y), X).uncovered) == ["featureunion.functiontransformer"]
+
+
+def test_records_that_cannot_be_taken_one_by_one_leave_a_step_untried():
+    model = make_pipeline(FunctionTransformer(np.abs), learn(None)).fit(X, y)
+    assert "(not tried)" in repr(claim_of(model, iter(X)).guarantee)
+    assert "(not tried)" in repr(claim_of(model, X[:1]).guarantee)
+
+
+def test_what_is_not_fitted_claims_nothing():
+    with pytest.raises(NotFittedError):
+        claim_of(both(None))
+    changed = both(None).fit(X, y).set_params(privatestandardscaler=scale(None))
+    assert claim_of(changed, X).guarantee is None
 
 
 def test_claiming_changes_nothing():
