@@ -89,7 +89,9 @@ def run(args: argparse.Namespace) -> int:
     ).fit(records.X, records.y)
     table = _table(sweep)
     print(_printable(table))
-    print(f"\nReleasing these {len(epsilons) * args.cv} models would cost {_cost(sweep)}, if")
+    print(
+        f"\nReleasing these {len(epsilons) * args.cv} models would cost {_cost(sweep)}; mind that"
+    )
     for assumption in _assumptions(sweep, records):
         print(f"  - {assumption}")
     print("The scores are not private.")
@@ -102,7 +104,7 @@ def _table(sweep: Any) -> pd.DataFrame:
     columns = {"epsilon": [next(iter(params.values())) for params in results["params"]]}
     for key in ("test_score", "train_score", "attack_auc"):
         columns |= {key: results[f"mean_{key}"], f"{key}_std": results[f"std_{key}"]}
-    for key in ("attack_auc_bound", "attack_tpr_at_0.01", "fit_time"):
+    for key in ("claimed_epsilon", "attack_auc_bound", "attack_tpr_at_0.01", "fit_time"):
         columns[key] = results[f"mean_{key}"]
     return pd.DataFrame(columns)
 

@@ -383,7 +383,7 @@ def _format(rows: list[dict[str, Any]], params: list[dict[str, float]], n_splits
 def _together(claims: list[Claim]) -> PrivacyGuarantee:
     """Compose what every trained model has cost; one that claims nothing is not private."""
     whole = total(claims)
-    note = "covers the trained models together, never the scores and attack results in cv_results_"
+    note = "it covers the trained models together, never the scores and attacks in cv_results_"
     if whole.charged is None:
         return PrivacyGuarantee(NonPrivate(), assumptions=(whole.reason, note))
     return replace(whole.charged, assumptions=(*whole.charged.assumptions, note))

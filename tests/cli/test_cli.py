@@ -77,6 +77,8 @@ def test_sweep_of_a_table(folder, capsys):
     assert "Traceback" not in err
     results = pd.read_csv(folder / "results.csv")
     assert results["epsilon"].tolist() == [1, 10, np.inf]
+    assert (results["claimed_epsilon"] <= results["epsilon"]).all()
+    assert results["claimed_epsilon"].iloc[0] > 0.9
     assert results["test_score"].iloc[-1] > 0.7
     assert results["attack_auc"].between(0.3, 0.7).all()
     for value in results["test_score"]:
