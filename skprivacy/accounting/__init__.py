@@ -3,6 +3,7 @@
 from .accountants import ACCOUNTANTS, compare_accountants, gdp_mu, zcdp
 from .budget import PrivacyBudget, charge
 from .calibration import calibrate_noise_multiplier, calibrate_to_advantage, calibrate_to_tpr
+from .divergence import renyi_divergence
 from .events import (
     RELATIONS,
     ApproxDP,
@@ -79,6 +80,7 @@ __all__ = [
     "rdp",
     "rdp_delta",
     "rdp_epsilon",
+    "renyi_divergence",
     "smoothed_cost",
     "square_root_band",
     "zcdp",

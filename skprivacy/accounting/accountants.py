@@ -22,7 +22,7 @@ from .rdp import rdp_epsilon
 from .releases import DiscreteGaussian, Exponential
 from .votes import GNMaxVote, VoteThreshold
 
-__all__ = ["ACCOUNTANTS", "compare_accountants", "gdp_mu", "zcdp"]
+__all__ = ["ACCOUNTANTS", "compare_accountants", "epsilon_by", "gdp_mu", "zcdp"]
 
 
 @singledispatch
@@ -193,6 +193,16 @@ ACCOUNTANTS: dict[str, Callable[[Event, float, str], float]] = {
 }
 
 
+def epsilon_by(accountant: str, event: Event, delta: float, relation: str = "add_remove") -> float:
+    """Return the epsilon of an event by one accountant; infinity where it has no answer."""
+    parts = flatten(event)
+    if not parts:
+        return 0.0
+    if any(isinstance(part, NonPrivate) for part in parts):
+        return math.inf
+    return float(ACCOUNTANTS[accountant](Composed((event,)), delta, relation))
+
+
 def compare_accountants(
     event: Event, delta: float, relation: str = "add_remove"
 ) -> dict[str, dict[str, float | str]]:
@@ -231,12 +241,11 @@ def compare_accountants(
             f"{event!r} has a cost that was computed from private data; compare the "
             "data-independent event instead."
         )
-    everything = Composed((event,))
-    if any(isinstance(e, NonPrivate) for e in flatten(everything)):
-        return {name: {"epsilon": math.inf, "kind": "proved"} for name in ACCOUNTANTS}
     table: dict[str, dict[str, float | str]] = {}
-    for name, accountant in ACCOUNTANTS.items():
-        epsilon = float(accountant(everything, delta, relation)) if flatten(event) else 0.0
+    for name in ACCOUNTANTS:
         estimate = name == "gdp" and not gdp_mu(event)[1]
-        table[name] = {"epsilon": epsilon, "kind": "estimate" if estimate else "proved"}
+        table[name] = {
+            "epsilon": epsilon_by(name, event, delta, relation),
+            "kind": "estimate" if estimate else "proved",
+        }
     return table
