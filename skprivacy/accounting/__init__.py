@@ -20,6 +20,7 @@ from .events import (
 from .guarantee import PrivacyGuarantee, check_delta, delta_of, epsilon_of
 from .ledger import LedgerError
 from .matrix import BandedFactorization, MatrixFactorization, TreeAggregation, square_root_band
+from .mixture import Mixture
 from .pld import NoLossDistributionError, PrivacyLossDistribution, pld
 from .rdp import DEFAULT_ORDERS, rdp, rdp_delta, rdp_epsilon
 from .releases import (
@@ -51,6 +52,7 @@ __all__ = [
     "LedgerError",
     "Logistic",
     "MatrixFactorization",
+    "Mixture",
     "NoLossDistributionError",
     "NonPrivate",
     "PoissonSampled",

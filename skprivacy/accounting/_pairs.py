@@ -26,6 +26,7 @@ __all__ = [
     "AtomPair",
     "GaussianPair",
     "LooseGaussianPair",
+    "MixedPair",
     "Pair",
     "Removed",
     "ReplacedGaussian",
@@ -188,6 +189,56 @@ class SlopePair(Pair):
         middle = np.r_[-self.t, (edges[1:] + edges[:-1]) / 2, self.t]
         p, q = self.masses(edges)
         return middle, p, q
+
+
+@dataclass(frozen=True)
+class MixedPair(Pair):
+    """One of several pairs, with the given probabilities, together with which one it is.
+
+    The outcomes of different parts are told apart, so that masses and hockey-stick divergences are
+    means of those of the parts.
+    """
+
+    weights: tuple[float, ...]
+    parts: tuple[Pair, ...]
+
+    @property
+    def infinity(self) -> float:  # type: ignore[override]
+        return math.fsum(
+            w * part.infinity for w, part in zip(self.weights, self.parts, strict=True)
+        )
+
+    @property
+    def gap(self) -> float:  # type: ignore[override]
+        gaps = {part.gap for part in self.parts}
+        return gaps.pop() if len(gaps) == 1 else 0.0
+
+    @property
+    def max_loss(self) -> float:
+        return max(part.max_loss for part in self.parts)
+
+    @property
+    def loose(self) -> bool:
+        return any(part.loose for part in self.parts)
+
+    def masses(self, edges):
+        each = [part.masses(edges) for part in self.parts]
+        return self._mean(p for p, _ in each), self._mean(q for _, q in each)
+
+    def _mean(self, masses):
+        return sum(w * m for w, m in zip(self.weights, masses, strict=True))
+
+    def span(self, tail):
+        lows, highs = zip(*(part.span(tail) for part in self.parts), strict=True)
+        return min(lows), max(highs)
+
+    def sketch(self):
+        each = [part.sketch() for part in self.parts]
+        loss = np.concatenate([loss for loss, _, _ in each])
+        p = np.concatenate([w * s[1] for w, s in zip(self.weights, each, strict=True)])
+        q = np.concatenate([w * s[2] for w, s in zip(self.weights, each, strict=True)])
+        order = np.argsort(loss, kind="stable")
+        return loss[order], p[order], q[order]
 
 
 def _mixed(loss: Array, q: float) -> Array:

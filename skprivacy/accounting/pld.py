@@ -113,6 +113,23 @@ class PrivacyLossDistribution:
         self._directions = directions
         self.loose = loose
 
+    @property
+    def infinity(self) -> float:
+        """The largest probability of an infinite loss, in either direction."""
+        return max(_infinite(groups) for groups in self._directions)
+
+    @property
+    def max_loss(self) -> float:
+        """The largest finite loss: pure epsilon, unless some loss is infinite."""
+        return max(_top(groups) for groups in self._directions)
+
+    def single_pairs(self) -> tuple[Pair, Pair] | None:
+        """Return the pair of each direction if one loss is all there is, else None."""
+        if not all(_is_alone(groups) for groups in self._directions):
+            return None
+        remove, *add = (groups[0].pair for groups in self._directions)
+        return remove, add[0] if add else remove
+
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon that the distribution proves at ``delta``.
 
@@ -162,6 +179,11 @@ def _infinite(groups: list[Group]) -> float:
     return -math.expm1(sum(g.count * math.log1p(-g.pair.infinity) for g in groups))
 
 
+def _top(groups: list[Group]) -> float:
+    """Return the largest finite loss."""
+    return sum(g.count * g.pair.max_loss for g in groups)
+
+
 def _alone(pair: Pair, epsilon: float) -> float:
     """Return delta of a single loss, exactly, rounded up."""
     p, q = pair.masses(np.array([epsilon]))
@@ -175,7 +197,7 @@ def _is_alone(groups: list[Group]) -> bool:
 
 def _epsilon(groups: list[Group], delta: float, at_least: float = 0.0) -> float:
     """Return epsilon of one direction, or ``at_least`` if that is more."""
-    top = sum(g.count * g.pair.max_loss for g in groups)
+    top = _top(groups)
     infinite = _infinite(groups)
     if not groups:
         return at_least
@@ -241,7 +263,7 @@ def _delta(groups: list[Group], epsilon: float) -> float:
         return 1.0
     if _is_alone(groups):
         return _alone(groups[0].pair, epsilon)
-    if epsilon >= sum(g.count * g.pair.max_loss for g in groups):
+    if epsilon >= _top(groups):
         return _infinite(groups)
     return _near(groups, epsilon, _RELATIVE).delta(epsilon)
 
@@ -262,7 +284,7 @@ def _near(groups: list[Group], epsilon: float, tolerance: float) -> Composed:
 def _deltas(groups: list[Group], epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
     if not groups or _is_alone(groups) or _infinite(groups) == 1:
         return np.array([_delta(groups, float(e)) for e in epsilons])
-    top = sum(g.count * g.pair.max_loss for g in groups)
+    top = _top(groups)
     best = np.where(epsilons < top, 1.0, _infinite(groups))
     below = epsilons[epsilons < top]
     if not below.size:
