@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 from functools import partial
 
+from ._checks import check_relation, positive
+from ._event import Event
 from .accountants import epsilon_by
-from .events import Event, check_relation, positive
 from .guarantee import PrivacyGuarantee, check_delta, delta_of, epsilon_of
 from .pld import NoLossDistributionError, pld
 from .rdp import best_epsilon

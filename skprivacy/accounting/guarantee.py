@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._config import leak
-from .events import ApproxDP, Event, NonPrivate, check_relation, flatten, probability
+from ._checks import check_relation, probability
+from ._event import Event, flatten
+from .events import ApproxDP, NonPrivate
 from .pld import NoLossDistributionError, pld
 from .rdp import best_epsilon, rdp_delta, rdp_deltas, rdp_epsilon
 

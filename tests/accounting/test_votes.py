@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from skprivacy.accounting import GNMaxVote, LNMaxVote, Repeated, VoteThreshold, epsilon_of, pld, rdp
-from skprivacy.accounting import votes as module
+from skprivacy.accounting.events import votes as module
 
 NOISE = [0.3, 1.0, 7.0, 40.0, 300.0]
 

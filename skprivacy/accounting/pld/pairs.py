@@ -20,8 +20,10 @@ from scipy.special import ndtr, ndtri
 Array = NDArray[Any]
 
 _MANY = 20_000
+MOST_ATOMS = 200_000
 
 __all__ = [
+    "MOST_ATOMS",
     "Added",
     "AtomPair",
     "GaussianPair",
@@ -31,6 +33,8 @@ __all__ = [
     "Removed",
     "ReplacedGaussian",
     "SlopePair",
+    "both",
+    "pure_pair",
 ]
 
 
@@ -385,3 +389,17 @@ class ReplacedGaussian(Pair):
         p = (1 - self.q) * centre + self.q * np.exp(-(((x - 1) / self.z) ** 2) / 2)
         q = (1 - self.q) * centre + self.q * np.exp(-(((x + 1) / self.z) ** 2) / 2)
         return self._loss(x), p / p.sum(), q / q.sum()
+
+
+def both(pair: Pair) -> tuple[Pair, Pair]:
+    """Return a pair for removing a record and for adding one, if it serves for both."""
+    return pair, pair
+
+
+def pure_pair(epsilon: float, delta: float = 0.0) -> AtomPair:
+    """Return the pair of randomised response, the worst of all that is (epsilon, delta)-DP."""
+    high = 1 / (1 + math.exp(-epsilon))
+    low = math.exp(-epsilon) * high
+    losses, masses = ((-epsilon, epsilon), (low, high)) if epsilon else ((0.0,), (1.0,))
+    finite = tuple((1 - delta) * m for m in masses)
+    return AtomPair(losses, finite, finite[::-1], delta, gap=epsilon)
