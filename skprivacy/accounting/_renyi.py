@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp
 
 from ._checks import check_relation
@@ -72,7 +72,8 @@ def pure_rdp(epsilon: float, orders: Orders) -> Orders:
     """Return the exact Renyi divergence of randomised response, the worst epsilon-DP mechanism."""
     log_p, log_q = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
     terms = [orders * log_p + (1 - orders) * log_q, orders * log_q + (1 - orders) * log_p]
-    return np.minimum(np.logaddexp(*terms) / (orders - 1), epsilon)
+    divergence: Orders = np.minimum(np.logaddexp(*terms) / (orders - 1), epsilon)
+    return divergence
 
 
 def sampled_gaussian_rdp(noise: float, rate: float, orders: Orders, relation: str) -> Orders:
@@ -129,7 +130,7 @@ def _quadrature(a: float, q: float, z: float, relation: str) -> float:
     return float(np.logaddexp(0, logsumexp(log_q + _log_excess(a, u, up)))) / (a - 1)
 
 
-def _log_excess(a: float, u: NDArray, log_ratio: NDArray) -> NDArray:
+def _log_excess(a: float, u: Orders, log_ratio: Orders) -> Orders:
     """Return ln((1 + u)^a - 1 - a u), where log_ratio = ln(1 + u)."""
     series = a * (a - 1) / 2 * u**2 * (1 + (a - 2) / 3 * u * (1 + (a - 3) / 4 * u))
     middle = np.maximum(np.expm1(a * log_ratio) - a * u, 0)

@@ -74,14 +74,14 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
     return math.sqrt(total), proved
 
 
-def _naive(event, delta, relation):
+def _naive(event: Event, delta: float, relation: str) -> float:
     """Add up the epsilons, each at an equal share of delta."""
     counts = flatten(event)
     steps = sum(counts.values())
     return math.fsum(n * _single(e, delta / steps, relation) for e, n in counts.items())
 
 
-def _advanced(event, delta, relation):
+def _advanced(event: Event, delta: float, relation: str) -> float:
     """Use advanced composition at half of delta; each step has a share of the other half."""
     counts = flatten(event)
     steps = sum(counts.values())
@@ -92,26 +92,26 @@ def _advanced(event, delta, relation):
     return drift + math.sqrt(2 * math.log(2 / delta) * math.fsum(n * e**2 for n, e in each))
 
 
-def _single(event, delta, relation):
+def _single(event: Event, delta: float, relation: str) -> float:
     try:
         return epsilon_of(event, 0.0, relation)
     except ValueError:
         return epsilon_of(event, delta, relation)
 
 
-def _zcdp(event, delta, relation):
+def _zcdp(event: Event, delta: float, relation: str) -> float:
     rho = zcdp(event, relation)
     return rho + 2 * math.sqrt(rho * math.log(1 / delta)) if math.isfinite(rho) else math.inf
 
 
-def _gdp(event, delta, relation):
+def _gdp(event: Event, delta: float, relation: str) -> float:
     if relation == "replace_one" and any(isinstance(e, PoissonSampled) for e in flatten(event)):
         return math.inf
     mu = gdp_mu(event)[0]
     return pld(Gaussian(1 / mu)).epsilon(delta) if math.isfinite(mu) else math.inf
 
 
-def _pld(event, delta, relation):
+def _pld(event: Event, delta: float, relation: str) -> float:
     try:
         return pld(event, relation).epsilon(delta)
     except NoLossDistributionError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from ._checks import check_relation, positive
 from ._event import Event
@@ -174,7 +175,7 @@ _COSTS: dict[str, Callable[[Event, float, str], float]] = {
     "rdp": lambda event, delta, relation: best_epsilon(event, delta, relation)[0],
     "pld": epsilon_of,
 }
-_SOLVED: dict[tuple, tuple[float, Event]] = {}
+_SOLVED: dict[tuple[Any, ...], tuple[float, Event]] = {}
 
 
 def _first_guess(make_event: MakeEvent, epsilon: float, delta: float, relation: str) -> float:

@@ -123,4 +123,6 @@ def rdp_deltas(event: Event, epsilons: Orders, relation: str = "add_remove") -> 
     safe, failure = _without_failure(event)
     values, a = rdp(safe, DEFAULT_ORDERS, relation), DEFAULT_ORDERS
     logs = (a - 1) * (values - epsilons[:, None] + np.log1p(-1 / a)) - np.log(a)
-    return np.minimum(failure + (1 - failure) * np.exp(np.minimum(logs.min(axis=1), 0)), 1.0)
+    safely = np.exp(np.minimum(logs.min(axis=1), 0))
+    deltas: Orders = np.minimum(failure + (1 - failure) * safely, 1.0)
+    return deltas

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._checks import positive
-from ._event import Event, flatten
+from ._event import Event, LocalBound, flatten
 from ._renyi import rdp
 
 __all__ = ["Smoothed", "local_sensitivity", "smoothed_cost"]
@@ -68,11 +68,11 @@ def smoothed_cost(event: Event, order: float, smoothness: float) -> Smoothed:
     """
     order = _check_order(order)
     positive("smoothness", smoothness)
-    bounds = [(e, n, e.local_bound(order)) for e, n in flatten(event).items()]
-    cost = math.fsum(n * (float(rdp(e, [order])[0]) if b is None else b.cost) for e, n, b in bounds)
-    far = max((b.reach for _, _, b in bounds if b is not None), default=0)
-    distances = np.arange(far + 2)
-    weighted = np.exp(-smoothness * distances) * local_sensitivity(event, order, distances)
+    parts = [(e, n, e.local_bound(order)) for e, n in flatten(event).items()]
+    cost = math.fsum(n * (b.cost if b else float(rdp(e, [order])[0])) for e, n, b in parts)
+    moving = [(n, b) for _, n, b in parts if b]
+    distances = np.arange(max((b.reach for _, b in moving), default=0) + 2)
+    weighted = np.exp(-smoothness * distances) * _summed(moving, distances)
     return Smoothed(cost, float(weighted.max()))
 
 
@@ -110,12 +110,14 @@ def local_sensitivity(event: Event, order: float, distances: ArrayLike = 0) -> N
     order, distance = _check_order(order), np.asarray(distances)
     if distance.dtype.kind not in "iu" or (distance < 0).any():
         raise ValueError(f"distances={distances!r} must be integers >= 0.")
-    total = np.zeros(distance.shape)
-    for part, n in flatten(event).items():
-        bound = part.local_bound(order)
-        if bound is not None:
-            total += n * bound.sensitivity(distance)
-    return total
+    bounds = [(n, part.local_bound(order)) for part, n in flatten(event).items()]
+    return _summed([(n, bound) for n, bound in bounds if bound], distance)
+
+
+def _summed(
+    bounds: list[tuple[int, LocalBound]], distance: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    return sum((n * bound.sensitivity(distance) for n, bound in bounds), np.zeros(distance.shape))
 
 
 def _check_order(order: float) -> float:

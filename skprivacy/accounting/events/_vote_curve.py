@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
 __all__ = ["VoteCurve", "gnmax_rdp", "vote_curve"]
@@ -18,7 +18,7 @@ _FAR = 38.0  # so far below the place where costs end they are mostly below 1e-3
 _POINTS = 4001
 
 
-def gnmax_rdp(log_q, sigma: float, orders):
+def gnmax_rdp(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> Floats:
     """Return the data-dependent Renyi bound of GNMax, at most the data-independent one.
 
     Parameters
@@ -38,15 +38,15 @@ def gnmax_rdp(log_q, sigma: float, orders):
         e1, e2 = mu1 / sigma**2, mu2 / sigma**2
         most = (mu2 - 1) * e2 - mu2 * (np.log(mu1 / (mu1 - 1)) + np.log(mu2 / (mu2 - 1)))
         holds = (mu1 > a) & (mu2 > 1) & (-log_q > e2) & (log_q <= most)
-        log_a = log1m_exp(log_q) - log1m_exp((log_q + e2) * (mu2 - 1) / mu2)
+        log_a = _log1m_exp(log_q) - _log1m_exp((log_q + e2) * (mu2 - 1) / mu2)
         log_b = e1 - log_q / (mu1 - 1)
-        terms = log1m_exp(log_q) + (a - 1) * log_a, log_q + (a - 1) * log_b
+        terms = _log1m_exp(log_q) + (a - 1) * log_a, log_q + (a - 1) * log_b
         value = np.logaddexp(*terms) / (a - 1)
     value = np.where(holds, np.minimum(np.maximum(value, 0), plain), plain)
     return np.where(log_q == -np.inf, 0.0, value)
 
 
-def log1m_exp(x):
+def _log1m_exp(x: Floats) -> Floats:
     """Return ln(1 - e^x) for x < 0, to full precision however small the result is."""
     return np.where(x > -math.log(2), np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
 
@@ -81,10 +81,11 @@ class VoteCurve:
         elif monotone:  # between two points of the grid the change is at most from end to end
             self.steepest = float((after[1:] - cost[:-1]).max())
 
-    def place(self, gaps: NDArray) -> NDArray[np.float64]:
+    def place(self, gaps: NDArray[Any]) -> Floats:
         """Return x of votes whose winner is ahead by ``gaps``, along the last axis."""
         log_q = logsumexp(log_ndtr(-gaps / (math.sqrt(2) * self.sigma)), axis=-1)
-        return ndtri_exp(np.minimum(log_q - self.others, 0.0))
+        place: Floats = ndtri_exp(np.minimum(log_q - self.others, 0.0))
+        return place
 
     def local_sensitivity(self, votes: tuple[float, ...], distance: NDArray[Any]) -> Floats:
         """Return how much one more vote can change the cost, ``distance`` votes away from these.
@@ -106,10 +107,10 @@ class VoteCurve:
         fall = self.top - self(low - self.vote)
         return np.where(high <= self.x1, rise, np.where(low > self.x0, fall, self.steepest))
 
-    def at_log_q(self, log_q) -> NDArray[np.float64]:
+    def at_log_q(self, log_q: Floats | float) -> Floats:
         return np.where(log_q <= self._limit, gnmax_rdp(log_q, self.sigma, self.order), self.top)
 
-    def __call__(self, x) -> NDArray[np.float64]:
+    def __call__(self, x: ArrayLike) -> Floats:
         return self.at_log_q(self.others + log_ndtr(x))
 
 

@@ -65,7 +65,8 @@ class DiscreteLaplace(Event, tag="DiscreteLaplace", stored=("scale", "sensitivit
     def renyi(self, orders: Orders, relation: str) -> Orders:
         losses, p, _ = self.dominating_pairs(relation)[0].sketch()
         moments = np.logaddexp.reduce(np.outer(orders - 1, losses) + np.log(p), axis=1)
-        return np.maximum(moments, 0) / (orders - 1)
+        divergence: Orders = np.maximum(moments, 0) / (orders - 1)
+        return divergence
 
     sampled_renyi = bounded_sampled_renyi
 

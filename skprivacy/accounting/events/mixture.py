@@ -90,7 +90,8 @@ class Mixture(Event, tag="Mixture", stored=("p", "events")):
         terms, weights = (orders - 1) * each, self.weights[:, None]
         near = np.log1p((weights * np.expm1(np.minimum(terms, 1))).sum(axis=0))
         far = logsumexp(terms, b=weights, axis=0)
-        return np.where(terms.max(axis=0) < 1, near, far) / (orders - 1)
+        divergence: Orders = np.where(terms.max(axis=0) < 1, near, far) / (orders - 1)
+        return divergence
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
         return self._sampled(rate).renyi(orders, relation)

@@ -68,12 +68,9 @@ class PrivateSelection(Event, tag="PrivateSelection", stored=("event", "eta", "g
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         own, every = DEFAULT_ORDERS, rdp(self.event, DEFAULT_ORDERS, relation)
-        choice = ((1 - 1 / own) * every - math.log(self.gamma) / own).min()
-        return (
-            rdp(self.event, orders, relation)
-            + (1 + self.eta) * choice
-            + np.log(self.expected_trials) / (orders - 1)
-        )
+        choice = float(((1 - 1 / own) * every - math.log(self.gamma) / own).min())
+        trials = math.log(self.expected_trials) / (orders - 1)
+        return rdp(self.event, orders, relation) + (1 + self.eta) * choice + trials
 
     def dominating_pairs(self, relation: str) -> Pairs:
         """Bound the privacy curve of the best run by that of one run.

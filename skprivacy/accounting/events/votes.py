@@ -170,7 +170,8 @@ class VoteThreshold(
 
     def _log_q(self, largest: Floats | float) -> Floats:
         assert self.threshold is not None
-        return log_ndtr(-np.abs(largest - self.threshold) / self.noise_multiplier)
+        log_q: Floats = log_ndtr(-np.abs(largest - self.threshold) / self.noise_multiplier)
+        return log_q
 
     def _local_sensitivity(
         self, votes: tuple[float, ...], order: float, distance: NDArray[Any]
@@ -185,8 +186,9 @@ class VoteThreshold(
         sigma = math.sqrt(2) * self.noise_multiplier
         change = np.abs(np.diff(gnmax_rdp(self._log_q(counts), sigma, order)))
         # change[reach - 1 - d : reach + 1 + d] are the steps to be made from within distance d
-        within = np.maximum.accumulate(np.maximum(change[reach - 1 :: -1], change[reach:]))
-        return within[distance]
+        steps = np.maximum(change[reach - 1 :: -1], change[reach:])
+        within: Floats = np.maximum.accumulate(steps)[distance]
+        return within
 
 
 def _log_unlikely(votes: tuple[float, ...], sigma: float) -> float:

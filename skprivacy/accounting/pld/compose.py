@@ -96,8 +96,9 @@ def _connect_the_dots(pair: Pair, step: float, tail: float) -> _Lattice:
 
 def _nearer_tail(masses: Array) -> Array:
     """Return, for each inner cell, the mass on its left or on its right, whichever is less."""
-    right = np.cumsum(masses[::-1])[::-1]
-    return np.minimum(np.cumsum(masses)[1:-1], right[1:-1])
+    left, right = np.cumsum(masses), np.cumsum(masses[::-1])[::-1]
+    nearer: Array = np.minimum(left[1:-1], right[1:-1])
+    return nearer
 
 
 def _coarsened(lattice: _Lattice) -> _Lattice:

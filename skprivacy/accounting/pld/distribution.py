@@ -97,7 +97,10 @@ class PrivacyLossDistribution:
     def deltas(self, epsilons: ArrayLike) -> NDArray[np.float64]:
         """Return delta at each epsilon, sharing compositions between neighbours."""
         epsilons = np.asarray(epsilons, dtype=float)
-        return np.max([_deltas(groups, epsilons) for groups in self._directions], axis=0)
+        worse: NDArray[np.float64] = np.max(
+            [_deltas(groups, epsilons) for groups in self._directions], axis=0
+        )
+        return worse
 
 
 def _infinite(groups: list[Group]) -> float:
@@ -116,7 +119,8 @@ def _alone(pair: Pair, epsilon: float) -> float:
     """Return delta of a single loss, exactly, rounded up."""
     p, q = pair.masses(np.array([epsilon]))
     from_q = math.exp(epsilon) * float(q[1]) if q[1] > 0 else 0.0
-    return min(1.0, max(0.0, (p[1] - from_q) + 4e-16 * (p[1] + from_q)) + pair.infinity)
+    from_p = float(p[1])
+    return min(1.0, max(0.0, (from_p - from_q) + 4e-16 * (from_p + from_q)) + pair.infinity)
 
 
 def _is_alone(groups: list[Group]) -> bool:

@@ -109,7 +109,14 @@ def saddle_point(
     )
 
 
-def _tilt(groups, thetas, value, epsilon, log_delta, saddle) -> float:
+def _tilt(
+    groups: list[Group],
+    thetas: Array,
+    value: Array,
+    epsilon: float,
+    log_delta: float,
+    saddle: float,
+) -> float:
     """Return the least tilt that keeps the rounding of the transforms harmless.
 
     What goes wrong in the tilted world counts e^(K - theta epsilon) times. A smaller tilt leaves
