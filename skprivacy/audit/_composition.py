@@ -25,8 +25,8 @@ def composed(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
     first = guarantees[0]
     if len(guarantees) == 1:
         return first
-    _agree("relations", (g.relation for g in guarantees))
-    _agree("units", (getattr(g, "unit", "record") for g in guarantees))
+    _agree("relations", (g.relation.replace("_", "-") for g in guarantees))
+    _agree("units", (g.unit for g in guarantees))
     deltas = [g.at_delta for g in guarantees if g.at_delta is not None]
     if math.fsum(deltas) >= 1:
         raise ValueError("the deltas of the parts add up to 1 or more")
@@ -40,6 +40,6 @@ def composed(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
 
 
 def _agree(what: str, values: Iterable[str]) -> None:
-    found = sorted({value.replace("_", "-") for value in values})
+    found = sorted(set(values))
     if len(found) > 1:
         raise ValueError(f"the parts hold for the {what} {' and '.join(found)}, never added up")

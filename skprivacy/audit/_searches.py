@@ -42,7 +42,7 @@ def charged_by(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarant
     """
     if isinstance(known := getattr(search, "charged_", None), PrivacyGuarantee):
         return known
-    if refitted is None or not isinstance(search, BaseSearchCV):
+    if refitted is None or not _counts_its_fits(search):
         return None
     fitted = {name: leaf for name, leaf in _leaves(search.best_estimator_) if holds_private(leaf)}
     if not all(_keeps_to_parameters(leaf) for leaf in fitted.values()):
@@ -67,6 +67,11 @@ def charged_by(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarant
         return composed(spent)
     except ValueError:  # the deltas leave nothing
         return None
+
+
+def _counts_its_fits(search: Any) -> bool:
+    """Return whether a search is scikit-learn's own; a subclass may fit more than it tells."""
+    return isinstance(search, BaseSearchCV) and type(search).__module__.startswith("sklearn.")
 
 
 def _asked(candidate: Any, fitted: dict[str, Any]) -> list[ApproxDP]:

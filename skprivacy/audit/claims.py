@@ -14,6 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import num_samples, safe_indexing
 from ..accounting import PrivacyGuarantee
@@ -85,6 +86,11 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     -------
     Claim
 
+    Raises
+    ------
+    NotFittedError
+        If the model is not fitted.
+
     Notes
     -----
     **Guarantees.** The claimed epsilon is at least that of all private steps together: in
@@ -115,7 +121,9 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     >>> round(claim_of(model.fit(X, y)).guarantee.epsilon(), 6)
     3.0
     """
-    parts = list(_parts(model, "", _spread(X), last=True))
+    check_is_fitted(model)
+    rows = None if X is None else _attempted(lambda: _spread(X))
+    parts = list(_parts(model, "", rows, last=True))
     uncovered = {part.name: part.gap for part in parts if part.gap}
     assumptions = [part.assumption for part in parts if part.assumption]
     assumptions += [
@@ -170,8 +178,9 @@ def _parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
         return
     opened = _OPENED.get(type(model))
     if hasattr(model, "cv_results_") and holds_private(model):
-        best = claim_of(getattr(model, "best_estimator_", None))
-        yield _Part(name, charged=charged_by(model, best.guarantee), refusal=CHOSEN)
+        best = getattr(model, "best_estimator_", None)
+        refitted = None if best is None else claim_of(best).guarantee
+        yield _Part(name, charged=charged_by(model, refitted), refusal=CHOSEN)
     elif (guarantee := guarantee_in(model)) is not None:
         yield _Part(name, guarantee, guarantee)
     elif opened is not None:
@@ -273,8 +282,6 @@ def _below(name: str, part: str) -> str:
 
 def _spread(X: Any) -> Any:
     """Return some records from all over X."""
-    if X is None:
-        return None
     n = num_samples(X)
     return safe_indexing(X, np.unique(np.linspace(0, n - 1, _TRIED).astype(int)))
 

@@ -141,7 +141,7 @@ class AuditReport:
     @property
     def unit(self) -> str:
         """Whose data the claim protects: one record's, or those of one value of a column."""
-        return str(getattr(self.guarantee, "unit", "record"))
+        return "record" if self.guarantee is None else str(self.guarantee.unit)
 
     @property
     def cost_of_search(self) -> str:
@@ -189,7 +189,7 @@ class AuditReport:
         if self.uncovered and self.claims:
             found.append(
                 "Because of these steps no guarantee covers the model as it would be released: "
-                "what is claimed holds for its private steps alone."
+                "what is claimed would hold if they told nothing of the records."
             )
         if self.guarantee is not None and self.guarantee.kind != "proved":
             found.append(f"The claim is of kind {self.guarantee.kind!r}: it is not proved.")
@@ -310,15 +310,16 @@ class AuditReport:
         return _html.render("audit_brief.html", report=self)
 
     def _charged_lines(self) -> list[str]:
-        cost = self.cost_of_search
-        return [f"  charged:  {cost}, all fits together"] if cost else []
+        if not self.cost_of_search:
+            return []
+        return [f"  charged:  {_html.bare(self.charged, 'unknown')}, all fits together"]
 
     def __repr__(self) -> str:
         shown = self.guarantee if self.claims else self.charged if self.cost_of_search else None
         assumed = () if shown is None else shown.assumptions
         lines = [
             f"Audit: {self.verdict}",
-            f"  claimed:  {self.claim}",
+            f"  claimed:  {_html.bare(self.guarantee)}",
             *self._charged_lines(),
             *(f"            if {assumption}" for assumption in assumed),
             f"  measured: epsilon of at least {self.epsilon_lower_bound:.3g} at delta "

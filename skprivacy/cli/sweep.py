@@ -12,6 +12,7 @@ import pandas as pd
 from sklearn.model_selection import StratifiedKFold
 
 from ..audit._composition import composed
+from ..audit._html import bare, embed, render
 from . import _data, _model
 from ._console import UserError, check_outputs, number_list, say
 
@@ -130,7 +131,7 @@ def _cost(sweep: Any) -> str:
     if not private:
         return "epsilon = infinity"
     left_out = len(private) < len(sweep.guarantees_)
-    return repr(composed(private)) + (" (those without privacy left out)" if left_out else "")
+    return bare(composed(private)) + (" (those without privacy left out)" if left_out else "")
 
 
 def _unit(delta: float | None, relation: str) -> str:
@@ -159,8 +160,6 @@ def _write(args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: A
 
 
 def _page(sweep: Any, table: pd.DataFrame, records: Any, figure: Any) -> str:
-    from ..audit._html import embed, render
-
     caveats = _assumptions(sweep, records)
     if records.schema.inferred:
         caveats.insert(0, "The schema was read off the private data; no guarantee covers that.")

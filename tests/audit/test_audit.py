@@ -225,6 +225,16 @@ def test_a_search_claims_nothing():
         assert "unknown" in text  # a model of somebody else's: what its fits cost cannot be told
 
 
+def test_whose_data_the_claim_protects_is_shown():
+    patients = replace(CLAIM, unit="<i>patient")
+    report = audit(Claiming(1, patients).fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
+    assert "per <i>patient" in repr(report)
+    assert "all records of one value of &lt;i&gt;patient" in report.to_html()
+    assert report.to_dict()["claim"]["unit"] == "<i>patient"
+    alone = replace(report, guarantee=CLAIM)
+    assert "<dd>one record</dd>" in alone.to_html()
+
+
 def test_an_estimate_is_no_proof():
     claim = PrivacyGuarantee(Gaussian(4.0), at_delta=1e-6, kind="estimate")
     report = audit(Claiming(1, claim).fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
