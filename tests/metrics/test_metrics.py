@@ -6,7 +6,9 @@ from scipy.stats import beta, binom, t
 from sklearn.metrics import roc_auc_score
 
 from skprivacy.metrics import (
+    _area,
     _epsilon,
+    _rates,
     advantage,
     auc,
     auc_interval,
@@ -122,6 +124,30 @@ def test_auc_interval_never_collapses(members, others):
     low, high = auc_interval(members, others)
     assert 0 <= low <= auc(members, others) <= high <= 1
     assert high - low > 0.1
+
+
+def test_nan_is_an_error_and_never_an_interval(monkeypatch):
+    """Clamped by Python's min and max it was (0, 1), or an epsilon of 0, without a word."""
+    monkeypatch.setattr(_area, "stdtrit", lambda df, p: np.nan)
+    with pytest.raises(ArithmeticError, match=r"around an area of 0\.875"):
+        auc_interval([3, 2], [2, 1])
+    monkeypatch.setattr(_rates, "betaincinv", lambda a, b, p: a * np.nan)
+    with pytest.raises(ArithmeticError, match="betaincinv"):
+        clopper_pearson(3, 10)
+    with pytest.raises(ArithmeticError, match="betaincinv"):
+        epsilon_lower_bound(range(10, 30), range(20))
+
+
+def test_planted_ranks_of_an_old_scipy_are_caught(monkeypatch):
+    """Before scipy 1.13 ``rankdata`` gave NaN for a sample that holds both infinities."""
+    right = _area._share_below
+
+    def wrong(scores, others):
+        return right(scores, others) * (np.nan if np.isinf(scores).any() else 1.0)
+
+    monkeypatch.setattr(_area, "_share_below", wrong)
+    with pytest.raises(ArithmeticError, match="around an area of"):
+        auc_interval([3, 2], [2, 1])
 
 
 def test_roc_has_one_step_per_distinct_score():
