@@ -20,6 +20,8 @@ from scipy import stats
 from skprivacy.mechanisms import SecureRandom, _process
 from skprivacy.mechanisms.entropy import _CHUNK
 
+from .counter import check_counter
+
 
 def write(monkeypatch, bits):
     """Let normal numbers be made of ``bits(n)``, n of 32 bits each."""
@@ -146,6 +148,10 @@ def test_streams_are_fresh_unless_seeded():
     assert SecureRandom(3).random_bytes(16) != SecureRandom(4).random_bytes(16)
     assert SecureRandom(3).seeded
     assert not SecureRandom().seeded
+
+
+def test_the_counter_of_a_stream_never_starts_again():
+    check_counter()
 
 
 def test_threads_share_a_stream_without_repeats():
