@@ -25,6 +25,7 @@ from skprivacy.neural_network import (
     _gradients,
     _net,
     _noise,
+    _on_disk,
     _plan,
 )
 from skprivacy.neural_network._adaptive import AdaptiveClipping
@@ -34,7 +35,7 @@ from skprivacy.neural_network._per_example import ClippedGradientSum
 
 from . import contracts
 from .mechanisms.counter import KEY, check_counter
-from .private_estimators import CASES, case_of_module
+from .private_estimators import CASES, OVERFLOWING, case_of_module
 
 CASE = CASES["DPSGDClassifier"]
 
@@ -452,6 +453,16 @@ def test_a_trial_that_notices_no_mixing_is_caught():
 def test_nan_in_the_rows_is_caught(name):
     with patched(Rows, "without", passes_all), pytest.raises(AssertionError):
         contracts.check_replay(CASES[name])
+
+
+@pytest.mark.parametrize("largest", [1e30, np.inf])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_features_that_overflow_when_squared_are_caught(largest):
+    with (
+        mock.patch.object(_on_disk, "_LARGEST", largest),
+        pytest.raises(AssertionError, match="added typical: inputs differ"),
+    ):
+        contracts.check_replay(OVERFLOWING)
 
 
 @pytest.mark.parametrize("method", ["random_bytes", "_write"])
