@@ -22,6 +22,7 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
 )
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor, PrivateAdam
+from skprivacy.preprocessing import SmoothedClassifier
 
 
 @dataclass(frozen=True)
@@ -294,3 +295,9 @@ CASES = {
 
 # For ``check_replay`` alone; the rest is said by the cases above.
 OVERFLOWING = Case(_module(SumsAsKernelsDo), with_overflow, null_label=0, samples=True)
+SMOOTHED = Case(
+    lambda **p: SmoothedClassifier(_dpsgd(**p), sigma=0.5, random_state=0),
+    three_classes,
+    null_label=0,
+    samples=True,
+)
