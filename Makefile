@@ -61,3 +61,16 @@ doc: $(VENV)/.installed-doc
 
 clean:
 	rm -rf $(VENV) build dist doc/_build .pytest_cache .mypy_cache .ruff_cache
+
+# The tests with the oldest versions that pyproject.toml allows, on Python 3.10 or 3.11.
+LOWEST = .venv-lowest
+
+.PHONY: test-lowest
+test-lowest: $(LOWEST)/.installed
+	$(LOWEST)/bin/python -m pytest -q
+
+$(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints-lowest.txt --editable ".[test]"
+	@touch $@
