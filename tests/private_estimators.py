@@ -23,7 +23,7 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
 )
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor, PrivateAdam
-from skprivacy.preprocessing import LocalPerturbation, PrivateStandardScaler
+from skprivacy.preprocessing import LocalPerturbation, PrivateStandardScaler, SmoothedClassifier
 
 
 @dataclass(frozen=True)
@@ -323,3 +323,9 @@ SCIKIT_LEARN = [
 
 # For ``check_replay`` alone; the rest is said by the cases above.
 OVERFLOWING = Case(_module(SumsAsKernelsDo), with_overflow, null_label=0, samples=True)
+SMOOTHED = Case(
+    lambda **p: SmoothedClassifier(_dpsgd(**p), sigma=0.5, random_state=0),
+    three_classes,
+    null_label=0,
+    samples=True,
+)

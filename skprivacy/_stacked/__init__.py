@@ -1,4 +1,4 @@
-"""Many small neural networks trained at once: shadow models, and whatever comes in hundreds."""
+"""Train many small neural networks at once, such as shadow models."""
 
 from .training import StackedMember, is_stackable, train_stacked
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
+from ._checks import check_relation, positive
+from ._event import Event
 from .accountants import epsilon_by
-from .events import Event, check_relation, positive
 from .guarantee import PrivacyGuarantee, check_delta, delta_of, epsilon_of
 from .pld import NoLossDistributionError, pld
 from .rdp import best_epsilon
@@ -173,7 +175,7 @@ _COSTS: dict[str, Callable[[Event, float, str], float]] = {
     "rdp": lambda event, delta, relation: best_epsilon(event, delta, relation)[0],
     "pld": epsilon_of,
 }
-_SOLVED: dict[tuple, tuple[float, Event]] = {}
+_SOLVED: dict[tuple[Any, ...], tuple[float, Event]] = {}
 
 
 def _first_guess(make_event: MakeEvent, epsilon: float, delta: float, relation: str) -> float:

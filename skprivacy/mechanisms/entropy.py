@@ -37,9 +37,9 @@ class SecureRandom:
     by ``fork``, ``pickle`` or ``deepcopy`` never continues the parent's stream, which would repeat
     its noise in two places: a fork draws a fresh key, and the others are refused.
 
-    **Edge cases.** Of a fork tell Python's hook, the number of the process and, on Linux from 4.14
-    on, the kernel: that one notices raw system calls too. A snapshot of a whole process or machine
-    that is resumed twice cannot be noticed from inside.
+    **Edge cases.** A fork is noticed by Python's hook, by the number of the process and, on Linux
+    from 4.14 on, by memory that the kernel clears in every child, even of a raw system call. A
+    snapshot of a whole process or machine that is resumed twice cannot be noticed from inside.
 
     Examples
     --------

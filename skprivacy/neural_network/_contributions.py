@@ -170,7 +170,7 @@ def _grad(parameter: Tensor) -> Tensor:
 
 
 def _lengths(rows: Tensor) -> Tensor:
-    """Return the L2 norm of each row, right to 1e-5 however long the rows are."""
+    """Return the L2 norm of each row: right to 3e-5, however long it is and wherever it lies."""
     if rows.shape[1] <= _SUMMED:
         return torch.linalg.vector_norm(rows, dim=1)
     parts = [torch.linalg.vector_norm(part, dim=1) for part in rows.split(_SUMMED, dim=1)]

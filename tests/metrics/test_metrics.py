@@ -1,5 +1,6 @@
 """Golden numbers, brute force and null calibration of the metrics."""
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.stats import beta, binom, t
@@ -59,6 +60,23 @@ def test_clopper_pearson_solves_its_equations(k):
     assert (high == 1) if k == 50 else binom.cdf(k, 50, high) == pytest.approx(0.05)
     if 0 < k < 50:
         assert low == pytest.approx(beta.ppf(0.05, k, 51 - k))
+
+
+@pytest.mark.parametrize("alpha", [2e-12, 0.05, 0.9])
+@pytest.mark.parametrize(("k", "n"), [(0, 1000), (1, 1000), (10, 1000), (990, 1000), (9, 10**4)])
+def test_clopper_pearson_is_right_far_in_the_tails(k, n, alpha):
+    """At alpha=2e-12 the betaincinv of scipy 1.11 was off by 4e-4, to the unsafe side too.
+
+    An end within 1e-15 of 1 is itself rounded, which its tail shows at 1e-3.
+    """
+    for hits in (k, n - k):
+        low, high = clopper_pearson(hits, n, alpha)
+        if hits:
+            tail = mpmath.betainc(hits, n - hits + 1, 0, low, regularized=True)
+            assert float(tail) == pytest.approx(alpha / 2, rel=2e-3, abs=0)
+        if hits < n:
+            tail = mpmath.betainc(hits + 1, n - hits, high, 1, regularized=True)
+            assert float(tail) == pytest.approx(alpha / 2, rel=2e-3, abs=0)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ._pairs import AtomPair, MixedPair, Pair
-from .accountants import _rho, zcdp
-from .events import Event, PoissonSampled, _check_event
-from .pld import NoLossDistributionError, PrivacyLossDistribution, pairs, pld
-from .rdp import _rdp, _sampled_rdp, rdp
-from .selection import _pair_of_curve
+from .._event import Event, NoLossDistributionError, Orders, Pairs, check_event
+from .._renyi import rdp
+from ..pld import PrivacyLossDistribution, pld
+from ..pld.curve import pair_of_curve
+from ..pld.pairs import AtomPair, MixedPair, both
+from .composition import total_zcdp
+from .sampling import PoissonSampled
 
 __all__ = ["Mixture"]
 
@@ -66,7 +67,7 @@ class Mixture(Event, tag="Mixture", stored=("p", "events")):
         object.__setattr__(self, "p", tuple(self.p))
         object.__setattr__(self, "events", tuple(self.events))
         for event in self.events:
-            _check_event("events", event)
+            check_event("events", event)
         usable = all(type(w) in (int, float) and 0 < w <= 1 for w in self.p)
         if not usable or abs(math.fsum(self.p) - 1) > _ROUNDING:
             raise ValueError(
@@ -84,49 +85,46 @@ class Mixture(Event, tag="Mixture", stored=("p", "events")):
         """The probabilities, without their rounding."""
         return np.array(self.p) / math.fsum(self.p)
 
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        each = np.array([rdp(e, orders, relation) for e in self.events])
+        terms, weights = (orders - 1) * each, self.weights[:, None]
+        near = np.log1p((weights * np.expm1(np.minimum(terms, 1))).sum(axis=0))
+        far = logsumexp(terms, b=weights, axis=0)
+        divergence: Orders = np.where(terms.max(axis=0) < 1, near, far) / (orders - 1)
+        return divergence
 
-@_rdp.register
-def _(event: Mixture, orders, relation):
-    each = np.array([rdp(e, orders, relation) for e in event.events])
-    terms, weights = (orders - 1) * each, event.weights[:, None]
-    near = np.log1p((weights * np.expm1(np.minimum(terms, 1))).sum(axis=0))
-    far = logsumexp(terms, b=weights, axis=0)
-    return np.where(terms.max(axis=0) < 1, near, far) / (orders - 1)
+    def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
+        return self._sampled(rate).renyi(orders, relation)
 
+    def dominating_pairs(self, relation: str) -> Pairs:
+        each = [_branch(pld(e, relation), e) for e in self.events]
+        weights = tuple(self.weights.tolist())
+        remove, add = (MixedPair(weights, parts) for parts in zip(*each, strict=True))
+        return remove, add
 
-@_sampled_rdp.register
-def _(event: Mixture, q, orders, relation):
-    """Which records are drawn and which event happens have nothing to do with each other."""
-    sampled = tuple(PoissonSampled(q, e) for e in event.events)
-    return rdp(Mixture(event.p, sampled), orders, relation)
+    def sampled_pairs(self, rate: float, relation: str) -> Pairs | None:
+        return self._sampled(rate).dominating_pairs(relation)
 
+    def _sampled(self, rate: float) -> Mixture:
+        """Which records are drawn and which event happens have nothing to do with each other."""
+        return Mixture(self.p, tuple(PoissonSampled(rate, e) for e in self.events))
 
-@_rho.register
-def _(event: Mixture, relation):
-    return max(zcdp(e, relation) for e in event.events)
-
-
-@pairs.register
-def _(event: Mixture, relation):
-    each = [_branch(pld(e, relation), e) for e in event.events]
-    weights = tuple(event.weights.tolist())
-    remove, add = (MixedPair(weights, parts) for parts in zip(*each, strict=True))
-    return remove, add
+    def zcdp(self, relation: str) -> float:
+        return max(total_zcdp(e, relation) for e in self.events)
 
 
-def _branch(loss: PrivacyLossDistribution, event: Event) -> tuple[Pair, Pair]:
+def _branch(loss: PrivacyLossDistribution, event: Event) -> Pairs:
     """Return the pairs of an event: exact if it is a single one, else a bound on its curve."""
     alone = loss.single_pairs()
     if alone is not None:
         return alone
     top = _top(loss)
     if top == 0 and loss.infinity == 0:
-        return _NOTHING, _NOTHING
+        return both(_NOTHING)
     if not top < _MOST:
         raise NoLossDistributionError(f"{event!r} has losses too large for a distribution.")
     epsilons = np.linspace(0, top, _POINTS)
-    pair = _pair_of_curve(epsilons, np.minimum(loss.deltas(epsilons) * (1 + 1e-9), 1.0))
-    return pair, pair
+    return both(pair_of_curve(epsilons, np.minimum(loss.deltas(epsilons) * (1 + 1e-9), 1.0)))
 
 
 def _top(loss: PrivacyLossDistribution) -> float:
