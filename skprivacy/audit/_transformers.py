@@ -11,14 +11,27 @@ from sklearn.base import clone
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.kernel_approximation import AdditiveChi2Sampler
-from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    Normalizer,
+    PolynomialFeatures,
+)
 from sklearn.utils import get_tags
 
 from .._sklearn import num_samples, safe_indexing
 
 __all__ = ["is_covered", "is_stateless", "mixing", "why_uncovered"]
 
-_ROW_BY_ROW = {AdditiveChi2Sampler, Binarizer, FeatureHasher, HashingVectorizer, Normalizer}
+# They learn nothing, or nothing but the number of columns. By exact type.
+_ROW_BY_ROW = {
+    AdditiveChi2Sampler,
+    Binarizer,
+    FeatureHasher,
+    HashingVectorizer,
+    Normalizer,
+    PolynomialFeatures,
+}
 
 
 def is_covered(step: Any) -> bool:

@@ -19,7 +19,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline, make_union
-from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    Normalizer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    StandardScaler,
+)
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.accounting import ApproxDP, Gaussian, Laplace, NonPrivate, PrivacyGuarantee
@@ -180,6 +186,7 @@ SCHEMA = Schema({f"x{i}": Bounded(-5, 5) for i in range(8)})
         (make_column_transformer((Normalizer(), [1, 2]), remainder="passthrough"), True),
         (make_union(Normalizer(), OneHotEncoder(handle_unknown="ignore")), False),
         (make_pipeline(Normalizer(), StandardScaler()), False),
+        (PolynomialFeatures(degree=2), True),
     ],
     ids=lambda v: re.sub(r"\W+", " ", repr(v))[:40],
 )

@@ -12,7 +12,7 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -345,6 +345,18 @@ def test_a_step_that_saw_the_data_takes_the_proof_away():
     alone = PrivacySweepCV(Noisy(), epsilons=[1, 2], cv=2).fit(X, y)
     assert alone.charged_.kind == "proved"
     assert not any("tells nothing" in assumption for assumption in alone.charged_.assumptions)
+
+
+def test_a_function_that_mixes_records_takes_the_proof_away():
+    """It needs no fit; each split tries it on its own records."""
+    apart, mixed = FunctionTransformer(np.tanh), FunctionTransformer(lambda Z: Z - Z.mean(axis=0))
+    for step, kind in ((apart, "proved"), (mixed, "estimate")):
+        sweep = PrivacySweepCV(make_pipeline(step, Noisy()), epsilons=[1], cv=2).fit(X, y)
+        assert sweep.charged_.kind == kind
+        assert np.isnan(sweep.cv_results_["mean_claimed_epsilon"]).all() == (kind == "estimate")
+    told = "step 'functiontransformer' treats each record by itself (tried on 20 records)"
+    tried = PrivacySweepCV(make_pipeline(apart, Noisy()), epsilons=[1], cv=2).fit(X, y)
+    assert told in tried.charged_.assumptions
 
 
 def test_the_claimed_epsilon_is_that_of_the_whole_model():
