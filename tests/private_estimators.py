@@ -23,7 +23,7 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
 )
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor, PrivateAdam
-from skprivacy.preprocessing import LocalPerturbation, PrivateStandardScaler
+from skprivacy.preprocessing import LocalPerturbation, PrivateStandardScaler, SmoothedClassifier
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,24 @@ class Shared(nn.Module):
         return self.last(torch.tanh(self.first(x)) + x @ self.first.weight.T)
 
 
+class SumsAsKernelsDo(nn.Module):
+    """A module that adds up squares in an order that depends on how many rows there are.
+
+    That is how the kernels of matrix products do it: each row's sum is the same but for rounding,
+    unless a part of it overflows. Which order is taken when differs from processor to processor,
+    so the module plays the kernel.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(5, 3)
+
+    def forward(self, x):
+        lanes = (x * x.abs()).unflatten(1, (2, 2))
+        total = lanes.sum(1 + len(x) % 2).sum(1, keepdim=True)
+        return self.last(torch.cat([total, x], 1).tanh())
+
+
 def _module(module: Any, **fixed: Any) -> Callable[..., DPSGDClassifier]:
     def make(**params: Any) -> DPSGDClassifier:
         params.pop("hidden_layer_sizes", None)
@@ -91,6 +109,13 @@ def _module(module: Any, **fixed: Any) -> Callable[..., DPSGDClassifier]:
 def case_of_module(module: Any) -> Case:
     """A classifier that trains ``module``."""
     return Case(_module(module), three_classes, null_label=0, samples=True)
+
+
+def with_overflow(n: int) -> tuple[NDArray, NDArray]:
+    """Every third record has squares whose sum is 0, or infinity less infinity."""
+    X, y = three_classes(n)
+    X[2::3] = np.array([1.7e19, 1.7e19, -1.7e19, -1.7e19])
+    return X, y
 
 
 def turned(rows: torch.Tensor) -> torch.Tensor:
@@ -295,3 +320,12 @@ SCIKIT_LEARN = [
     PrivateStandardScaler(noise_seed=0),
     LocalPerturbation(noise_seed=0),
 ]
+
+# For ``check_replay`` alone; the rest is said by the cases above.
+OVERFLOWING = Case(_module(SumsAsKernelsDo), with_overflow, null_label=0, samples=True)
+SMOOTHED = Case(
+    lambda **p: SmoothedClassifier(_dpsgd(**p), sigma=0.5, random_state=0),
+    three_classes,
+    null_label=0,
+    samples=True,
+)

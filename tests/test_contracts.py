@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from . import contracts, contracts_once, contracts_refused
-from .private_estimators import CASES
+from .private_estimators import CASES, OVERFLOWING
 
 EVERYBODY = [
     contracts.check_replay,
@@ -60,3 +60,8 @@ def test_stream_contract(name, check):
 @pytest.mark.parametrize("name", [k for k, v in CASES.items() if v.once])
 def test_contract_of_one_release(name, check):
     check(CASES[name])
+
+
+def test_a_record_does_not_decide_whether_others_overflow():
+    """With one record more, sums are taken in another order: others had a gradient or had none."""
+    contracts.check_replay(OVERFLOWING)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
-from scipy.stats import rankdata
 
 from ._samples import Float64Array, Interval, check_open_unit, check_scores
 
@@ -92,8 +91,16 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
     per_record = quantile**2 / _effective_records(members, others)
     centre = (area + per_record / 2) / (1 + per_record)
     spread = np.sqrt(per_record * (area * (1 - area) + per_record / 4)) / (1 + per_record)
-    # rounding must not exclude an area of exactly 0 or 1
-    return max(0.0, min(float(centre - spread), area)), min(1.0, max(float(centre + spread), area))
+    # Rounding must not put an area of exactly 0 or 1 outside. Python's min and max are no clamps
+    # here: of NaN and a number they may return the number, and the interval would be (0, 1).
+    low, high = np.clip(centre - spread, 0.0, area), np.clip(centre + spread, area, 1.0)
+    if not low <= area <= high:
+        raise ArithmeticError(
+            f"auc_interval computed ({low}, {high}) around an area of {area}, from {len(members)} "
+            f"members, {len(others)} others and a quantile of {quantile}. This is a bug of "
+            "skprivacy or of the installed scipy: no interval is better than a wrong one."
+        )
+    return float(low), float(high)
 
 
 def _effective_records(members: Float64Array, others: Float64Array) -> float:
@@ -105,7 +112,7 @@ def _effective_records(members: Float64Array, others: Float64Array) -> float:
     estimate = above.var(ddof=1) / n_in + below.var(ddof=1) / n_out
     scale = area * (1 - area)
     worst = (scale - _ties(members, others) / 4) * (n_in + n_out) / (2 * n_in * n_out)
-    return scale / float(max(estimate, worst))
+    return scale / float(np.maximum(estimate, worst))
 
 
 def _with_imaginary(scores: Float64Array) -> Float64Array:
@@ -120,12 +127,17 @@ def _ties(members: Float64Array, others: Float64Array) -> float:
 
 
 def _placements(members: Float64Array, others: Float64Array) -> tuple[Float64Array, Float64Array]:
-    """Return the share of others below each member, and of members above each other.
+    """Return the share of others below each member, and of members above each other, ties half."""
+    return _share_below(members, others), 1 - _share_below(others, members)
 
-    Ties count half.
+
+def _share_below(scores: Float64Array, others: Float64Array) -> Float64Array:
+    """Return the share of ``others`` below each score, ties half.
+
+    Counted in the sorted sample. ``scipy.stats.rankdata`` does not do for infinite scores: before
+    scipy 1.13 it took every sample with both -inf and inf, whose sum is NaN, for one with NaN,
+    and gave NaN for all ranks.
     """
-    n_in, n_out = len(members), len(others)
-    ranks = rankdata(np.concatenate([members, others]))
-    above = (ranks[:n_in] - rankdata(members)) / n_out
-    below = 1 - (ranks[n_in:] - rankdata(others)) / n_in
-    return above, below
+    ordered = np.sort(others)
+    below = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
+    return below / (2 * len(others))

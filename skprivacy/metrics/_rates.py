@@ -58,6 +58,11 @@ def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
     # betaincinv needs positive parameters; the two clipped cases are overwritten by 0 and 1.
     low = np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), n - hits + 1, alpha / 2))
     high = np.where(hits == n, 1.0, betaincinv(hits + 1, np.maximum(n - hits, 1), 1 - alpha / 2))
+    if not (low <= high).all():  # NaN is neither
+        raise ArithmeticError(
+            f"The interval of {k} hits in {n} draws at alpha={alpha} came out as {low} to {high}. "
+            "This is a bug of skprivacy or of the installed scipy's betaincinv."
+        )
     return (low, high) if hits.ndim else (float(low), float(high))
 
 
