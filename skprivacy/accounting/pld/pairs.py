@@ -169,6 +169,7 @@ class SlopePair(Pair):
 
     t: float
     atoms: bool = False
+    loose: bool = False  # as an envelope it is attained once, and not by compositions
 
     @property
     def max_loss(self) -> float:
