@@ -24,8 +24,8 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 
 from skprivacy import attacks
+from skprivacy._stacked import train_stacked
 from skprivacy.attacks import scores
-from skprivacy.attacks._stacked import train_stacked
 from skprivacy.datasets import fetch_adult, fetch_location30
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import SchemaTransformer

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-__all__ = ["check_column_names", "check_numbers"]
+__all__ = ["check_column_names", "check_numbers", "label_columns"]
 
 
 def check_column_names(X: Any) -> None:
@@ -53,3 +54,16 @@ def _is_number(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def label_columns(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the column of each label in ``classes``."""
+    y = np.asarray(y)
+    columns = np.searchsorted(classes, y)
+    unknown = (columns == len(classes)) | (classes[np.minimum(columns, len(classes) - 1)] != y)
+    if unknown.any():
+        raise ValueError(
+            f"y holds the label {y[unknown][0]!r}, which neither the model nor the attacker's "
+            f"records know; expected one of {classes.tolist()[:20]}."
+        )
+    return columns

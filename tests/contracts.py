@@ -142,13 +142,16 @@ def check_replay(case: Case) -> None:
     """Neighbours differ in mechanism inputs alone, and in those by the sensitivity at most."""
     reached = []
     for name, change in RECORDS.items():
-        for place in (0, N - 1):  # the last record is the only one of its class
+        # Of those without a null record, only removal is a neighbour.
+        places = () if case.null_label is None else (0, N - 1)  # the last is alone in its class
+        for place in places:
             X, y = case.data(N)
             X[place] = change(X[place])
             X_null, y_null = X.copy(), y.copy()
             X_null[place], y_null[place] = np.nan, case.null_label
             reached += _compare(case.make(), (X, y), (X_null, y_null), name, always=place)
-    for name, change in RECORDS.items() if case.samples else ():  # streams: zero-out alone
+    streams = not case.samples and not case.once  # zero-out alone
+    for name, change in () if streams else RECORDS.items():
         X, y = case.data(N + 1)
         X[-1] = change(X[-1])
         model = case.make(n_records=N)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from unittest import mock
 
 import numpy as np
@@ -15,6 +16,7 @@ from skprivacy.mechanisms import (
     PoissonSampler,
     SecureRandom,
     correlated,
+    entropy,
 )
 from skprivacy.neural_network import (
     DPNeuralNet,
@@ -23,6 +25,7 @@ from skprivacy.neural_network import (
     _gradients,
     _net,
     _noise,
+    _on_disk,
     _plan,
 )
 from skprivacy.neural_network._adaptive import AdaptiveClipping
@@ -31,7 +34,8 @@ from skprivacy.neural_network._net import PrivateNet
 from skprivacy.neural_network._per_example import ClippedGradientSum
 
 from . import contracts
-from .private_estimators import CASES, case_of_module
+from .mechanisms.counter import KEY, check_counter
+from .private_estimators import CASES, OVERFLOWING, case_of_module
 
 CASE = CASES["DPSGDClassifier"]
 
@@ -449,6 +453,37 @@ def test_a_trial_that_notices_no_mixing_is_caught():
 def test_nan_in_the_rows_is_caught(name):
     with patched(Rows, "without", passes_all), pytest.raises(AssertionError):
         contracts.check_replay(CASES[name])
+
+
+@pytest.mark.parametrize("largest", [1e30, np.inf])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_features_that_overflow_when_squared_are_caught(largest):
+    with (
+        mock.patch.object(_on_disk, "_LARGEST", largest),
+        pytest.raises(AssertionError, match="added typical: inputs differ"),
+    ):
+        contracts.check_replay(OVERFLOWING)
+
+
+@pytest.mark.parametrize("method", ["random_bytes", "_write"])
+def test_a_counter_that_starts_again_under_its_key_is_caught(method):
+    """After 4,096 chunks the same noise again: no estimator of a test takes so many steps."""
+
+    def restarting(original):
+        calls = itertools.count(1)
+
+        def drawn(self, *args):
+            if next(calls) % 4096 == 0:
+                self._streams = {place: entropy._new_stream(KEY) for place in self._streams}
+            return original(self, *args)
+
+        return drawn
+
+    with (
+        patched(SecureRandom, method, restarting),
+        pytest.raises(AssertionError, match="counter"),
+    ):
+        check_counter()
 
 
 def test_views_that_are_each_clipped_by_themselves_are_caught():

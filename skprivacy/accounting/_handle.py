@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ._admission import Terms
+from ._scopes import check_partitions, scope_of
 from .ledger import Ledger, LedgerError, _Log, ledger_at
 
 __all__ = ["Handle"]
@@ -16,7 +17,11 @@ _Self = TypeVar("_Self", bound="Handle")
 
 
 class Handle:
-    """A ledger and a scope in it. It holds nothing else, so that a copy is the same budget."""
+    """A ledger and a scope in it. It holds nothing else, so that a copy is the same budget.
+
+    **Guarantees.** A handle that was unpickled opens its ledger when it is first needed: what was
+    trained with a budget can be loaded where the ledger is not. It never makes a ledger.
+    """
 
     _ledger: Ledger
     _scope: str
@@ -24,16 +29,32 @@ class Handle:
 
     @classmethod
     def open(cls: type[_Self], path: str | Path, scope: str = "/") -> _Self:
-        """Return the budget whose ledger is at ``path``.
+        """Return the budget whose ledger is at ``path``, or a part of it.
+
+        Parameters
+        ----------
+        path : str or Path
+            The ledger file, or ``postgresql://user@host/database#name``.
+        scope : str, default="/"
+            The names of :meth:`scope` with ``/`` between them; that of a partition begins with
+            ``=``. ``adult``, ``/adult`` and ``/adult/`` are the same. Every cap on its path holds.
 
         Raises
         ------
         LedgerError
-            If there is none, or it cannot be read.
+            If there is no ledger, or it cannot be read.
+        ValueError
+            If ``scope`` is malformed, or lies in a partition under ``replace_one``.
         """
+        budget = cls._at(path, scope)
+        check_partitions(budget._scope, budget.relation)
+        return budget
+
+    @classmethod
+    def _at(cls: type[_Self], path: str | Path, scope: str) -> _Self:
+        """Return a handle without looking for its ledger; what pickles call."""
         budget = cls.__new__(cls)
-        budget._attach(ledger_at(path), scope)
-        _ = budget._terms
+        budget._attach(ledger_at(path), scope_of(scope))
         return budget
 
     def _attach(self, ledger: Ledger, scope: str) -> None:
@@ -46,7 +67,7 @@ class Handle:
         return self
 
     def __reduce__(self):
-        return type(self).open, (self._ledger.address, self._scope)
+        return type(self)._at, (self._ledger.address, self._scope)
 
     @cached_property
     def _terms(self) -> Terms:

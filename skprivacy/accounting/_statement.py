@@ -11,10 +11,10 @@ from pathlib import Path
 from ._admission import Terms, check_caps
 from ._filters import together
 from ._handle import Handle
-from ._scopes import along, event_of, total
+from ._scopes import along, event_of, is_scope, total
 from .events import Event
 from .guarantee import PrivacyGuarantee, check_delta, epsilon_of
-from .ledger import Record
+from .ledger import LedgerError, Record
 
 __all__ = ["Statement", "spent"]
 
@@ -25,6 +25,13 @@ class Statement(Handle):
     """The part of a budget that reads its ledger and never writes to it."""
 
     def __repr__(self) -> str:
+        try:
+            return self._summary()
+        except LedgerError:  # a model that was loaded elsewhere must still be printable
+            where = "" if self._scope == "/" else f", for {self._scope}"
+            return f"PrivacyBudget at {self.path}{where}: its ledger cannot be read"
+
+    def _summary(self) -> str:
         cap, entries = self.cap, self._charges()
         n = sum(entries.values())
         where = "" if self._scope == "/" else f" for {self._scope}"
@@ -73,9 +80,15 @@ class Statement(Handle):
         Raises
         ------
         LedgerError
-            If a line was altered or lost, or the charges pass a cap.
+            If a line was altered or lost, names no scope, or the charges pass a cap.
         """
         records = self._ledger.records()
+        for record in records:
+            if not is_scope(record.scope):
+                raise LedgerError(
+                    f"Line {record.seq} of the ledger {self.path} names the scope "
+                    f"{record.scope!r}, which no cap covers."
+                )
         with self._ledger.transaction() as log:
             check_caps(log, self._settled(log))
         return records[-1].digest

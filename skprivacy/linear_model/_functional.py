@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn import Interval
+from ..base import PrivateFit
 from ..mechanisms import SecureRandom
 from ._base import PrivateLinearModel
 from .polynomial import PolynomialObjective
@@ -24,17 +25,16 @@ class FunctionalMechanism(PrivateLinearModel):
     }
 
     def _release(
-        self, X: NDArray, target: NDArray, objective: PolynomialObjective, assumptions: list[str]
+        self, fit: PrivateFit, X: NDArray, target: NDArray, objective: PolynomialObjective
     ) -> None:
         """Release the noisy polynomial, the only access to the private records."""
-        self._ball_ = self._ball(X, assumptions)
+        self._ball_ = self._ball(fit, X)
         mechanism = self._noise(
             objective.sensitivity(
                 self._ball_.size, self._ball_.l1_radius, self.relation, pure=self.delta == 0
             )
         )
-        self._certify(mechanism.event, assumptions)
-        with self._charged():
+        with self._charged(fit, mechanism.event):
             rows, weights = self._ball_.transform(X)
             self.polynomial_ = objective.release(
                 rows, weights, target, mechanism, SecureRandom(self.noise_seed)

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import Interval
 from ..accounting import PrivacyBudget
+from ..public_facts import public_classes, public_target_bounds
 from ._base import PrivateLinearClassifier, PrivateLinearRegressor
 from ._functional import FunctionalMechanism, checked_alphas
 from .polynomial import PolynomialObjective, multinomial_objective, squared_objective
@@ -36,7 +37,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         Public bounds of the features: two numbers, or two sequences of length n_features. Of two
         features, two arrays, if one pair per feature could be meant. Values beyond are clipped.
         The tighter they are, the less noise.
-    y_bounds : tuple (lower, upper), default=None
+    target_bounds : tuple (lower, upper), default=None
         Public bounds of the target. Where nothing can be learned their middle is predicted.
     radius : float, default=None
         Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` lose
@@ -50,7 +51,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     alpha : float, default=1.0
         Regularisation, in units of what matches the noise. It depends on no data.
     objective : PolynomialObjective, default=None
-        Another loss than the squared one. It gets the targets clipped to ``y_bounds`` but not
+        Another loss than the squared one. It gets the targets clipped to ``target_bounds`` but not
         scaled, and ``predict`` returns the margin.
     budget : PrivacyBudget, default=None
         Is charged for the fit before the data is touched; refuses what it cannot afford.
@@ -73,7 +74,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         What was released, for composition with other releases.
     epsilon_, delta_ : float
         The guarantee in two numbers.
-    y_bounds_ : tuple of float
+    target_bounds_ : tuple of float
         Bounds that predictions are clipped to.
     n_features_in_ : int
         Number of features seen during fit.
@@ -105,7 +106,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(size=(5000, 3))
     >>> y = X @ [3.0, -2.0, 0.0] + rng.normal(size=5000)
-    >>> model = FunctionalMechanismRegressor(epsilon=1.0, bounds=(0, 1), y_bounds=(-5, 6))
+    >>> model = FunctionalMechanismRegressor(epsilon=1.0, bounds=(0, 1), target_bounds=(-5, 6))
     >>> model.fit(X, y).score(X, y) > 0.3
     True
     >>> model.privacy_
@@ -123,7 +124,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         epsilon: float = 1.0,
         delta: float = 0.0,
         bounds: ArrayLike | None = None,
-        y_bounds: ArrayLike | None = None,
+        target_bounds: ArrayLike | None = None,
         radius: float | None = None,
         fit_intercept: bool = True,
         relation: str = "add_remove",
@@ -135,7 +136,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
-        self.y_bounds = y_bounds
+        self.target_bounds = target_bounds
         self.radius = radius
         self.fit_intercept = fit_intercept
         self.relation = relation
@@ -161,15 +162,15 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         ValueError
             If a parameter or a shape is not as described. Nothing has been released then.
         """
-        X, y = self._validated(X, y)
-        assumptions: list[str] = []
-        self.y_bounds_ = self._target_bounds(y, assumptions)
-        if self.objective is None:
-            self._release(X, self._scaled_target(y), squared_objective(), assumptions)
-        else:
-            self._release(X, np.clip(y, *self.y_bounds_), self.objective, assumptions)
-            self.y_bounds_ = (-math.inf, math.inf)
-        self.coef_, self.intercept_ = self._solution(self.polynomial_.minimize([self.alpha])[0])
+        with self._private_fit() as fit:
+            X, y = self._validated(X, y)
+            self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
+            if self.objective is None:
+                self._release(fit, X, self._scaled_target(y), squared_objective())
+            else:
+                self._release(fit, X, np.clip(y, *self.target_bounds_), self.objective)
+                self.target_bounds_ = (-math.inf, math.inf)
+            self.coef_, self.intercept_ = self._solution(self.polynomial_.minimize([self.alpha])[0])
         return self
 
     def _solution(self, solution: NDArray) -> tuple[NDArray, float]:
@@ -346,13 +347,13 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         ValueError
             If a parameter, a shape or a label is not as described. Nothing has been released then.
         """
-        X, y = self._validated(X, y)
-        assumptions: list[str] = []
-        labels = self._encode(y, assumptions)
-        objective = multinomial_objective(len(self.classes_), int(self.order))
-        self._release(X, labels, objective, assumptions)
-        solution = self.polynomial_.minimize([self.alpha])[0]
-        self.coef_, self.intercept_ = self._ball_.coefficients(solution)
+        with self._private_fit() as fit:
+            X, y = self._validated(X, y)
+            self.classes_, labels = public_classes(fit, y, self.classes)
+            objective = multinomial_objective(len(self.classes_), int(self.order))
+            self._release(fit, X, labels, objective)
+            solution = self.polynomial_.minimize([self.alpha])[0]
+            self.coef_, self.intercept_ = self._ball_.coefficients(solution)
         return self
 
     def regularization_path(self, alphas: ArrayLike) -> tuple[NDArray, NDArray]:

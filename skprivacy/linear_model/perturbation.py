@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._sklearn import Interval
 from ..accounting import ApproxDP, Event, NonPrivate, PrivacyBudget
 from ..mechanisms import Gaussian, Laplace, SecureRandom, analytic_noise_multiplier
+from ..public_facts import public_classes
 from ._base import PrivateLinearClassifier
 from ._logistic import LogisticLoss, minimize
 from .objective import TOLERANCE, ObjectivePerturbation
@@ -73,19 +74,18 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         ValueError
             If a parameter, a shape or a label is not as described. Nothing has been released then.
         """
-        X, y = self._validated(X, y)
-        assumptions: list[str] = []
-        labels = self._encode(y, assumptions)
-        ball = self._ball(X, assumptions)
-        self._certify(self._event(), assumptions)
-        k = len(self.classes_)
-        with self._charged():
-            rows, weights = ball.transform(X)
-            targets = labels[:, None] == (np.array([1]) if k == 2 else np.arange(k))
-            solution = self._solve(
-                rows, targets.astype(np.float64), weights, SecureRandom(self.noise_seed)
-            )
-        self.coef_, self.intercept_ = ball.coefficients(solution)
+        with self._private_fit() as fit:
+            X, y = self._validated(X, y)
+            self.classes_, labels = public_classes(fit, y, self.classes)
+            ball = self._ball(fit, X)
+            k = len(self.classes_)
+            with self._charged(fit, self._event()):
+                rows, weights = ball.transform(X)
+                targets = labels[:, None] == (np.array([1]) if k == 2 else np.arange(k))
+                solution = self._solve(
+                    rows, targets.astype(np.float64), weights, SecureRandom(self.noise_seed)
+                )
+            self.coef_, self.intercept_ = ball.coefficients(solution)
         return self
 
     def _event(self) -> Event:

@@ -6,12 +6,13 @@ import math
 from numbers import Real
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn import Interval
 from ..accounting import PrivacyBudget
 from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
-from ..mechanisms.bounds import exact_product, quantize
+from ..mechanisms.bounds import UnitBall, exact_product, quantize
+from ..public_facts import public_target_bounds
 from ._base import PrivateLinearRegressor
 
 __all__ = ["AdaSSPRegressor"]
@@ -35,7 +36,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
     bounds : tuple (lower, upper), default=None
         Public bounds of the features: two numbers, or two sequences of length n_features. Of two
         features, two arrays, if one pair per feature could be meant. Values beyond are clipped.
-    y_bounds : tuple (lower, upper), default=None
+    target_bounds : tuple (lower, upper), default=None
         Public bounds of the target.
     radius : float, default=None
         Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` lose
@@ -65,7 +66,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         What was released, for composition with other releases.
     epsilon_, delta_ : float
         The guarantee in two numbers.
-    y_bounds_ : tuple of float
+    target_bounds_ : tuple of float
         Bounds that predictions are clipped to.
     n_features_in_ : int
         Number of features seen during fit.
@@ -96,7 +97,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(size=(5000, 3))
     >>> y = X @ [3.0, -2.0, 0.0] + rng.normal(size=5000)
-    >>> AdaSSPRegressor(bounds=(0, 1), y_bounds=(-5, 6)).fit(X, y).score(X, y) > 0.2
+    >>> AdaSSPRegressor(bounds=(0, 1), target_bounds=(-5, 6)).fit(X, y).score(X, y) > 0.2
     True
     """
 
@@ -111,7 +112,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         bounds: ArrayLike | None = None,
-        y_bounds: ArrayLike | None = None,
+        target_bounds: ArrayLike | None = None,
         radius: float | None = None,
         fit_intercept: bool = True,
         relation: str = "add_remove",
@@ -121,7 +122,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
-        self.y_bounds = y_bounds
+        self.target_bounds = target_bounds
         self.radius = radius
         self.fit_intercept = fit_intercept
         self.relation = relation
@@ -145,34 +146,38 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         ValueError
             If a parameter or a shape is not as described. Nothing has been released then.
         """
-        X, y = self._validated(X, y)
-        assumptions: list[str] = []
-        self.y_bounds_ = self._target_bounds(y, assumptions)
-        ball = self._ball(X, assumptions)
-        z = 0.0
-        if math.isfinite(self.epsilon):
-            z = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
-        # One record moves each of the three by 1 at most; two move them by sqrt(2), 2 and 1.
-        mechanism = Gaussian(z, math.sqrt(7.0 if self.relation == "replace_one" else 3.0))
-        self._certify(mechanism.event, assumptions)
-        with self._charged():
-            rows, weights = ball.transform(X)
-            target = quantize(self._scaled_target(y) * weights)[:, None]
-            square = exact_product(rows, rows)
-            smallest = max(0.0, float(np.linalg.eigvalsh(square)[0]))
-            cross = exact_product(rows, target)[:, 0]
-            noisy = mechanism.release(
-                np.concatenate([[smallest], cross, square.ravel()]), SecureRandom(self.noise_seed)
-            )
+        with self._private_fit() as fit:
+            X, y = self._validated(X, y)
+            self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
+            ball = self._ball(fit, X)
+            z = 0.0
+            if math.isfinite(self.epsilon):
+                z = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
+            # One record moves each of the three by 1 at most; two move them by sqrt(2), 2 and 1.
+            mechanism = Gaussian(z, math.sqrt(7.0 if self.relation == "replace_one" else 3.0))
+            with self._charged(fit, mechanism.event):
+                statistics = self._statistics(ball, X, y)
+                noisy = mechanism.release(statistics, SecureRandom(self.noise_seed))
+            self.coef_, self.intercept_ = self._solution(ball, mechanism.std, noisy)
+        return self
 
+    def _statistics(self, ball: UnitBall, X: NDArray, y: NDArray) -> NDArray[np.float64]:
+        """Return the smallest eigenvalue, the products with the target, and the second moments."""
+        rows, weights = ball.transform(X)
+        target = quantize(self._scaled_target(y) * weights)[:, None]
+        square = exact_product(rows, rows)
+        smallest = max(0.0, float(np.linalg.eigvalsh(square)[0]))
+        cross = exact_product(rows, target)[:, 0]
+        return np.concatenate([[smallest], cross, square.ravel()])
+
+    def _solution(self, ball: UnitBall, std: float, noisy: NDArray) -> tuple[NDArray, float]:
+        """Return the coefficients that follow from noisy statistics; sets ``ridge_``."""
         p = ball.size
-        eigenvalue, linear, moments = noisy[0], noisy[1 : p + 1, None], noisy[p + 1 :].reshape(p, p)
+        eigenvalue, linear, moments = noisy[0], noisy[1 : p + 1, None], noisy[p + 1 :]
+        moments = moments.reshape(p, p)
         # With probability 1 - _FAILURE the noise of the moments has a smaller spectral norm.
-        spread = mechanism.std * math.sqrt(p * math.log(2.0 * p * p / _FAILURE) / 2.0)
-        doubt = mechanism.std * math.sqrt(2.0 * math.log(1.0 / _FAILURE))
+        spread = std * math.sqrt(p * math.log(2.0 * p * p / _FAILURE) / 2.0)
+        doubt = std * math.sqrt(2.0 * math.log(1.0 / _FAILURE))
         self.ridge_ = max(0.0, spread - max(0.0, eigenvalue - doubt))
         system = (moments + moments.T) / 2 + self.ridge_ * np.eye(p)
-        self.coef_, self.intercept_ = self._coefficients(
-            ball, np.linalg.lstsq(system, linear, rcond=2.0**-24)[0]
-        )
-        return self
+        return self._coefficients(ball, np.linalg.lstsq(system, linear, rcond=2.0**-24)[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
@@ -17,6 +16,7 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from .._config import warn_caller
 from .._sklearn import Interval, StrOptions, num_samples
 from .._validation import check_column_names, check_numbers
 from ..accounting import (
@@ -309,10 +309,11 @@ class PrivateNetwork(BaseEstimator):
         if relation == "zero_out":
             assumptions.append("the number of records is public")
         if self.noise_seed is not None:
-            warnings.warn(
+            warn_caller(
                 f"noise_seed={self.noise_seed!r} makes the noise predictable: there is no privacy. "
-                "Use it in tests only.", PrivacyWarning, stacklevel=4,
-            )  # fmt: skip
+                "Use it in tests only.",
+                PrivacyWarning,
+            )
             assumptions.append("nobody knows or guesses noise_seed")
         if not first:
             before = self.privacy_

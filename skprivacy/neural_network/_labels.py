@@ -45,12 +45,11 @@ def encode_classes(
             f"classes={classes.tolist()!r}: {who} needs at least two classes, "
             f"got {len(classes)} class. Pass classes=[...] with all possible labels."
         )
-    known = np.isin(y, classes)
-    if not known.all():
-        strange = np.unique(y[~known])[:5].tolist()
+    if not np.isin(y, classes).all():
         raise ValueError(
-            f"y holds labels that are not in classes={classes.tolist()!r}: {strange!r}. "
-            "Add them to classes, or drop those records."
+            f"y holds labels that are not in classes={classes.tolist()!r}. Which ones is not told, "
+            "because labels are private: compare numpy.unique(y) with classes. Add what is "
+            "missing to classes, or drop those records."
         )
     return classes, np.searchsorted(classes, y)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..accounting import Composed, Event, PrivacyGuarantee
-from ..exceptions import PrivacyWarning
+from ..accounting import Composed, Event
+from ..base import PrivateEstimatorMixin
 from ..mechanisms import (
     Gaussian,
     Laplace,
@@ -24,7 +23,7 @@ from .transformer import SchemaTransformer
 __all__ = ["LocalPerturbation"]
 
 
-class LocalPerturbation(SchemaTransformer):
+class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     """Encode records by a public schema, and perturb each of them by itself.
 
     It stands where a :class:`SchemaTransformer` would. Whatever follows, private or not, sees
@@ -114,11 +113,6 @@ class LocalPerturbation(SchemaTransformer):
         self.perturb = perturb
         self.noise_seed = noise_seed
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
-
     def fit(self, X: Any, y: Any = None) -> LocalPerturbation:
         """Check the columns of ``X`` against the schema, and state the guarantee.
 
@@ -138,33 +132,20 @@ class LocalPerturbation(SchemaTransformer):
         ValueError
             If a column is missing or unknown, or a parameter is wrong.
         """
-        super().fit(X, y)
-        facts = list(self.schema_.values())
-        self._numeric = sum(isinstance(f, Bounded) for f in facts)
-        parts: list[Event] = [self._number_noise().event] if self._numeric else []
-        parts += [self._response(f).event for f in facts if isinstance(f, Categories)]
-        self.privacy_event_ = Composed(tuple(parts))
-        assumptions = ["one record a person, perturbed once"]
-        if self.schema_.inferred:
-            assumptions.append("the schema is public (it was read off the data)")
-        if self.noise_seed is not None:
-            warnings.warn(
-                f"noise_seed={self.noise_seed!r} makes the noise predictable: there is no "
-                "privacy. Use it in tests only.",
-                PrivacyWarning,
-                stacklevel=2,
-            )
-            assumptions.append("nobody knows or guesses noise_seed")
-        self.privacy_ = PrivacyGuarantee(
-            self.privacy_event_,
-            at_delta=float(self.delta),
-            relation="replace_one",
-            kind="proved" if self.noise_seed is None else "estimate",
-            assumptions=tuple(assumptions),
-        )
-        self._stated = self._settings()
-        # The columns' shares add up to it; composing them tightly would be a little less.
-        self.epsilon_, self.delta_ = float(self.epsilon), float(self.delta)
+        with self._private_fit() as fit:
+            super().fit(X, y)
+            facts = list(self.schema_.values())
+            self._numeric = sum(isinstance(f, Bounded) for f in facts)
+            parts: list[Event] = [self._number_noise().event] if self._numeric else []
+            parts += [self._response(f).event for f in facts if isinstance(f, Categories)]
+            fit.assume("one record a person, perturbed once")
+            if self.schema_.inferred:
+                fit.assume("the schema is public (it was read off the data)")
+            with fit.charged(Composed(tuple(parts)), relation="replace_one", at_delta=self.delta):
+                pass  # records are released by transform, each call anew
+            self._stated = self._settings()
+            # The columns' shares add up to it; composing them tightly would be a little less.
+            self.epsilon_ = float(self.epsilon)
         return self
 
     def transform(self, X: Any) -> np.ndarray:

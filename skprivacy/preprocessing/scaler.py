@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any
 
@@ -11,17 +10,21 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .. import _config
 from .._sklearn import Interval, StrOptions
 from .._validation import check_column_names, check_numbers
 from ..accounting import PrivacyBudget
+from ..base import PrivateEstimatorMixin
+from ..mechanisms import SecureRandom
+from ..public_facts import public_bounds
 from ._columns import Columns
-from ._target import RELATIONS
+from ._release import RELATIONS
 
 __all__ = ["PrivateStandardScaler"]
 
 
-class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class PrivateStandardScaler(
+    PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
+):
     """Centre and scale columns by private means and variances.
 
     Where public bounds alone give features of a good scale, a
@@ -30,7 +33,8 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy loss of the fit, in nats, of all columns together.
+        Privacy loss of the fit, in nats, of all columns together. At least 1e-6; ``numpy.inf``
+        fits without noise **and without any guarantee**, to compare against.
     delta : float, default=0.0
         0 for Laplace noise, above 0 for Gaussian noise.
     bounds : tuple (lower, upper), default=None
@@ -82,7 +86,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     """
 
     _parameter_constraints: dict = {
-        "epsilon": [Interval(Real, 0, None, closed="neither")],
+        "epsilon": [Interval(Real, 1e-6, None, closed="both")],
         "delta": [Interval(Real, 0, 1, closed="left")],
         "bounds": ["array-like", None],
         "relation": [StrOptions(set(RELATIONS))],
@@ -107,14 +111,8 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def __getstate__(self):
-        state = super().__getstate__()
-        # A fitted scaler is what gets out; the seed of its noise must not get out with it.
-        return state | {"noise_seed": None} if "privacy_" in state else state
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
         tags.input_tags.allow_nan = True
         return tags
 
@@ -136,40 +134,20 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         ValueError
             If a parameter or a shape is not as described. Nothing has been released then.
         """
-        self._validate_params()
-        check_column_names(X)
-        check_numbers(X)
-        X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
-        bounds = self.bounds
-        assumptions: tuple[str, ...] = ()
-        if bounds is None:
-            _config.leak(
-                "bounds=None: the bounds of the features are read off X. Pass "
-                "bounds=(lower, upper), numbers or one per feature, from public knowledge."
-            )
-            assumptions = ("the bounds of the features are public (they were read off X)",)
-            finite = np.where(np.isfinite(X), X, np.nan)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # a column without any number
-                lower, upper = np.nanmin(finite, axis=0), np.nanmax(finite, axis=0)
-            bounds = np.nan_to_num(lower), np.nan_to_num(upper)
-        columns = Columns(X, bounds)
-        moments, self.privacy_ = columns.release(
-            2,
-            self.epsilon,
-            self.delta,
-            self.relation,
-            self.noise_seed,
-            self.budget,
-            type(self).__name__,
-            assumptions,
-        )
-        self.bounds_ = columns.lower, columns.upper
-        self.mean_, self.var_ = columns.means(moments), columns.variances(moments)
-        floor = np.where(columns.half > 0, 0.02 * columns.half, 1.0)
-        self.scale_ = np.maximum(np.sqrt(self.var_), floor)
-        self.privacy_event_ = self.privacy_.event
-        self.epsilon_, self.delta_ = self.privacy_.epsilon(), float(self.delta)
+        with self._private_fit() as fit:
+            self._validate_params()
+            check_column_names(X)
+            check_numbers(X)
+            rows = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
+            columns = Columns(rows, public_bounds(fit, rows, self.bounds))
+            mechanism = columns.mechanism(2, self.epsilon, self.delta, self.relation)
+            with fit.charged(mechanism.event, relation=self.relation, at_delta=self.delta):
+                random = SecureRandom(self.noise_seed)
+                moments = columns.release(2, mechanism, self.relation, random)
+            self.bounds_ = columns.lower, columns.upper
+            self.mean_, self.var_ = columns.means(moments), columns.variances(moments)
+            floor = np.where(columns.half > 0, 0.02 * columns.half, 1.0)
+            self.scale_ = np.maximum(np.sqrt(self.var_), floor)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -16,10 +16,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
+from skprivacy._clones import shadow_clone
+from skprivacy._stacked import StackedMember, is_stackable, train_stacked
+from skprivacy._stacked import dpsgd as stacked_dpsgd
 from skprivacy.accounting import PrivacyBudget
-from skprivacy.attacks import LiRA, ShadowPool, _stacked_dpsgd
-from skprivacy.attacks._clones import shadow_clone
-from skprivacy.attacks._stacked import StackedMember, is_stackable, train_stacked
+from skprivacy.attacks import LiRA, ShadowPool
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier
@@ -33,7 +34,7 @@ def problem(n=300, n_classes=3):
     return X / 5, y
 
 
-class EstimatorsChance:
+class EstimatorsDraws:
     """Batches and noise from the stream of the private estimator, in the order it takes them."""
 
     def __init__(self, fit, n_parameters, seed):
@@ -88,7 +89,7 @@ def test_equals_the_private_estimator_step_by_step(change, monkeypatch):
     model = DPSGDClassifier(
         hidden_layer_sizes=(9,), epsilon=5.0, delta=1e-3, classes=range(3), epochs=4, noise_seed=0
     ).set_params(**change)
-    monkeypatch.setattr(_stacked_dpsgd, "Chance", EstimatorsChance)
+    monkeypatch.setattr(stacked_dpsgd, "Draws", EstimatorsDraws)
     rows = [np.arange(150), np.arange(100, 300)]
     stacked = train_stacked(model, X, y, rows, [7, 8], n_jobs=1)
     for chosen, seed, member in zip(rows, (7, 8), stacked, strict=True):
@@ -112,7 +113,7 @@ def description(n, **change):
 
 def test_batches_drawn_ahead_are_independent_trials():
     fit = description(300)
-    batches = list(islice(_stacked_dpsgd.Chance(fit, 5, 0).batches, 1000))
+    batches = list(islice(stacked_dpsgd.Draws(fit, 5, 0).batches, 1000))
     taken = np.array([np.bincount(rows, minlength=300) for rows in batches])
     assert taken.max() == 1  # no record twice, none out of range
     assert taken.shape == (1000, 300)
@@ -127,25 +128,25 @@ def test_batches_drawn_ahead_are_independent_trials():
 
 
 def test_batches_of_a_sampling_rate_of_one_are_whole():
-    batches = _stacked_dpsgd.Chance(description(90, batch_size=90), 5, 0).batches
+    batches = stacked_dpsgd.Draws(description(90, batch_size=90), 5, 0).batches
     assert all((next(batches) == np.arange(90)).all() for _ in range(100))
 
 
 @pytest.mark.parametrize("size", [7, 40_000])
 def test_noise_drawn_ahead_is_fresh_in_every_step(size):
     fit = description(300)
-    rows = np.array(list(islice(_stacked_dpsgd.Chance(fit, size, 0).noise, 10)))
+    rows = np.array(list(islice(stacked_dpsgd.Draws(fit, size, 0).noise, 10)))
     assert len(np.unique(rows)) > 0.99 * rows.size
     assert kstest(rows.ravel() * fit.divisor / fit.noise_std, "norm").pvalue > 1e-6
 
 
 def test_a_process_that_trains_needs_no_torch():
-    tasks = [_stacked_dpsgd.PrivateTask(description(60), seed) for seed in (0, 1)]
+    tasks = [stacked_dpsgd.PrivateTask(description(60), seed) for seed in (0, 1)]
     code = (
         "import pickle, sys; train, tasks = pickle.load(sys.stdin.buffer); "
         "train(tasks); sys.exit('torch' in sys.modules)"
     )
-    sent = (_stacked_dpsgd.train_private, tasks)
+    sent = (stacked_dpsgd.train_private, tasks)
     sent = pickle.dumps(wrap_non_picklable_objects(sent, keep_wrapper=False))
     assert subprocess.run([sys.executable, "-c", code], input=sent, check=False).returncode == 0
 

@@ -13,7 +13,7 @@ from torch.func import functional_call, grad, vmap
 from skprivacy.mechanisms import FloatGaussian, PoissonSampler, SecureRandom
 from skprivacy.neural_network._backward import AutogradBackward, PerceptronBackward
 from skprivacy.neural_network._clipping import _SAFETY
-from skprivacy.neural_network._contributions import OuterProduct
+from skprivacy.neural_network._contributions import OuterProduct, Rows
 from skprivacy.neural_network._gradients import Probe, gradients_of
 from skprivacy.neural_network._net import PrivateNet
 from skprivacy.neural_network._per_example import ClippedGradientSum, flatten_parameters
@@ -175,6 +175,27 @@ def test_no_example_adds_more_than_the_clipping_norm(scale):
             grad.zero_()
             engine(X[i : i + 1], y[i : i + 1])
             assert grad.double().norm() <= 0.5
+
+
+@pytest.mark.parametrize("features", [5_000, 1 << 20, 1 << 22])
+def test_no_example_of_millions_of_features_adds_more_than_the_clipping_norm(features):
+    """Equal features are the worst case: the rounding errors of a sum of squares all add up."""
+    module = nn.Sequential(nn.Linear(features, 2))
+    _, grad = flatten_parameters(module)
+    clipped = ClippedGradientSum(module, LOSS, 0.5)
+    for value in (0.3, 0.7, 1.1, 2.3):
+        grad.zero_()
+        clipped(torch.full((1, features), value), torch.tensor([0]))
+        assert 0.4999 * _SAFETY < grad.double().norm() <= 0.5 * (1 - 0.9 * (1 - _SAFETY))
+
+
+@pytest.mark.parametrize("value", [0.3, 0.7, 1.1, 2.3])
+def test_the_norm_of_millions_of_numbers_is_right(value):
+    rows = torch.full((2, 1 << 22), value)
+    exact = rows[0].double().norm()
+    product = OuterProduct(torch.zeros(1, 1 << 22), None, rows, torch.ones(2, 1))
+    for contribution in (product, Rows(torch.zeros(1 << 22), rows)):
+        assert torch.allclose(contribution.squared_norms().double().sqrt(), exact, rtol=1e-5)
 
 
 def test_empty_batch_adds_nothing():

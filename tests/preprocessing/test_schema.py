@@ -125,6 +125,8 @@ def test_infer_refuses_what_is_no_category(column, words):
         Schema.infer(pd.DataFrame({"c": column}))
 
 
+# numpy 1.26 raises the flag for the ones that it pads an array with, divided by a tiny span.
+@pytest.mark.filterwarnings("ignore:overflow encountered in divide")
 @pytest.mark.parametrize("scale", ["linear", "log"])
 @pytest.mark.parametrize("bounds", [(0, 1), (-5, 5), (1e300, 1.1e300), (0, 5e-324), (3, 3)])
 def test_to_unit_stays_in_the_unit_interval_and_in_order(scale, bounds):

@@ -1,6 +1,6 @@
-"""The recipe of :class:`sklearn.neural_network.MLPClassifier` for several networks side by side.
+"""Training as in :class:`sklearn.neural_network.MLPClassifier`, for several networks side by side.
 
-That of ``solver="adam"``: initialisation, batches, penalty, learning rate and stopping rule, in
+Initialisation, batches, penalty, learning rate and stopping rule are those of ``solver="adam"``, in
 single precision.
 """
 
@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neural_network import MLPClassifier
 
-from ._perceptrons import (
-    Floats,
+from .perceptrons import (
+    Float32Array,
     Layers,
     PerceptronStack,
     count_multiplications,
@@ -27,23 +27,23 @@ from ._perceptrons import (
 
 __all__ = ["MLPTask", "is_plain_mlp", "train_mlps"]
 
-# Numbers of the optimizer's state at a time: its dozen passes over them stay in the cache.
+# Weights that the optimiser updates at a time: its dozen passes over them stay in the cache.
 _CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)
 class MLPTask:
-    """One network to train like ``net``; with two classes it has one output."""
+    """One network to train like ``net``; with two classes, it has one output."""
 
     net: MLPClassifier
-    records: Floats  # this task's and maybe others', each with a one and its column of classes
-    rows: NDArray[np.intp]  # this task's records
+    records: Float32Array  # perhaps shared with other tasks; each with a one and its class column
+    rows: NDArray[np.intp]  # rows of this task's records
     classes: NDArray[Any]
     seed: int
 
     @property
     def activation(self) -> str:
-        """That of the hidden layers."""
+        """Activation of the hidden layers."""
         return self.net.activation
 
     @property
@@ -66,18 +66,18 @@ class MLPTask:
 
     @property
     def numbers(self) -> int:
-        """How many numbers training holds, but for the records."""
+        """How many numbers training holds in memory, apart from the records."""
         return count_numbers(self.sizes, self.batch)
 
     @property
     def multiplications(self) -> float:
-        """How much work training is, if nothing ends it early."""
+        """How many multiplications training takes, unless it stops early."""
         steps = self.net.max_iter * -(-len(self.rows) // self.batch)
         return steps * count_multiplications(self.sizes, self.batch)
 
 
 def is_plain_mlp(net: Any) -> bool:
-    """Whether this is what :func:`train_mlps` trains; a subclass may do anything, so it is not."""
+    """Return whether :func:`train_mlps` can train this; no subclass, since it may do anything."""
     return (
         type(net) is MLPClassifier
         and net.solver == "adam"
@@ -95,7 +95,7 @@ def train_mlps(tasks: list[MLPTask]) -> list[Layers]:
     batch = min(task.batch for task in tasks)
     adam = _Adam(stack, net)
     error = logistic_error if sizes[-1] == 1 else softmax_error
-    judged = net.n_iter_no_change < net.max_iter  # else the loss decides nothing
+    needs_loss = net.n_iter_no_change < net.max_iter  # else training cannot stop early
     patience = _Patience(len(tasks), net.tol, net.n_iter_no_change)
     done: dict[int, Layers] = {}
     records, rows = [task.records for task in tasks], [task.rows for task in tasks]
@@ -104,8 +104,8 @@ def train_mlps(tasks: list[MLPTask]) -> list[Layers]:
         for chosen in _batches(rows, batch, rngs if net.shuffle else None):
             stack.load(records, chosen)
             logits = stack.forward()
-            losses = error(logits, stack.facts[..., 0].astype(np.intp), judged)
-            in_batch = np.maximum([len(places) for places in chosen], 1)
+            losses = error(logits, stack.facts[..., 0].astype(np.intp), needs_loss)
+            in_batch = np.maximum([len(batch_rows) for batch_rows in chosen], 1)
             share = stack.real / in_batch[:, None].astype(np.float32)
             penalty = net.alpha / in_batch
             if losses is not None:
@@ -113,11 +113,11 @@ def train_mlps(tasks: list[MLPTask]) -> list[Layers]:
             logits *= share[:, :, None]
             stack.sum_gradients(stack.backward())
             adam.step(penalty)
-        for place in patience.run_out(total / counts) if judged else []:
-            done.setdefault(place, stack.network(place))
+        for i in patience.run_out(total / counts) if needs_loss else []:
+            done.setdefault(i, stack.network(i))
         if len(done) == len(tasks):
             break
-    return [done.get(place) or stack.network(place) for place in range(len(tasks))]
+    return [done.get(i) or stack.network(i) for i in range(len(tasks))]
 
 
 def _hidden(net: MLPClassifier) -> list[Any]:
@@ -138,15 +138,15 @@ def _initial(net: MLPClassifier, sizes: list[int], rng: np.random.Generator) -> 
 def _batches(
     rows: list[NDArray[np.intp]], batch: int, rngs: list[Any] | None
 ) -> Iterator[list[NDArray[np.intp]]]:
-    """Yield each network's rows in each batch of an epoch.
+    """Yield, for each batch of an epoch, the rows of each network.
 
-    Every network takes equally many steps, its records spread evenly over them: a step without
-    records would still move its weights, by the moments of Adam.
+    Every network takes equally many steps, with its records spread evenly over them: a step without
+    records would still move its weights, through Adam's moments.
     """
     orders = rows
     if rngs is not None:
-        orders = [rng.permutation(own) for own, rng in zip(rows, rngs, strict=True)]
-    counts = np.array([len(own) for own in rows])
+        orders = [rng.permutation(indices) for indices, rng in zip(rows, rngs, strict=True)]
+    counts = np.array([len(indices) for indices in rows])
     steps = -(-int(counts.max()) // batch)
     cuts = (np.arange(steps + 1)[:, None] * counts // steps).tolist()
     for starts, stops in pairwise(cuts):
@@ -161,7 +161,7 @@ def _squares(stack: PerceptronStack) -> NDArray[np.float64]:
 
 
 class _Adam:
-    """Adam on all weights of a stack; its moments are kept without their constant factors."""
+    """Adam on all weights of a stack; its moments are stored without their constant factors."""
 
     def __init__(self, stack: PerceptronStack, net: MLPClassifier) -> None:
         self.stack, self.net = stack, net
@@ -169,8 +169,8 @@ class _Adam:
         self.scratch = np.zeros(max(_CHUNK, stack.weights.shape[1]), np.float32)
         self.steps = 0
 
-    def step(self, penalty: Floats) -> None:
-        """Update with the stack's gradient and ``penalty``, one for each network, times weights."""
+    def step(self, penalty: Float32Array) -> None:
+        """Update by the stack's gradient plus each network's ``penalty`` times its weights."""
         net, stack = self.net, self.stack
         self.steps += 1
         last = np.sqrt(1 - net.beta_2)
@@ -178,7 +178,7 @@ class _Adam:
         rate *= (1 - net.beta_1) / (1 - net.beta_1**self.steps) / last
         pull = penalty[:, None].astype(np.float32)
         for layer, gradient in zip(stack.layers, stack.gradients, strict=True):
-            gradient[:, -1] -= pull * layer[:, -1]  # what all weights get below, biases must not
+            gradient[:, -1] -= pull * layer[:, -1]  # undoes the penalty below for biases
         for part in self._parts():
             w, g, m, v = (x[part] for x in (stack.weights, stack.gradient, self.mean, self.square))
             t = self.scratch[: w.size].reshape(w.shape)
@@ -196,7 +196,7 @@ class _Adam:
             w -= t
 
     def _parts(self) -> Iterator[tuple[slice, slice]]:
-        """Yield some networks whole at a time, or part of one: contiguous either way."""
+        """Yield slices of a few whole networks, or of a part of one; contiguous either way."""
         n_networks, n_parameters = self.stack.weights.shape
         whole = max(1, _CHUNK // n_parameters)
         for top in range(0, n_networks, whole):
@@ -205,7 +205,7 @@ class _Adam:
 
 
 class _Patience:
-    """MLPClassifier's stopping rule, for each network apart."""
+    """MLPClassifier's stopping rule, applied to each network separately."""
 
     def __init__(self, n_networks: int, tol: float, n_iter_no_change: int) -> None:
         self.best = np.full(n_networks, np.inf)

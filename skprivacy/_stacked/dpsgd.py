@@ -1,8 +1,8 @@
 """DP-SGD for several networks side by side: shadow models of private networks.
 
-The algorithm is that of the private estimator, step by step, and so is the distribution of what it
-returns. Its privacy is not: the records are the attacker's own, the noise can be seeded, and
-nothing is charged. What an estimator has to say about itself is :class:`Description`.
+Step by step, the algorithm is that of the private estimator, and so is the distribution of its
+result. It gives no privacy, however: the records are the attacker's own, the noise can be seeded,
+and nothing is charged. Estimators describe their training by :class:`Description`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..mechanisms import PoissonSampler, SecureRandom
-from ._perceptrons import (
-    Floats,
+from .perceptrons import (
+    Float32Array,
     Layers,
     PerceptronStack,
     count_multiplications,
@@ -28,24 +28,26 @@ from ._perceptrons import (
     with_facts,
 )
 
-__all__ = ["Chance", "Description", "PrivateTask", "train_private"]
+__all__ = ["Description", "Draws", "PrivateTask", "train_private"]
 
 _N_FACTS = 3
-# Records and normal numbers to draw at a time, about.
+# Approximate number of records, and of normal variates, to draw at a time.
 _DRAWN = 1 << 12
 _NORMALS = 1 << 15
 
 
 class Description(Protocol):
-    """What a private estimator says its training on some records would do."""
+    """A private estimator's description of its training on given records."""
 
-    inputs: Floats  # (n_records, n_features)
-    targets: NDArray[np.intp]  # columns of classes
+    inputs: Float32Array  # (n_records, n_features)
+    targets: NDArray[np.intp]  # index of each record's class
     classes: NDArray[Any]
-    layers: Layers  # to start from
+    layers: Layers  # initial weights
     activation: str
-    loss_weight: Floats  # (n_classes,)
-    factors: Callable[[Floats], Floats]  # squared norms (n_layers, ...) to factors of that shape
+    loss_weight: Float32Array  # (n_classes,)
+    factors: Callable[
+        [Float32Array], Float32Array
+    ]  # squared norms (n_layers, ...) to factors of that shape
     sampling_rate: float
     n_steps: int
     noise_std: float  # of the noise in the sum of gradients
@@ -65,7 +67,7 @@ class PrivateTask:
 
     @property
     def activation(self) -> str:
-        """That of the hidden layers."""
+        """Activation of the hidden layers."""
         return self.fit.activation
 
     @property
@@ -84,12 +86,12 @@ class PrivateTask:
 
     @property
     def numbers(self) -> int:
-        """How many numbers training holds, but for the records."""
+        """How many numbers training holds in memory, apart from the records."""
         return count_numbers(self._sizes, self._batch)
 
     @property
     def multiplications(self) -> float:
-        """How much work training is."""
+        """How many multiplications training takes."""
         return self.fit.n_steps * count_multiplications(self._sizes, self._batch)
 
     @property
@@ -97,7 +99,7 @@ class PrivateTask:
         return int(self.fit.sampling_rate * len(self.fit.inputs))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the description's class behind: it lives beside torch, and training needs none."""
+        """Pickle without the description's class, whose module imports torch needlessly."""
         return vars(self) | {"fit": SimpleNamespace(**vars(self.fit))}
 
 
@@ -107,29 +109,29 @@ def train_private(tasks: list[PrivateTask]) -> list[Layers]:
     first = fits[0]
     stack = PerceptronStack([fit.layers for fit in fits], first.activation, _N_FACTS)
     records = [_with_facts(fit) for fit in fits]
-    chance = [Chance(task.fit, stack.weights.shape[1], task.seed) for task in tasks]
+    draws = [Draws(task.fit, stack.weights.shape[1], task.seed) for task in tasks]
     update = (_Momentum if first.optimizer == "sgd" else _Adam)(stack, fits)
     divisor = np.array([[fit.divisor] for fit in fits], np.float32)
     rates = np.array([fit.learning_rate for fit in fits], np.float32)
     average = np.zeros_like(stack.weights)
     for step in range(first.n_steps):
-        stack.load(records, [next(own.batches) for own in chance])
+        stack.load(records, [next(network.batches) for network in draws])
         _average_clipped(stack, first.factors, divisor)
-        for gradient, own in zip(stack.gradient, chance, strict=True):
-            gradient += next(own.noise)
+        for gradient, network in zip(stack.gradient, draws, strict=True):
+            gradient += next(network.noise)
         update(rates[:, step, None])
         if step >= first.first_averaged:
             average += stack.weights
     averaged = first.n_steps - first.first_averaged
     final = average / np.float32(averaged) if averaged else stack.weights
-    return [stack.network(place, final) for place in range(len(fits))]
+    return [stack.network(i, final) for i in range(len(fits))]
 
 
-class Chance:
+class Draws:
     """The batches and the noise of one network, drawn for several steps at a time.
 
-    A long draw costs little more than a short one. Both are what the private estimator's own
-    would be: records take part independently, in every step and from step to step.
+    A long draw costs little more than a short one. Batches and noise are distributed as in the
+    private estimator: each record is included independently, of other records and in every step.
     """
 
     def __init__(self, fit: Description, n_parameters: int, seed: int) -> None:
@@ -145,7 +147,7 @@ class Chance:
             for step, (start, stop) in enumerate(pairwise(cuts)):
                 yield drawn[start:stop] - n * step
 
-    def _noise(self, size: int, std: float) -> Iterator[Floats | float]:
+    def _noise(self, size: int, std: float) -> Iterator[Float32Array | float]:
         while not std:
             yield 0.0
         steps = max(1, _NORMALS // size)
@@ -155,22 +157,24 @@ class Chance:
             yield from noise.reshape(steps, size)
 
 
-def _with_facts(fit: Description) -> Floats:
+def _with_facts(fit: Description) -> Float32Array:
     """Return the records with their label, its weight, and their squared norm plus one."""
     square = np.einsum("nk,nk->n", fit.inputs, fit.inputs)
     return with_facts(fit.inputs, fit.targets, fit.loss_weight[fit.targets], square + 1.0)
 
 
 def _average_clipped(
-    stack: PerceptronStack, factors_of: Callable[[Floats], Floats], divisor: Floats
+    stack: PerceptronStack,
+    factors_of: Callable[[Float32Array], Float32Array],
+    divisor: Float32Array,
 ) -> None:
-    """Sum the clipped gradients of the batch and divide: norms and sums by book-keeping."""
+    """Sum the clipped gradients of the batch and divide, without forming per-example gradients."""
     if stack.size == 0:
         stack.gradient[:] = 0.0
         return
-    label, weight, square = np.moveaxis(stack.facts, -1, 0)  # no weight for padding
+    label, weight, square = np.moveaxis(stack.facts, -1, 0)  # padding has weight zero
     softmax_error(stack.forward(), label.astype(np.intp), False)
-    seen = stack.backward()[::-1]  # from the output on, as the layers of the private estimator
+    seen = stack.backward()[::-1]  # from the output down, the order of the private estimator
     squared = np.empty((len(seen), *label.shape), np.float32)
     for norms, (value, error) in zip(squared, seen, strict=True):
         np.einsum("sbk,sbk->sb", error, error, out=norms)
@@ -180,7 +184,7 @@ def _average_clipped(
     lost = ~np.isfinite(squared.sum(0))
     for (value, error), factor in zip(seen, factors, strict=True):
         error *= factor[:, :, None]
-        if lost.any():  # no finite gradient: no part
+        if lost.any():  # records without a finite gradient are ignored
             value[lost] = error[lost] = 0.0
     stack.sum_gradients(seen[::-1])
 
@@ -193,14 +197,14 @@ class _Momentum:
         self.momentum = fits[0].momentum
         self.velocity = np.zeros_like(stack.weights)
 
-    def __call__(self, rate: Floats) -> None:
+    def __call__(self, rate: Float32Array) -> None:
         self.velocity *= self.momentum
         self.velocity += self.stack.gradient
         self.stack.weights -= np.multiply(self.velocity, rate, out=self.stack.gradient)
 
 
 class _Adam:
-    """Adam whose second moment has the variance of the noise taken off."""
+    """Adam with the variance of the noise subtracted from its second moment."""
 
     SECOND = 0.999
     EPSILON = 1e-8
@@ -212,7 +216,7 @@ class _Adam:
         self.mean, self.square = np.zeros_like(stack.weights), np.zeros_like(stack.weights)
         self.steps = 0
 
-    def __call__(self, rate: Floats) -> None:
+    def __call__(self, rate: Float32Array) -> None:
         self.steps += 1
         gradient, second = self.stack.gradient, self.SECOND
         self.mean += (1 - self.first) * (gradient - self.mean)

@@ -1,9 +1,9 @@
-"""Many small neural networks trained at once.
+"""Train many small neural networks at once.
 
-A shadow model alone is too small to keep the processor busy: most of its time goes into the
+A single shadow model is too small to keep the processor busy: most of its time goes into the
 overhead of each step. A few of them side by side on each core, within its cache, run about as
-fast as matrix products can. Each core has a process of its own, if the work is worth its start: for
-threads the calls are short, and one often waits for the other to give up Python's lock.
+fast as matrix products can. Each core gets a process of its own if the work justifies starting it:
+the calls are short, so threads would often wait for each other's release of Python's lock.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_X_y
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # it has no types
 
+from .._clones import shadow_clone
 from .._sklearn import safe_indexing
-from ._clones import shadow_clone
-from ._perceptrons import Floats, Layers, with_facts
-from ._predictions import label_columns
-from ._stacked_dpsgd import PrivateTask, train_private
-from ._stacked_mlp import MLPTask, is_plain_mlp, train_mlps
+from .._validation import label_columns
+from .dpsgd import PrivateTask, train_private
+from .mlp import MLPTask, is_plain_mlp, train_mlps
+from .perceptrons import Float32Array, Layers, with_facts
 
 __all__ = ["StackedMember", "is_stackable", "train_stacked"]
 
-# Models whose records go to a process at once, at most.
+# Maximum number of models whose records are sent to a process at once.
 _PREPARED = 8
-# Multiplications that are worth the start of processes: some four seconds of one core.
+# Multiplications that justify starting processes: some four seconds of one core.
 _WORTHWHILE = 1e11
-# Numbers that the networks side by side may hold and stay in the cache.
+# How many numbers networks trained side by side may hold and still fit the cache.
 _CACHED = 3 << 19
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "identity": lambda z: z,
@@ -77,13 +77,13 @@ class StackedMember:
 
 
 class _Prepared(NamedTuple):
-    place: int
+    position: int
     task: _Task
     member: Callable[[Layers], StackedMember]
 
 
 def is_stackable(estimator: Any) -> bool:
-    """Whether :func:`train_stacked` trains what ``estimator.fit`` would."""
+    """Return whether :func:`train_stacked` trains the same model as ``estimator.fit``."""
     net = _network(estimator)
     return is_plain_mlp(net) or _description(net) is not None
 
@@ -96,44 +96,45 @@ def train_stacked(
     seeds: Sequence[int],
     *,
     n_jobs: int | None = None,
-    done: Callable[[int, StackedMember], Any] = lambda place, member: None,
+    done: Callable[[int, StackedMember], Any] = lambda index, member: None,
 ) -> list[StackedMember]:
     """Train one network for each of ``rows`` on these rows of ``X``.
 
     Parameters
     ----------
     estimator : stackable network, or Pipeline ending in one
-        Never changed. The steps before the network are fitted for each model apart.
+        Never changed. The steps before the network are fitted separately for each model.
     X : records of shape (n_records, n_features)
     y : ndarray of shape (n_records,)
     rows : sequence of index arrays, one for each model
     seeds : sequence of int, one for each model
     n_jobs : int, default=None
-        Processes, or what joblib is configured to take instead; threads if the work is short. None:
-        as many as joblib is configured for, else as many threads as the linear algebra would take.
+        Number of processes, or of whatever joblib is configured to use; of threads if the work is
+        short. None: as many as joblib is configured for, or else as many as the linear algebra
+        library would use threads.
     done : callable, default does nothing
-        Called here with the place and the model as soon as it is trained.
+        Called in this process with the index and the model as soon as it is trained.
 
     Notes
     -----
     An ``MLPClassifier`` gets an output for every class in ``y``, also for those missing among its
-    rows. Each model has a seed of its own: how they are dealt out changes no more than rounding.
+    rows. Each model has its own seed: how models are distributed changes nothing but rounding.
     """
     members: dict[int, StackedMember] = {}
     n_jobs = _n_jobs(n_jobs)
     with warnings.catch_warnings(), _one_thread():
         warnings.simplefilter("ignore")  # the target raised the same ones
         prepare = _preparation(estimator, X, y, rows, seeds)
-        for place, member in _trained(map(prepare, range(len(rows))), len(rows), n_jobs):
-            members[place] = member
-            done(place, member)
-    return [members[place] for place in range(len(rows))]
+        for index, member in _trained(map(prepare, range(len(rows))), len(rows), n_jobs):
+            members[index] = member
+            done(index, member)
+    return [members[index] for index in range(len(rows))]
 
 
 def _trained(
     prepared: Iterator[_Prepared], n_models: int, n_jobs: int
 ) -> Iterator[tuple[int, StackedMember]]:
-    """Yield models with their places. Few are prepared at a time: each has records of its own."""
+    """Yield models with their indices. Few are prepared at a time: each has its own records."""
     first = next(prepared, None)
     if first is None:
         return
@@ -144,9 +145,9 @@ def _trained(
     def jobs() -> Iterator[Any]:
         try:
             for group in _side_by_side(chain([first], prepared), together):
-                sent.append([(own.place, own.member) for own in group])
-                yield delayed(_train)([own.task for own in group])
-        except Exception as error:  # raised in joblib's own thread, older ones would wait forever
+                sent.append([(model.position, model.member) for model in group])
+                yield delayed(_train)([model.task for model in group])
+        except Exception as error:  # raised in joblib's thread, some versions would wait forever
             failed.append(error)
 
     worthwhile = n_models * first.task.multiplications > _WORTHWHILE
@@ -155,14 +156,14 @@ def _trained(
     one_by_one = getattr(backend, "supports_return_generator", False)
     return_as = "generator" if one_by_one else "list"
     for trained in Parallel(n_jobs=n_jobs, prefer=prefer, return_as=return_as)(jobs()):
-        for (place, member), layers in zip(sent.popleft(), trained, strict=True):
-            yield place, member(layers)
+        for (index, member), layers in zip(sent.popleft(), trained, strict=True):
+            yield index, member(layers)
     if failed:
         raise failed[0]
 
 
 def _train(tasks: list[Any]) -> list[Layers]:
-    """Train tasks of one kind, wherever this is called."""
+    """Train tasks of one kind, in whatever process or thread this runs."""
     with np.errstate(all="ignore"), _one_thread():
         return (train_mlps if isinstance(tasks[0], MLPTask) else train_private)(tasks)
 
@@ -175,10 +176,10 @@ def _n_jobs(n_jobs: int | None) -> int:
 
 
 def _one_thread() -> AbstractContextManager[Any]:
-    """Return a context in which linear algebra takes one thread.
+    """Return a context in which linear algebra uses one thread.
 
-    Nothing if it does already: of threads that each put back what they found, the last would put
-    back one.
+    It does nothing if that is already so: if several threads each restored the number they found,
+    the last one would restore one.
     """
     controller = ThreadpoolController()
     if _blas_threads(controller) == 1:
@@ -196,14 +197,14 @@ def _network(estimator: Any) -> Any:
 
 
 def _description(net: Any) -> Callable[[Any, Any], Any] | None:
-    """Return what describes a fit of a private network, if it can be."""
+    """Return the function that describes a fit of a private network, or None if there is none."""
     return net._stacked_training() if hasattr(net, "_stacked_training") else None
 
 
 def _preparation(
     estimator: Any, X: Any, y: NDArray[Any], rows: Sequence[NDArray[np.intp]], seeds: Sequence[int]
 ) -> Callable[[int], _Prepared]:
-    """Return what maps a place to a network about to be trained."""
+    """Return a function from a model's index to the network prepared for training."""
     classes = np.unique(y)
     label = label_columns(y, classes)
     alone = _network(estimator) is estimator or len(estimator.steps) == 1
@@ -213,18 +214,18 @@ def _preparation(
     def prepare(i: int) -> _Prepared:
         model, steps = shadow_clone(estimator, int(seeds[i])), None
         net = _network(model)
-        own, truth, chosen = X, y, rows[i]
+        inputs, labels, chosen = X, y, rows[i]
         if shared is None:
-            own, truth, chosen = safe_indexing(X, chosen), y[chosen], np.arange(len(chosen))
+            inputs, labels, chosen = safe_indexing(X, chosen), y[chosen], np.arange(len(chosen))
         if not alone:
             steps = model[:-1]
-            own = steps.fit_transform(own, truth)
+            inputs = steps.fit_transform(inputs, labels)
         task: _Task
         if describe := _description(net):
-            task = PrivateTask(describe(own, truth), int(seeds[i]))
+            task = PrivateTask(describe(inputs, labels), int(seeds[i]))
         else:
             net._validate_params()
-            records = _dense(own, truth, label[rows[i]]) if shared is None else shared
+            records = _dense(inputs, labels, label[rows[i]]) if shared is None else shared
             task = MLPTask(net, records, chosen, classes, int(seeds[i]))
         member = partial(
             StackedMember, task.classes, activation=task.activation, preprocessing=steps
@@ -234,19 +235,19 @@ def _preparation(
     return prepare
 
 
-def _dense(X: Any, y: NDArray[Any], label: NDArray[np.intp]) -> Floats:
+def _dense(X: Any, y: NDArray[Any], label: NDArray[np.intp]) -> Float32Array:
     checked, _ = check_X_y(X, y, accept_sparse="csr", dtype=np.float32)
     return with_facts(checked.toarray() if hasattr(checked, "toarray") else checked, label)
 
 
 def _side_by_side(prepared: Iterator[_Prepared], together: int) -> Iterator[list[_Prepared]]:
-    """Yield groups of one kind that fit the cache together, of so many models at most."""
+    """Yield groups of at most ``together`` models of one kind that fit the cache together."""
     while block := list(islice(prepared, together)):
         kinds: dict[Hashable, list[_Prepared]] = {}
-        for own in block:
-            kinds.setdefault(own.task.kind, []).append(own)
+        for model in block:
+            kinds.setdefault(model.task.kind, []).append(model)
         for group in kinds.values():
-            fitting = max(1, _CACHED // max(own.task.numbers for own in group))
+            fitting = max(1, _CACHED // max(model.task.numbers for model in group))
             n_parts = -(-len(group) // fitting)
             for part in range(n_parts):
                 yield group[part::n_parts]

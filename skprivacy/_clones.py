@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from .._sklearn import safe_indexing
+from ._sklearn import safe_indexing
 
 __all__ = ["shadow_clone", "train_clone"]
 
