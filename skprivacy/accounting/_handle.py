@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ._admission import Terms
+from ._scopes import check_partitions, scope_of
 from .ledger import Ledger, LedgerError, _Log, ledger_at
 
 __all__ = ["Handle"]
@@ -24,16 +25,26 @@ class Handle:
 
     @classmethod
     def open(cls: type[_Self], path: str | Path, scope: str = "/") -> _Self:
-        """Return the budget whose ledger is at ``path``.
+        """Return the budget whose ledger is at ``path``, or a part of it.
+
+        Parameters
+        ----------
+        path : str or Path
+            The ledger file, or ``postgresql://user@host/database#name``.
+        scope : str, default="/"
+            The names of :meth:`scope` with ``/`` between them; that of a partition begins with
+            ``=``. ``adult``, ``/adult`` and ``/adult/`` are the same. Every cap on its path holds.
 
         Raises
         ------
         LedgerError
-            If there is none, or it cannot be read.
+            If there is no ledger, or it cannot be read.
+        ValueError
+            If ``scope`` is malformed, or lies in a partition under ``replace_one``.
         """
         budget = cls.__new__(cls)
-        budget._attach(ledger_at(path), scope)
-        _ = budget._terms
+        budget._attach(ledger_at(path), scope_of(scope))
+        check_partitions(budget._scope, budget.relation)
         return budget
 
     def _attach(self, ledger: Ledger, scope: str) -> None:

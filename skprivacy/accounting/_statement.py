@@ -11,10 +11,10 @@ from pathlib import Path
 from ._admission import Terms, check_caps
 from ._filters import together
 from ._handle import Handle
-from ._scopes import along, event_of, total
+from ._scopes import along, event_of, is_scope, total
 from .events import Event
 from .guarantee import PrivacyGuarantee, check_delta, epsilon_of
-from .ledger import Record
+from .ledger import LedgerError, Record
 
 __all__ = ["Statement", "spent"]
 
@@ -73,9 +73,15 @@ class Statement(Handle):
         Raises
         ------
         LedgerError
-            If a line was altered or lost, or the charges pass a cap.
+            If a line was altered or lost, names no scope, or the charges pass a cap.
         """
         records = self._ledger.records()
+        for record in records:
+            if not is_scope(record.scope):
+                raise LedgerError(
+                    f"Line {record.seq} of the ledger {self.path} names the scope "
+                    f"{record.scope!r}, which no cap covers."
+                )
         with self._ledger.transaction() as log:
             check_caps(log, self._settled(log))
         return records[-1].digest

@@ -15,7 +15,7 @@ from typing import Any, cast
 from ..exceptions import BudgetExceededError
 from ._admission import Cap, Refusal, Terms, holds, refusing, room
 from ._filters import FILTERS
-from ._scopes import along
+from ._scopes import along, check_partitions, inner
 from ._statement import Statement, spent
 from .events import Event, check_relation, positive
 from .guarantee import check_delta
@@ -24,10 +24,6 @@ from .ledger import _Log, ledger_at
 __all__ = ["PrivacyBudget", "charge"]
 
 _SHOWN = 20  # what a refusal counts up to
-_NO_PARTITION = (
-    "relation='replace_one' has no parallel composition: a replaced record may change its part. "
-    "Use scope(), or a budget under 'add_remove' or 'zero_out'."
-)
 
 
 class PrivacyBudget(Statement):
@@ -157,14 +153,13 @@ class PrivacyBudget(Statement):
         ValueError
             Under ``replace_one``: a replaced record may leave one part and enter another.
         """
-        if self.relation == "replace_one":
-            raise ValueError(_NO_PARTITION)
+        check_partitions("/=", self.relation)
         if not key or "/" in key:
             raise ValueError(f"key={key!r} must be non-empty and without '/'.")
         return self._inner(f"={key}", None, None)
 
     def _inner(self, name: str, epsilon: float | None, delta: float | None) -> PrivacyBudget:
-        path = f"{self._scope}{name}/"
+        path = inner(self._scope, name)
         if epsilon is not None or delta is not None:
             positive("epsilon", epsilon)
             terms: Cap = {"epsilon": cast(float, epsilon), "delta": check_delta(delta or 0.0)}
@@ -175,10 +170,10 @@ class PrivacyBudget(Statement):
                     log.append("scope", path, "", json.dumps(terms, sort_keys=True))
                 elif json.loads(known) != terms:
                     raise ValueError(f"The scope {path} already has the cap {known}, not {terms}.")
-        inner = PrivacyBudget.__new__(PrivacyBudget)
-        inner._attach(self._ledger, path)
-        inner._parent = self
-        return inner
+        part = PrivacyBudget.__new__(PrivacyBudget)
+        part._attach(self._ledger, path)
+        part._parent = self
+        return part
 
     def _check_late_cap(self, log: _Log, scope: str, cap: Cap) -> None:
         terms = self._settled(log)
@@ -224,8 +219,7 @@ class PrivacyBudget(Statement):
                     f"{settled!r}. They are never mixed: make a budget of that relation, or give "
                     "the estimator what makes it state the other one (n_records, relation)."
                 )
-            if settled == "replace_one" and "/=" in self._scope:
-                raise ValueError(_NO_PARTITION)
+            check_partitions(self._scope, settled)
             terms = self._terms | {"relation": settled}
             refusal = refusing(log, self._scope, event, 1, terms)
             if refusal is None:

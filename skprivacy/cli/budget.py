@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 def _add(actions: Any, name: str, action: Any, text: str) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=text, description=text.capitalize() + ".")
     parser.add_argument("ledger", help="the ledger file")
-    parser.add_argument("--scope", default="", help="a part of the budget, such as adult/sweep")
+    parser.add_argument("--scope", default="/", help="a part of the budget, such as adult/sweep")
     parser.set_defaults(run=run, action=action)
     return parser
 
@@ -167,12 +167,9 @@ def _open(args: argparse.Namespace) -> PrivacyBudget:
             f"there is no ledger {args.ledger}; make one with `skprivacy budget create`."
         )
     with _told_from_other_files(args.ledger):
-        budget = PrivacyBudget.open(args.ledger)
-    names = [name for name in args.scope.split("/") if name]
-    if names and not getattr(args, "new_scope", False):
-        _check_scope("/".join(names), budget)
-    for name in names:
-        budget = budget.partition(name[1:]) if name.startswith("=") else budget.scope(name)
+        budget = PrivacyBudget.open(args.ledger, args.scope)
+    if not getattr(args, "new_scope", False):
+        _check_scope(budget)
     return budget
 
 
@@ -191,12 +188,13 @@ def _told_from_other_files(ledger: str) -> Iterator[None]:
         raise UserError(f"{ledger} is no privacy ledger, or a damaged one ({cause}).") from error
 
 
-def _check_scope(scope: str, budget: PrivacyBudget) -> None:
+def _check_scope(budget: PrivacyBudget) -> None:
     """Refuse a scope that has neither a cap nor a charge: mistyped, it would escape its cap."""
-    known = set()
+    known = {""}
     for record in budget._ledger.records():
         parts = record.scope.strip("/").split("/")
         known |= {"/".join(parts[: n + 1]) for n in range(len(parts))}
+    scope = budget._scope.strip("/")
     if scope not in known:
         raise UserError(
             f"there is no scope {scope!r}; known are {', '.join(sorted(known - {''})) or 'none'}. "

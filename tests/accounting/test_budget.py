@@ -575,6 +575,54 @@ def test_scopes_nest():
     assert pickle.loads(pickle.dumps(sweep)).spent() == pytest.approx(0.4)
 
 
+@pytest.mark.parametrize("name", ["adult", "/adult", "adult/", "/adult/"])
+def test_a_scope_opened_by_name_is_under_every_cap_on_its_path(ledger, name):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    budget.scope("adult", epsilon=0.5)
+    opened = PrivacyBudget.open(ledger, scope=name)
+    with pytest.raises(BudgetExceededError, match="'/adult/'"):
+        Charged(scale=1.9, budget=opened).fit(X, Y)
+    with pytest.raises(BudgetExceededError, match="scope '/'"):
+        Charged(scale=0.02, budget=PrivacyBudget.open(ledger, scope="a/")).fit(X, Y)
+    Charged(scale=2.5, budget=opened).fit(X, Y)
+    assert budget.spent() == budget.scope("adult").spent() == pytest.approx(0.4)
+    assert list(budget.entries()["scope"]) == ["/adult/"]
+    budget.verify()
+
+
+@pytest.mark.parametrize("name", ["", "//", "a//b", "/a//", "///", "=", "a/=/b", "/="])
+def test_what_names_no_scope_is_not_opened(ledger, name):
+    PrivacyBudget(epsilon=1.0, path=ledger)
+    with pytest.raises(ValueError, match="no name may be empty"):
+        PrivacyBudget.open(ledger, scope=name)
+    with pytest.raises(TypeError, match="scope=None must be a string"):
+        PrivacyBudget.open(ledger, scope=None)
+
+
+def test_a_partition_opened_by_name_is_one(ledger):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    PrivacyBudget.open(ledger, "=ann").reserve(Laplace(2.0))
+    assert budget.partition("ann").remaining(Laplace(2.0)) == 1
+    assert PrivacyBudget.open(ledger, "/=bob").remaining(Laplace(2.0)) == 2
+    other = ledger.with_name("replaced.ledger")
+    PrivacyBudget(epsilon=1.0, path=other, relation="replace_one")
+    with pytest.raises(ValueError, match="no parallel composition"):
+        PrivacyBudget.open(other, "=ann")
+
+
+@pytest.mark.parametrize("scope", ["a/", "", "//", "/a"])
+def test_a_charge_outside_every_cap_is_found(ledger, scope):
+    """As an older version wrote it: the line is sound, its scope is not."""
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    body = json.dumps(Laplace(0.02).to_dict(), sort_keys=True)
+    with budget._ledger.transaction() as log:
+        log.append("reserve", scope, "", body)
+    with pytest.raises(LedgerError, match=f"names the scope {scope!r}, which no cap covers"):
+        budget.verify()
+    with pytest.raises(LedgerError, match="outside every cap"):
+        budget.reserve(Laplace(10.0))
+
+
 def test_a_cap_that_comes_late_must_hold_what_was_charged():
     budget = PrivacyBudget(epsilon=1.0)
     scope = budget.scope("adult")

@@ -57,6 +57,19 @@ def test_a_mistyped_scope_does_not_escape_its_cap(ledger, capsys):
     assert len(PrivacyBudget.open(ledger).entries()) == 0
 
 
+@pytest.mark.parametrize("name", ["adult", "/adult", "adult/", "/adult/"])
+def test_every_way_to_write_a_scope_is_under_its_cap(ledger, name, capsys):
+    PrivacyBudget.open(ledger).scope("adult", 0.2)
+    spend = ["budget", "spend", ledger, "--scope", name]
+    assert main([*spend, "--epsilon", "1"]) == 1
+    assert main([*spend, "--epsilon", "0.1", "--new-scope"]) == 0
+    assert list(PrivacyBudget.open(ledger).entries()["scope"]) == ["/adult/"]
+    for wrong in ("", "//", "adult//x"):
+        assert main([*spend[:-1], wrong, "--epsilon", "0.1", "--new-scope"]) == 2
+        assert f"scope={wrong!r} must be" in capsys.readouterr().err
+    PrivacyBudget.open(ledger).verify()
+
+
 def test_the_relation_is_shown_and_kept(ledger, tmp_path, capsys):
     assert main(["budget", "show", ledger]) == 0
     assert "relation: that of the first charge" in capsys.readouterr().out
