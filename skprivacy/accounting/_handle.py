@@ -17,7 +17,11 @@ _Self = TypeVar("_Self", bound="Handle")
 
 
 class Handle:
-    """A ledger and a scope in it. It holds nothing else, so that a copy is the same budget."""
+    """A ledger and a scope in it. It holds nothing else, so that a copy is the same budget.
+
+    **Guarantees.** A handle that was unpickled opens its ledger when it is first needed: what was
+    trained with a budget can be loaded where the ledger is not. It never makes a ledger.
+    """
 
     _ledger: Ledger
     _scope: str
@@ -42,9 +46,15 @@ class Handle:
         ValueError
             If ``scope`` is malformed, or lies in a partition under ``replace_one``.
         """
+        budget = cls._at(path, scope)
+        check_partitions(budget._scope, budget.relation)
+        return budget
+
+    @classmethod
+    def _at(cls: type[_Self], path: str | Path, scope: str) -> _Self:
+        """Return a handle without looking for its ledger; what pickles call."""
         budget = cls.__new__(cls)
         budget._attach(ledger_at(path), scope_of(scope))
-        check_partitions(budget._scope, budget.relation)
         return budget
 
     def _attach(self, ledger: Ledger, scope: str) -> None:
@@ -57,7 +67,7 @@ class Handle:
         return self
 
     def __reduce__(self):
-        return type(self).open, (self._ledger.address, self._scope)
+        return type(self)._at, (self._ledger.address, self._scope)
 
     @cached_property
     def _terms(self) -> Terms:

@@ -25,6 +25,13 @@ class Statement(Handle):
     """The part of a budget that reads its ledger and never writes to it."""
 
     def __repr__(self) -> str:
+        try:
+            return self._summary()
+        except LedgerError:  # a model that was loaded elsewhere must still be printable
+            where = "" if self._scope == "/" else f", for {self._scope}"
+            return f"PrivacyBudget at {self.path}{where}: its ledger cannot be read"
+
+    def _summary(self) -> str:
         cap, entries = self.cap, self._charges()
         n = sum(entries.values())
         where = "" if self._scope == "/" else f" for {self._scope}"

@@ -161,6 +161,14 @@ class SQLiteLedger(Ledger):
         self.address = str(self.path)
         self.timeout = timeout
 
+    def _missing(self, error: BaseException) -> LedgerError:
+        return LedgerError(
+            f"There is no privacy ledger at {self.address} ({error}); nothing was released. A "
+            "budget that was pickled, alone or with a model, remembers where its ledger is, not "
+            "what is in it: bring the file back to this place, or use a budget on another ledger. "
+            "A missing ledger is never made anew."
+        )
+
     def create(self, body: str) -> None:
         # Made elsewhere and linked into place: nobody ever sees half a ledger.
         draft = SQLiteLedger(self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}"))
@@ -197,7 +205,8 @@ class SQLiteLedger(Ledger):
                 connection.execute("PRAGMA synchronous=FULL")
                 yield connection
         except sqlite3.Error as error:
-            raise self._broken(error) from error
+            found = self.path.exists()
+            raise (self._broken if found else self._missing)(error) from error
 
 
 class _Log:
