@@ -1,168 +1,185 @@
-"""Privacy filters: when must one stop, if each event may depend on the answers so far?"""
+"""Privacy filters: when must one stop, if each event may depend on the answers so far?
+
+**The default.** Let a budget of (E, D) *add up* its first charges and *compose* the rest: as long
+as their own epsilons and deltas sum to at most E and D, charges are admitted by that. The first
+charge that is not opens the tight part: from then on the charges since must pass a filter for what
+was left, (E - e, D - d), where e and d are the sums up to then.
+
+*It is valid.* Lemma: if a release is (e, d)-DP and whatever follows each of its answers y is
+(E', D')-DP, then all of it is (E' + e, D' + d)-DP. For any set S of outcomes,
+
+    P(S) = sum_y P(y) P(S|y) <= sum_y P(y) [min(1, e^E' Q(S|y)) + D']
+        <= e^e sum_y Q(y) e^E' Q(S|y) + d + D',
+
+as sum_y P(y) g(y) <= e^e sum_y Q(y) g(y) + d for every g between 0 and 1. By induction from the
+last charge backwards, what follows any answers after charges of the sums (e, d) is
+(E - e, D - d)-DP, whether it goes on adding up or opens the tight part: the choice between them may
+depend on all answers, and so may every event (Rogers, Roth, Ullman, Vadhan 2016, arXiv:1605.08294,
+prove adding up alone).
+
+*It is never worse than basic composition*, by construction: what ``basic`` admits is added up.
+
+*Such a filter can admit hardly more of pure charges.* Say it admits all that sums to at most
+(E, D), and besides a run of pure charges that sum to E + s. An adversary makes this run with
+randomised response, and goes on as long as all answers point to the member; at the first that does
+not, he spends D on a release that fails with this probability. If he arrives with probability p at
+the charge that passes E, and gains A from there, he reaches (1 - p) D + p A, so A <= D. But with
+the next answer, at least half the time, the loss passes E by s: A >= (1 - e^-s) / 2, and s is at
+most about 2 D. Whether to serve sums, or many small releases, must be settled by public facts
+beforehand; ``renyi`` is for the latter.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from .events import ApproxDP, Composed, Event, Repeated, flatten
+from ._rules import Cost, Counts, added_up, at_orders, planned, renyi_orders, together
+from .events import Event
 from .guarantee import epsilon_of
-from .rdp import DEFAULT_ORDERS, rdp
 
-__all__ = ["FILTERS", "Charges", "admits", "together"]
-
-_ROUNDING = 1 + 1e-12
+__all__ = ["FILTERS", "Account"]
 
 
 @dataclass(frozen=True)
-class Charges:
-    """How often each event was charged, and which was the first of all."""
+class Account:
+    """What was charged to one cap, as its filter sees it.
 
-    counts: Counter[Event]
-    first: Event | None
-
-
-def together(counts: Counter[Event]) -> Event:
-    """Return all charges as one event."""
-    return Composed(tuple(Repeated(e, n) for e, n in counts.items()))
-
-
-@lru_cache(maxsize=4096)
-def _pure(event: Event, relation: str) -> tuple[float, float]:
-    """Return basic (epsilon, delta) of one charge; infinity if it has none of its own."""
-    epsilon = failure = 0.0
-    for part, n in flatten(event).items():
-        if isinstance(part, ApproxDP):
-            epsilon, failure = epsilon + n * part.epsilon, failure + n * part.delta
-            continue
-        try:
-            epsilon += n * epsilon_of(part, 0.0, relation)
-        except ValueError:
-            return math.inf, failure
-    return epsilon, failure
-
-
-@lru_cache(maxsize=4096)
-def _renyi(event: Event, order: float, relation: str) -> tuple[float, float]:
-    """Return the Renyi cost of one charge, and the probability with which it fails outright."""
-    cost = failure = 0.0
-    for part, n in flatten(event).items():
-        safe = part
-        if isinstance(part, ApproxDP):
-            safe, failure = ApproxDP(part.epsilon), failure + n * part.delta
-        cost += n * float(rdp(safe, [order], relation)[0])
-    return cost, failure
-
-
-# Orders, relative to the one that lets most Gaussian noise pass, and their shares of delta. Large
-# losses that are rare, as of sampling with little noise, need lower orders than Gaussian noise.
-_ORDERS = ((1.0, 0.55), (0.75, 0.15), (0.55, 0.15), (0.4, 0.15))
-
-
-@lru_cache(maxsize=64)
-def renyi_orders(epsilon: float, delta: float) -> tuple[tuple[float, float], ...]:
-    """Return the orders, which the cap alone decides, and how much may be spent at each.
-
-    With the cost spent at order a within its allowance, (1 - e^(epsilon - L))_+ is at most
-    w delta M, where w is the order's share and M a supermartingale that starts at 1. Which order
-    still has room may depend on the answers: summed over the orders, the mean is at most delta.
+    Parameters
+    ----------
+    cap : Cost
+    filter : str
+    relation : str
+    counts : Counter of Event
+        The charges that are composed tightly, or added up if ``filter`` does only that.
+    first : Event or None
+        The first of them.
+    added : Counter of Event
+        The charges before them, whose epsilons and deltas are added up.
+    opened : Cost or None
+        What these had left of the cap when the tight part was opened; of the default filter only.
     """
-    log_delta = math.log(delta)
 
-    def allowance(a, share):
-        return epsilon - np.log1p(-1 / a) + (np.log(a) + log_delta + math.log(share)) / (a - 1)
+    cap: Cost
+    filter: str
+    relation: str
+    counts: Counts = field(default_factory=Counter)
+    first: Event | None = None
+    added: Counts = field(default_factory=Counter)
+    opened: Cost | None = None
 
-    best = DEFAULT_ORDERS[np.argmax(allowance(DEFAULT_ORDERS, 1.0) / DEFAULT_ORDERS)]
-    chosen = [(float(best * scale), share) for scale, share in _ORDERS if best * scale > 1]
-    return tuple((a, float(allowance(a, share))) for a, share in chosen)
+    def adding(self, added: Counts) -> Account:
+        """Return the account with ``added`` to add up, and nothing else."""
+        return replace(self, added=added)
+
+    def of(self, counts: Counts, first: Event | None = None, opened: Cost | None = None) -> Account:
+        """Return the account with ``counts`` to compose, of which ``first`` came first."""
+        return replace(self, counts=counts, first=first, opened=opened)
+
+    def charged(self, event: Event, count: int = 1) -> Account:
+        """Return the account after ``count`` charges of ``event``."""
+        if self.filter != "adaptive" or self.opened is not None:
+            more = self.counts + Counter({event: count})
+            return replace(self, counts=more, first=self.first or event)
+        sums = self._added(event, count)
+        if sums.sum().within(self.cap):
+            return sums
+        last = self._added(event, self._room(event, count))
+        rest = Counter({event: count - (last.added[event] - self.added[event])})
+        return replace(last, counts=rest, first=event, opened=last.left())
+
+    def _added(self, event: Event, count: int) -> Account:
+        return replace(self, added=self.added + Counter({event: count}))
+
+    def _room(self, event: Event, most: int) -> int:
+        """Return how many of ``event``, below ``most``, can be added up."""
+        low, high = 0, most
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = self._added(event, middle).sum().within(self.cap)
+            low, high = (middle, high) if fits else (low, middle)
+        return low
+
+    def sum(self) -> Cost:
+        """Return the sums of what is added up."""
+        return added_up(self.added, self.relation)
+
+    def left(self) -> Cost:
+        """Return what is left of the cap for the tight part."""
+        spent = self.sum()
+        return Cost(self.cap.epsilon - spent.epsilon, self.cap.delta - spent.delta)
+
+    def cost(self) -> Cost:
+        """Return what the filter counts all charges as: the figure by which it decides."""
+        if not self.counts and not self.added:
+            return Cost(0.0, 0.0)
+        costs = []
+        for cost in FILTERS[self.filter](self):
+            if cost.within(self.cap):
+                return cost
+            costs.append(cost)
+        return min(costs)
+
+    def holds(self) -> bool:
+        """Tell whether the filter admits all charges."""
+        return self.cost().within(self.cap)
 
 
-def _sum(counts: Counter[Event], cost, *args) -> tuple[float, float]:
-    each = [(n, cost(e, *args)) for e, n in counts.items()]
-    return math.fsum(n * c[0] for n, c in each), math.fsum(n * c[1] for n, c in each)
+def _basic(account: Account) -> Iterator[Cost]:
+    yield added_up(account.counts, account.relation)
 
 
-def _within_orders(counts, epsilon, delta, failing, relation) -> bool:
-    """Tell whether some order has room, and outright failures add up to ``failing`` at most."""
-    for order, allowance in renyi_orders(epsilon, delta):
-        cost, failure = _sum(counts, _renyi, order, relation)
-        if cost <= allowance * _ROUNDING and failure <= failing * _ROUNDING:
-            return True
-    return False
+def _pld(account: Account) -> Iterator[Cost]:
+    if account.cap.delta == 0:
+        yield from _basic(account)
+    else:
+        event, delta = together(account.counts), account.cap.delta
+        yield Cost(epsilon_of(event, delta, account.relation), delta)
 
 
-def _within_plan(charges, epsilon, delta, relation) -> bool:
-    """Tell whether all charges are parts of as many repetitions of the first as fit the cap.
+def _adaptive(account: Account) -> Iterator[Cost]:
+    """Add up, and compose the rest with 0.5 of what is left of delta for orders, 0.4 for a plan."""
+    yield from [account.sum()] if account.opened is None else _tight(account, 0.5, 0.4)
 
-    How many fit is settled with the first charge, before anything was seen. Draw the losses of all
-    of them beforehand: a part of them, taken in any order and as answers suggest, tells no more.
+
+def _renyi(account: Account) -> Iterator[Cost]:
+    """Give 0.9 of delta to Renyi orders."""
+    return _tight(account, 0.9, 0.0)
+
+
+def _tight(account: Account, orders_share: float, plan_share: float) -> Iterator[Cost]:
+    """Yield what some rule proves of all charges; it admits what any of them has room for.
+
+    **Guarantees.** The shares of delta of the rules, and a tenth for outright failures, add up to
+    what was left, and each rule bounds the failure of the guarantee by its share times a
+    supermartingale: which of them admits may depend on the answers. Two take no share. Pure
+    charges that add up to epsilon contribute nothing to delta. And the first charge is settled when
+    the account is opened: if it passes only by itself, nothing else will ever pass.
     """
-    parts = flatten(charges.first)
-    unit = math.gcd(*parts.values())
-    used: Counter[Event] = Counter()
-    for event, n in charges.counts.items():
-        for part, m in flatten(event).items():
-            used[part] += n * m
-    if not parts or any(part not in parts for part in used):
-        return False
-    times = max(-(-n * unit // parts[part]) for part, n in used.items()) if used else 0
-    plan = Composed(tuple(Repeated(part, times * (n // unit)) for part, n in parts.items()))
-    return epsilon_of(plan, delta, relation) <= epsilon
+    spent, left, relation = account.sum(), account.left(), account.relation
+    pure = added_up(account.added + account.counts, relation)
+    yield pure if pure.delta == 0 or not account.counts else Cost(math.inf, pure.delta)
+    if left.epsilon <= 0 or left.delta <= 0:
+        return
+
+    def all_of(epsilon: float, delta: float = left.delta) -> Cost:
+        return Cost(spent.epsilon + epsilon, spent.delta + delta)
+
+    if sum(account.counts.values()) == 1:
+        yield all_of(epsilon_of(together(account.counts), left.delta, relation))
+    opened = account.opened or account.cap
+    orders = renyi_orders(Cost(opened.epsilon, orders_share * opened.delta))
+    at = at_orders(account.counts, orders, orders_share * left.delta, relation)
+    yield all_of(at.epsilon, 0.9 * left.delta + max(0.1 * left.delta, at.delta))
+    if plan_share and account.first is not None:
+        yield all_of(planned(account.counts, account.first, plan_share * left.delta, relation))
 
 
-def _basic(charges, epsilon, delta, relation) -> bool:
-    total, failure = _sum(charges.counts, _pure, relation)
-    return total <= epsilon * _ROUNDING and failure <= delta * _ROUNDING
-
-
-def _free(charges, epsilon, delta, relation) -> bool:
-    """Admit what takes no share of delta from the other rules.
-
-    Pure charges that add up to epsilon contribute nothing to delta. The first charge is chosen
-    before anything was seen: if it passes only by itself, nothing else will ever pass.
-    """
-    total, failure = _sum(charges.counts, _pure, relation)
-    if failure == 0 and total <= epsilon * _ROUNDING:
-        return True
-    alone = delta > 0 and sum(charges.counts.values()) == 1
-    return alone and epsilon_of(together(charges.counts), delta, relation) <= epsilon
-
-
-def _adaptive_filter(charges, epsilon, delta, relation) -> bool:
-    """Give 0.4 of delta to repetitions of the first event, 0.5 to Renyi orders, 0.1 to failures."""
-    if _free(charges, epsilon, delta, relation):
-        return True
-    return delta > 0 and (
-        _within_orders(charges.counts, epsilon, 0.5 * delta, 0.1 * delta, relation)
-        or _within_plan(charges, epsilon, 0.4 * delta, relation)
-    )
-
-
-def _renyi_filter(charges, epsilon, delta, relation) -> bool:
-    """Give 0.9 of delta to Renyi orders and 0.1 to outright failures."""
-    if _free(charges, epsilon, delta, relation):
-        return True
-    return delta > 0 and _within_orders(charges.counts, epsilon, 0.9 * delta, 0.1 * delta, relation)
-
-
-def _pld_filter(charges, epsilon, delta, relation) -> bool:
-    if delta == 0:
-        return _basic(charges, epsilon, delta, relation)
-    return epsilon_of(together(charges.counts), delta, relation) <= epsilon * (1 + 1e-9)
-
-
-FILTERS = {
-    "adaptive": _adaptive_filter,
-    "renyi": _renyi_filter,
-    "pld": _pld_filter,
+FILTERS: dict[str, Callable[[Account], Iterator[Cost]]] = {
+    "adaptive": _adaptive,
+    "renyi": _renyi,
+    "pld": _pld,
     "basic": _basic,
 }
-
-
-def admits(name: str, charges: Charges, epsilon: float, delta: float, relation: str) -> bool:
-    """Return whether all charges together stay within (epsilon, delta)."""
-    return not charges.counts or bool(FILTERS[name](charges, epsilon, delta, relation))

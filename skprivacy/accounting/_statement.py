@@ -9,8 +9,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from ._admission import Terms, check_caps
-from ._filters import together
 from ._handle import Handle
+from ._rules import together
 from ._scopes import along, event_of, is_scope, total
 from .events import Event
 from .guarantee import PrivacyGuarantee, check_delta, epsilon_of

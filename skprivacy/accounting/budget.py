@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..exceptions import BudgetExceededError
-from ._admission import Cap, Refusal, Terms, holds, refusing, room
+from ._admission import cap_of, holds, refusing, room
 from ._filters import FILTERS
+from ._refusals import explained, has_no_epsilon, no_epsilon
+from ._rules import Cost
 from ._scopes import along, check_partitions, inner
 from ._statement import Statement, spent
 from .events import Event, check_relation, positive
@@ -22,8 +24,6 @@ from .guarantee import check_delta
 from .ledger import _Log, ledger_at
 
 __all__ = ["PrivacyBudget", "charge"]
-
-_SHOWN = 20  # what a refusal counts up to
 
 
 class PrivacyBudget(Statement):
@@ -52,14 +52,15 @@ class PrivacyBudget(Statement):
     **Guarantees.** A charge is written to disk before the data is touched, and stays charged
     whatever happens then: success, failure or a killed process.
 
-    **Filters.** The first two hold even if every next event, with its parameters, is chosen after
-    seeing all answers so far. ``"renyi"`` composes at four Renyi orders that are fixed by the cap
-    and share its delta (Feldman, Zrnic 2021, arXiv:2008.11193). Pure epsilons that add up to the
-    cap, and a first charge that fits by itself, pass too. ``"adaptive"`` gives half of delta to
-    these orders and four tenths to repetitions of the first event, or of its parts, in whatever
-    number and order: with the first charge it is settled how many of them there can be, so that
-    their privacy loss distributions compose. ``"pld"`` composes the distributions of all events:
-    the tightest, and proved only if *which events will happen* was settled beforehand, as in
+    **Filters.** All but ``"pld"`` hold even if every next event, with its parameters, is chosen
+    after seeing all answers so far. ``"adaptive"`` is never worse than adding up: charges whose own
+    epsilons and deltas sum to at most the cap are admitted by that. The first that cannot be added
+    up is composed, with all that follow, within what was left of the cap: repetitions of it, or of
+    its parts, in whatever number and order, as privacy loss distributions with four tenths of
+    delta, everything else at four Renyi orders with half of it (Feldman, Zrnic 2021,
+    arXiv:2008.11193). ``"renyi"`` composes at Renyi orders from the first charge on, which admits
+    more of many small pure releases. ``"pld"`` composes the distributions of all events: the
+    tightest, and proved only if *which events will happen* was settled beforehand, as in
     cross-validation over a fixed grid. ``"basic"`` adds epsilons and deltas up, and takes only
     events that have them.
 
@@ -162,28 +163,29 @@ class PrivacyBudget(Statement):
         path = inner(self._scope, name)
         if epsilon is not None or delta is not None:
             positive("epsilon", epsilon)
-            terms: Cap = {"epsilon": cast(float, epsilon), "delta": check_delta(delta or 0.0)}
+            cap = Cost(cast(float, epsilon), check_delta(delta or 0.0))
+            body = json.dumps(cap._asdict(), sort_keys=True)
             with self._ledger.transaction() as log:
                 known = log.scopes().get(path)
                 if known is None:
-                    self._check_late_cap(log, path, terms)
-                    log.append("scope", path, "", json.dumps(terms, sort_keys=True))
-                elif json.loads(known) != terms:
-                    raise ValueError(f"The scope {path} already has the cap {known}, not {terms}.")
+                    self._check_late_cap(log, path, cap)
+                    log.append("scope", path, "", body)
+                elif cap_of(known) != cap:
+                    raise ValueError(f"The scope {path} already has the cap {known}, not {body}.")
         part = PrivacyBudget.__new__(PrivacyBudget)
         part._attach(self._ledger, path)
         part._parent = self
         return part
 
-    def _check_late_cap(self, log: _Log, scope: str, cap: Cap) -> None:
+    def _check_late_cap(self, log: _Log, scope: str, cap: Cost) -> None:
         terms = self._settled(log)
         if holds(log, scope, cap, terms):
             return
-        left = spent(along(log, scope, scope), cap["delta"], terms["relation"])
+        left = spent(along(log, scope, scope), cap.delta, terms["relation"])
         raise ValueError(
-            f"epsilon={cap['epsilon']!r}, delta={cap['delta']!r} cannot cap scope {scope!r}: it "
-            f"has spent epsilon={left:.4g} at this delta, and the filter {terms['filter']!r} "
-            "finds no room. Give at least what was spent, or leave the scope without a cap of its "
+            f"epsilon={cap.epsilon:.4g}, delta={cap.delta:.4g} cannot cap scope {scope!r}: it has "
+            f"spent epsilon={left:.4g} at this delta, and by the filter {terms['filter']!r} that "
+            "is too much. Give at least what was spent, or leave the scope without a cap of its "
             "own; caps are best set before the first charge."
         )
 
@@ -221,34 +223,13 @@ class PrivacyBudget(Statement):
                 )
             check_partitions(self._scope, settled)
             terms = self._terms | {"relation": settled}
-            refusal = refusing(log, self._scope, event, 1, terms)
+            refusal = refusing(log, self._scope, event, terms)
             if refusal is None:
                 if known is None:
                     log.append("relation", "/", "", settled)
                 return log.append("reserve", self._scope, str(who), body)
-            message = self._explained(log, refusal, event, terms)
+            message = explained(log, self._scope, refusal, event)
         raise BudgetExceededError(f"{who or 'A release'} was refused: {message}")
-
-    def _explained(self, log: _Log, refusal: Refusal, event: Event, terms: Terms) -> str:
-        scope, epsilon, delta = refusal
-        left = spent(along(log, scope, self._scope), delta, terms["relation"])
-        message = (
-            f"with {event!r} the budget of epsilon={epsilon:g}, delta={delta:g} of scope {scope!r} "
-            f"would be overspent. It has spent epsilon={left:.4g} so far. Give more noise or fewer "
-            "steps. How many of an event still fit PrivacyBudget.remaining tells, and `skprivacy "
-            "budget what-if` in a shell."
-        )
-        if terms["filter"] == "pld" or delta == 0:
-            return message
-        more = room(log, self._scope, event, terms | {"filter": "pld"}, most=_SHOWN)
-        if not more:
-            return message
-        count = f"{_SHOWN} or more" if more >= _SHOWN else str(more)
-        return (
-            f"{message} A budget with the filter 'pld' would have had room for {count} of these; "
-            "it is proved only if which events will happen is settled before the first answer is "
-            "seen, as in cross-validation over a fixed grid."
-        )
 
     def commit(self, charge: int) -> None:
         """Note that the release happened."""
@@ -277,9 +258,18 @@ class PrivacyBudget(Statement):
         self.commit(number)
 
     def remaining(self, event: Event) -> int:
-        """Return how many more of ``event`` fit, each charged by itself."""
+        """Return how many more of ``event`` fit, each charged by itself.
+
+        Raises
+        ------
+        ValueError
+            If the filter is ``"basic"`` and the event has no epsilon of its own to add up.
+        """
         with self._ledger.transaction() as log:
-            return room(log, self._scope, event, self._settled(log))
+            terms = self._settled(log)
+            if terms["filter"] == "basic" and has_no_epsilon(event, terms["relation"]):
+                raise ValueError(no_epsilon(event, "basic"))
+            return room(log, self._scope, event, terms)
 
 
 def _remove(folder: str, owner: int) -> None:

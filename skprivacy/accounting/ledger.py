@@ -38,6 +38,7 @@ _GUARDS = (
     "CREATE TRIGGER no_update BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'append only'); END",
     "CREATE TRIGGER no_delete BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'append only'); END",
 )
+_LAST = 2**31 - 1  # of what PostgreSQL holds as an INTEGER
 _COLUMNS = "seq, kind, ref, at, scope, who, body, digest"
 
 
@@ -239,20 +240,27 @@ class _Log:
         )
         return seq
 
-    def charges(self) -> list[tuple[str, str, int]]:
+    def charges(self, since: int = 0, before: int | None = None) -> list[tuple[str, str, int]]:
         """Return how often each event was reserved in each scope, whatever became of it."""
         return self._connection.execute(
-            "SELECT scope, body, COUNT(*) FROM log WHERE kind = 'reserve' GROUP BY scope, body"
+            "SELECT scope, body, COUNT(*) FROM log WHERE kind = 'reserve' AND seq >= ? AND seq < ? "
+            "GROUP BY scope, body",
+            (since, _LAST if before is None else before),
         ).fetchall()
 
-    def first_charge(self, scope: str) -> str | None:
-        """Return the event that was charged first in or below a scope."""
-        row = self._connection.execute(
-            "SELECT body FROM log WHERE kind = 'reserve' AND substr(scope, 1, ?) = ? "
-            "ORDER BY seq LIMIT 1",
-            (len(scope), scope),
-        ).fetchone()
-        return row[0] if row else None
+    def reserves(self, scope: str) -> Iterator[tuple[int, str, str]]:
+        """Yield number, scope and event of the charges in and below a scope, as they came."""
+        last = 0
+        while True:
+            page = self._connection.execute(
+                "SELECT seq, scope, body FROM log WHERE kind = 'reserve' AND seq > ? "
+                "AND substr(scope, 1, ?) = ? ORDER BY seq LIMIT 1000",
+                (last, len(scope), scope),
+            ).fetchall()
+            if not page:
+                return
+            yield from page
+            last = page[-1][0]
 
     def scopes(self) -> dict[str, str]:
         """Return the description of every scope that has one."""

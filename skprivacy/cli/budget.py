@@ -107,9 +107,9 @@ def _add_create(actions: Any) -> None:
         "--filter",
         choices=sorted(FILTERS),
         default="adaptive",
-        help="adaptive, renyi: whatever is asked next may depend on the answers (adaptive has more "
-        "room for repetitions of the first release); pld: tighter, for releases "
-        "that were all settled beforehand; basic: epsilons add up (default: %(default)s)",
+        help="adaptive: whatever is asked next may depend on the answers, and never worse than "
+        "adding up; renyi: the same for many small releases; pld: tighter, for releases that were "
+        "all settled beforehand; basic: epsilons and deltas add up (default: %(default)s)",
     )
     parser.add_argument(
         "--records", type=int, help="public number of records: delta must be below 1/n"
