@@ -58,6 +58,24 @@ def probability(name: str, value: Any) -> None:
 class Event:
     """Base class of everything that an accountant can be asked to interpret.
 
+    A ledger keeps events for years, so what it keeps does not hang on names in the source: a class
+    is stored under its tag, and its fields under the names in ``stored``.
+
+    Parameters
+    ----------
+    tag : str, class keyword
+        What the class is called in JSON; never to be changed or given to another class. Without
+        one it is the name of the module and of the class. ``None`` marks a base class.
+    stored : tuple of str, class keyword
+        What the fields are called in JSON, in their order; by default as in the source.
+    version : int, class keyword, default=1
+        Raise it when ``stored`` changes, and write :meth:`upgraded`.
+
+    Raises
+    ------
+    TypeError
+        When a class is defined whose tag is that of another one.
+
     Examples
     --------
     >>> from skprivacy.accounting import Event, Gaussian, Repeated
@@ -65,11 +83,30 @@ class Event:
     Repeated(event=Gaussian(noise_multiplier=2.0), count=3)
     """
 
-    _classes: ClassVar[dict[str, type[Event]]] = {}
+    _tag: ClassVar[str | None] = None
+    _source: ClassVar[str] = "Event"
+    _stored: ClassVar[tuple[str, ...] | None] = None
+    _version: ClassVar[int] = 1
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(
+        cls,
+        *,
+        tag: str | None = "",
+        stored: tuple[str, ...] | None = None,
+        version: int = 0,
+        **kwargs: Any,
+    ) -> None:
         super().__init_subclass__(**kwargs)
-        Event._classes[cls.__name__] = cls
+        # dataclass(slots=True) makes the class anew, of the same attributes, without its keywords
+        own = cls.__dict__
+        cls._source = own.get("_source") or f"{cls.__module__}.{cls.__qualname__}"
+        if tag is not None:
+            tag = tag or own.get("_tag") or cls._source
+        cls._tag = tag
+        cls._stored = stored or own.get("_stored")
+        cls._version = version or own.get("_version", 1)
+        if tag is not None:
+            _register(tag, cls)
 
     @property
     def data_dependent(self) -> bool:
@@ -94,8 +131,12 @@ class Event:
                 f"{type(self).__name__} holds private data and is not written down; give the "
                 "data-independent event instead."
             )
-        values = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
-        return {"type": type(self).__name__, **values}
+        if self._tag is None:
+            raise TypeError(f"{self._source} is a base class (tag=None), no event.")
+        version = {"version": self._version} if self._version != 1 else {}
+        names = self._stored_names()
+        values = {stored: _plain(getattr(self, own)) for stored, own in names.items()}
+        return {"type": self._tag, **version, **values}
 
     @staticmethod
     def from_dict(description: dict[str, Any]) -> Event:
@@ -104,18 +145,78 @@ class Event:
         Raises
         ------
         ValueError
-            If the type is unknown or its fields do not fit.
+            If the tag or its version is unknown, or the fields do not fit.
         """
-        if not isinstance(description, dict) or description.get("type") not in Event._classes:
+        stored = dict(description) if isinstance(description, dict) else {}
+        tag, version = stored.pop("type", None), stored.pop("version", 1)
+        known = _TAGS.get(tag) if isinstance(tag, str) else None
+        if known is None:
             raise ValueError(
-                f"{description!r} is not the description of a known event; "
-                f"known types are {sorted(Event._classes)}."
+                f"type={tag!r} is not the tag of a known event. If it is an event of yours, import "
+                f"its module first, and let its class have tag={tag!r}; if a newer skprivacy wrote "
+                f"it, update. Known tags are {sorted(_TAGS)}. Got {description!r}."
             )
-        values = {k: _event_like(v) for k, v in description.items() if k != "type"}
+        if type(version) is not int or not 1 <= version <= known._version:
+            raise ValueError(
+                f"version={version!r} of the event {tag!r} is unknown: versions up to "
+                f"{known._version} are read here. Update what defines {known._source}."
+            )
+        if version < known._version:
+            stored = known.upgraded(stored, version)
+        names = known._stored_names()
+        unknown = sorted(stored.keys() - names.keys())
+        if unknown:
+            raise ValueError(f"{description!r} does not fit its type: {unknown} are no fields.")
         try:
-            return Event._classes[description["type"]](**values)
+            return known(**{names[k]: _event_like(v) for k, v in stored.items()})
         except TypeError as error:
             raise ValueError(f"{description!r} does not fit its type: {error}.") from None
+
+    @classmethod
+    def upgraded(cls, stored: dict[str, Any], version: int) -> dict[str, Any]:
+        """Return what ``version`` stored as the present version would have stored it.
+
+        Parameters
+        ----------
+        stored : dict
+            Stored names and values.
+        version : int
+            Below the present one.
+
+        Returns
+        -------
+        dict
+        """
+        raise ValueError(
+            f"version={version!r} of the event {cls._tag!r} cannot be read any more: its class, "
+            f"{cls._source}, has version {cls._version} and defines no upgraded()."
+        )
+
+    @classmethod
+    def _stored_names(cls) -> dict[str, str]:
+        """Return the name of each field by the name that it is stored under."""
+        own = [f.name for f in fields(cls)]
+        stored = own if cls._stored is None else list(cls._stored)
+        if len(set(stored) - {"type", "version"}) != len(own) or len(stored) != len(own):
+            raise TypeError(
+                f"stored={stored!r} of {cls._source} must name each of its fields {own!r} "
+                "once, and none of them 'type' or 'version'."
+            )
+        return dict(zip(stored, own, strict=True))
+
+
+_TAGS: dict[str, type[Event]] = {}
+
+
+def _register(tag: str, cls: type[Event]) -> None:
+    """Give ``cls`` its tag, unless another class has it; a class defined anew keeps its own."""
+    known = _TAGS.get(tag)
+    if known is not None and known._source != cls._source:
+        raise TypeError(
+            f"tag={tag!r} of {cls._source} is that of {known._source}: ledgers that hold "
+            "one would be read as the other. Give the class a tag of its own."
+        )
+    _TAGS[tag] = cls
 
 
 def _as_tuple(value: Any) -> tuple:
@@ -144,12 +245,12 @@ def _check_event(name: str, value: Any) -> None:
 
 
 @dataclass(frozen=True)
-class NonPrivate(Event):
+class NonPrivate(Event, tag="NonPrivate"):
     """A release without any protection."""
 
 
 @dataclass(frozen=True)
-class Gaussian(Event):
+class Gaussian(Event, tag="Gaussian", stored=("noise_multiplier",)):
     """A value of bounded L2 sensitivity plus Gaussian noise.
 
     Parameters
@@ -165,7 +266,7 @@ class Gaussian(Event):
 
 
 @dataclass(frozen=True)
-class Laplace(Event):
+class Laplace(Event, tag="Laplace", stored=("noise_multiplier",)):
     """A scalar or vector of bounded L1 sensitivity plus independent Laplace noise.
 
     Parameters
@@ -181,7 +282,7 @@ class Laplace(Event):
 
 
 @dataclass(frozen=True)
-class Logistic(Event):
+class Logistic(Event, tag="Logistic", stored=("noise_multiplier", "norm")):
     """A scalar or vector plus independent logistic noise (the additive logistic mechanism).
 
     Parameters
@@ -202,7 +303,7 @@ class Logistic(Event):
 
 
 @dataclass(frozen=True)
-class ApproxDP(Event):
+class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta")):
     """Anything that is (epsilon, delta)-differentially private.
 
     Parameters
@@ -223,7 +324,7 @@ class ApproxDP(Event):
 
 
 @dataclass(frozen=True)
-class PoissonSampled(Event):
+class PoissonSampled(Event, tag="PoissonSampled", stored=("sampling_rate", "event")):
     """An event on a sample that includes every record independently.
 
     Parameters
@@ -247,7 +348,7 @@ class PoissonSampled(Event):
 
 
 @dataclass(frozen=True)
-class Repeated(Event):
+class Repeated(Event, tag="Repeated", stored=("event", "count")):
     """The same event several times over, each possibly chosen after seeing the last answer.
 
     Parameters
@@ -267,7 +368,7 @@ class Repeated(Event):
 
 
 @dataclass(frozen=True)
-class Composed(Event):
+class Composed(Event, tag="Composed", stored=("events",)):
     """Several events on the same data.
 
     Parameters

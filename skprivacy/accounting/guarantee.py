@@ -6,7 +6,7 @@ import html
 import json
 import math
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -177,6 +177,9 @@ class PrivacyGuarantee:
         Only proved guarantees may be added up.
     assumptions : tuple of str, default=()
         What has to be true, or public, for the guarantee to hold.
+    unit : str, default="record"
+        Whose presence is hidden: of one record, or of all records of one value of the column that
+        is named here, such as a patient's.
 
     Notes
     -----
@@ -191,6 +194,8 @@ class PrivacyGuarantee:
     (1.00, 1e-06)-DP, zero-out, proved
     >>> round(float(guarantee.tpr_bound(0.01)), 3)
     0.018
+    >>> PrivacyGuarantee(Gaussian(4.2246789), at_delta=1e-6, unit="patient_id")
+    (1.00, 1e-06)-DP per patient_id, add-remove, proved
     """
 
     event: Event
@@ -198,6 +203,7 @@ class PrivacyGuarantee:
     relation: str = "add_remove"
     kind: str = "proved"
     assumptions: tuple[str, ...] = ()
+    unit: str = "record"
 
     def __post_init__(self) -> None:
         if not isinstance(self.event, Event):
@@ -209,6 +215,8 @@ class PrivacyGuarantee:
             raise ValueError(f"kind={self.kind!r} must be one of {KINDS}.")
         if isinstance(self.assumptions, str):
             raise TypeError("assumptions must be a tuple of strings, not one string.")
+        if not isinstance(self.unit, str) or not self.unit:
+            raise ValueError(f"unit={self.unit!r} must be 'record' or the name of a column.")
         object.__setattr__(self, "assumptions", tuple(self.assumptions))
 
     def epsilon(self, delta: float | None = None) -> float:
@@ -272,9 +280,11 @@ class PrivacyGuarantee:
     def group(self, k: int) -> PrivacyGuarantee:
         """Return what is promised to ``k`` records together, at the same ``at_delta``.
 
+        Records, or whatever else ``unit`` says: of people with several records each, k people.
+
         Notes
         -----
-        (epsilon, delta) for one record is, for k of them,
+        (epsilon, delta) for one unit is, for k of them,
         (k epsilon, delta (e^(k epsilon) - 1)/(e^epsilon - 1)); the best point of the privacy curve
         is taken. Infinity if none reaches ``at_delta``.
         """
@@ -284,25 +294,24 @@ class PrivacyGuarantee:
         return self._derived(
             lambda e: k * e,
             lambda e: np.exp(np.outer(e, steps)).sum(axis=1),
-            self.relation,
-            f"for groups of {k} records",
+            relation=self.relation,
+            unit=_grouped(self.unit, k),
         )
 
     def as_replace_one(self) -> PrivacyGuarantee:
         """Return the replace-one guarantee that follows: (2 epsilon, (1 + e^epsilon) delta).
 
-        Replacing a record is removing one and adding another, hence two steps.
+        Replacing a record, or another unit, is removing one and adding another, hence two steps.
         """
         if self.relation == "replace_one":
             return self
         return self._derived(
             lambda e: 2 * e,
             lambda e: 1 + np.exp(e),
-            "replace_one",
-            f"converted from {self.relation}",
+            relation="replace_one",
         )
 
-    def _derived(self, epsilon_to, factor, relation: str, why: str) -> PrivacyGuarantee:
+    def _derived(self, epsilon_to, factor, **changes: Any) -> PrivacyGuarantee:
         if self.event.data_dependent:
             raise ValueError(
                 "This epsilon depends on the private data and is withheld: a guarantee derived "
@@ -319,7 +328,7 @@ class PrivacyGuarantee:
         event: Event = NonPrivate()
         if math.isfinite(epsilon):
             event = ApproxDP(float(epsilon_to(epsilon)), delta)
-        return PrivacyGuarantee(event, self.at_delta, relation, self.kind, (*self.assumptions, why))
+        return replace(self, event=event, **changes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description made of JSON types only."""
@@ -329,11 +338,12 @@ class PrivacyGuarantee:
             "relation": self.relation,
             "kind": self.kind,
             "assumptions": list(self.assumptions),
+            "unit": self.unit,
         }
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> PrivacyGuarantee:
-        """Rebuild the guarantee that :meth:`to_dict` described."""
+        """Rebuild the guarantee that :meth:`to_dict` described; without a unit, of a record."""
         values = dict(description)
         missing = {"event", "relation", "kind", "assumptions"} - set(values)
         if missing or not isinstance(values["assumptions"], list | tuple):
@@ -359,11 +369,16 @@ class PrivacyGuarantee:
             return "no guarantee (epsilon=inf)"
         shown = _rounded_up(epsilon)
         claim = f"({shown}, {delta:g})-DP" if delta else f"{shown}-DP"
-        return f"{claim}, {self.relation.replace('_', '-')}, {self.kind.replace('_', '-')}"
+        if self.unit != "record":
+            claim += f" per {self.unit}"
+        relation, kind = (word.replace("_", "-") for word in (self.relation, self.kind))
+        given = f" assuming {'; '.join(self.assumptions)}" if self.assumptions else ""
+        return f"{claim}, {relation}, {kind}{given}"
 
     def _repr_html_(self) -> str:
         private = self.event.data_dependent
         rows = [
+            ("unit", self.unit),
             ("relation", self.relation),
             ("kind", self.kind),
             ("assumptions", "; ".join(self.assumptions) or "none"),
@@ -373,6 +388,13 @@ class PrivacyGuarantee:
             f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows
         )
         return f"<table><caption>{html.escape(repr(self))}</caption>{body}</table>"
+
+
+def _grouped(unit: str, k: int) -> str:
+    """Return the unit that ``k`` units make together."""
+    if k == 1:
+        return unit
+    return f"group of {k} records" if unit == "record" else f"group of {k} values of {unit}"
 
 
 def _rounded_up(epsilon: float) -> str:

@@ -26,7 +26,7 @@ __all__ = ["BandedFactorization", "MatrixFactorization", "TreeAggregation", "squ
 
 
 @dataclass(frozen=True)
-class MatrixFactorization(Event):
+class MatrixFactorization(Event, tag=None):
     """A stream in which every record takes part at the same public place of every epoch.
 
     A record of batch i contributes at the steps i, i + steps_per_epoch, ..., ``epochs`` times, a
@@ -93,7 +93,11 @@ class MatrixFactorization(Event):
 
 
 @dataclass(frozen=True)
-class BandedFactorization(MatrixFactorization):
+class BandedFactorization(
+    MatrixFactorization,
+    tag="BandedFactorization",
+    stored=("noise_multiplier", "steps_per_epoch", "epochs", "coefficients"),
+):
     """A stream under banded Toeplitz noise: row t of C is ``coefficients``, backwards from t.
 
     Parameters
@@ -139,7 +143,11 @@ class BandedFactorization(MatrixFactorization):
 
 
 @dataclass(frozen=True)
-class TreeAggregation(MatrixFactorization):
+class TreeAggregation(
+    MatrixFactorization,
+    tag="TreeAggregation",
+    stored=("noise_multiplier", "steps_per_epoch", "epochs"),
+):
     """A stream whose running sums are put together from noisy sums over 2^l steps.
 
     Row (l, m) of C sums the steps m 2^l to (m + 1) 2^l - 1. Only even m are ever needed: the sum

@@ -29,7 +29,7 @@ def _whole(name: str, value: int, least: int = 1) -> None:
 
 
 @dataclass(frozen=True)
-class DiscreteLaplace(Event):
+class DiscreteLaplace(Event, tag="DiscreteLaplace", stored=("scale", "sensitivity")):
     """Integers of bounded L1 sensitivity plus two-sided geometric noise.
 
     Parameters
@@ -49,7 +49,7 @@ class DiscreteLaplace(Event):
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian(Event):
+class DiscreteGaussian(Event, tag="DiscreteGaussian", stored=("sigma", "sensitivity", "dimension")):
     """Integers of bounded L2 sensitivity plus discrete Gaussian noise.
 
     Parameters
@@ -79,7 +79,7 @@ class DiscreteGaussian(Event):
 
 
 @dataclass(frozen=True)
-class RandomizedResponse(Event):
+class RandomizedResponse(Event, tag="RandomizedResponse", stored=("epsilon", "n_categories")):
     """One category told truly with probability e^epsilon / (e^epsilon + n_categories - 1).
 
     Parameters
@@ -97,7 +97,7 @@ class RandomizedResponse(Event):
 
 
 @dataclass(frozen=True)
-class Exponential(Event):
+class Exponential(Event, tag="Exponential", stored=("epsilon",)):
     """A choice with probability proportional to exp(epsilon u / (2 sensitivity of u)).
 
     Parameters
@@ -119,7 +119,7 @@ class Exponential(Event):
 
 
 @dataclass(frozen=True)
-class ReportNoisyMax(Event):
+class ReportNoisyMax(Event, tag="ReportNoisyMax", stored=("epsilon",)):
     """The index of the largest value after Laplace or exponential noise of scale 2/epsilon each.
 
     Parameters

@@ -21,7 +21,7 @@ _POINTS = 250
 
 
 @dataclass(frozen=True)
-class PrivateSelection(Event):
+class PrivateSelection(Event, tag="PrivateSelection", stored=("event", "eta", "gamma")):
     """The best of K runs, K drawn from a truncated negative binomial distribution.
 
     Parameters

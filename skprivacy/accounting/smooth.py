@@ -26,7 +26,9 @@ _POINTS = 4001
 
 
 @dataclass(frozen=True)
-class SmoothGaussian(Event):
+class SmoothGaussian(
+    Event, tag="SmoothGaussian", stored=("noise_multiplier", "smoothness", "lift")
+):
     """One number of smooth sensitivity S, plus ``lift`` S, plus Gaussian noise in units of S.
 
     Parameters

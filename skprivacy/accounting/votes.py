@@ -17,7 +17,7 @@ __all__ = ["GNMaxVote", "LNMaxVote", "VoteThreshold", "gnmax_rdp"]
 
 
 @dataclass(frozen=True)
-class _VoteEvent(Event):
+class _VoteEvent(Event, tag=None):
     """A release of what teachers voted; ``votes``, if given, make its cost itself private."""
 
     noise_multiplier: float
@@ -37,7 +37,7 @@ class _VoteEvent(Event):
 
 
 @dataclass(frozen=True)
-class GNMaxVote(_VoteEvent):
+class GNMaxVote(_VoteEvent, tag="GNMaxVote", stored=("noise_multiplier", "votes")):
     """The arg-max of vote counts after Gaussian noise.
 
     Parameters
@@ -55,7 +55,7 @@ class GNMaxVote(_VoteEvent):
 
 
 @dataclass(frozen=True)
-class LNMaxVote(_VoteEvent):
+class LNMaxVote(_VoteEvent, tag="LNMaxVote", stored=("noise_multiplier", "votes")):
     """The arg-max of vote counts after Laplace noise of scale ``noise_multiplier``.
 
     Parameters
@@ -73,7 +73,9 @@ class LNMaxVote(_VoteEvent):
 
 
 @dataclass(frozen=True)
-class VoteThreshold(_VoteEvent):
+class VoteThreshold(
+    _VoteEvent, tag="VoteThreshold", stored=("noise_multiplier", "votes", "threshold")
+):
     """The test of Confident-GNMax: is the largest count, plus Gaussian noise, above a threshold?
 
     Charged on every query, answered or not.

@@ -94,7 +94,7 @@ class LocalPerturbation(SchemaTransformer):
     >>> local.fit_transform(X).shape
     (2, 3)
     >>> local.privacy_
-    4.00-DP, replace-one, proved
+    4.00-DP, replace-one, proved assuming one record a person, perturbed once
     """
 
     def __init__(

@@ -119,6 +119,8 @@ def test_bad_noise(make, bad):
         (lambda: GNMaxVote(1.0, (1.0, math.nan)), "at least two"),
         (lambda: VoteThreshold(1.0, (1.0, 2.0)), "threshold=None"),
         (lambda: Event.from_dict({"type": "Unknown"}), "known event"),
+        (lambda: Event.from_dict([]), "type=None"),
+        (lambda: Event.from_dict({"type": ["Gaussian"]}), "known event"),
         (lambda: Event.from_dict({"type": "Gaussian", "sd": 1.0}), "does not fit"),
         (lambda: flatten("x"), "not an Event"),
     ],

@@ -50,6 +50,30 @@ def test_repr_says_all_and_never_too_little():
     assert "random-dp" in repr(PrivacyGuarantee(Laplace(3.0), kind="random_dp"))
 
 
+def test_repr_hides_no_assumption():
+    one, two = "the number of records is public", "nobody knows or guesses noise_seed"
+    for assumptions in ((one,), (one, two)):
+        guarantee = PrivacyGuarantee(Laplace(1.0), relation="zero_out", assumptions=assumptions)
+        assert repr(guarantee) == f"1.00-DP, zero-out, proved assuming {'; '.join(assumptions)}"
+
+
+def test_the_unit_is_said_kept_and_grouped():
+    guarantee = PrivacyGuarantee(Gaussian(4.2246789), 1e-6, unit="patient_id")
+    assert repr(guarantee) == "(1.00, 1e-06)-DP per patient_id, add-remove, proved"
+    assert "<th>unit</th><td>patient_id</td>" in guarantee._repr_html_()
+    assert PrivacyGuarantee.from_dict(json.loads(json.dumps(guarantee.to_dict()))) == guarantee
+    assert pickle.loads(pickle.dumps(guarantee)).unit == "patient_id"
+    assert guarantee.as_replace_one().unit == "patient_id"
+    assert guarantee.group(1).unit == "patient_id"
+    assert " per group of 3 values of patient_id, " in repr(guarantee.group(3))
+    assert " per group of 3 records, " in repr(PrivacyGuarantee(Laplace(10.0)).group(3))
+    old = {k: v for k, v in PrivacyGuarantee(Laplace(1.0)).to_dict().items() if k != "unit"}
+    assert PrivacyGuarantee.from_dict(old) == PrivacyGuarantee(Laplace(1.0), unit="record")
+    for bad in ("", None, 1):
+        with pytest.raises(ValueError, match="unit="):
+            PrivacyGuarantee(Laplace(1.0), unit=bad)
+
+
 def test_html_escapes_everything():
     guarantee = PrivacyGuarantee(Laplace(3.0), assumptions=("<script>alert(1)</script>", "a & b"))
     html = guarantee._repr_html_()
@@ -172,7 +196,8 @@ def test_group_privacy():
         exact = PrivacyGuarantee(Gaussian(10.0 / k), 1e-6).epsilon()
         assert exact <= single.group(k).epsilon() < 2.5 * exact
     assert PrivacyGuarantee(Laplace(10.0)).group(3).epsilon() == pytest.approx(0.3)
-    assert "groups of 3" in single.group(3).assumptions[-1]
+    assert single.group(3).unit == "group of 3 records"
+    assert single.group(3).assumptions == single.assumptions
     assert single.group(50_000).epsilon() > 1000
 
 

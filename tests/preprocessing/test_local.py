@@ -91,7 +91,8 @@ def test_categories_are_told_with_the_right_probability():
 
 def test_the_guarantee():
     local = LocalPerturbation(SCHEMA, epsilon=2.0).fit(frame(3))
-    assert repr(local.privacy_) == "2.00-DP, replace-one, proved"
+    claim = "2.00-DP, replace-one, proved assuming one record a person, perturbed once"
+    assert repr(local.privacy_) == claim
     assert local.privacy_.epsilon() <= 2.0 * (1 + 1e-9)
     gaussian = LocalPerturbation(SCHEMA, epsilon=2.0, delta=1e-5).fit(frame(3))
     assert gaussian.privacy_.epsilon() <= 2.0

@@ -1,0 +1,205 @@
+"""What ledgers hold stays readable: tags and stored names, not names in the source."""
+
+import json
+import math
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from skprivacy.accounting import (
+    ApproxDP,
+    BandedFactorization,
+    Composed,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Event,
+    Exponential,
+    Gaussian,
+    GNMaxVote,
+    Laplace,
+    LedgerError,
+    LNMaxVote,
+    Logistic,
+    NonPrivate,
+    PoissonSampled,
+    PrivacyBudget,
+    PrivateSelection,
+    RandomizedResponse,
+    Repeated,
+    ReportNoisyMax,
+    SmoothGaussian,
+    TreeAggregation,
+    VoteThreshold,
+    epsilon_of,
+)
+
+# Written by the code of the time; rows are added for new events, and never changed.
+STORED = json.loads(Path(__file__).with_name("events_v1.json").read_text())
+EVENTS = [
+    NonPrivate(),
+    Gaussian(2.0),
+    Laplace(2.0),
+    Logistic(2.0),
+    Logistic(3.0, norm=2),
+    ApproxDP(1.0),
+    ApproxDP(0.5, 1e-7),
+    DiscreteLaplace(3.0, 2),
+    DiscreteGaussian(3.0, 2),
+    DiscreteGaussian(4.0, 1.5, 3),
+    RandomizedResponse(1.0),
+    RandomizedResponse(1.0, 4),
+    Exponential(1.0),
+    ReportNoisyMax(1.0),
+    GNMaxVote(40.0),
+    LNMaxVote(20.0),
+    VoteThreshold(40.0),
+    VoteThreshold(40.0, threshold=200.0),
+    PrivateSelection(Gaussian(5.0), 0.0, 0.3),
+    SmoothGaussian(3.0, 0.01),
+    SmoothGaussian(3.0, 0.01, 2.0),
+    BandedFactorization(2.0, 100, 2, (1.0, 0.5, 0.375)),
+    TreeAggregation(2.0, 8, 3),
+    PoissonSampled(0.1, Gaussian(1.0)),
+    Repeated(PoissonSampled(0.05, Gaussian(1.5)), 50),
+    Repeated(PoissonSampled(0.1, Logistic(2.0, norm=2)), 5),
+    Composed((Gaussian(1.0), Repeated(Laplace(3.0), 2))),
+]
+
+
+def every(cls):
+    return [cls, *(c for below in cls.__subclasses__() for c in every(below))]
+
+
+@pytest.mark.parametrize(
+    ("row", "event"), list(zip(STORED, EVENTS, strict=True)), ids=lambda v: type(v).__name__
+)
+def test_the_first_format_is_read_and_written(row, event):
+    assert Event.from_dict(row["event"]) == event
+    assert event.to_dict() == row["event"]
+    for relation, epsilon in row["epsilon"].items():
+        if epsilon is None:
+            with pytest.raises(TypeError):
+                epsilon_of(event, 1e-6, relation)
+        else:
+            assert epsilon_of(event, 1e-6, relation) == pytest.approx(float(epsilon), rel=1e-9)
+
+
+def test_every_event_of_the_library_is_in_the_file():
+    tags = {c._tag for c in every(Event) if c.__module__.startswith("skprivacy.")} - {None}
+    assert tags == {row["event"]["type"] for row in STORED}
+    assert not any("." in tag for tag in tags)  # a name of our source would be gone with the source
+
+
+def test_a_class_of_the_same_name_takes_no_ledger_over(tmp_path):
+    path = tmp_path / "ledger"
+    PrivacyBudget(5.0, 1e-6, path).reserve(Laplace(1.0))
+
+    mine = type("Laplace", (Event,), {"__module__": "notebook"})
+    assert type(Event.from_dict({"type": "Laplace", "noise_multiplier": 1.0})) is Laplace
+    assert PrivacyBudget.open(path).spent() == pytest.approx(1.0, rel=1e-3)
+    assert mine().to_dict() == {"type": "notebook.Laplace"}
+    assert type(Event.from_dict({"type": "notebook.Laplace"})) is mine
+    with pytest.raises(ValueError, match=r"type='Gaussain'.*import its module"):
+        Event.from_dict({"type": "Gaussain", "noise_multiplier": 1.0})
+
+
+def test_a_tag_belongs_to_one_class():
+    with pytest.raises(TypeError, match=r"'Gaussian'.*skprivacy\.accounting.*tag of its own"):
+
+        class Mine(Event, tag="Gaussian"):
+            pass
+
+    assert Event.from_dict(Gaussian(1.0).to_dict()) == Gaussian(1.0)
+    assert "Mine" not in {c._tag for c in every(Event) if c._tag}
+
+
+def define(**keywords):
+    """Define a class anew, as a notebook's cell that is run again does."""
+
+    @dataclass(frozen=True, slots=True)
+    class Count(Event, **keywords):
+        number: int
+
+    return Count
+
+
+def test_a_class_that_is_defined_again_keeps_its_tag():
+    for keywords in ({}, {"tag": "tests.Count"}):
+        old, new = define(**keywords), define(**keywords)
+        assert Event.from_dict(old(3).to_dict()) == new(3)
+    assert new(3).to_dict() == {"type": "tests.Count", "number": 3}  # although slots made it anew
+
+
+def test_a_field_is_renamed_and_a_format_changed():
+    @dataclass(frozen=True)
+    class Renamed(Event, tag="tests.Renamed", stored=("sd",)):
+        standard_deviation: float
+
+    assert Event.from_dict({"type": "tests.Renamed", "sd": 2.0}) == Renamed(2.0)
+    assert Renamed(2.0).to_dict() == {"type": "tests.Renamed", "sd": 2.0}
+
+    @dataclass(frozen=True)
+    class Changed(Event, tag="tests.Changed", stored=("sd",), version=2):
+        standard_deviation: float
+
+        @classmethod
+        def upgraded(cls, stored, version):
+            return {"sd": math.sqrt(stored["variance"])}
+
+    assert Event.from_dict({"type": "tests.Changed", "variance": 4.0}) == Changed(2.0)
+    assert Changed(2.0).to_dict() == {"type": "tests.Changed", "version": 2, "sd": 2.0}
+    assert Event.from_dict(Changed(2.0).to_dict()) == Changed(2.0)
+
+
+@pytest.mark.parametrize("version", [0, 2, True, 1.0, "1", None])
+def test_an_unknown_version_is_refused(version):
+    with pytest.raises(ValueError, match=f"version={version!r} of the event 'Gaussian'"):
+        Event.from_dict({"type": "Gaussian", "version": version, "noise_multiplier": 1.0})
+
+
+def test_a_version_that_nothing_upgrades_is_refused():
+    @dataclass(frozen=True)
+    class Later(Event, tag="tests.Later", version=3):
+        number: int
+
+    with pytest.raises(ValueError, match=r"version=2 of the event 'tests\.Later'"):
+        Event.from_dict({"type": "tests.Later", "version": 2, "number": 1})
+
+
+@pytest.mark.parametrize("stored", [("a", "a"), ("a",), ("a", "b", "c"), ("type", "b")])
+def test_stored_names_name_each_field_once(stored):
+    @dataclass(frozen=True)
+    class Two(Event, tag="tests.Two", stored=stored):
+        a: int
+        b: int
+
+    with pytest.raises(TypeError, match="must name each of its fields"):
+        Two(1, 2).to_dict()
+
+
+def test_a_base_class_is_not_written_down():
+    with pytest.raises(TypeError, match="base class"):
+        Event().to_dict()
+
+
+def test_a_ledger_with_an_event_nobody_knows_says_whose(tmp_path):
+    """Charged in another process, as an event of a module that is not imported here."""
+    program = """
+        import sys
+        from dataclasses import dataclass
+        from skprivacy.accounting import ApproxDP, PrivacyBudget
+
+        @dataclass(frozen=True)
+        class Gone(ApproxDP, tag="tests.Gone"):
+            pass
+
+        PrivacyBudget(1.0, 1e-6, sys.argv[1]).reserve(Gone(0.5))
+    """
+    path = tmp_path / "ledger"
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program), str(path)], check=True)
+    with pytest.raises(LedgerError, match=r"tests\.Gone.*import its module"):
+        PrivacyBudget.open(path).spent()
