@@ -12,6 +12,7 @@ from ._admission import Terms, check_caps
 from ._handle import Handle
 from ._rules import together
 from ._scopes import along, event_of, is_scope, total
+from ._terms import check_terms
 from .events import Event
 from .guarantee import PrivacyGuarantee, check_delta, epsilon_of
 from .ledger import LedgerError, Record
@@ -37,7 +38,9 @@ class Statement(Handle):
         where = "" if self._scope == "/" else f" for {self._scope}"
         shown = "no cap of its own" if cap is None else f"epsilon={cap[0]:g}, delta={cap[1]:g}"
         plural = "" if n == 1 else "s"
-        return f"PrivacyBudget({shown}){where}: {self.spent():.3g} spent by {n} charge{plural}"
+        unit = self.unit
+        per = "" if unit in (None, "record") else f" per {unit}"
+        return f"PrivacyBudget({shown}){per}{where}: {self.spent():.3g} spent by {n} charge{plural}"
 
     def _charges(self) -> Counter[Event]:
         with self._ledger.transaction() as log:
@@ -54,11 +57,13 @@ class Statement(Handle):
 
     def guarantee(self) -> PrivacyGuarantee:
         """Return what holds of all that was charged here, as a guarantee."""
+        terms = self._current
         return PrivacyGuarantee(
             together(self._charges()),
-            self._terms["delta"] or None,
-            self._current["relation"],
+            terms["delta"] or None,
+            terms["relation"],
             assumptions=("events settled before any answer was seen",),
+            unit=terms["unit"],
         )
 
     def entries(self):
@@ -67,7 +72,7 @@ class Statement(Handle):
         Returns
         -------
         DataFrame
-            Columns ``charge``, ``when`` (UTC), ``scope``, ``who``, ``event``, ``status``
+            Columns ``charge``, ``when`` (UTC), ``scope``, ``who``, ``event``, ``unit``, ``status``
             (``reserved``, ``commit`` or ``fail``) and ``cost`` (epsilon of this charge alone).
         """
         return table(self._ledger.records(), self._scope, self._current)
@@ -80,7 +85,8 @@ class Statement(Handle):
         Raises
         ------
         LedgerError
-            If a line was altered or lost, names no scope, or the charges pass a cap.
+            If a line was altered or lost, names no scope, mixes relations or units, or the charges
+            pass a cap.
         """
         records = self._ledger.records()
         for record in records:
@@ -90,6 +96,7 @@ class Statement(Handle):
                     f"{record.scope!r}, which no cap covers."
                 )
         with self._ledger.transaction() as log:
+            check_terms(records, self._terms, log.settled())
             check_caps(log, self._settled(log))
         return records[-1].digest
 
@@ -131,11 +138,12 @@ def table(records: list[Record], scope: str, terms: Terms):
                 "scope": r.scope,
                 "who": r.who,
                 "event": event,
+                "unit": terms["unit"],
                 "status": status.get(r.seq, "reserved"),
                 "cost": spent(Counter({event: 1}), terms["delta"], terms["relation"]),
             }
         )
-    columns = ["charge", "when", "scope", "who", "event", "status", "cost"]
+    columns = ["charge", "when", "scope", "who", "event", "unit", "status", "cost"]
     return pd.DataFrame(rows, columns=columns)
 
 

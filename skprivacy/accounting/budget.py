@@ -19,6 +19,7 @@ from ._refusals import explained, has_no_epsilon, no_epsilon
 from ._rules import Cost
 from ._scopes import along, check_partitions, inner
 from ._statement import Statement, spent
+from ._terms import check_same_unit, check_unit
 from .events import Event, check_relation, positive
 from .guarantee import check_delta
 from .ledger import _Log, ledger_at
@@ -42,6 +43,9 @@ class PrivacyBudget(Statement):
     relation : {"add_remove", "replace_one", "zero_out"}, default=None
         What all charges must be stated for. ``None``: the first charge settles it, for good.
         Relations are never mixed or converted.
+    unit : str, default=None
+        Whose presence all charges must hide: ``"record"``, or the name of the column whose values
+        group the records. ``None``: the first charge settles it, for good. Units are never mixed.
     filter : {"adaptive", "renyi", "pld", "basic"}, default="adaptive"
         How charges are composed; see Notes.
     n_records : int, default=None
@@ -86,6 +90,7 @@ class PrivacyBudget(Statement):
         path: str | Path | None = None,
         *,
         relation: str | None = None,
+        unit: str | None = None,
         filter: str = "adaptive",
         n_records: int | None = None,
     ) -> None:
@@ -93,10 +98,12 @@ class PrivacyBudget(Statement):
         check_delta(delta, n_records)
         if relation is not None:
             check_relation(relation)
+        if unit is not None:
+            check_unit(unit)
         if filter not in FILTERS:
             raise ValueError(f"filter={filter!r} must be one of {sorted(FILTERS)}.")
         terms: dict[str, Any] = {"epsilon": float(epsilon), "delta": float(delta)}
-        terms |= {"relation": relation, "filter": filter}
+        terms |= {"relation": relation, "filter": filter, "unit": unit}
         if path is None:
             folder = tempfile.mkdtemp(prefix="skprivacy-budget-")
             self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
@@ -106,9 +113,8 @@ class PrivacyBudget(Statement):
             self._ledger.create(json.dumps(terms, sort_keys=True))
         except FileExistsError:
             known = self._terms
-            if known != (
-                terms if relation is not None else terms | {"relation": known["relation"]}
-            ):
+            open_ones = {k: known[k] for k in ("relation", "unit") if terms[k] is None}
+            if known != terms | open_ones:
                 raise ValueError(
                     f"The ledger {path} holds the budget {known}, not {terms}. Open it with "
                     "PrivacyBudget.open(path), or give another path."
@@ -189,7 +195,9 @@ class PrivacyBudget(Statement):
             "own; caps are best set before the first charge."
         )
 
-    def reserve(self, event: Event, who: str = "", relation: str | None = None) -> int:
+    def reserve(
+        self, event: Event, who: str = "", relation: str | None = None, unit: str = "record"
+    ) -> int:
         """Charge an event before the data is touched, and return the charge's number.
 
         Parameters
@@ -199,9 +207,14 @@ class PrivacyBudget(Statement):
             What the charge is for; public text.
         relation : str, default=None
             The relation that the event is stated for. ``None``: the budget's.
+        unit : str, default="record"
+            Whose presence it hides: of a record, or of all records that share a value of the column
+            that is named here.
 
         Raises
         ------
+        ValueError
+            If the budget is for another relation or unit.
         BudgetExceededError
             If the cap of this or an enclosing scope would be passed. Nothing is charged then.
         LedgerError
@@ -211,22 +224,24 @@ class PrivacyBudget(Statement):
             raise TypeError(f"event={event!r} must be an Event.")
         if relation is not None:
             check_relation(relation)
+        check_unit(unit)
         body = json.dumps(event.to_dict(), sort_keys=True)
         with self._ledger.transaction() as log:
-            known = self._terms["relation"] or log.relation()
-            settled = known or relation or "add_remove"
+            known = self._known(log)
+            settled = known[0] or relation or "add_remove"
             if relation not in (None, settled):
                 raise ValueError(
                     f"The event is stated for relation={relation!r} and the budget for "
                     f"{settled!r}. They are never mixed: make a budget of that relation, or give "
                     "the estimator what makes it state the other one (n_records, relation)."
                 )
+            check_same_unit(unit, known[1] or unit)
             check_partitions(self._scope, settled)
             terms = self._terms | {"relation": settled}
             refusal = refusing(log, self._scope, event, terms)
             if refusal is None:
-                if known is None:
-                    log.append("relation", "/", "", settled)
+                if None in known:
+                    log.settle(settled, unit)
                 return log.append("reserve", self._scope, str(who), body)
             message = explained(log, self._scope, refusal, event)
         raise BudgetExceededError(f"{who or 'A release'} was refused: {message}")
@@ -247,9 +262,11 @@ class PrivacyBudget(Statement):
             log.append(outcome, self._scope, "", "", ref=charge)
 
     @contextmanager
-    def charge(self, event: Event, who: str = "", relation: str | None = None) -> Iterator[int]:
+    def charge(
+        self, event: Event, who: str = "", relation: str | None = None, unit: str = "record"
+    ) -> Iterator[int]:
         """Reserve on entering, settle on leaving; the data may be touched inside only."""
-        number = self.reserve(event, who, relation)
+        number = self.reserve(event, who, relation, unit)
         try:
             yield number
         except BaseException:
@@ -285,6 +302,7 @@ def charge(
     relation: str = "add_remove",
     who: str = "",
     kind: str = "proved",
+    unit: str = "record",
 ) -> Iterator[int | None]:
     """Charge ``budget`` for what happens inside; without a budget do nothing.
 
@@ -298,6 +316,7 @@ def charge(
     who : str, default=""
     kind : str, default="proved"
         Only proved guarantees are charged; anything else is refused.
+    unit : str, default="record"
 
     Yields
     ------
@@ -320,5 +339,5 @@ def charge(
         raise ValueError(
             f"A guarantee of kind={kind!r} cannot be charged to a budget: only proved ones add up."
         )
-    with budget.charge(event, who, relation) as number:
+    with budget.charge(event, who, relation, unit) as number:
         yield number

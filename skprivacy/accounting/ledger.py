@@ -270,10 +270,23 @@ class _Log:
             ).fetchall()
         )
 
-    def relation(self) -> str | None:
-        """Return the relation that the first charge settled, if it was left open."""
+    def settled(self) -> tuple[str | None, str | None]:
+        """Return the relation and the unit that the first charge settled, if they were left open.
+
+        **Edge cases.** Before there were units, the line held a relation only: of records.
+        """
         row = self._connection.execute("SELECT body FROM log WHERE kind = 'relation'").fetchone()
-        return row[0] if row else None
+        if row is None:
+            return None, None
+        if not row[0].startswith("{"):
+            return row[0], "record"
+        values = json.loads(row[0])
+        return values["relation"], values["unit"]
+
+    def settle(self, relation: str, unit: str) -> None:
+        """Write down the relation and the unit of all charges."""
+        body = json.dumps({"relation": relation, "unit": unit}, sort_keys=True)
+        self.append("relation", "/", "", body)
 
     def outcome(self, ref: int) -> str | None:
         """Return 'commit' or 'fail' if the charge has been settled; fail if there is no charge."""

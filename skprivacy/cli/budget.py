@@ -67,6 +67,12 @@ def add_parser(subparsers: Any) -> None:
         help="what the release is stated for (default: the budget's, or add_remove if no charge "
         "has settled that yet)",
     )
+    spend.add_argument(
+        "--unit",
+        default="record",
+        help="whose presence it hides: of a record, or "
+        "of all records that share a value of this column (default: %(default)s)",
+    )
     what_if = _add(actions, "what-if", _what_if, "tell how many more of a release still fit")
     for parser in (spend, what_if):
         parser.add_argument(
@@ -102,6 +108,9 @@ def _add_create(actions: Any) -> None:
         "--relation",
         choices=RELATIONS,
         help="what all charges must be stated for (default: that of the first charge)",
+    )
+    parser.add_argument(
+        "--unit", help="whose presence all charges must hide (default: that of the first charge)"
     )
     parser.add_argument(
         "--filter",
@@ -211,6 +220,7 @@ def _create(args: argparse.Namespace) -> int:
             args.delta,
             args.ledger,
             relation=args.relation,
+            unit=args.unit,
             filter=args.filter,
             n_records=args.records,
         )
@@ -220,7 +230,8 @@ def _create(args: argparse.Namespace) -> int:
 
 def _print(budget: PrivacyBudget) -> None:
     print(budget)
-    print(f"relation: {budget.relation or 'that of the first charge'}")
+    for name, value in (("relation", budget.relation), ("unit", budget.unit)):
+        print(f"{name}: {value or 'that of the first charge'}")
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -251,7 +262,7 @@ def _draw(budget: PrivacyBudget, path: str) -> None:
 def _spend(args: argparse.Namespace) -> int:
     budget, event = _open(args), _event(args)
     try:
-        budget.commit(budget.reserve(event, args.who, args.relation))
+        budget.commit(budget.reserve(event, args.who, args.relation, args.unit))
     except BudgetExceededError as error:
         print(error)
         return 1
