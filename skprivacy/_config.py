@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .exceptions import PrivacyLeakWarning
 
-__all__ = ["config_context", "get_config", "set_config"]
+__all__ = ["config_context", "get_config", "leak", "set_config", "warn_caller"]
 
 # The environment, not a module variable: workers started by joblib then inherit it.
 _STRICT = "SKPRIVACY_STRICT"
+# Frames between the code that a user wrote and the warning: a warning there would tell nothing.
+_NOT_THE_CALLER = {"contextlib", "joblib", "skorch", "skprivacy", "sklearn"}
 
 
 def get_config() -> dict[str, bool]:
@@ -64,4 +67,12 @@ def leak(message: str) -> None:
     """Report that something was read off the private data: a warning, or an error when strict."""
     if get_config()["strict"]:
         raise ValueError(f"{message} (an error because strict=True; see skprivacy.set_config)")
-    warnings.warn(message, PrivacyLeakWarning, stacklevel=3)
+    warn_caller(message, PrivacyLeakWarning)
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the user's code that led here, through pipelines and searches too."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _NOT_THE_CALLER:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

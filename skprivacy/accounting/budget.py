@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from ..exceptions import BudgetExceededError
+from .._config import warn_caller
+from ..exceptions import BudgetExceededError, PrivacyWarning
 from ._admission import cap_of, holds, refusing, room
 from ._filters import FILTERS
 from ._refusals import explained, has_no_epsilon, no_epsilon
@@ -22,7 +23,7 @@ from ._statement import Statement, spent
 from ._terms import check_same_unit, check_unit
 from .events import Event, check_relation, positive
 from .guarantee import check_delta
-from .ledger import _Log, ledger_at
+from .ledger import LedgerError, _Log, ledger_at
 
 __all__ = ["PrivacyBudget", "charge"]
 
@@ -265,14 +266,28 @@ class PrivacyBudget(Statement):
     def charge(
         self, event: Event, who: str = "", relation: str | None = None, unit: str = "record"
     ) -> Iterator[int]:
-        """Reserve on entering, settle on leaving; the data may be touched inside only."""
+        """Reserve on entering, settle on leaving; the data may be touched inside only.
+
+        If the outcome cannot be noted on leaving, a ``PrivacyWarning`` says so: the charge stands,
+        and neither what was released nor an error from inside is lost.
+        """
         number = self.reserve(event, who, relation, unit)
         try:
             yield number
         except BaseException:
-            self.fail(number)
+            self._note(number, "fail")
             raise
-        self.commit(number)
+        self._note(number, "commit")
+
+    def _note(self, number: int, outcome: str) -> None:
+        try:
+            self._settle(number, outcome)
+        except (LedgerError, ValueError) as error:
+            warn_caller(
+                f"Charge {number} of the ledger {self.path} was charged, but its outcome "
+                f"({outcome}) could not be noted ({error.__cause__ or error}). The charge stands.",
+                PrivacyWarning,
+            )
 
     def remaining(self, event: Event) -> int:
         """Return how many more of ``event`` fit, each charged by itself.

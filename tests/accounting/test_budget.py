@@ -42,7 +42,7 @@ from skprivacy.accounting import (
 )
 from skprivacy.accounting._rules import Cost, at_orders, renyi_orders
 from skprivacy.accounting.ledger import ledger_at
-from skprivacy.exceptions import BudgetExceededError
+from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 
 
 def sgd(epsilon, delta=1e-6):
@@ -669,6 +669,83 @@ def test_a_ledger_that_does_not_fit_the_disk_leaves_nothing_behind(tmp_path):
     assert "adult.ledger cannot be used" in done.stdout, done
     assert "/.adult" not in done.stdout
     assert not list(tmp_path.iterdir())
+
+
+def _removed(path):
+    path.rename(path.with_name("away"))
+
+
+def _replaced(path):
+    path.unlink()
+    PrivacyBudget(epsilon=1.0, path=path)
+
+
+def _damaged(path):
+    path.write_bytes(b"not a database at all" * 300)
+
+
+def _settled_inside(path):
+    PrivacyBudget.open(path).fail(3)
+
+
+def _release(budget, spoil, error=None):
+    with charge(budget, Laplace(10.0)):
+        spoil(budget._ledger.path)
+        if error is not None:
+            raise error
+        return 7
+
+
+@pytest.mark.parametrize("spoil", [_removed, _replaced, _damaged, _settled_inside])
+def test_a_release_is_not_lost_if_its_outcome_cannot_be_noted(ledger, spoil):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    message = r"Charge 3 of .* was charged, but its outcome \(commit\) could not be noted"
+    with pytest.warns(PrivacyWarning, match=message) as warned:
+        assert _release(budget, spoil) == 7
+    assert [w.filename for w in warned] == [__file__]
+    if spoil is _removed:
+        ledger.with_name("away").rename(ledger)
+        assert budget.spent() == pytest.approx(0.1)  # the charge stands
+
+
+def test_the_error_of_a_release_is_the_one_that_is_told(ledger):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    error = RuntimeError("no luck")
+    with pytest.warns(PrivacyWarning, match=r"\(fail\) could not be noted"):  # noqa: SIM117
+        with pytest.raises(RuntimeError, match="no luck"):
+            _release(budget, _removed, error)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
+@pytest.mark.parametrize(
+    "limit", ["resource.RLIMIT_FSIZE", "read-only"], ids=["full disk", "read-only"]
+)
+def test_a_fit_is_not_lost_to_a_disk_that_fills_up_meanwhile(ledger, limit):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    code = """
+        import resource, sys, warnings
+        from skprivacy.accounting import Laplace, PrivacyBudget
+        budget = PrivacyBudget.open(sys.argv[1])
+        with warnings.catch_warnings(record=True) as caught, budget.charge(Laplace(10.0)):
+            if sys.argv[2] == "read-only":
+                import sqlite3
+                real = sqlite3.connect
+                sqlite3.connect = lambda u, **k: real(u.replace("mode=rw", "mode=ro"), **k)
+            else:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        print("RELEASED", [str(w.message) for w in caught])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(ledger), limit],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "RELEASED" in done.stdout, done
+    assert "was charged, but its outcome (commit) could not be noted" in done.stderr + done.stdout
+    assert list(budget.entries()["status"]) == ["reserved"]
+    assert budget.spent() == pytest.approx(0.1)
 
 
 def test_scopes_nest():
