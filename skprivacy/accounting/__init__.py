@@ -1,69 +1,43 @@
 """What private releases cost: events, their interpreters, guarantees and calibration."""
 
+from . import events
+from ._checks import RELATIONS
+from ._event import Event, NoLossDistributionError, flatten
 from .accountants import ACCOUNTANTS, compare_accountants, gdp_mu, zcdp
 from .budget import PrivacyBudget, charge
 from .calibration import calibrate_noise_multiplier, calibrate_to_advantage, calibrate_to_tpr
-from .events import (
-    RELATIONS,
-    ApproxDP,
-    Composed,
-    Event,
-    Gaussian,
-    Laplace,
-    Logistic,
-    NonPrivate,
-    PoissonSampled,
-    Repeated,
-    flatten,
-)
+from .divergence import renyi_divergence
+from .events.choice import *
+from .events.composition import *
+from .events.gaussian import *
+from .events.generic import *
+from .events.laplace import *
+from .events.logistic import *
+from .events.mixture import *
+from .events.response import *
+from .events.sampling import *
+from .events.selection import *
+from .events.smooth import *
+from .events.streams import *
+from .events.votes import *
 from .guarantee import PrivacyGuarantee, check_delta, delta_of, epsilon_of
 from .ledger import LedgerError
-from .matrix import BandedFactorization, MatrixFactorization, TreeAggregation, square_root_band
-from .pld import NoLossDistributionError, PrivacyLossDistribution, pld
+from .matrix import square_root_band
+from .pld import PrivacyLossDistribution, pld
 from .rdp import DEFAULT_ORDERS, rdp, rdp_delta, rdp_epsilon
-from .releases import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Exponential,
-    RandomizedResponse,
-    ReportNoisyMax,
-)
-from .selection import PrivateSelection
-from .smooth import Smoothed, SmoothGaussian, local_sensitivity, smoothed_cost
-from .votes import GNMaxVote, LNMaxVote, VoteThreshold
+from .smooth import Smoothed, local_sensitivity, smoothed_cost
 
 __all__ = [
     "ACCOUNTANTS",
     "DEFAULT_ORDERS",
     "RELATIONS",
-    "ApproxDP",
-    "BandedFactorization",
-    "Composed",
-    "DiscreteGaussian",
-    "DiscreteLaplace",
     "Event",
-    "Exponential",
-    "GNMaxVote",
-    "Gaussian",
-    "LNMaxVote",
-    "Laplace",
     "LedgerError",
-    "Logistic",
-    "MatrixFactorization",
     "NoLossDistributionError",
-    "NonPrivate",
-    "PoissonSampled",
     "PrivacyBudget",
     "PrivacyGuarantee",
     "PrivacyLossDistribution",
-    "PrivateSelection",
-    "RandomizedResponse",
-    "Repeated",
-    "ReportNoisyMax",
-    "SmoothGaussian",
     "Smoothed",
-    "TreeAggregation",
-    "VoteThreshold",
     "calibrate_noise_multiplier",
     "calibrate_to_advantage",
     "calibrate_to_tpr",
@@ -79,7 +53,9 @@ __all__ = [
     "rdp",
     "rdp_delta",
     "rdp_epsilon",
+    "renyi_divergence",
     "smoothed_cost",
     "square_root_band",
     "zcdp",
 ]
+__all__ += events.__all__

@@ -4,72 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import singledispatch
 
-from .events import (
-    Composed,
-    Event,
-    Gaussian,
-    Logistic,
-    NonPrivate,
-    PoissonSampled,
-    check_relation,
-    flatten,
-)
+from ._checks import check_relation
+from ._event import Event, NoLossDistributionError, flatten
+from .events import Composed, Gaussian, NonPrivate, PoissonSampled
+from .events.composition import total_zcdp
 from .guarantee import check_delta, epsilon_of
-from .pld import NoLossDistributionError, pld
+from .pld import pld
 from .rdp import rdp_epsilon
-from .releases import DiscreteGaussian, Exponential
-from .votes import GNMaxVote, VoteThreshold
 
-__all__ = ["ACCOUNTANTS", "compare_accountants", "gdp_mu", "zcdp"]
-
-
-@singledispatch
-def _rho(event: Event, relation: str) -> float:
-    """Return the zCDP of an elementary event: through pure DP unless something better is known."""
-    try:
-        pure = epsilon_of(event, 0.0, relation)
-    except ValueError:
-        return math.inf
-    return pure**2 / 2
-
-
-@_rho.register
-def _(event: Gaussian, relation):
-    return 1 / (2 * event.noise_multiplier**2)
-
-
-@_rho.register
-def _(event: Logistic, relation):
-    return 1 / (6 * event.noise_multiplier**2)
-
-
-@_rho.register
-def _(event: Exponential, relation):
-    return event.epsilon**2 / 8
-
-
-@_rho.register
-def _(event: DiscreteGaussian, relation):
-    return event.sensitivity**2 / (2 * event.sigma**2)
-
-
-@_rho.register
-def _(event: GNMaxVote, relation):
-    return 1 / event.noise_multiplier**2
-
-
-@_rho.register
-def _(event: VoteThreshold, relation):
-    return 1 / (2 * event.noise_multiplier**2)
-
-
-@_rho.register
-def _(event: PoissonSampled, relation):
-    # zCDP knows no amplification by sampling; without it the bound of the whole data set holds.
-    # Two contributions instead of one are a group of two.
-    return _rho(event.event, relation) * (4 if relation == "replace_one" else 1)
+__all__ = ["ACCOUNTANTS", "compare_accountants", "epsilon_by", "gdp_mu", "zcdp"]
 
 
 def zcdp(event: Event, relation: str = "add_remove") -> float:
@@ -99,7 +43,7 @@ def zcdp(event: Event, relation: str = "add_remove") -> float:
     0.1
     """
     check_relation(relation)
-    return math.fsum(n * _rho(e, relation) for e, n in flatten(event).items())
+    return total_zcdp(event, relation)
 
 
 def gdp_mu(event: Event) -> tuple[float, bool]:
@@ -121,32 +65,23 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
     proved : bool
         False where mu is the limit of many steps.
     """
-    total, exact = 0.0, True
+    total, proved = 0.0, True
     for part, n in flatten(event).items():
-        if isinstance(part, Logistic):  # as in releases.py; for L1 the same, the longest being L2
-            total += n * math.pi / 8 / part.noise_multiplier**2
-            continue
-        inner = part.event if isinstance(part, PoissonSampled) else part
-        if not isinstance(inner, Gaussian):
+        mu, known = part.gdp()
+        if math.isinf(mu) and known:
             return math.inf, True
-        precision = 1 / inner.noise_multiplier**2
-        if isinstance(part, PoissonSampled) and part.sampling_rate < 1:
-            exact = False
-            square = math.expm1(precision) if precision < 700 else math.inf
-            total += n * part.sampling_rate**2 * square
-        else:
-            total += n * precision
-    return math.sqrt(total), exact
+        total, proved = total + n * mu**2, proved and known
+    return math.sqrt(total), proved
 
 
-def _naive(event, delta, relation):
+def _naive(event: Event, delta: float, relation: str) -> float:
     """Add up the epsilons, each at an equal share of delta."""
     counts = flatten(event)
     steps = sum(counts.values())
     return math.fsum(n * _single(e, delta / steps, relation) for e, n in counts.items())
 
 
-def _advanced(event, delta, relation):
+def _advanced(event: Event, delta: float, relation: str) -> float:
     """Use advanced composition at half of delta; each step has a share of the other half."""
     counts = flatten(event)
     steps = sum(counts.values())
@@ -157,26 +92,26 @@ def _advanced(event, delta, relation):
     return drift + math.sqrt(2 * math.log(2 / delta) * math.fsum(n * e**2 for n, e in each))
 
 
-def _single(event, delta, relation):
+def _single(event: Event, delta: float, relation: str) -> float:
     try:
         return epsilon_of(event, 0.0, relation)
     except ValueError:
         return epsilon_of(event, delta, relation)
 
 
-def _zcdp(event, delta, relation):
+def _zcdp(event: Event, delta: float, relation: str) -> float:
     rho = zcdp(event, relation)
     return rho + 2 * math.sqrt(rho * math.log(1 / delta)) if math.isfinite(rho) else math.inf
 
 
-def _gdp(event, delta, relation):
+def _gdp(event: Event, delta: float, relation: str) -> float:
     if relation == "replace_one" and any(isinstance(e, PoissonSampled) for e in flatten(event)):
         return math.inf
     mu = gdp_mu(event)[0]
     return pld(Gaussian(1 / mu)).epsilon(delta) if math.isfinite(mu) else math.inf
 
 
-def _pld(event, delta, relation):
+def _pld(event: Event, delta: float, relation: str) -> float:
     try:
         return pld(event, relation).epsilon(delta)
     except NoLossDistributionError:
@@ -191,6 +126,16 @@ ACCOUNTANTS: dict[str, Callable[[Event, float, str], float]] = {
     "rdp": rdp_epsilon,
     "pld": _pld,
 }
+
+
+def epsilon_by(accountant: str, event: Event, delta: float, relation: str = "add_remove") -> float:
+    """Return the epsilon of an event by one accountant; infinity where it has no answer."""
+    parts = flatten(event)
+    if not parts:
+        return 0.0
+    if any(isinstance(part, NonPrivate) for part in parts):
+        return math.inf
+    return float(ACCOUNTANTS[accountant](Composed((event,)), delta, relation))
 
 
 def compare_accountants(
@@ -231,12 +176,11 @@ def compare_accountants(
             f"{event!r} has a cost that was computed from private data; compare the "
             "data-independent event instead."
         )
-    everything = Composed((event,))
-    if any(isinstance(e, NonPrivate) for e in flatten(everything)):
-        return {name: {"epsilon": math.inf, "kind": "proved"} for name in ACCOUNTANTS}
     table: dict[str, dict[str, float | str]] = {}
-    for name, accountant in ACCOUNTANTS.items():
-        epsilon = float(accountant(everything, delta, relation)) if flatten(event) else 0.0
+    for name in ACCOUNTANTS:
         estimate = name == "gdp" and not gdp_mu(event)[1]
-        table[name] = {"epsilon": epsilon, "kind": "estimate" if estimate else "proved"}
+        table[name] = {
+            "epsilon": epsilon_by(name, event, delta, relation),
+            "kind": "estimate" if estimate else "proved",
+        }
     return table

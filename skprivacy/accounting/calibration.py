@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-from .events import Event, check_relation, positive
+from ._checks import check_relation, positive
+from ._event import Event
+from .accountants import epsilon_by
 from .guarantee import PrivacyGuarantee, check_delta, delta_of, epsilon_of
 from .pld import NoLossDistributionError, pld
+from .rdp import best_epsilon
 
 __all__ = ["calibrate_noise_multiplier", "calibrate_to_advantage", "calibrate_to_tpr"]
 
@@ -22,6 +27,7 @@ def calibrate_noise_multiplier(
     epsilon: float,
     delta: float,
     relation: str = "add_remove",
+    accountant: str = "pld",
 ) -> float:
     """Return the least noise with which an event is (epsilon, delta)-differentially private.
 
@@ -32,6 +38,13 @@ def calibrate_noise_multiplier(
     epsilon, delta : float
         The target: ``epsilon`` > 0 and ``delta`` in [0, 1).
     relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+    accountant : {"pld", "rdp", "zcdp", "advanced", "naive"}, default="pld"
+        Who works epsilon out. ``"pld"`` is :func:`epsilon_of`, the sharpest proof that the library
+        has; the others are for comparison and need ``delta`` > 0. All of them prove the target; a
+        blunter one takes more noise for it. For many steps without sampling the noise falls from
+        ``"naive"`` by ``"advanced"``, ``"zcdp"`` and ``"rdp"`` to ``"pld"``. Under sampling
+        ``"zcdp"``, which knows no amplification, can be the worst of all, and for few steps or a
+        large epsilon ``"advanced"`` is worse than ``"naive"``.
 
     Returns
     -------
@@ -41,29 +54,50 @@ def calibrate_noise_multiplier(
     Raises
     ------
     ValueError
-        If no amount of noise reaches the target.
+        If no amount of noise reaches the target, as where the accountant knows no bound.
+
+    References
+    ----------
+    B. Jayaraman and D. Evans, "Evaluating differentially private machine learning in practice",
+    USENIX Security 2019.
 
     Examples
     --------
-    >>> from skprivacy.accounting import Gaussian, calibrate_noise_multiplier
+    >>> from skprivacy.accounting import Gaussian, Repeated, calibrate_noise_multiplier
     >>> round(calibrate_noise_multiplier(Gaussian, epsilon=1.0, delta=1e-5), 2)
     3.73
+    >>> steps = lambda z: Repeated(Gaussian(z), 1000)
+    >>> for name in ("naive", "advanced", "zcdp", "rdp", "pld"):
+    ...     z = calibrate_noise_multiplier(steps, epsilon=1.0, delta=1e-5, accountant=name)
+    ...     print(f"{name}: {z:.0f}")
+    naive: 3621
+    advanced: 665
+    zcdp: 155
+    rdp: 128
+    pld: 118
     """
     positive("epsilon", epsilon)
     check_delta(delta)
     check_relation(relation)
     if not callable(make_event):
         raise TypeError(f"make_event={make_event!r} must be callable.")
+    if accountant not in _COSTS:
+        raise ValueError(f"accountant={accountant!r} must be one of {sorted(_COSTS)}.")
+    if delta == 0 and accountant != "pld":
+        raise ValueError(
+            f"accountant={accountant!r} needs a delta > 0; at delta=0 epsilons only add up, which "
+            "accountant='pld' does."
+        )
     # A function has no identity to cache by; the events that it makes have one.
     signature = make_event(1.0), make_event(3.0)
-    key = (*signature, float(epsilon), float(delta), relation)
+    key = (*signature, float(epsilon), float(delta), relation, accountant)
     known = _SOLVED.get(key)
     if known is not None and make_event(known[0]) == known[1]:
         return known[0]
     noise = _solve(
-        lambda z: epsilon_of(make_event(z), delta, relation),
+        lambda z: _COSTS[accountant](make_event(z), delta, relation),
         float(epsilon),
-        _first_guess(make_event, float(epsilon), delta, relation),
+        _first_guess(make_event, float(epsilon), delta, relation) if accountant == "pld" else 1.0,
     )
     if len(_SOLVED) >= 256:
         _SOLVED.pop(next(iter(_SOLVED)))
@@ -133,7 +167,15 @@ def calibrate_to_tpr(
     return _solve(excess, tpr - fpr, 1.0)
 
 
-_SOLVED: dict[tuple, tuple[float, Event]] = {}
+_COSTS: dict[str, Callable[[Event, float, str], float]] = {
+    "naive": partial(epsilon_by, "naive"),
+    "advanced": partial(epsilon_by, "advanced"),
+    "zcdp": partial(epsilon_by, "zcdp"),
+    # without the warning that a better order may exist, which most noise on the way would cause
+    "rdp": lambda event, delta, relation: best_epsilon(event, delta, relation)[0],
+    "pld": epsilon_of,
+}
+_SOLVED: dict[tuple[Any, ...], tuple[float, Event]] = {}
 
 
 def _first_guess(make_event: MakeEvent, epsilon: float, delta: float, relation: str) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,7 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._config import leak
-from .events import ApproxDP, Event, NonPrivate, check_relation, flatten, probability
+from ._checks import check_relation, probability
+from ._event import Event, flatten
+from .events import ApproxDP, NonPrivate
 from .pld import NoLossDistributionError, pld
 from .rdp import best_epsilon, rdp_delta, rdp_deltas, rdp_epsilon
 
@@ -263,8 +266,9 @@ class PrivacyGuarantee:
         with np.errstate(over="ignore", invalid="ignore"):
             direct = np.where(flat > 0, np.exp(epsilons) * flat, 0.0) + deltas
         mirror = 1 - np.exp(-epsilons) * (1 - deltas - flat)
-        bound = np.minimum(direct, mirror).min(axis=1)
-        return np.clip(bound, flat[:, 0], 1.0).reshape(fpr.shape)
+        bound: NDArray[np.float64] = np.minimum(direct, mirror).min(axis=1)
+        bound = np.clip(bound, flat[:, 0], 1.0).reshape(fpr.shape)
+        return bound
 
     def _warn_if_private(self) -> None:
         if self.event.data_dependent:
@@ -311,7 +315,12 @@ class PrivacyGuarantee:
             relation="replace_one",
         )
 
-    def _derived(self, epsilon_to, factor, **changes: Any) -> PrivacyGuarantee:
+    def _derived(
+        self,
+        epsilon_to: Callable[[float], float],
+        factor: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+        **changes: Any,
+    ) -> PrivacyGuarantee:
         if self.event.data_dependent:
             raise ValueError(
                 "This epsilon depends on the private data and is withheld: a guarantee derived "
@@ -358,7 +367,7 @@ class PrivacyGuarantee:
         except TypeError as error:
             raise ValueError(f"This does not describe a guarantee: {error}.") from None
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return PrivacyGuarantee.from_dict, (self.to_dict(),)
 
     def __repr__(self) -> str:

@@ -1,6 +1,12 @@
 """What adds noise: mechanisms, their entropy and their sampling."""
 
-from .additive import Gaussian, Laplace, Logistic, analytic_noise_multiplier
+from .additive import (
+    Gaussian,
+    Laplace,
+    Logistic,
+    analytic_noise_multiplier,
+    classic_noise_multiplier,
+)
 from .base import Mechanism
 from .correlated import MatrixGaussian
 from .entropy import SecureRandom
@@ -27,5 +33,6 @@ __all__ = [
     "SecureRandom",
     "SmoothGaussian",
     "analytic_noise_multiplier",
+    "classic_noise_multiplier",
     "sanitised_cost",
 ]

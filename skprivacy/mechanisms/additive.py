@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -18,7 +19,13 @@ from .base import Mechanism
 from .bounds import unrounded
 from .entropy import SecureRandom
 
-__all__ = ["Gaussian", "Laplace", "Logistic", "analytic_noise_multiplier"]
+__all__ = [
+    "Gaussian",
+    "Laplace",
+    "Logistic",
+    "analytic_noise_multiplier",
+    "classic_noise_multiplier",
+]
 
 _SCALE_BITS = 36  # the noise scale is 2**35 to 2**36 grid steps
 _MARGIN = 1.0 + 2.0**-20  # covers the rounding of the scale and the step from real to grid noise
@@ -214,10 +221,35 @@ class Gaussian(_GridNoise):
 
     @classmethod
     def calibrated(
-        cls, epsilon: float, delta: float, sensitivity: float, **bounds: Any
+        cls,
+        epsilon: float,
+        delta: float,
+        sensitivity: float,
+        *,
+        gaussian: str = "analytic",
+        **bounds: Any,
     ) -> Gaussian:
-        """Return the mechanism of least noise that is (epsilon, delta)-DP."""
-        return cls(analytic_noise_multiplier(epsilon, delta), sensitivity, **bounds)
+        """Return an (epsilon, delta)-DP mechanism.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            What one release may cost.
+        sensitivity : float
+            L2 sensitivity of the value.
+        gaussian : {"analytic", "classic"}, default="analytic"
+            The least noise that there is, or the formula of the textbooks, which gives a quarter
+            more and up and is proved for ``epsilon`` up to 1 only.
+        **bounds : float
+            ``lower`` and ``upper``.
+
+        Returns
+        -------
+        Gaussian
+        """
+        if gaussian not in _CALIBRATIONS:
+            raise ValueError(f"gaussian={gaussian!r} must be one of {sorted(_CALIBRATIONS)}.")
+        return cls(_CALIBRATIONS[gaussian](epsilon, delta), sensitivity, **bounds)
 
     def _event(self) -> events.Event:
         return events.Gaussian(self.noise_multiplier)
@@ -336,11 +368,7 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
     """
     if not (math.isfinite(epsilon) and epsilon >= 0):
         raise ValueError(f"epsilon={epsilon!r} must be a finite number >= 0.")
-    if not 0 < delta < 1:
-        raise ValueError(
-            f"delta={delta!r} must be in (0, 1): Gaussian noise has no pure guarantee. "
-            "Use Laplace for delta=0."
-        )
+    _check_gaussian_delta(delta)
 
     def spent(z: float) -> float:
         a, b = 0.5 / z, epsilon * z
@@ -355,3 +383,59 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if spent(middle) <= delta else (middle, high)
     return high * _UPWARDS
+
+
+def _check_gaussian_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise ValueError(
+            f"delta={delta!r} must be in (0, 1): Gaussian noise has no pure guarantee. "
+            "Use Laplace for delta=0."
+        )
+
+
+def classic_noise_multiplier(epsilon: float, delta: float) -> float:
+    """Return the noise multiplier of the textbooks, sqrt(2 ln(1.25/delta)) / epsilon.
+
+    For comparison with what was published by it: :func:`analytic_noise_multiplier` needs less.
+
+    Parameters
+    ----------
+    epsilon : float
+        Above 0 and at most 1. The theorem says nothing beyond, and from about 9 on (at delta 1e-5)
+        the formula gives too little noise.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    noise_multiplier : float
+        Standard deviation over L2 sensitivity, rounded up by one part in 2**30.
+
+    Raises
+    ------
+    ValueError
+        If ``epsilon`` or ``delta`` is out of range.
+
+    References
+    ----------
+    C. Dwork and A. Roth, "The algorithmic foundations of differential privacy", 2014, theorem 3.22.
+
+    Examples
+    --------
+    >>> from skprivacy.mechanisms import classic_noise_multiplier
+    >>> round(classic_noise_multiplier(1.0, 1e-5), 6)
+    4.844805
+    """
+    if not 0 < epsilon <= 1:
+        raise ValueError(
+            f"epsilon={epsilon!r} must be in (0, 1]: the classic theorem holds there only. Use "
+            "gaussian='analytic' (analytic_noise_multiplier), which holds for every epsilon."
+        )
+    _check_gaussian_delta(delta)
+    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon * _UPWARDS
+
+
+_CALIBRATIONS: dict[str, Callable[[float, float], float]] = {
+    "analytic": analytic_noise_multiplier,
+    "classic": classic_noise_multiplier,
+}

@@ -19,7 +19,6 @@ from ..accounting import (
     events,
     flatten,
     rdp,
-    smooth,
     smoothed_cost,
 )
 from ..exceptions import PrivacyWarning
@@ -62,7 +61,7 @@ class SmoothGaussian(Mechanism):
 
     @property
     def event(self) -> Event:
-        return smooth.SmoothGaussian(self.noise_multiplier, self.smoothness, self.lift)
+        return events.SmoothGaussian(self.noise_multiplier, self.smoothness, self.lift)
 
     @property
     def grid(self) -> float:

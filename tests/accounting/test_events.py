@@ -41,7 +41,7 @@ from skprivacy.accounting import (
     rdp_delta,
     rdp_epsilon,
 )
-from skprivacy.accounting.votes import gnmax_rdp
+from skprivacy.accounting.events._vote_curve import gnmax_rdp
 
 EVENTS = [
     NonPrivate(),
@@ -142,9 +142,7 @@ def test_loss_distributions_are_tighter_than_renyi(event, count):
 @pytest.mark.parametrize("event", BOTH, ids=lambda e: type(e).__name__)
 def test_renyi_of_the_pair_itself(event):
     """The moments of the dominating pair are the Renyi bound, or below it."""
-    from skprivacy.accounting.pld import pairs
-
-    loss, p, _ = pairs(event, "add_remove")[0].sketch()
+    loss, p, _ = event.dominating_pairs("add_remove")[0].sketch()
     for a in (1.5, 3.0, 8.0):
         moment = np.log((p * np.exp((a - 1) * loss)).sum()) / (a - 1)
         assert moment <= rdp(event, [a])[0] * (1 + 2e-3)

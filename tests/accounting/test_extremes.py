@@ -22,7 +22,7 @@ from skprivacy.accounting import (
     rdp,
     rdp_epsilon,
 )
-from skprivacy.accounting._compose import Composed as Window
+from skprivacy.accounting.pld.compose import ComposedLoss
 
 
 def sampled(q, z, count):
@@ -108,7 +108,7 @@ def test_the_curve_is_one_for_every_epsilon_below_a_certain_loss():
 def test_a_curve_that_passes_below_the_window_is_followed_there():
     """The line of the first cell, drawn on to the left, lies below the curve: epsilon came out as
     0, or the logarithm of a negative number was asked for."""
-    composed = Window(
+    composed = ComposedLoss(
         loss=np.array([5.0, 6.0, 7.0]), mass=np.array([0.5, 0.3, 0.2]),
         theta=0.0, log_mgf=0.0, infinity=0.0, error=0.0,
     )  # fmt: skip

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import sys
 
 import mpmath as mp
 import numpy as np
@@ -24,8 +23,9 @@ from skprivacy.accounting import (
     pld,
     rdp_epsilon,
 )
-from skprivacy.accounting import _compose as engine
-from skprivacy.accounting._pairs import (
+from skprivacy.accounting.pld import compose as engine
+from skprivacy.accounting.pld import distribution
+from skprivacy.accounting.pld.pairs import (
     Added,
     AtomPair,
     GaussianPair,
@@ -33,8 +33,7 @@ from skprivacy.accounting._pairs import (
     ReplacedGaussian,
     SlopePair,
 )
-from skprivacy.accounting._plan import Group
-from skprivacy.accounting._plan import plan as plan_of
+from skprivacy.accounting.pld.plan import Group, saddle_point
 
 CLOSE = 1e-3  # the promised accuracy, upwards
 
@@ -180,7 +179,7 @@ def test_delta_of_two_rare_losses(q, z, eps):
 def test_the_engine_against_the_closed_form(z, count, delta):
     """Many Gaussians composed step by step must come out as the one Gaussian that they are."""
     groups = [Group(GaussianPair(z), count)]
-    plan = plan_of(groups, log_delta=math.log(delta))
+    plan = saddle_point(groups, log_delta=math.log(delta))
     ours = engine.compose(
         groups, plan, 3e-4 * max(plan.epsilon * plan.slope, 0.01), lambda c: c.epsilon(delta)
     ).epsilon(delta)
@@ -289,7 +288,7 @@ def test_both_directions_count():
     """Adding is the worse direction for a large delta, removing for a small one."""
     pair = pld(PoissonSampled(0.3, Gaussian(0.8)))
     remove, add = pair._directions
-    alone = sys.modules["skprivacy.accounting.pld"]._alone
+    alone = distribution._alone
     values = [(alone(remove[0].pair, e), alone(add[0].pair, e)) for e in (0.0, 0.2, 1.0)]
     assert [pair.delta(e) for e in (0.0, 0.2, 1.0)] == [max(v) for v in values]
 
@@ -348,7 +347,7 @@ def test_the_order_of_the_directions_does_not_matter(q, z, steps):
 @pytest.mark.parametrize("delta", [0.2, 1e-3, 1e-9])
 def test_loss_above_the_window_is_counted_as_infinite(delta):
     groups = [Group(GaussianPair(1.0), 10)]  # together N(5, 10)
-    plan = plan_of(groups, log_delta=math.log(delta))
+    plan = saddle_point(groups, log_delta=math.log(delta))
     lattices = [engine._connect_the_dots(groups[0].pair, 0.01, 1e-14)]
     _, high, beyond = engine._window(groups, lattices, plan)
     lost = norm.sf((high - 5) / math.sqrt(10))
@@ -363,7 +362,7 @@ def test_a_bad_plan_only_costs_accuracy():
         return math.log(composed.delta(plan.epsilon))
 
     groups = [Group(Removed(GaussianPair(1.0), 0.05), 200)]
-    plan = plan_of(groups, log_delta=math.log(1e-5))
+    plan = saddle_point(groups, log_delta=math.log(1e-5))
     good = engine.compose(groups, plan, 1e-3, sharp).delta(plan.epsilon)
     for bad in (
         {"theta": plan.theta / 10},

@@ -17,9 +17,9 @@ from skprivacy.accounting import (
     VoteThreshold,
     local_sensitivity,
     rdp,
-    smooth,
     smoothed_cost,
 )
+from skprivacy.accounting.events._vote_curve import vote_curve
 
 
 def test_golden_local_sensitivities():
@@ -33,7 +33,7 @@ def test_golden_local_sensitivities():
     [(20.0, 10, 25.0, False), (30.0, 10, 30.0, False), (40.0, 10, 10.0, True), (0.5, 3, 1.5, True)],
 )
 def test_the_conditions_are_checked(sigma, classes, order, regular):
-    curve = smooth._curve_of(sigma, classes, order)
+    curve = vote_curve(sigma, classes, order)
     assert curve.regular is regular
     x = np.linspace(curve.x0 - 10, curve.x0, 20_000)
     largest = (curve(x + curve.vote) - curve(x)).max()
@@ -141,7 +141,7 @@ def test_votes_of_certain_and_of_divided_teachers():
     assert sure < 1e-300
     torn = local_sensitivity(GNMaxVote(40.0, (100, 100)), 10.0, np.arange(200))
     assert torn[0] < 1e-12  # constant thereabouts
-    assert torn[-1] == smooth._curve_of(40.0, 2, 10.0).steepest
+    assert torn[-1] == vote_curve(40.0, 2, 10.0).steepest
     assert (np.diff(torn) >= 0).all()
 
 

@@ -24,6 +24,7 @@ from skprivacy.accounting import (
     LedgerError,
     LNMaxVote,
     Logistic,
+    Mixture,
     NonPrivate,
     PoissonSampled,
     PrivacyBudget,
@@ -67,6 +68,7 @@ EVENTS = [
     Repeated(PoissonSampled(0.05, Gaussian(1.5)), 50),
     Repeated(PoissonSampled(0.1, Logistic(2.0, norm=2)), 5),
     Composed((Gaussian(1.0), Repeated(Laplace(3.0), 2))),
+    Mixture((0.25, 0.75), (Gaussian(2.0), Repeated(Laplace(4.0), 2))),
 ]
 
 

@@ -1,62 +1,75 @@
-"""What was released, as frozen facts; the interpreters say what it costs.
+"""What an event is: a frozen fact with a tag, and what is known of its cost.
 
-An event knows nothing of accounting. Only :class:`Repeated` knows a count, and an event's meaning
-never changes: a new meaning is a new class.
-
-Every sensitivity that an event divides by is the one under the relation of the guarantee, except
-where an event says that it is the norm of one record's contribution (:class:`PoissonSampled`,
-:class:`MatrixFactorization`).
+An event's meaning never changes: a new meaning is a new class. Only :class:`Repeated` knows a
+count. Every sensitivity that an event divides by is the one under the relation of the guarantee,
+except where an event says that it is the norm of one record's contribution
+(:class:`PoissonSampled`, :class:`MatrixFactorization`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:  # the engine reads events, and events name its pairs
+    from .pld.pairs import Pair
 
 __all__ = [
-    "RELATIONS",
-    "ApproxDP",
-    "Composed",
     "Event",
-    "Gaussian",
-    "Laplace",
-    "Logistic",
-    "NonPrivate",
-    "PoissonSampled",
-    "Repeated",
-    "check_relation",
+    "LocalBound",
+    "NoLossDistributionError",
+    "Orders",
+    "Pairs",
+    "check_event",
     "flatten",
 ]
 
-RELATIONS = ("add_remove", "replace_one", "zero_out")
+Orders: TypeAlias = NDArray[np.float64]
+Pairs: TypeAlias = "tuple[Pair, Pair]"
 
 
-def check_relation(relation: str) -> str:
-    """Return ``relation`` if it is one that the library knows."""
-    if relation not in RELATIONS:
-        raise ValueError(f"relation={relation!r} must be one of {RELATIONS}.")
-    return relation
+class NoLossDistributionError(TypeError):
+    """No dominating pair is known for an event, so it has no privacy loss distribution here."""
 
 
-def positive(name: str, value: Any) -> None:
-    """Refuse anything but a finite number above zero."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (number and math.isfinite(value) and value > 0):
-        raise ValueError(f"{name}={value!r} must be a finite number > 0.")
+class LocalBound(NamedTuple):
+    """A Renyi cost at one order, and how far it moves with the data. **Both may be private.**
+
+    Parameters
+    ----------
+    cost : float
+        In nats.
+    sensitivity : callable
+        Takes distances, an integer array, and returns how much one more record can change the cost
+        when that many records may have changed before.
+    reach : int
+        The distance from which on the sensitivity grows no more.
+    """
+
+    cost: float
+    sensitivity: Callable[[NDArray[Any]], NDArray[np.float64]]
+    reach: int
 
 
-def probability(name: str, value: Any) -> None:
-    """Refuse anything outside [0, 1)."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (number and 0 <= value < 1):
-        raise ValueError(f"{name}={value!r} must be a number in [0, 1).")
+def check_event(name: str, value: Any) -> None:
+    """Refuse anything but an event."""
+    if not isinstance(value, Event):
+        raise TypeError(f"{name}={value!r} must be an Event.")
 
 
 @dataclass(frozen=True)
 class Event:
     """Base class of everything that an accountant can be asked to interpret.
+
+    The methods from :meth:`parts` to :meth:`local_bound` say what is known of an event's cost; an
+    event overrides those that it has an answer to. They are for accountants: ask :func:`rdp`,
+    :func:`pld`, :func:`zcdp` or :func:`epsilon_of`.
 
     A ledger keeps events for years, so what it keeps does not hang on names in the source: a class
     is stored under its tag, and its fields under the names in ``stored``.
@@ -107,6 +120,52 @@ class Event:
         cls._version = version or own.get("_version", 1)
         if tag is not None:
             _register(tag, cls)
+
+    def parts(self) -> Iterable[tuple[Event, int]] | None:
+        """Return the events that this one consists of, and how often; None if it is elementary."""
+        return None
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        """Return the Renyi divergence bound at each order, in nats.
+
+        Infinity where there is none. A negative or undefined number also counts as infinity.
+        """
+        raise TypeError(f"No Renyi bound is known for {self!r}; it cannot be accounted for.")
+
+    def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
+        """Return the Renyi divergence bound of this event on a Poisson sample."""
+        raise TypeError(f"No Renyi bound is known for a Poisson sample of {self!r}.")
+
+    def dominating_pairs(self, relation: str) -> Pairs:
+        """Return the dominating pairs for removing and for adding a record."""
+        raise NoLossDistributionError(f"No privacy loss distribution is known for {self!r}.")
+
+    def sampled_pairs(self, rate: float, relation: str) -> Pairs | None:
+        """Return the pairs of this event on a Poisson sample; None if they follow from its own."""
+        return None
+
+    def zcdp(self, relation: str) -> float:
+        """Return rho of zero-concentrated DP: through pure DP unless something better is known."""
+        try:
+            pairs = self.dominating_pairs(relation)
+        except NoLossDistributionError:
+            return math.inf
+        if any(pair.infinity > 0 for pair in pairs):
+            return math.inf
+        return max(pair.max_loss for pair in pairs) ** 2 / 2
+
+    def gdp(self) -> tuple[float, bool]:
+        """Return mu of Gaussian DP, and whether it is proved; infinity where nothing is known."""
+        return math.inf, True
+
+    def local_bound(self, order: float) -> LocalBound | None:
+        """Return the data-dependent Renyi cost and how far it moves; None if it does not move."""
+        if self.data_dependent:
+            raise TypeError(
+                f"No smooth sensitivity is known for the data-dependent cost of {self!r}; account "
+                "for it without votes."
+            )
+        return None
 
     @property
     def data_dependent(self) -> bool:
@@ -219,7 +278,7 @@ def _register(tag: str, cls: type[Event]) -> None:
     _TAGS[tag] = cls
 
 
-def _as_tuple(value: Any) -> tuple:
+def _as_tuple(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
@@ -237,151 +296,6 @@ def _event_like(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_event_like(v) for v in value)
     return value
-
-
-def _check_event(name: str, value: Any) -> None:
-    if not isinstance(value, Event):
-        raise TypeError(f"{name}={value!r} must be an Event.")
-
-
-@dataclass(frozen=True)
-class NonPrivate(Event, tag="NonPrivate"):
-    """A release without any protection."""
-
-
-@dataclass(frozen=True)
-class Gaussian(Event, tag="Gaussian", stored=("noise_multiplier",)):
-    """A value of bounded L2 sensitivity plus Gaussian noise.
-
-    Parameters
-    ----------
-    noise_multiplier : float
-        Standard deviation of the noise divided by the L2 sensitivity.
-    """
-
-    noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        positive("noise_multiplier", self.noise_multiplier)
-
-
-@dataclass(frozen=True)
-class Laplace(Event, tag="Laplace", stored=("noise_multiplier",)):
-    """A scalar or vector of bounded L1 sensitivity plus independent Laplace noise.
-
-    Parameters
-    ----------
-    noise_multiplier : float
-        Scale of the noise divided by the L1 sensitivity; its inverse is the pure epsilon.
-    """
-
-    noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        positive("noise_multiplier", self.noise_multiplier)
-
-
-@dataclass(frozen=True)
-class Logistic(Event, tag="Logistic", stored=("noise_multiplier", "norm")):
-    """A scalar or vector plus independent logistic noise (the additive logistic mechanism).
-
-    Parameters
-    ----------
-    noise_multiplier : float
-        Scale of the noise divided by the sensitivity. The variance is (pi * scale)**2 / 3.
-    norm : {1, 2}, default=1
-        The norm in which the sensitivity is bounded.
-    """
-
-    noise_multiplier: float
-    norm: int = 1
-
-    def __post_init__(self) -> None:
-        positive("noise_multiplier", self.noise_multiplier)
-        if self.norm not in (1, 2):
-            raise ValueError(f"norm={self.norm!r} must be 1 or 2.")
-
-
-@dataclass(frozen=True)
-class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta")):
-    """Anything that is (epsilon, delta)-differentially private.
-
-    Parameters
-    ----------
-    epsilon : float
-        At least 0.
-    delta : float, default=0.0
-        In [0, 1).
-    """
-
-    epsilon: float
-    delta: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.epsilon != 0:
-            positive("epsilon", self.epsilon)
-        probability("delta", self.delta)
-
-
-@dataclass(frozen=True)
-class PoissonSampled(Event, tag="PoissonSampled", stored=("sampling_rate", "event")):
-    """An event on a sample that includes every record independently.
-
-    Parameters
-    ----------
-    sampling_rate : float
-        The probability of inclusion, in (0, 1].
-    event : Event
-        What is done to the sample. **Its sensitivity bounds the norm of one record's
-        contribution, under every relation**: a DP-SGD step of clipping norm C and noise of
-        standard deviation z * C is ``PoissonSampled(q, Gaussian(z))`` whatever the relation.
-    """
-
-    sampling_rate: float
-    event: Event
-
-    def __post_init__(self) -> None:
-        positive("sampling_rate", self.sampling_rate)
-        if self.sampling_rate > 1:
-            raise ValueError(f"sampling_rate={self.sampling_rate!r} must be in (0, 1].")
-        _check_event("event", self.event)
-
-
-@dataclass(frozen=True)
-class Repeated(Event, tag="Repeated", stored=("event", "count")):
-    """The same event several times over, each possibly chosen after seeing the last answer.
-
-    Parameters
-    ----------
-    event : Event
-    count : int
-        At least 0.
-    """
-
-    event: Event
-    count: int
-
-    def __post_init__(self) -> None:
-        _check_event("event", self.event)
-        if not isinstance(self.count, int) or isinstance(self.count, bool) or self.count < 0:
-            raise ValueError(f"count={self.count!r} must be an integer >= 0.")
-
-
-@dataclass(frozen=True)
-class Composed(Event, tag="Composed", stored=("events",)):
-    """Several events on the same data.
-
-    Parameters
-    ----------
-    events : tuple of Event
-    """
-
-    events: tuple[Event, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "events", tuple(self.events))
-        for event in self.events:
-            _check_event("events", event)
 
 
 def flatten(event: Event) -> Counter[Event]:
@@ -407,12 +321,11 @@ def flatten(event: Event) -> Counter[Event]:
     stack = [(event, 1)]
     while stack:
         current, times = stack.pop()
-        if isinstance(current, Repeated):
-            stack.append((current.event, times * current.count))
-        elif isinstance(current, Composed):
-            stack.extend((e, times) for e in current.events)
-        elif isinstance(current, Event):
+        if not isinstance(current, Event):
+            raise TypeError(f"{current!r} is not an Event.")
+        parts = current.parts()
+        if parts is None:
             counts[current] += times
         else:
-            raise TypeError(f"{current!r} is not an Event.")
+            stack.extend((e, times * n) for e, n in parts)
     return Counter({e: n for e, n in counts.items() if n})

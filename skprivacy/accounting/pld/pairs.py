@@ -20,16 +20,21 @@ from scipy.special import ndtr, ndtri
 Array = NDArray[Any]
 
 _MANY = 20_000
+MOST_ATOMS = 200_000
 
 __all__ = [
+    "MOST_ATOMS",
     "Added",
     "AtomPair",
     "GaussianPair",
     "LooseGaussianPair",
+    "MixedPair",
     "Pair",
     "Removed",
     "ReplacedGaussian",
     "SlopePair",
+    "both",
+    "pure_pair",
 ]
 
 
@@ -68,7 +73,9 @@ def _normal_cells(u: Array) -> Array:
     left, right = np.r_[0.0, tail], np.r_[tail, 0.0]
     below = np.r_[True, u <= 0]  # is the left edge of the cell on the negative side?
     above = np.r_[u > 0, True]
-    return np.where(below & above, 1 - left - right, np.where(below, right - left, left - right))
+    one_sided = np.where(below, right - left, left - right)
+    cells: Array = np.where(below & above, 1 - left - right, one_sided)
+    return cells
 
 
 def _around(centres: list[float], width: float) -> Array:
@@ -90,15 +97,15 @@ class GaussianPair(Pair):
 
     z: float
 
-    def masses(self, edges):
+    def masses(self, edges: Array) -> tuple[Array, Array]:
         shift = 1 / (2 * self.z)
         return _normal_cells(edges * self.z - shift), _normal_cells(edges * self.z + shift)
 
-    def span(self, tail):
+    def span(self, tail: float) -> tuple[float, float]:
         mean, reach = 1 / (2 * self.z**2), -ndtri(tail) / self.z
         return mean - reach, mean + reach
 
-    def sketch(self):
+    def sketch(self) -> tuple[Array, Array, Array]:
         z = self.z
         loss = _around([-1 / (2 * z**2), 1 / (2 * z**2)], 1 / z)
         p = np.exp(-((loss * z - 1 / (2 * z)) ** 2) / 2)
@@ -131,15 +138,15 @@ class AtomPair(Pair):
     def max_loss(self) -> float:
         return math.inf if self.unbounded else self.losses[-1]
 
-    def masses(self, edges):
+    def masses(self, edges: Array) -> tuple[Array, Array]:
         cell = np.searchsorted(edges, self.losses, side="left")
         size = len(edges) + 1
         return np.bincount(cell, self.p, size), np.bincount(cell, self.q, size)
 
-    def span(self, tail):
+    def span(self, tail: float) -> tuple[float, float]:
         return self.losses[0], self.losses[-1]
 
-    def sketch(self):
+    def sketch(self) -> tuple[Array, Array, Array]:
         return np.array(self.losses), np.array(self.p), np.array(self.q)
 
 
@@ -167,7 +174,7 @@ class SlopePair(Pair):
     def max_loss(self) -> float:
         return self.t
 
-    def masses(self, edges):
+    def masses(self, edges: Array) -> tuple[Array, Array]:
         inside = np.clip(edges, -self.t, self.t)
         left, right = np.r_[-self.t, inside], np.r_[inside, self.t]
         weight = 0.5 if self.atoms else -1 / math.expm1(-self.t)
@@ -180,14 +187,62 @@ class SlopePair(Pair):
             np.add.at(q, cells, [0.5, far])
         return p, q
 
-    def span(self, tail):
+    def span(self, tail: float) -> tuple[float, float]:
         return -self.t, self.t
 
-    def sketch(self):
+    def sketch(self) -> tuple[Array, Array, Array]:
         edges = np.linspace(-self.t, self.t, 401)
         middle = np.r_[-self.t, (edges[1:] + edges[:-1]) / 2, self.t]
         p, q = self.masses(edges)
         return middle, p, q
+
+
+@dataclass(frozen=True)
+class MixedPair(Pair):
+    """One of several pairs, with the given probabilities, together with which one it is.
+
+    The outcomes of different parts are told apart, so that masses and hockey-stick divergences are
+    means of those of the parts.
+    """
+
+    weights: tuple[float, ...]
+    parts: tuple[Pair, ...]
+
+    @property
+    def infinity(self) -> float:  # type: ignore[override]
+        return math.fsum(
+            w * part.infinity for w, part in zip(self.weights, self.parts, strict=True)
+        )
+
+    @property
+    def gap(self) -> float:  # type: ignore[override]
+        gaps = {part.gap for part in self.parts}
+        return gaps.pop() if len(gaps) == 1 else 0.0
+
+    @property
+    def max_loss(self) -> float:
+        return max(part.max_loss for part in self.parts)
+
+    @property
+    def loose(self) -> bool:
+        return any(part.loose for part in self.parts)
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        each = [part.masses(edges) for part in self.parts]
+        weights = np.array(self.weights)
+        return weights @ np.array([p for p, _ in each]), weights @ np.array([q for _, q in each])
+
+    def span(self, tail: float) -> tuple[float, float]:
+        lows, highs = zip(*(part.span(tail) for part in self.parts), strict=True)
+        return min(lows), max(highs)
+
+    def sketch(self) -> tuple[Array, Array, Array]:
+        each = [part.sketch() for part in self.parts]
+        loss = np.concatenate([loss for loss, _, _ in each])
+        p = np.concatenate([w * s[1] for w, s in zip(self.weights, each, strict=True)])
+        q = np.concatenate([w * s[2] for w, s in zip(self.weights, each, strict=True)])
+        order = np.argsort(loss, kind="stable")
+        return loss[order], p[order], q[order]
 
 
 def _mixed(loss: Array, q: float) -> Array:
@@ -225,17 +280,17 @@ class Removed(Pair):
         top = self.base.max_loss
         return top if math.isinf(top) else float(_mixed(np.array(top), self.q))
 
-    def masses(self, edges):
+    def masses(self, edges: Array) -> tuple[Array, Array]:
         p, q = self.base.masses(_unmixed(edges, self.q))
         return (1 - self.q) * q + self.q * p, q
 
-    def span(self, tail):
+    def span(self, tail: float) -> tuple[float, float]:
         top = self.base.span(min(tail / self.q, 0.5))[1]
         under_q = -self.base.span(tail)[0], -self.base.span(tail)[1]
         low, high = _mixed(np.array([under_q[1], max(under_q[0], top)]), self.q)
         return float(low), float(high)
 
-    def sketch(self):
+    def sketch(self) -> tuple[Array, Array, Array]:
         loss, p, q = self.base.sketch()
         return _mixed(loss, self.q), (1 - self.q) * q + self.q * p, q
 
@@ -263,16 +318,16 @@ class Added(Pair):
             else -math.log1p(-self.q)
         )
 
-    def masses(self, edges):
+    def masses(self, edges: Array) -> tuple[Array, Array]:
         p, q = self.base.masses(-_unmixed(-edges, self.q))
         return p, (1 - self.q) * p + self.q * q
 
-    def span(self, tail):
+    def span(self, tail: float) -> tuple[float, float]:
         low, high = self.base.span(tail)
         low, high = -_mixed(np.array([-low, -high]), self.q)
         return float(low), float(high)
 
-    def sketch(self):
+    def sketch(self) -> tuple[Array, Array, Array]:
         loss, p, q = self.base.sketch()
         return -_mixed(-loss, self.q), p, (1 - self.q) * p + self.q * q
 
@@ -309,13 +364,14 @@ class ReplacedGaussian(Pair):
             log_ratio = np.log((1 - self.q) / self.q) + 1 / (2 * self.z**2)
             big = log_ratio + size / 2 + np.log(-np.expm1(-size))
         v = np.sign(loss) * np.where(big > 100, big, np.arcsinh(np.exp(np.minimum(big, 100)) / 2))
-        return (loss / 2 + v) * self.z
+        point: Array = (loss / 2 + v) * self.z
+        return point
 
     def _mix(self, point: Array, sign: int) -> Array:
         centre, side = _normal_cells(point), _normal_cells(point - sign / self.z)
         return (1 - self.q) * centre + self.q * side
 
-    def masses(self, edges):
+    def masses(self, edges: Array) -> tuple[Array, Array]:
         point = self._point(edges)
         return self._mix(point, 1), self._mix(point, -1)
 
@@ -323,14 +379,28 @@ class ReplacedGaussian(Pair):
         up = _mixed((2 * x - 1) / (2 * self.z**2), self.q)
         return up - _mixed((-2 * x - 1) / (2 * self.z**2), self.q)
 
-    def span(self, tail):
+    def span(self, tail: float) -> tuple[float, float]:
         reach = 1 - self.z * ndtri(tail)
         low, high = self._loss(np.array([-reach, reach]))
         return float(low), float(high)
 
-    def sketch(self):
+    def sketch(self) -> tuple[Array, Array, Array]:
         x = _around([-1.0, 0.0, 1.0], self.z)
         centre = np.exp(-((x / self.z) ** 2) / 2)
         p = (1 - self.q) * centre + self.q * np.exp(-(((x - 1) / self.z) ** 2) / 2)
         q = (1 - self.q) * centre + self.q * np.exp(-(((x + 1) / self.z) ** 2) / 2)
         return self._loss(x), p / p.sum(), q / q.sum()
+
+
+def both(pair: Pair) -> tuple[Pair, Pair]:
+    """Return a pair for removing a record and for adding one, if it serves for both."""
+    return pair, pair
+
+
+def pure_pair(epsilon: float, delta: float = 0.0) -> AtomPair:
+    """Return the pair of randomised response, the worst of all that is (epsilon, delta)-DP."""
+    high = 1 / (1 + math.exp(-epsilon))
+    low = math.exp(-epsilon) * high
+    losses, masses = ((-epsilon, epsilon), (low, high)) if epsilon else ((0.0,), (1.0,))
+    finite = tuple((1 - delta) * m for m in masses)
+    return AtomPair(losses, finite, finite[::-1], delta, gap=epsilon)

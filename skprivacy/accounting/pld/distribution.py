@@ -4,93 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from functools import lru_cache, singledispatch
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from ._compose import Composed, compose
-from ._pairs import Added, AtomPair, GaussianPair, Pair, Removed, ReplacedGaussian
-from ._plan import Group, Plan, plan
-from .events import (
-    ApproxDP,
-    Event,
-    Gaussian,
-    NonPrivate,
-    PoissonSampled,
-    check_relation,
-    flatten,
-)
+from .._checks import check_relation
+from .._event import Event, flatten
+from .compose import ComposedLoss, compose
+from .pairs import GaussianPair, Pair
+from .plan import Group, SaddlePoint, saddle_point
 
-__all__ = ["NoLossDistributionError", "PrivacyLossDistribution", "pairs", "pld"]
+__all__ = ["PrivacyLossDistribution", "pld"]
 
 _RELATIVE = 3e-4  # accuracy aimed at, in epsilon or in delta
-
-
-class NoLossDistributionError(TypeError):
-    """No dominating pair is known for an event, so it has no privacy loss distribution here."""
-
-
-@singledispatch
-def pairs(event: Event, relation: str) -> tuple[Pair, Pair]:
-    """Return the dominating pairs of an elementary event for removing and for adding a record.
-
-    Raises
-    ------
-    NoLossDistributionError
-        If none is known.
-    """
-    raise NoLossDistributionError(f"No privacy loss distribution is known for {event!r}.")
-
-
-def _both(pair: Pair) -> tuple[Pair, Pair]:
-    return pair, pair
-
-
-@pairs.register
-def _(event: NonPrivate, relation):
-    return _both(AtomPair((0.0,), (0.0,), (1.0,), infinity=1.0))
-
-
-@pairs.register
-def _(event: Gaussian, relation):
-    return _both(GaussianPair(event.noise_multiplier))
-
-
-@pairs.register
-def _(event: ApproxDP, relation):
-    high = 1 / (1 + math.exp(-event.epsilon))
-    low = math.exp(-event.epsilon) * high
-    losses: tuple[float, ...] = (-event.epsilon, event.epsilon)
-    p: tuple[float, ...] = (low, high)
-    if event.epsilon == 0:
-        losses, p = (0.0,), (1.0,)
-    finite = tuple((1 - event.delta) * m for m in p)
-    return _both(AtomPair(losses, finite, finite[::-1], event.delta, gap=event.epsilon))
-
-
-@pairs.register
-def _(event: PoissonSampled, relation):
-    inner, q = event.event, event.sampling_rate
-    if relation == "replace_one":
-        if isinstance(inner, Gaussian):
-            z = inner.noise_multiplier
-            return _both(ReplacedGaussian(z, q) if q < 1 else GaussianPair(z / 2))
-        raise NoLossDistributionError(
-            f"A Poisson sample of {inner!r} has no known dominating pair under "
-            "relation='replace_one'; use 'add_remove' or 'zero_out'."
-        )
-    if isinstance(inner, PoissonSampled):
-        return pairs(PoissonSampled(q * inner.sampling_rate, inner.event), relation)
-    base = pairs(inner, relation)
-    if q == 1:
-        return base
-    if base[0] != base[1] or base[0].infinity:
-        raise NoLossDistributionError(
-            f"A Poisson sample of {inner!r} is not covered: its own pair is not symmetric."
-        )
-    return Removed(base[0], q), Added(base[1], q)
 
 
 class PrivacyLossDistribution:
@@ -112,6 +40,23 @@ class PrivacyLossDistribution:
     def __init__(self, directions: tuple[list[Group], ...], loose: bool = False) -> None:
         self._directions = directions
         self.loose = loose
+
+    @property
+    def infinity(self) -> float:
+        """The largest probability of an infinite loss, in either direction."""
+        return max(_infinite(groups) for groups in self._directions)
+
+    @property
+    def max_loss(self) -> float:
+        """The largest finite loss: pure epsilon, unless some loss is infinite."""
+        return max(_top(groups) for groups in self._directions)
+
+    def single_pairs(self) -> tuple[Pair, Pair] | None:
+        """Return the pair of each direction if one loss is all there is, else None."""
+        if not all(_is_alone(groups) for groups in self._directions):
+            return None
+        remove, *add = (groups[0].pair for groups in self._directions)
+        return remove, add[0] if add else remove
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon that the distribution proves at ``delta``.
@@ -139,7 +84,7 @@ class PrivacyLossDistribution:
         return max(
             _epsilon(groups, delta)
             if not groups or _is_alone(groups) or _infinite(groups) >= delta
-            else plan(groups, log_delta=math.log(delta)).epsilon
+            else saddle_point(groups, log_delta=math.log(delta)).epsilon
             for groups in self._directions
         )
 
@@ -152,7 +97,10 @@ class PrivacyLossDistribution:
     def deltas(self, epsilons: ArrayLike) -> NDArray[np.float64]:
         """Return delta at each epsilon, sharing compositions between neighbours."""
         epsilons = np.asarray(epsilons, dtype=float)
-        return np.max([_deltas(groups, epsilons) for groups in self._directions], axis=0)
+        worse: NDArray[np.float64] = np.max(
+            [_deltas(groups, epsilons) for groups in self._directions], axis=0
+        )
+        return worse
 
 
 def _infinite(groups: list[Group]) -> float:
@@ -162,11 +110,17 @@ def _infinite(groups: list[Group]) -> float:
     return -math.expm1(sum(g.count * math.log1p(-g.pair.infinity) for g in groups))
 
 
+def _top(groups: list[Group]) -> float:
+    """Return the largest finite loss."""
+    return sum(g.count * g.pair.max_loss for g in groups)
+
+
 def _alone(pair: Pair, epsilon: float) -> float:
     """Return delta of a single loss, exactly, rounded up."""
     p, q = pair.masses(np.array([epsilon]))
     from_q = math.exp(epsilon) * float(q[1]) if q[1] > 0 else 0.0
-    return min(1.0, max(0.0, (p[1] - from_q) + 4e-16 * (p[1] + from_q)) + pair.infinity)
+    from_p = float(p[1])
+    return min(1.0, max(0.0, (from_p - from_q) + 4e-16 * (from_p + from_q)) + pair.infinity)
 
 
 def _is_alone(groups: list[Group]) -> bool:
@@ -175,7 +129,7 @@ def _is_alone(groups: list[Group]) -> bool:
 
 def _epsilon(groups: list[Group], delta: float, at_least: float = 0.0) -> float:
     """Return epsilon of one direction, or ``at_least`` if that is more."""
-    top = sum(g.count * g.pair.max_loss for g in groups)
+    top = _top(groups)
     infinite = _infinite(groups)
     if not groups:
         return at_least
@@ -201,12 +155,14 @@ def _epsilon(groups: list[Group], delta: float, at_least: float = 0.0) -> float:
 
 def _planned(
     groups: list[Group], *, epsilon: float | None = None, delta: float | None = None
-) -> tuple[Plan, Composed]:
+) -> tuple[SaddlePoint, ComposedLoss]:
     """Return a plan, and the quick composition that confirms it.
 
     Saddle points mislead where there are few losses, or a few large ones.
     """
-    where = plan(groups, epsilon=epsilon, log_delta=math.log(delta) if delta is not None else None)
+    where = saddle_point(
+        groups, epsilon=epsilon, log_delta=math.log(delta) if delta is not None else None
+    )
     for _ in range(3):
         probe = compose(groups, where, 0.05)
         found = probe.epsilon(delta) if delta is not None else where.epsilon
@@ -214,11 +170,11 @@ def _planned(
         off = abs(found - where.epsilon) * where.slope + abs(log_delta - where.log_delta)
         if off < 1 or math.isinf(found):
             break
-        where = plan(groups, epsilon=found, log_delta=log_delta)
+        where = saddle_point(groups, epsilon=found, log_delta=log_delta)
     return where, probe
 
 
-def _log_delta(composed: Composed, epsilon: float) -> float:
+def _log_delta(composed: ComposedLoss, epsilon: float) -> float:
     return math.log(max(composed.delta(epsilon), 1e-300))
 
 
@@ -241,12 +197,12 @@ def _delta(groups: list[Group], epsilon: float) -> float:
         return 1.0
     if _is_alone(groups):
         return _alone(groups[0].pair, epsilon)
-    if epsilon >= sum(g.count * g.pair.max_loss for g in groups):
+    if epsilon >= _top(groups):
         return _infinite(groups)
     return _near(groups, epsilon, _RELATIVE).delta(epsilon)
 
 
-def _near(groups: list[Group], epsilon: float, tolerance: float) -> Composed:
+def _near(groups: list[Group], epsilon: float, tolerance: float) -> ComposedLoss:
     """Return the composition, tilted so as to be sharp near ``epsilon``."""
     where, _ = _planned(groups, epsilon=epsilon)
     for _ in range(4):
@@ -255,14 +211,14 @@ def _near(groups: list[Group], epsilon: float, tolerance: float) -> Composed:
         # Of a few rare losses delta may be far below the plan's: then what was cut off shows.
         if found > where.log_delta - 2:
             break
-        where = plan(groups, epsilon=epsilon, log_delta=found)
+        where = saddle_point(groups, epsilon=epsilon, log_delta=found)
     return composed
 
 
 def _deltas(groups: list[Group], epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
     if not groups or _is_alone(groups) or _infinite(groups) == 1:
         return np.array([_delta(groups, float(e)) for e in epsilons])
-    top = sum(g.count * g.pair.max_loss for g in groups)
+    top = _top(groups)
     best = np.where(epsilons < top, 1.0, _infinite(groups))
     below = epsilons[epsilons < top]
     if not below.size:
@@ -320,7 +276,7 @@ def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     check_relation(relation)
     counts: tuple[Counter[Pair], Counter[Pair]] = (Counter(), Counter())
     for part, times in flatten(event).items():
-        for counter, pair in zip(counts, pairs(part, relation), strict=True):
+        for counter, pair in zip(counts, part.dominating_pairs(relation), strict=True):
             counter[pair] += times
     loose = any(pair.loose for pair in counts[0])
     remove, add = (_grouped(counter) for counter in counts)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erfcx
 
-from ._pairs import Array, Pair
+from .pairs import Array, Pair
 
-__all__ = ["HARMLESS", "Group", "Plan", "plan"]
+__all__ = ["HARMLESS", "Group", "SaddlePoint", "log_wrap", "saddle_point"]
 
 HARMLESS = 1e-5  # share of delta that each way of rounding up may add
 
@@ -27,7 +27,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SaddlePoint:
     """Where to look, and how closely."""
 
     epsilon: float
@@ -67,9 +67,9 @@ class _Cumulants:
         return value, first, second
 
 
-def plan(
+def saddle_point(
     groups: list[Group], *, epsilon: float | None = None, log_delta: float | None = None
-) -> Plan:
+) -> SaddlePoint:
     """Plan how to find the epsilon of a delta, or the delta of an epsilon, or to check both."""
     cumulants = _Cumulants(groups)
     thetas = np.geomspace(1e-4, 1e2, 100) / cumulants.scale
@@ -97,7 +97,7 @@ def plan(
     far = (beyond - at_theta - wrap) / thetas
     above = (beyond - log_delta - math.log(HARMLESS)) / (theta + thetas)
     low = min(epsilon, below.max())
-    return Plan(
+    return SaddlePoint(
         epsilon,
         log_delta,
         slope,
@@ -109,7 +109,14 @@ def plan(
     )
 
 
-def _tilt(groups, thetas, value, epsilon, log_delta, saddle) -> float:
+def _tilt(
+    groups: list[Group],
+    thetas: Array,
+    value: Array,
+    epsilon: float,
+    log_delta: float,
+    saddle: float,
+) -> float:
     """Return the least tilt that keeps the rounding of the transforms harmless.
 
     What goes wrong in the tilted world counts e^(K - theta epsilon) times. A smaller tilt leaves

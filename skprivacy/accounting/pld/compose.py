@@ -25,10 +25,10 @@ from functools import cached_property
 import numpy as np
 from scipy import fft
 
-from ._pairs import Array, Pair
-from ._plan import HARMLESS, Group, Plan, log_wrap
+from .pairs import Array, Pair
+from .plan import HARMLESS, Group, SaddlePoint, log_wrap
 
-__all__ = ["Composed", "compose"]
+__all__ = ["ComposedLoss", "compose"]
 
 _ULP = 2.0**-53
 _LARGEST = 1 << 20  # points of the largest transform
@@ -96,8 +96,9 @@ def _connect_the_dots(pair: Pair, step: float, tail: float) -> _Lattice:
 
 def _nearer_tail(masses: Array) -> Array:
     """Return, for each inner cell, the mass on its left or on its right, whichever is less."""
-    right = np.cumsum(masses[::-1])[::-1]
-    return np.minimum(np.cumsum(masses)[1:-1], right[1:-1])
+    left, right = np.cumsum(masses), np.cumsum(masses[::-1])[::-1]
+    nearer: Array = np.minimum(left[1:-1], right[1:-1])
+    return nearer
 
 
 def _coarsened(lattice: _Lattice) -> _Lattice:
@@ -127,7 +128,7 @@ def _power(base: Array, exponent: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Composed:
+class ComposedLoss:
     """The composed loss on a grid, tilted: an upper bound on the hockey-stick curve.
 
     Attributes
@@ -217,22 +218,22 @@ class Composed:
 
 def compose(
     groups: list[Group],
-    plan: Plan,
+    saddle: SaddlePoint,
     tolerance: float,
-    question: Callable[[Composed], float] | None = None,
-) -> Composed:
+    question: Callable[[ComposedLoss], float] | None = None,
+) -> ComposedLoss:
     """Compose ``groups`` on a grid so fine that ``question`` is answered to about ``tolerance``.
 
     The answer, in units of ln delta, on a grid of twice the step tells how good it is. Without a
-    question the grid is as the plan suggests.
+    question the grid is as the saddle point suggests.
     """
     count = sum(g.count for g in groups)
-    tail = max(math.exp(plan.log_delta) * HARMLESS / count, 1e-300)
-    width = max(plan.width, 1e-9)
+    tail = max(math.exp(saddle.log_delta) * HARMLESS / count, 1e-300)
+    width = max(saddle.width, 1e-9)
     spans = [g.pair.span(tail) for g in groups]
     finest = max(width, *(high - low for low, high in spans)) / _LARGEST
     # Connecting the dots multiplies E[e^(theta L)] by about 1 + theta (theta + 1) step^2 / 12.
-    steepness = plan.slope * (plan.slope + 1)
+    steepness = saddle.slope * (saddle.slope + 1)
     step = min(math.sqrt(12 * tolerance / (count * steepness)), width / 64)
     gap = min((g.pair.gap for g in groups), default=0.0)
     aligned = gap > 0 and all(g.pair.gap == gap for g in groups)
@@ -241,11 +242,11 @@ def compose(
         if gap > 0:
             step = gap / math.ceil(gap / step)
         lattices = [_connect_the_dots(g.pair, step, tail) for g in groups]
-        composed = _transform(groups, lattices, plan)
+        composed = _transform(groups, lattices, saddle)
         if question is None or aligned or step <= finest:
             return composed
         coarse = [_coarsened(lattice) for lattice in lattices]
-        change = question(_transform(groups, coarse, plan)) - question(composed)
+        change = question(_transform(groups, coarse, saddle)) - question(composed)
         if change <= 3.3 * tolerance:
             return composed
         ratio = math.sqrt(tolerance / change) if change < math.inf else 0.0
@@ -253,7 +254,7 @@ def compose(
 
 
 def _window(
-    groups: list[Group], lattices: list[_Lattice], plan: Plan
+    groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoint
 ) -> tuple[float, float, float]:
     """Return the window's ends, and a bound on the probability of a loss above it.
 
@@ -265,28 +266,28 @@ def _window(
         parts = zip(groups, lattices, strict=True)
         return sum(g.count * lattice.log_mgf(theta) for g, lattice in parts)
 
-    at_theta = log_mgf(plan.theta)
-    wrap = log_wrap(at_theta, plan.theta, plan.epsilon, plan.log_delta)
+    at_theta = log_mgf(saddle.theta)
+    wrap = log_wrap(at_theta, saddle.theta, saddle.epsilon, saddle.log_delta)
     lows, fars, highs = [], [], []
     for share in (1, 1 / 8):  # the grid has spread the loss: lower orders may be the sharper ones
-        pull, push = share * plan.pull, share * plan.push
-        order = plan.theta + share * (plan.order - plan.theta)
-        lows.append((wrap - log_mgf(plan.theta - pull) + at_theta) / pull)
-        fars.append((log_mgf(plan.theta + push) - at_theta - wrap) / push)
-        highs.append((log_mgf(order) - plan.log_delta - math.log(HARMLESS)) / order)
-    low = min(plan.epsilon, max(lows))
-    high = max(plan.epsilon, min(highs), min(fars) - (plan.epsilon - low))
+        pull, push = share * saddle.pull, share * saddle.push
+        order = saddle.theta + share * (saddle.order - saddle.theta)
+        lows.append((wrap - log_mgf(saddle.theta - pull) + at_theta) / pull)
+        fars.append((log_mgf(saddle.theta + push) - at_theta - wrap) / push)
+        highs.append((log_mgf(order) - saddle.log_delta - math.log(HARMLESS)) / order)
+    low = min(saddle.epsilon, max(lows))
+    high = max(saddle.epsilon, min(highs), min(fars) - (saddle.epsilon - low))
     top = sum(g.count * c.loss[-1] for g, c in zip(groups, lattices, strict=True))
     if high >= top:
         return low, float(top), 0.0
-    return low, high, math.exp(plan.log_delta) * HARMLESS
+    return low, high, math.exp(saddle.log_delta) * HARMLESS
 
 
-def _transform(groups: list[Group], lattices: list[_Lattice], plan: Plan) -> Composed:
-    theta, step = plan.theta, lattices[0].step
-    low, high, beyond = _window(groups, lattices, plan)
+def _transform(groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoint) -> ComposedLoss:
+    theta, step = saddle.theta, lattices[0].step
+    low, high, beyond = _window(groups, lattices, saddle)
     if high - low > 8 * _LARGEST * step:  # a hopeless plan: say nothing rather than fill the memory
-        low, high, beyond = plan.epsilon, plan.epsilon + step, 1.0
+        low, high, beyond = saddle.epsilon, saddle.epsilon + step, 1.0
     start = math.floor(low / step) - 1
     size = fft.next_fast_len(max(math.ceil(high / step) - start + 2, 8), real=True)
     product, error = np.ones(size // 2 + 1, dtype=complex), np.zeros(size // 2 + 1)
@@ -310,7 +311,7 @@ def _transform(groups: list[Group], lattices: list[_Lattice], plan: Plan) -> Com
         product = product * power
     mass = fft.irfft(product, size)
     error += _ULP * 8 * math.log2(size) * np.abs(product)
-    return Composed(
+    return ComposedLoss(
         loss=np.arange(start, start + size) * step,
         mass=np.maximum(np.roll(mass, -start), 0.0),
         theta=theta,

@@ -1,0 +1,56 @@
+"""What was released, as frozen facts: one file for each family of events.
+
+An event's file holds its class and all that is known of its cost, and is the only file that a new
+event of the family touches; a new family is one more name here. See "How to add an event" in the
+documentation.
+"""
+
+from .._checks import RELATIONS as RELATIONS
+from .._checks import check_relation as check_relation
+from .._checks import positive as positive
+from .._checks import probability as probability
+from .._event import Event as Event
+from .._event import flatten as flatten
+from . import (
+    choice,
+    composition,
+    gaussian,
+    generic,
+    laplace,
+    logistic,
+    mixture,
+    response,
+    sampling,
+    selection,
+    smooth,
+    streams,
+    votes,
+)
+from .choice import *
+from .composition import *
+from .gaussian import *
+from .generic import *
+from .laplace import *
+from .logistic import *
+from .mixture import *
+from .response import *
+from .sampling import *
+from .selection import *
+from .smooth import *
+from .streams import *
+from .votes import *
+
+__all__: list[str] = []
+__all__ += choice.__all__
+__all__ += composition.__all__
+__all__ += gaussian.__all__
+__all__ += generic.__all__
+__all__ += laplace.__all__
+__all__ += logistic.__all__
+__all__ += mixture.__all__
+__all__ += response.__all__
+__all__ += sampling.__all__
+__all__ += selection.__all__
+__all__ += smooth.__all__
+__all__ += streams.__all__
+__all__ += votes.__all__

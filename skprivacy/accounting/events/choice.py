@@ -1,0 +1,83 @@
+"""One of several candidates, chosen by their scores."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._checks import positive
+from .._event import Event, Orders, Pairs
+from .._renyi import pure_rdp
+from ..pld.pairs import SlopePair, both, pure_pair
+from .sampling import bounded_sampled_renyi
+
+__all__ = ["Exponential", "ReportNoisyMax"]
+
+
+@dataclass(frozen=True)
+class Exponential(Event, tag="Exponential", stored=("epsilon",)):
+    """A choice with probability proportional to exp(epsilon u / (2 sensitivity of u)).
+
+    Parameters
+    ----------
+    epsilon : float
+        Its privacy loss lies in an interval of length epsilon. If the utility is monotone in the
+        data, give half of it.
+
+    References
+    ----------
+    Dong, Durfee, Rogers (2020), "Optimal differential privacy composition for exponential
+    mechanisms".
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon)
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        # The worst loss takes two values epsilon apart; the better of them was chosen by calculus.
+        t, a = self.epsilon, orders
+        k = math.exp(-t)
+        share = -np.expm1(-a * t) / -math.expm1(-t)
+        best = (a - 1) / a * -np.expm1(-a * t) / (k * -np.expm1((1 - a) * t))
+        return np.minimum(np.log(best) + np.log(share / a) / (a - 1), a * t**2 / 8)
+
+    sampled_renyi = bounded_sampled_renyi
+
+    def dominating_pairs(self, relation: str) -> Pairs:
+        """Use the envelope, over all losses in an interval of length epsilon, of the privacy curve.
+
+        Each has delta(eps') at most (1 - sqrt(k e^eps'))^2 / (1 - k), k = e^-epsilon: logistic
+        noise.
+        """
+        return both(SlopePair(self.epsilon))
+
+    def zcdp(self, relation: str) -> float:
+        return self.epsilon**2 / 8
+
+
+@dataclass(frozen=True)
+class ReportNoisyMax(Event, tag="ReportNoisyMax", stored=("epsilon",)):
+    """The index of the largest value after Laplace or exponential noise of scale 2/epsilon each.
+
+    Parameters
+    ----------
+    epsilon : float
+        With Gumbel noise use :class:`Exponential`, which costs less.
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon)
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        return pure_rdp(self.epsilon, orders)
+
+    sampled_renyi = bounded_sampled_renyi
+
+    def dominating_pairs(self, relation: str) -> Pairs:
+        return both(pure_pair(self.epsilon))

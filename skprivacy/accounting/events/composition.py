@@ -1,0 +1,73 @@
+"""Events one after the other: repetition and composition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .._checks import whole
+from .._event import Event, Orders, check_event, flatten
+from .._renyi import rdp
+
+__all__ = ["Composed", "Repeated"]
+
+
+@dataclass(frozen=True)
+class Repeated(Event, tag="Repeated", stored=("event", "count")):
+    """The same event several times over, each possibly chosen after seeing the last answer.
+
+    Parameters
+    ----------
+    event : Event
+    count : int
+        At least 0.
+    """
+
+    event: Event
+    count: int
+
+    def __post_init__(self) -> None:
+        check_event("event", self.event)
+        whole("count", self.count, 0)
+
+    def parts(self) -> Iterable[tuple[Event, int]]:
+        return ((self.event, self.count),)
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        return self.count * rdp(self.event, orders, relation) if self.count else 0 * orders
+
+    def zcdp(self, relation: str) -> float:
+        return total_zcdp(self, relation)
+
+
+@dataclass(frozen=True)
+class Composed(Event, tag="Composed", stored=("events",)):
+    """Several events on the same data.
+
+    Parameters
+    ----------
+    events : tuple of Event
+    """
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", tuple(self.events))
+        for event in self.events:
+            check_event("events", event)
+
+    def parts(self) -> Iterable[tuple[Event, int]]:
+        return ((event, 1) for event in self.events)
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        each = (rdp(Repeated(e, n), orders, relation) for e, n in flatten(self).items())
+        return sum(each, 0 * orders)
+
+    def zcdp(self, relation: str) -> float:
+        return total_zcdp(self, relation)
+
+
+def total_zcdp(event: Event, relation: str) -> float:
+    """Return rho of all parts of an event together."""
+    return math.fsum(n * e.zcdp(relation) for e, n in flatten(event).items())

@@ -1,0 +1,57 @@
+"""Releases of which nothing is known but a bound, or not even that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._checks import positive, probability
+from .._event import Event, Orders, Pairs
+from .._renyi import pure_rdp
+from ..pld.pairs import AtomPair, both, pure_pair
+from .sampling import bounded_sampled_renyi
+
+__all__ = ["ApproxDP", "NonPrivate"]
+
+
+@dataclass(frozen=True)
+class NonPrivate(Event, tag="NonPrivate"):
+    """A release without any protection."""
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        return np.full(orders.shape, np.inf)
+
+    def dominating_pairs(self, relation: str) -> Pairs:
+        return both(AtomPair((0.0,), (0.0,), (1.0,), infinity=1.0))
+
+
+@dataclass(frozen=True)
+class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta")):
+    """Anything that is (epsilon, delta)-differentially private.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    delta : float, default=0.0
+        In [0, 1).
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.epsilon != 0:
+            positive("epsilon", self.epsilon)
+        probability("delta", self.delta)
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        if self.delta > 0:
+            return np.full(orders.shape, np.inf)
+        return pure_rdp(self.epsilon, orders)
+
+    sampled_renyi = bounded_sampled_renyi
+
+    def dominating_pairs(self, relation: str) -> Pairs:
+        return both(pure_pair(self.epsilon, self.delta))

@@ -1,0 +1,81 @@
+"""Laplace noise, continuous and discrete."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._checks import positive, whole
+from .._event import Event, NoLossDistributionError, Orders, Pairs
+from ..pld.pairs import MOST_ATOMS, AtomPair, SlopePair, both
+from .sampling import bounded_sampled_renyi
+
+__all__ = ["DiscreteLaplace", "Laplace"]
+
+
+@dataclass(frozen=True)
+class Laplace(Event, tag="Laplace", stored=("noise_multiplier",)):
+    """A scalar or vector of bounded L1 sensitivity plus independent Laplace noise.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Scale of the noise divided by the L1 sensitivity; its inverse is the pure epsilon.
+    """
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        positive("noise_multiplier", self.noise_multiplier)
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        t = 1 / self.noise_multiplier
+        a = orders
+        up = np.log(a / (2 * a - 1)) + (a - 1) * t
+        down = np.log((a - 1) / (2 * a - 1)) - a * t
+        return np.maximum(np.logaddexp(up, down), 0) / (a - 1)
+
+    sampled_renyi = bounded_sampled_renyi
+
+    def dominating_pairs(self, relation: str) -> Pairs:
+        return both(SlopePair(1 / self.noise_multiplier, atoms=True))
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace(Event, tag="DiscreteLaplace", stored=("scale", "sensitivity")):
+    """Integers of bounded L1 sensitivity plus two-sided geometric noise.
+
+    Parameters
+    ----------
+    scale : float
+        The probability of x is proportional to exp(-abs(x) / scale).
+    sensitivity : int, default=1
+        L1 sensitivity.
+    """
+
+    scale: float
+    sensitivity: int = 1
+
+    def __post_init__(self) -> None:
+        positive("scale", self.scale)
+        whole("sensitivity", self.sensitivity)
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        losses, p, _ = self.dominating_pairs(relation)[0].sketch()
+        moments = np.logaddexp.reduce(np.outer(orders - 1, losses) + np.log(p), axis=1)
+        divergence: Orders = np.maximum(moments, 0) / (orders - 1)
+        return divergence
+
+    sampled_renyi = bounded_sampled_renyi
+
+    def dominating_pairs(self, relation: str) -> Pairs:
+        t, step = self.sensitivity, 1 / self.scale
+        if t > MOST_ATOMS:
+            raise NoLossDistributionError(f"{self!r} has too many different losses for a grid.")
+        ratio = math.exp(-step)
+        inner = np.exp(-step * np.arange(1, t)) * (1 - ratio) / (1 + ratio)
+        p = np.r_[1 / (1 + ratio), inner, ratio**t / (1 + ratio)][::-1]
+        losses = step * (2 * np.arange(t + 1.0) - t)
+        return both(AtomPair(tuple(losses), tuple(p), tuple(p[::-1]), gap=step))

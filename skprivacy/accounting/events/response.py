@@ -1,0 +1,56 @@
+"""One category, told truly or not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._checks import positive, whole
+from .._event import Event, Orders, Pairs
+from ..pld.pairs import AtomPair, both, pure_pair
+from .sampling import bounded_sampled_renyi
+
+__all__ = ["RandomizedResponse"]
+
+
+@dataclass(frozen=True)
+class RandomizedResponse(Event, tag="RandomizedResponse", stored=("epsilon", "n_categories")):
+    """One category told truly with probability e^epsilon / (e^epsilon + n_categories - 1).
+
+    Parameters
+    ----------
+    epsilon : float
+    n_categories : int, default=2
+    """
+
+    epsilon: float
+    n_categories: int = 2
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon)
+        whole("n_categories", self.n_categories, 2)
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        high, low, rest = self._probabilities()
+        a = orders
+        moment = np.logaddexp(
+            a * math.log(high) + (1 - a) * math.log(low),
+            a * math.log(low) + (1 - a) * math.log(high),
+        )
+        return (np.logaddexp(moment, math.log(rest)) if rest else moment) / (a - 1)
+
+    sampled_renyi = bounded_sampled_renyi
+
+    def dominating_pairs(self, relation: str) -> Pairs:
+        if self.n_categories == 2:
+            return both(pure_pair(self.epsilon))
+        high, low, rest = self._probabilities()
+        losses = (-self.epsilon, 0.0, self.epsilon)
+        return both(AtomPair(losses, (low, rest, high), (high, rest, low), gap=self.epsilon))
+
+    def _probabilities(self) -> tuple[float, float, float]:
+        """Return those of the truth, of one other category, and of all that are left."""
+        low = 1 / (math.exp(self.epsilon) + self.n_categories - 1)
+        return math.exp(self.epsilon) * low, low, (self.n_categories - 2) * low

@@ -1,0 +1,91 @@
+"""Poisson sampling of records, and what it does to the cost of an event."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .._checks import positive
+from .._event import Event, NoLossDistributionError, Orders, Pairs, check_event
+from .._renyi import pure_rdp, rdp
+from ..pld.pairs import Added, Removed
+from .composition import total_zcdp
+from .gaussian import Gaussian
+
+__all__ = ["PoissonSampled"]
+
+
+@dataclass(frozen=True)
+class PoissonSampled(Event, tag="PoissonSampled", stored=("sampling_rate", "event")):
+    """An event on a sample that includes every record independently.
+
+    Parameters
+    ----------
+    sampling_rate : float
+        The probability of inclusion, in (0, 1].
+    event : Event
+        What is done to the sample. **Its sensitivity bounds the norm of one record's
+        contribution, under every relation**: a DP-SGD step of clipping norm C and noise of
+        standard deviation z * C is ``PoissonSampled(q, Gaussian(z))`` whatever the relation.
+    """
+
+    sampling_rate: float
+    event: Event
+
+    def __post_init__(self) -> None:
+        positive("sampling_rate", self.sampling_rate)
+        if self.sampling_rate > 1:
+            raise ValueError(f"sampling_rate={self.sampling_rate!r} must be in (0, 1].")
+        check_event("event", self.event)
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        if self.sampling_rate == 1 and relation != "replace_one":
+            return rdp(self.event, orders, relation)
+        return self.event.sampled_renyi(self.sampling_rate, orders, relation)
+
+    def dominating_pairs(self, relation: str) -> Pairs:
+        inner, rate = self.event, self.sampling_rate
+        known = inner.sampled_pairs(rate, relation)
+        if known is not None:
+            return known
+        if relation == "replace_one":
+            raise NoLossDistributionError(
+                f"A Poisson sample of {inner!r} has no known dominating pair under "
+                "relation='replace_one'; use 'add_remove' or 'zero_out'."
+            )
+        base = inner.dominating_pairs(relation)
+        if rate == 1:
+            return base
+        if base[0] != base[1] or base[0].infinity:
+            raise NoLossDistributionError(
+                f"A Poisson sample of {inner!r} is not covered: its own pair is not symmetric."
+            )
+        return Removed(base[0], rate), Added(base[1], rate)
+
+    def sampled_pairs(self, rate: float, relation: str) -> Pairs | None:
+        if relation == "replace_one":
+            return None
+        return PoissonSampled(rate * self.sampling_rate, self.event).dominating_pairs(relation)
+
+    def zcdp(self, relation: str) -> float:
+        # zCDP knows no amplification by sampling; without it the bound of the whole data set holds.
+        # Two contributions instead of one are a group of two.
+        return total_zcdp(self.event, relation) * (4 if relation == "replace_one" else 1)
+
+    def gdp(self) -> tuple[float, bool]:
+        if not isinstance(self.event, Gaussian):
+            return math.inf, True
+        if self.sampling_rate == 1:
+            return self.event.gdp()
+        precision = 1 / self.event.noise_multiplier**2
+        square = math.expm1(precision) if precision < 700 else math.inf
+        return self.sampling_rate * math.sqrt(square), False
+
+
+def bounded_sampled_renyi(event: Event, rate: float, orders: Orders, relation: str) -> Orders:
+    """Bound a Poisson sample by the pure epsilon that remains of it, ln(1 + q (e^epsilon - 1)).
+
+    For events of bounded loss: ``sampled_renyi = bounded_sampled_renyi`` in their class.
+    """
+    both = PoissonSampled(rate, event).dominating_pairs(relation)
+    return pure_rdp(max(pair.max_loss for pair in both), orders)

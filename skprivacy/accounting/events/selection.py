@@ -1,0 +1,113 @@
+"""The best of a random number of private trials."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._event import Event, NoLossDistributionError, Orders, Pairs, check_event
+from .._renyi import DEFAULT_ORDERS, rdp
+from ..pld import pld
+from ..pld.curve import pair_of_curve
+from ..pld.pairs import both
+
+__all__ = ["PrivateSelection"]
+
+_LEAST = 1e-15  # the privacy curve is followed down to here
+_MOST = 350.0  # twice as much is all that an exponential holds
+_POINTS = 250
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PrivateSelection(Event, tag="PrivateSelection", stored=("event", "eta", "gamma")):
+    """The best of K runs, K drawn from a truncated negative binomial distribution.
+
+    Parameters
+    ----------
+    event : Event
+        One run, with the score by which it is judged. All runs must have the same event.
+    eta : float, default=1.0
+        Shape, above -1: 1 is geometric, 0 logarithmic.
+    gamma : float
+        Rate, in (0, 1): a smaller one means more runs.
+
+    Notes
+    -----
+    Only a *random* number of trials earns this bound. A fixed grid composes.
+
+    References
+    ----------
+    Papernot, Steinke (2022), "Hyperparameter tuning with Renyi differential privacy",
+    arXiv:2110.03620, Theorem 2.
+    Koskela, Redberg, Wang (2024), "Privacy profiles for private selection", arXiv:2402.06701.
+    """
+
+    event: Event
+    eta: float = 1.0
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_event("event", self.event)
+        if not (math.isfinite(self.eta) and self.eta > -1):
+            raise ValueError(f"eta={self.eta!r} must be a finite number > -1.")
+        if not 0 < self.gamma < 1:
+            raise ValueError(f"gamma={self.gamma!r} must be in (0, 1).")
+
+    @property
+    def expected_trials(self) -> float:
+        """The mean number of runs."""
+        if self.eta == 0:
+            return (1 / self.gamma - 1) / -math.log(self.gamma)
+        fall = -math.expm1(self.eta * math.log(self.gamma))
+        return self.eta * (1 - self.gamma) / (self.gamma * fall)
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        own, every = DEFAULT_ORDERS, rdp(self.event, DEFAULT_ORDERS, relation)
+        choice = float(((1 - 1 / own) * every - math.log(self.gamma) / own).min())
+        trials = math.log(self.expected_trials) / (orders - 1)
+        return rdp(self.event, orders, relation) + (1 + self.eta) * choice + trials
+
+    def dominating_pairs(self, relation: str) -> Pairs:
+        """Bound the privacy curve of the best run by that of one run.
+
+        Let u(y) be the probability that one run is no better than y, and f the generating function
+        of K. The best run has the density f'(u(y)) times that of one run, f' rises up to
+        f'(1) = E K, and f'(u) is proportional to (gamma + (1 - gamma)(1 - u))^-(eta + 1). If one
+        run is (e, d)-private with (1 - gamma) d <= gamma (expm1 e), then from one data set to the
+        next gamma + (1 - gamma)(1 - u) grows by a factor of e^e at most, so that for every epsilon
+
+            delta(epsilon + (eta + 1) e) <= E K delta_1(epsilon).
+        """
+        one = pld(self.event, relation)
+        top = one.epsilon(_LEAST)
+        if not top < _MOST:
+            raise NoLossDistributionError(f"{self!r} has losses too large for a distribution.")
+        epsilons = np.linspace(0, top, _POINTS)
+        deltas = one.deltas(epsilons)
+        deltas = np.minimum(deltas * (1 + 1e-9), 1.0)  # more than all rounding below
+        drift = (self.eta + 1) * _least_drift(epsilons, deltas, self.gamma)
+        if not drift < _MOST:
+            raise NoLossDistributionError(f"{self!r} has too many trials for a distribution.")
+        several = np.minimum(self.expected_trials * deltas, 1.0)
+        return both(pair_of_curve(epsilons + drift, several))
+
+
+def _least_drift(epsilons: Floats, deltas: Floats, gamma: float) -> float:
+    """Return the least e with (1 - gamma) d <= gamma expm1(e), or infinity.
+
+    Between two points of the curve the chord in e^epsilon, which lies above it, is solved exactly.
+    """
+    excess = (1 - gamma) * deltas - gamma * np.expm1(epsilons)
+    i = int((excess <= 0).argmax())
+    if excess[i] > 0:
+        return math.inf
+    if i == 0:
+        return float(epsilons[0])
+    left, right = np.exp(epsilons[i - 1 : i + 1])
+    share = excess[i - 1] / (excess[i - 1] - excess[i])
+    return min(float(epsilons[i]), math.log(left + share * (right - left)) + 1e-12)

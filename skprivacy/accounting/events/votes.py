@@ -1,0 +1,198 @@
+"""Votes of teachers: noisy arg-max and threshold tests, with and without a look at the votes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, logsumexp
+
+from .._checks import positive
+from .._event import Event, LocalBound, NoLossDistributionError, Orders, Pairs
+from .._renyi import rdp
+from ..pld.pairs import GaussianPair, both, pure_pair
+from ._vote_curve import gnmax_rdp, vote_curve
+
+__all__ = ["GNMaxVote", "LNMaxVote", "VoteThreshold"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _VoteEvent(Event, tag=None):
+    """A release of what teachers voted; ``votes``, if given, make its cost itself private."""
+
+    noise_multiplier: float
+    votes: tuple[float, ...] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        positive("noise_multiplier", self.noise_multiplier)
+        if self.votes is not None:
+            votes = tuple(float(v) for v in self.votes)
+            if len(votes) < 2 or not all(math.isfinite(v) and v >= 0 for v in votes):
+                raise ValueError("votes must be at least two finite counts >= 0.")
+            object.__setattr__(self, "votes", votes)
+
+    @property
+    def data_dependent(self) -> bool:
+        return self.votes is not None
+
+    def _without_votes(self) -> None:
+        if self.votes is not None:
+            raise NoLossDistributionError(
+                "Data-dependent bounds are known to Renyi accounting only: a dominating pair "
+                "speaks of all votes there might be. Leave votes out, or use rdp."
+            )
+
+
+@dataclass(frozen=True)
+class GNMaxVote(_VoteEvent, tag="GNMaxVote", stored=("noise_multiplier", "votes")):
+    """The arg-max of vote counts after Gaussian noise.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise of each count. A record moves one vote from one class to
+        another.
+    votes : tuple of float, default=None
+        The true counts, for the data-dependent bound. That bound is private itself.
+
+    References
+    ----------
+    Papernot et al. (2018), "Scalable private learning with PATE", Theorem 6 and Proposition 7.
+    """
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        sigma = self.noise_multiplier
+        if self.votes is None:
+            return orders / sigma**2
+        return gnmax_rdp(_log_unlikely(self.votes, sigma), sigma, orders)
+
+    def dominating_pairs(self, relation: str) -> Pairs:
+        self._without_votes()
+        return both(GaussianPair(self.noise_multiplier / math.sqrt(2)))
+
+    def zcdp(self, relation: str) -> float:
+        return 1 / self.noise_multiplier**2
+
+    def local_bound(self, order: float) -> LocalBound | None:
+        if self.votes is None:
+            return None
+        curve = vote_curve(self.noise_multiplier, len(self.votes), order)
+        cost = float(curve.at_log_q(_log_unlikely(self.votes, self.noise_multiplier)))
+        sensitivity = partial(curve.local_sensitivity, self.votes)
+        return LocalBound(cost, sensitivity, math.ceil(sum(self.votes)))
+
+
+@dataclass(frozen=True)
+class LNMaxVote(_VoteEvent, tag="LNMaxVote", stored=("noise_multiplier", "votes")):
+    """The arg-max of vote counts after Laplace noise of scale ``noise_multiplier``.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Scale of the noise on each count, in votes.
+    votes : tuple of float, default=None
+        Counts of one query. They are private; without them the cost is data-independent.
+
+    References
+    ----------
+    Papernot et al. (2017), "Semi-supervised knowledge transfer for deep learning from private
+    training data".
+    """
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        a, pure = orders, 2 / self.noise_multiplier
+        plain = np.minimum(a * pure**2 / 2, pure)
+        if self.votes is None:
+            return plain
+        top, *rest = sorted(self.votes, reverse=True)
+        gaps = (top - np.array(rest)) / self.noise_multiplier
+        q = float(((2 + gaps) / (4 * np.exp(gaps))).sum())
+        if not 0 < q <= 1 / (math.exp(pure) + 1):
+            return plain
+        log_good = math.log1p(-q) + (a - 1) * (math.log1p(-q) - math.log1p(-math.exp(pure) * q))
+        value = np.logaddexp(log_good, math.log(q) + pure * (a - 1)) / (a - 1)
+        return np.minimum(plain, np.maximum(value, 0))
+
+    def dominating_pairs(self, relation: str) -> Pairs:
+        self._without_votes()
+        return both(pure_pair(2 / self.noise_multiplier))
+
+
+@dataclass(frozen=True)
+class VoteThreshold(
+    _VoteEvent, tag="VoteThreshold", stored=("noise_multiplier", "votes", "threshold")
+):
+    """The test of Confident-GNMax: is the largest count, plus Gaussian noise, above a threshold?
+
+    Charged on every query, answered or not.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise of the largest count.
+    votes : tuple of float, default=None
+    threshold : float, default=None
+        Needed with ``votes``.
+    """
+
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.votes is not None and self.threshold is None:
+            raise ValueError("threshold=None must be given with votes.")
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        sigma = math.sqrt(2) * self.noise_multiplier
+        if self.votes is None:
+            return orders / sigma**2
+        return gnmax_rdp(self._log_q(max(self.votes)), sigma, orders)
+
+    def dominating_pairs(self, relation: str) -> Pairs:
+        self._without_votes()
+        return both(GaussianPair(self.noise_multiplier))
+
+    def zcdp(self, relation: str) -> float:
+        return 1 / (2 * self.noise_multiplier**2)
+
+    def local_bound(self, order: float) -> LocalBound | None:
+        if self.votes is None:
+            return None
+        cost = float(rdp(self, [order])[0])
+        sensitivity = partial(self._local_sensitivity, self.votes, order)
+        return LocalBound(cost, sensitivity, math.ceil(sum(self.votes)))
+
+    def _log_q(self, largest: Floats | float) -> Floats:
+        assert self.threshold is not None
+        log_q: Floats = log_ndtr(-np.abs(largest - self.threshold) / self.noise_multiplier)
+        return log_q
+
+    def _local_sensitivity(
+        self, votes: tuple[float, ...], order: float, distance: NDArray[Any]
+    ) -> Floats:
+        """Take the largest change among all counts within reach: they are whole steps apart.
+
+        Only counts that can occur are looked at. The sum over distances ends where all of them are
+        within reach; a change beyond would be in reach of one data set and not of the next.
+        """
+        reach = int(distance.max(initial=0)) + 1
+        counts = np.clip(max(votes) + np.arange(-reach, reach + 1), 0.0, sum(votes))
+        sigma = math.sqrt(2) * self.noise_multiplier
+        change = np.abs(np.diff(gnmax_rdp(self._log_q(counts), sigma, order)))
+        # change[reach - 1 - d : reach + 1 + d] are the steps to be made from within distance d
+        steps = np.maximum(change[reach - 1 :: -1], change[reach:])
+        within: Floats = np.maximum.accumulate(steps)[distance]
+        return within
+
+
+def _log_unlikely(votes: tuple[float, ...], sigma: float) -> float:
+    """Return ln q, where q bounds the probability of an outcome that the votes do not suggest."""
+    top, *rest = sorted(votes, reverse=True)
+    log_q = logsumexp(log_ndtr(-(top - np.array(rest)) / (math.sqrt(2) * sigma)))
+    return min(float(log_q), math.log1p(-1 / len(votes)))

@@ -1,0 +1,49 @@
+"""A dominating pair from points on a privacy curve."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .pairs import AtomPair
+
+__all__ = ["pair_of_curve"]
+
+Floats = NDArray[np.float64]
+
+
+def pair_of_curve(epsilons: Floats, deltas: Floats) -> AtomPair:
+    """Return a symmetric pair whose privacy curve lies above the one through the points.
+
+    Any such curve is convex in e^epsilon, and so lies below the convex hull of points above it.
+    """
+    x = np.exp(np.r_[-epsilons[::-1], epsilons])
+    below = 1 - np.exp(-epsilons) * (1 - deltas)  # the mirror image of a symmetric curve
+    corners = _lower_hull(np.r_[0.0, x], np.r_[1.0, below[::-1], deltas])
+    at, height = np.r_[0.0, x][corners], np.r_[1.0, below[::-1], deltas][corners]
+    slopes = np.r_[np.diff(height) / np.diff(at), 0.0]
+    after = at > 1
+    q = np.diff(slopes)[after[1:]]
+    p, losses = q * at[after], np.log(at[after])
+    infinity = float(height[-1])
+    middle = max(0.0, 1 - infinity - float(p.sum() + q.sum()))
+    return AtomPair(
+        tuple(np.r_[-losses[::-1], 0.0, losses]),
+        tuple(np.r_[q[::-1], middle, p]),
+        tuple(np.r_[p[::-1], middle, q]),
+        infinity,
+        loose=True,
+    )
+
+
+def _lower_hull(x: Floats, y: Floats) -> list[int]:
+    """Return the indices of the corners of the convex hull from below, for sorted ``x``."""
+    corners: list[int] = []
+    for i in range(len(x)):
+        while len(corners) > 1:
+            a, b = corners[-2:]
+            if (y[b] - y[a]) * (x[i] - x[b]) < (y[i] - y[b]) * (x[b] - x[a]):
+                break
+            corners.pop()
+        corners.append(i)
+    return corners

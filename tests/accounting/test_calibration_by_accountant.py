@@ -1,0 +1,71 @@
+"""The noise that each accountant asks for: enough by its own count, and no more."""
+
+import warnings
+
+import pytest
+
+from skprivacy.accounting import (
+    DiscreteGaussian,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    PoissonSampled,
+    Repeated,
+    calibrate_noise_multiplier,
+    compare_accountants,
+    epsilon_of,
+)
+
+BLUNTEST_FIRST = ["naive", "advanced", "zcdp", "rdp", "pld"]
+RUNS = {
+    "full batches": lambda z: Repeated(Gaussian(z), 1000),
+    "sampled": lambda z: Repeated(PoissonSampled(0.01, Gaussian(z)), 1000),
+    "Laplace": lambda z: Repeated(Laplace(z), 100),
+    "a grid": lambda z: Repeated(DiscreteGaussian(z, 1.5, 3), 20),
+}
+
+
+@pytest.mark.parametrize("accountant", BLUNTEST_FIRST)
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 8.0])
+def test_it_is_the_least_noise_by_that_accountant(accountant, run, epsilon):
+    make = RUNS[run]
+    z = calibrate_noise_multiplier(make, epsilon, 1e-5, accountant=accountant)
+
+    def count(noise):
+        if accountant == "pld":
+            return epsilon_of(make(noise), 1e-5)
+        with warnings.catch_warnings():  # the best order may lie at the edge of the grid
+            warnings.simplefilter("ignore")
+            return compare_accountants(make(noise), 1e-5)[accountant]["epsilon"]
+
+    assert count(z) <= epsilon < count(z * (1 - 1e-3))
+    assert epsilon_of(make(z), 1e-5) <= epsilon  # whoever counts, the promise is true
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 10.0])
+@pytest.mark.parametrize("count", [100, 10_000])
+def test_sharper_accountants_take_less_noise(epsilon, count):
+    """As in Jayaraman and Evans (2019): many steps of full batches."""
+
+    def make(z):
+        return Repeated(Gaussian(z), count)
+
+    noise = [
+        calibrate_noise_multiplier(make, epsilon, 1e-5, accountant=name) for name in BLUNTEST_FIRST
+    ]
+    assert noise == sorted(noise, reverse=True)
+    assert noise[0] > 1.5 * noise[1]
+    assert noise[-1] == calibrate_noise_multiplier(make, epsilon, 1e-5)  # the default
+
+
+def test_what_the_accountants_do_not_do():
+    with pytest.raises(ValueError, match="accountant='gdp' must be one of"):  # no proof of it
+        calibrate_noise_multiplier(Gaussian, 1.0, 1e-5, accountant="gdp")
+    for name in BLUNTEST_FIRST[:-1]:
+        with pytest.raises(ValueError, match=f"accountant='{name}' needs a delta > 0"):
+            calibrate_noise_multiplier(Laplace, 1.0, 0.0, accountant=name)
+    assert calibrate_noise_multiplier(Laplace, 1.0, 0.0) == pytest.approx(1.0, rel=1e-3)
+    for name in BLUNTEST_FIRST:
+        with pytest.raises(ValueError, match="No noise multiplier"):
+            calibrate_noise_multiplier(lambda z: NonPrivate(), 1.0, 1e-5, accountant=name)

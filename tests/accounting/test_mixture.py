@@ -1,0 +1,205 @@
+"""A public choice among releases: its delta is the mean of deltas, by brute force."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+
+from skprivacy.accounting import (
+    ApproxDP,
+    Composed,
+    DiscreteLaplace,
+    Event,
+    Exponential,
+    Gaussian,
+    GNMaxVote,
+    Laplace,
+    Mixture,
+    NoLossDistributionError,
+    NonPrivate,
+    PoissonSampled,
+    PrivacyBudget,
+    RandomizedResponse,
+    Repeated,
+    TreeAggregation,
+    delta_of,
+    epsilon_of,
+    pld,
+    rdp,
+    rdp_delta,
+    renyi_divergence,
+    zcdp,
+)
+
+EPSILONS = [0.0, 0.1, 0.3, 0.7, 1.2, 2.0]
+
+
+def response(epsilon, k):
+    """Return what randomised response says of the first category, and of the second."""
+    low = 1 / (math.exp(epsilon) + k - 1)
+    p, q = np.full((2, k), low)
+    p[0] = q[1] = math.exp(epsilon) * low
+    return p, q
+
+
+def joined(weights, *pairs):
+    """Return the distributions of (choice, answer) under both neighbours."""
+    return tuple(
+        np.concatenate([w * pair[i] for w, pair in zip(weights, pairs, strict=True)])
+        for i in (0, 1)
+    )
+
+
+def product(one, other):
+    return tuple(np.outer(one[i], other[i]).ravel() for i in (0, 1))
+
+
+def hockey_stick(p, q, epsilon):
+    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+
+
+WEIGHTS = (0.5, 0.3, 0.2)
+EACH = (RandomizedResponse(0.3, 3), RandomizedResponse(0.7, 2), RandomizedResponse(2.0, 6))
+PAIRS = (response(0.3, 3), response(0.7, 2), response(2.0, 6))
+MIXTURE = Mixture(WEIGHTS, EACH)
+
+
+def test_one_choice_is_exact():
+    p, q = joined(WEIGHTS, *PAIRS)
+    for epsilon in EPSILONS:
+        exact = hockey_stick(p, q, epsilon)
+        assert pld(MIXTURE).delta(epsilon) == pytest.approx(exact, rel=1e-9, abs=1e-15)
+        mean = sum(w * delta_of(e, epsilon) for w, e in zip(WEIGHTS, EACH, strict=True))
+        assert exact == pytest.approx(mean, rel=1e-9, abs=1e-15)
+    assert epsilon_of(MIXTURE, 0.0) == pytest.approx(2.0)
+    orders = [1.01, 1.5, 2.0, 7.0, 60.0]
+    exact = [renyi_divergence(p, q, a) for a in orders]
+    np.testing.assert_allclose(rdp(MIXTURE, orders), exact, rtol=1e-9)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_choices_compose(count):
+    """Every sequence of choices and answers, one after the other."""
+    pair = one = joined(WEIGHTS, *PAIRS)
+    for _ in range(count - 1):
+        pair = product(pair, one)
+    for epsilon in EPSILONS:
+        exact = hockey_stick(*pair, epsilon)
+        ours = pld(Repeated(MIXTURE, count)).delta(epsilon)
+        # nine large losses that share no grid: the engine comes within 1.3e-3 of them
+        assert exact * (1 - 1e-9) <= ours <= exact * (1 + 2e-3)
+    assert rdp(Repeated(MIXTURE, count), [3.0])[0] == pytest.approx(renyi_divergence(*pair, 3.0))
+
+
+def test_branches_that_are_compositions_are_bounded_from_above_and_closely():
+    events = (Repeated(EACH[0], 3), Composed((EACH[1], EACH[2])), Composed(()))
+    three = product(product(PAIRS[0], PAIRS[0]), PAIRS[0])
+    p, q = joined(WEIGHTS, three, product(PAIRS[1], PAIRS[2]), (np.ones(1), np.ones(1)))
+    loss = pld(Mixture(WEIGHTS, events))
+    for epsilon in EPSILONS:
+        exact = hockey_stick(p, q, epsilon)
+        assert exact * (1 - 1e-9) <= loss.delta(epsilon) <= exact * 1.02 + 1e-9
+    assert loss.epsilon(0.0) == pytest.approx(2.7)
+    a = 4.0
+    assert rdp(Mixture(WEIGHTS, events), [a])[0] == pytest.approx(renyi_divergence(p, q, a))
+
+
+def test_every_sequence_of_branches_of_sampled_noise():
+    """Two steps, each at a rate that is drawn: the mean over the four sequences of rates."""
+    rates, weights = (0.05, 0.3), (0.9, 0.1)
+    steps = [PoissonSampled(q, Gaussian(0.8)) for q in rates]
+    two = Repeated(Mixture(weights, steps), 2)
+    for relation in ("add_remove", "replace_one", "zero_out"):
+        for epsilon in (0.05, 0.5, 1.5):
+            exact = sum(
+                weights[i]
+                * weights[j]
+                * delta_of(Composed((steps[i], steps[j])), epsilon, relation)
+                for i, j in itertools.product((0, 1), repeat=2)
+            )
+            # The worse direction may change from sequence to sequence, and the mean is of one.
+            assert pld(two, relation).delta(epsilon) == pytest.approx(exact, rel=2e-3)
+
+
+def test_it_is_between_its_events_and_below_their_composition():
+    cheap, dear = Gaussian(20.0), Gaussian(2.0)
+    mixture = Mixture((0.99, 0.01), (cheap, dear))
+    for delta in (1e-3, 1e-6):
+        below, above = epsilon_of(cheap, delta), epsilon_of(dear, delta)
+        assert below < epsilon_of(mixture, delta) < above
+        assert epsilon_of(mixture, delta) < epsilon_of(Composed((cheap, dear)), delta)
+        exact = epsilon_of(mixture, delta)
+        assert 0.99 * delta_of(cheap, exact) + 0.01 * delta_of(dear, exact) == pytest.approx(delta)
+    assert (rdp(mixture, [2.0, 20.0]) < rdp(dear, [2.0, 20.0])).all()
+    assert (rdp(mixture, [2.0, 20.0]) > rdp(cheap, [2.0, 20.0])).all()
+    assert zcdp(mixture) == zcdp(dear)
+    assert zcdp(Mixture((1.0,), (Exponential(1.0),))) == zcdp(Exponential(1.0))
+
+
+def test_seldom_nothing_at_all_is_protected():
+    mixture = Mixture((0.999, 0.001), (DiscreteLaplace(2.0), NonPrivate()))
+    assert delta_of(mixture, 10.0) == pytest.approx(0.001)
+    assert epsilon_of(mixture, 0.002) < 0.5
+    assert epsilon_of(mixture, 0.0005) == math.inf
+    assert math.isinf(rdp(mixture, [2.0])[0])
+    approximate = Mixture(
+        (0.5, 0.5), (Laplace(2.0), Composed((ApproxDP(0.5, 1e-7), Gaussian(3.0))))
+    )
+    assert 0.5 < epsilon_of(approximate, 1e-6) < 2.5
+    assert delta_of(approximate, 20.0) >= 0.5e-7
+
+
+def test_a_sample_of_a_choice_is_a_choice_of_samples():
+    inner = (Gaussian(1.0), Gaussian(3.0))
+    outside = PoissonSampled(0.1, Mixture((0.4, 0.6), inner))
+    inside = Mixture((0.4, 0.6), tuple(PoissonSampled(0.1, e) for e in inner))
+    for epsilon in (0.1, 0.5, 1.0):
+        assert delta_of(outside, epsilon) == pytest.approx(delta_of(inside, epsilon), rel=1e-9)
+    np.testing.assert_allclose(rdp(outside, [2.0, 9.0]), rdp(inside, [2.0, 9.0]), rtol=1e-12)
+
+
+def test_digits_survive_where_costs_are_tiny():
+    cheap = Mixture((0.5, 0.5), (Gaussian(1e7), Gaussian(2e7)))
+    mean = (0.5 * rdp(Gaussian(1e7), [1.01]) + 0.5 * rdp(Gaussian(2e7), [1.01]))[0]
+    assert rdp(cheap, [1.01])[0] == pytest.approx(mean, rel=1e-9)
+    assert epsilon_of(MIXTURE, 1e-6) <= 2.0
+    assert delta_of(Mixture((1.0,), (Gaussian(2.0),)), 1.0) == delta_of(Gaussian(2.0), 1.0)
+
+
+def test_renyi_alone_covers_what_has_no_distribution():
+    mixture = Mixture((0.5, 0.5), (TreeAggregation(5.0, 4, 1), Gaussian(3.0)))
+    assert epsilon_of(mixture, 1e-6, "zero_out") <= epsilon_of(Gaussian(5.0 / 3**0.5), 1e-6)
+    with pytest.raises(NoLossDistributionError, match="zero_out"):
+        epsilon_of(mixture, 1e-6)  # add_remove
+    private = Mixture((0.5, 0.5), (GNMaxVote(40.0, (200.0, 5.0)), Gaussian(3.0)))
+    assert private.data_dependent
+    with pytest.raises(ValueError, match="private data"):
+        private.to_dict()
+    assert rdp_delta(private, 1.0) < rdp_delta(Gaussian(3.0), 1.0)
+
+
+def test_round_trip_and_budget(tmp_path):
+    assert Event.from_dict(json.loads(json.dumps(MIXTURE.to_dict()))) == MIXTURE
+    assert MIXTURE.to_dict()["p"] == [0.5, 0.3, 0.2]
+    budget = PrivacyBudget(2.1, 1e-6, tmp_path / "ledger")
+    budget.reserve(MIXTURE)
+    assert PrivacyBudget.open(tmp_path / "ledger").spent() == pytest.approx(2.0, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("p", "events", "message"),
+    [
+        ((0.5, 0.4), (Gaussian(1.0), Gaussian(2.0)), "add up to 1"),
+        ((1.5, -0.5), (Gaussian(1.0), Gaussian(2.0)), "above 0"),
+        ((1.0, 0.0), (Gaussian(1.0), Gaussian(2.0)), "never happens"),
+        ((math.nan, 0.5), (Gaussian(1.0), Gaussian(2.0)), "above 0"),
+        ((), (), "add up to 1"),
+        ((1.0,), (Gaussian(1.0), Gaussian(2.0)), "one probability for each event"),
+        ((1.0,), ("x",), "must be an Event"),
+    ],
+)
+def test_bad_mixtures(p, events, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        Mixture(p, events)

@@ -1,0 +1,110 @@
+"""Planted bugs in what events cost and how they are stored: the accounting's tests catch each."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from skprivacy.accounting import (
+    Event,
+    Gaussian,
+    GNMaxVote,
+    Mixture,
+    VoteThreshold,
+    _event,
+    delta_of,
+    epsilon_of,
+    pld,
+    rdp,
+)
+from skprivacy.accounting.events import gaussian
+from skprivacy.accounting.pld.pairs import GaussianPair, MixedPair, both
+
+from .accounting import test_mixture, test_rdp, test_stored_events, test_votes
+
+
+def forget():
+    for remembered in (pld, epsilon_of, delta_of):
+        remembered.cache_clear()
+
+
+def pair_of(sensitivity):
+    return lambda self, relation: both(GaussianPair(self.noise_multiplier / sensitivity))
+
+
+def mean_of_renyi(self, orders, relation):
+    each = np.array([rdp(event, orders, relation) for event in self.events])
+    return self.weights @ each
+
+
+def no_weights(self, edges):
+    each = [part.masses(edges) for part in self.parts]
+    return tuple(np.mean([masses[i] for masses in each], axis=0) for i in (0, 1))
+
+
+def small_noise_only(noise, rate, orders, relation):
+    """The first term of the series, which is what it tends to for much noise."""
+    return orders * rate**2 / (2 * noise**2)
+
+
+def taken_over(tag, cls):
+    _event._TAGS[tag] = cls
+
+
+def check_tags():
+    with mock.patch.dict(_event._TAGS):
+        with suppress(TypeError):  # it is refused
+            type("Gaussian", (Gaussian,), {"__module__": "notebook"}, tag="Gaussian")
+        assert Event.from_dict({"type": "Gaussian", "noise_multiplier": 1.0}) == Gaussian(1.0)
+
+
+def check_sampled_noise():
+    test_rdp.test_never_below_the_quadrature_nor_far_above(3.7, 0.01, 1.0, "add_remove")
+
+
+def check_first_format():
+    for row, event in zip(test_stored_events.STORED, test_stored_events.EVENTS, strict=True):
+        try:
+            assert Event.from_dict(row["event"]) == event
+        except ValueError as error:
+            raise AssertionError("the first format cannot be read") from error
+
+
+MUTANTS = {
+    "GNMax: a vote moves one count": (
+        GNMaxVote, "dominating_pairs", pair_of(1.0),
+        lambda: test_votes.check_distribution(GNMaxVote, math.sqrt(2)),
+    ),
+    "the threshold test: half the sensitivity": (
+        VoteThreshold, "dominating_pairs", pair_of(0.5),
+        lambda: test_votes.check_distribution(VoteThreshold, 1.0),
+    ),
+    "a mixture's Renyi cost is the mean": (
+        Mixture, "renyi", mean_of_renyi, test_mixture.test_one_choice_is_exact,
+    ),
+    "a mixture without its probabilities": (
+        MixedPair, "masses", no_weights, test_mixture.test_one_choice_is_exact,
+    ),
+    "sampled noise by its first term": (
+        gaussian, "sampled_gaussian_rdp", small_noise_only,
+        check_sampled_noise,
+    ),
+    "a tag is taken over": (_event, "_register", taken_over, check_tags),
+    "a renamed field without its stored name": (
+        Gaussian, "_stored", ("sigma",), check_first_format,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_planted_bug_is_caught(name):
+    owner, attribute, bug, check = MUTANTS[name]
+    check()
+    forget()
+    with mock.patch.object(owner, attribute, bug), pytest.raises(AssertionError):
+        check()
+    forget()
