@@ -16,6 +16,7 @@ from ..accounting import (
     Event,
     Gaussian,
     Laplace,
+    LedgerError,
     Logistic,
     PoissonSampled,
     PrivacyBudget,
@@ -23,8 +24,7 @@ from ..accounting import (
     check_delta,
     compare_accountants,
 )
-from ..accounting._filters import FILTERS
-from ..accounting.ledger import LedgerError
+from ..accounting.budget.filters import FILTERS
 from ..exceptions import BudgetExceededError
 from ._console import UserError, check_outputs
 

@@ -40,8 +40,8 @@ from skprivacy.accounting import (
     charge,
     pld,
 )
-from skprivacy.accounting._rules import Cost, at_orders, renyi_orders
-from skprivacy.accounting.ledger import ledger_at
+from skprivacy.accounting.budget.ledger import ledger_at
+from skprivacy.accounting.budget.rules import Cost, at_orders, renyi_orders
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 
 
@@ -580,7 +580,7 @@ def test_emptied_and_deleted_files(ledger):
 
 
 def test_altered_lines(ledger):
-    budget = PrivacyBudget(epsilon=1.0, path=ledger, relation="add_remove")
+    budget = PrivacyBudget(epsilon=1.0, path=ledger, relation="add_remove", unit="record")
     for _ in range(3):
         budget.reserve(Laplace(10.0))
     digest = budget.verify()
@@ -1031,6 +1031,7 @@ def test_a_ledger_from_before_there_were_units_is_of_records(ledger, relation):
         ([("reserve", None), ("relation", "add_remove")], "before the first charge"),
         ([("relation", "sideways")], "relation='sideways'"),
         ([("relation", '{"relation": "zero_out", "unit": ""}')], "unit=''"),
+        ([("relation", '{"relation": "zero_out"}')], "was altered: it is for"),
     ],
 )
 def test_a_ledger_of_mixed_relations_or_units_fails(ledger, lines, message):

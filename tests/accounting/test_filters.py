@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import norm
 
 from skprivacy.accounting import ApproxDP, Composed, Gaussian, Laplace, Repeated
-from skprivacy.accounting._filters import Account
-from skprivacy.accounting._rules import Cost
+from skprivacy.accounting.budget.filters import Account
+from skprivacy.accounting.budget.rules import Cost
 
 UNIT = 0.2  # of which the losses of randomised response are multiples
 NOISE = 3.0

@@ -6,11 +6,11 @@ import json
 from collections import Counter
 from typing import Any, NamedTuple
 
-from ._filters import Account
-from ._rules import Cost, added_up
-from ._scopes import along, event_of, total
-from .events import Event
-from .ledger import LedgerError, _Log
+from ..events import Event
+from .filters import Account
+from .log import LedgerError, Log
+from .rules import Cost, added_up
+from .scopes import along, event_of, total
 
 __all__ = ["Refusal", "Terms", "cap_of", "check_caps", "holds", "refusing", "room"]
 
@@ -41,7 +41,7 @@ def cap_of(body: str) -> Cost:
     return Cost(terms["epsilon"], terms["delta"])
 
 
-def refusing(log: _Log, leaf: str, event: Event, terms: Terms) -> Refusal | None:
+def refusing(log: Log, leaf: str, event: Event, terms: Terms) -> Refusal | None:
     """Return the first scope around ``leaf`` whose cap a charge of ``event`` would pass."""
     for scope, before in _accounts(log, leaf, terms).items():
         after = before.charged(event)
@@ -50,7 +50,7 @@ def refusing(log: _Log, leaf: str, event: Event, terms: Terms) -> Refusal | None
     return None
 
 
-def room(log: _Log, leaf: str, event: Event, terms: Terms, most: int = _MANY) -> int:
+def room(log: Log, leaf: str, event: Event, terms: Terms, most: int = _MANY) -> int:
     """Return how many more of ``event``, up to about ``most``, would be admitted."""
     accounts = _accounts(log, leaf, terms).values()
 
@@ -66,7 +66,7 @@ def room(log: _Log, leaf: str, event: Event, terms: Terms, most: int = _MANY) ->
     return low
 
 
-def holds(log: _Log, scope: str, cap: Cost, terms: Terms) -> bool:
+def holds(log: Log, scope: str, cap: Cost, terms: Terms) -> bool:
     """Tell whether what was charged in and below ``scope`` stays within a cap."""
     opening = _opening(log, scope, cap, terms)
     # Records that are in no part of the leaf's own: those that are have leaves of their own.
@@ -74,14 +74,14 @@ def holds(log: _Log, scope: str, cap: Cost, terms: Terms) -> bool:
     return all(_account(log, scope, leaf, cap, opening, terms).holds() for leaf in leaves)
 
 
-def check_caps(log: _Log, terms: Terms) -> None:
+def check_caps(log: Log, terms: Terms) -> None:
     """Raise LedgerError if what was charged anywhere passes a cap."""
     for scope, body in log.scopes().items():
         if not holds(log, scope, cap_of(body), terms):
             raise LedgerError(f"The charges in scope {scope!r} pass its cap {body}.")
 
 
-def _accounts(log: _Log, leaf: str, terms: Terms) -> dict[str, Account]:
+def _accounts(log: Log, leaf: str, terms: Terms) -> dict[str, Account]:
     """Return the account of every scope around ``leaf`` that has a cap."""
     accounts = {}
     for scope, body in log.scopes().items():
@@ -93,7 +93,7 @@ def _accounts(log: _Log, leaf: str, terms: Terms) -> dict[str, Account]:
 
 
 def _account(
-    log: _Log, scope: str, leaf: str, cap: Cost, opening: Opening | None, terms: Terms
+    log: Log, scope: str, leaf: str, cap: Cost, opening: Opening | None, terms: Terms
 ) -> Account:
     account = Account(cap, terms["filter"], terms["relation"])
     if terms["filter"] != "adaptive":
@@ -105,7 +105,7 @@ def _account(
     return account.adding(before).of(since, opening.event, opening.left)
 
 
-def _opening(log: _Log, scope: str, cap: Cost, terms: Terms) -> Opening | None:
+def _opening(log: Log, scope: str, cap: Cost, terms: Terms) -> Opening | None:
     """Find the first charge in a scope that could not be added up to those before.
 
     **Guarantees.** It follows from the lines up to then and never changes. One opening serves all

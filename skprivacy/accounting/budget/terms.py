@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .events import RELATIONS
-from .ledger import LedgerError, Record
+from ..events import RELATIONS
+from .log import LedgerError, Record
 
 __all__ = ["check_same_unit", "check_terms", "check_unit"]
 

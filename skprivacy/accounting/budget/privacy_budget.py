@@ -12,18 +12,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from .._config import warn_caller
-from ..exceptions import BudgetExceededError, PrivacyWarning
-from ._admission import cap_of, holds, refusing, room
-from ._filters import FILTERS
-from ._refusals import explained, has_no_epsilon, no_epsilon
-from ._rules import Cost
-from ._scopes import along, check_partitions, inner
-from ._statement import Statement, spent
-from ._terms import check_same_unit, check_unit
-from .events import Event, check_relation, positive
-from .guarantee import check_delta
-from .ledger import LedgerError, _Log, ledger_at
+from ..._config import warn_caller
+from ...exceptions import BudgetExceededError, PrivacyWarning
+from ..events import Event, check_relation, positive
+from ..guarantee import check_delta
+from .admission import cap_of, holds, refusing, room
+from .filters import FILTERS
+from .ledger import ledger_at
+from .log import LedgerError, Log
+from .refusals import explained, has_no_epsilon, no_epsilon
+from .rules import Cost, spent
+from .scopes import along, check_partitions, inner
+from .statement import Statement
+from .terms import check_same_unit, check_unit
 
 __all__ = ["PrivacyBudget", "charge"]
 
@@ -184,7 +185,7 @@ class PrivacyBudget(Statement):
         part._parent = self
         return part
 
-    def _check_late_cap(self, log: _Log, scope: str, cap: Cost) -> None:
+    def _check_late_cap(self, log: Log, scope: str, cap: Cost) -> None:
         terms = self._settled(log)
         if holds(log, scope, cap, terms):
             return

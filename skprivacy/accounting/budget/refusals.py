@@ -6,11 +6,11 @@ import math
 import re
 from collections import Counter
 
-from ._admission import Refusal, room
-from ._filters import Account
-from ._rules import Cost, added_up
-from .events import Event
-from .ledger import _Log
+from ..events import Event
+from .admission import Refusal, room
+from .filters import Account
+from .log import Log
+from .rules import Cost, added_up
 
 __all__ = ["explained", "has_no_epsilon", "no_epsilon"]
 
@@ -22,7 +22,7 @@ _SETTLED = (
 )
 
 
-def explained(log: _Log, leaf: str, refusal: Refusal, event: Event) -> str:
+def explained(log: Log, leaf: str, refusal: Refusal, event: Event) -> str:
     """Return why an event was refused, in a sentence, and what to do, in another."""
     scope, before, after = refusal
     cap, spent, cost = after.cap, before.cost(), after.cost()
@@ -76,7 +76,7 @@ def no_epsilon(event: Event, filter: str) -> str:
     )
 
 
-def _elsewhere(log: _Log, leaf: str, event: Event, after: Account) -> str:
+def _elsewhere(log: Log, leaf: str, event: Event, after: Account) -> str:
     """Return how many a budget with another filter would have admitted."""
     for other in _OTHERS.get(after.filter, ()) if after.cap.delta else ():
         terms = {"filter": other, "relation": after.relation}

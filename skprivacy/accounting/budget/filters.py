@@ -36,9 +36,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from ._rules import Cost, Counts, added_up, at_orders, planned, renyi_orders, together
-from .events import Event
-from .guarantee import epsilon_of
+from ..events import Event
+from ..guarantee import epsilon_of
+from .rules import Cost, Counts, added_up, at_orders, planned, renyi_orders, together
 
 __all__ = ["FILTERS", "Account"]
 

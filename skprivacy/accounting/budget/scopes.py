@@ -6,8 +6,8 @@ import json
 from collections import Counter
 from functools import lru_cache
 
-from .events import Event
-from .ledger import LedgerError, _Log
+from ..events import Event
+from .log import LedgerError, Log
 
 __all__ = ["along", "check_partitions", "event_of", "inner", "is_scope", "scope_of", "total"]
 
@@ -66,7 +66,7 @@ def event_of(body: str) -> Event:
 
 
 def along(
-    log: _Log, scope: str, leaf: str, since: int = 0, before: int | None = None
+    log: Log, scope: str, leaf: str, since: int = 0, before: int | None = None
 ) -> Counter[Event]:
     """Return what a record of ``leaf`` is charged within ``scope``, by some lines or by all."""
     charges = log.charges(since, before)

@@ -15,11 +15,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .events import ApproxDP, Composed, Event, Repeated, flatten
-from .guarantee import epsilon_of
-from .rdp import DEFAULT_ORDERS, rdp
+from ..events import ApproxDP, Composed, Event, Repeated, flatten
+from ..guarantee import epsilon_of
+from ..rdp import DEFAULT_ORDERS, rdp
 
-__all__ = ["Cost", "Counts", "added_up", "at_orders", "planned", "renyi_orders", "together"]
+__all__ = [
+    "Cost",
+    "Counts",
+    "added_up",
+    "at_orders",
+    "planned",
+    "renyi_orders",
+    "spent",
+    "together",
+]
 
 Counts = Counter[Event]
 
@@ -41,6 +50,14 @@ class Cost(NamedTuple):
 def together(counts: Counts) -> Event:
     """Return all charges as one event."""
     return Composed(tuple(Repeated(e, n) for e, n in counts.items()))
+
+
+def spent(charges: Counts, delta: float, relation: str) -> float:
+    """Return epsilon of all charges, or infinity where it is not finite at ``delta``."""
+    try:
+        return epsilon_of(together(charges), delta, relation)
+    except ValueError:  # delta = 0 where only delta > 0 is finite
+        return math.inf
 
 
 @lru_cache(maxsize=4096)
@@ -88,7 +105,9 @@ _ORDERS = ((1.0, 0.55), (0.75, 0.15), (0.55, 0.15), (0.4, 0.15))
 
 def _conversion(order: NDArray[np.float64] | float, log_delta: float) -> NDArray[np.float64]:
     """Return what is added to a Renyi cost to make it an epsilon."""
-    return np.log1p(-1 / np.asarray(order)) - (np.log(order) + log_delta) / (np.asarray(order) - 1)
+    order = np.asarray(order)
+    epsilon: NDArray[np.float64] = np.log1p(-1 / order) - (np.log(order) + log_delta) / (order - 1)
+    return epsilon
 
 
 @lru_cache(maxsize=256)

@@ -7,9 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ._admission import Terms
-from ._scopes import check_partitions, scope_of
-from .ledger import Ledger, LedgerError, _Log, ledger_at
+from .admission import Terms
+from .ledger import Ledger, ledger_at
+from .log import LedgerError, Log
+from .scopes import check_partitions, scope_of
 
 __all__ = ["Handle"]
 
@@ -64,10 +65,10 @@ class Handle:
     def __copy__(self: _Self) -> _Self:
         return self
 
-    def __deepcopy__(self: _Self, memo: dict) -> _Self:
+    def __deepcopy__(self: _Self, memo: dict[int, Any]) -> _Self:
         return self
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self)._at, (self._ledger.address, self._scope)
 
     @cached_property
@@ -80,12 +81,12 @@ class Handle:
         except (json.JSONDecodeError, KeyError, TypeError):
             raise LedgerError(f"{self.path} is not the ledger of a privacy budget.") from None
 
-    def _settled(self, log: _Log) -> Terms:
+    def _settled(self, log: Log) -> Terms:
         """Return the terms, relation and unit as they are by now; before a charge any would do."""
         relation, unit = self._known(log)
         return self._terms | {"relation": relation or "add_remove", "unit": unit or "record"}
 
-    def _known(self, log: _Log) -> tuple[str | None, str | None]:
+    def _known(self, log: Log) -> tuple[str | None, str | None]:
         """Return relation and unit; ``None`` where no charge has settled it yet."""
         relation, unit = log.settled()
         return self._terms["relation"] or relation, self._terms["unit"] or unit
