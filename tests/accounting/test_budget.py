@@ -1023,6 +1023,31 @@ def test_a_ledger_from_before_there_were_units_is_of_records(ledger, relation):
     budget.verify()
 
 
+def _from_before(path, event, count, delta=1e-5):
+    """Write a ledger as the default filter of old did, which did not add up first."""
+    ledger_at(path).create(
+        json.dumps({"epsilon": 3.0, "delta": delta, "relation": "add_remove", "filter": "adaptive"})
+    )
+    budget, body = PrivacyBudget.open(path), json.dumps(event.to_dict(), sort_keys=True)
+    with budget._ledger.transaction() as log:
+        for _ in range(count):
+            log.append("reserve", "/", "old", body)
+    return budget
+
+
+def test_a_ledger_from_before_goes_on_under_the_present_filter(tmp_path):
+    fresh = PrivacyBudget(3.0, 1e-5)
+    old = _from_before(tmp_path / "sgd", sgd(0.5), 5)
+    assert old.remaining(sgd(0.5)) == fresh.remaining(sgd(0.5)) - 5
+    old.verify()
+    for event, count in ((Laplace(100.0), 310), (ApproxDP(1e-3, 4e-7), 26)):
+        spent = _from_before(tmp_path / str(count), event, count)  # more than adding up allows
+        assert spent.remaining(Laplace(1e4)) == 0
+        assert spent.partition("new").remaining(Laplace(1e4)) == 0
+        with pytest.raises(BudgetExceededError):
+            spent.reserve(Gaussian(1e4))
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

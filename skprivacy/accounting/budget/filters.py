@@ -161,7 +161,8 @@ def _tight(account: Account, orders_share: float, plan_share: float) -> Iterator
     spent, left, relation = account.sum(), account.left(), account.relation
     pure = added_up(account.added + account.counts, relation)
     yield pure if pure.delta == 0 or not account.counts else Cost(math.inf, pure.delta)
-    if left.epsilon <= 0 or left.delta <= 0:
+    opened = account.opened or account.cap
+    if min(*left, *opened) <= 0:
         return
 
     def all_of(epsilon: float, delta: float = left.delta) -> Cost:
@@ -169,7 +170,6 @@ def _tight(account: Account, orders_share: float, plan_share: float) -> Iterator
 
     if sum(account.counts.values()) == 1:
         yield all_of(epsilon_of(together(account.counts), left.delta, relation))
-    opened = account.opened or account.cap
     orders = renyi_orders(Cost(opened.epsilon, orders_share * opened.delta))
     at = at_orders(account.counts, orders, orders_share * left.delta, relation)
     yield all_of(at.epsilon, 0.9 * left.delta + max(0.1 * left.delta, at.delta))
