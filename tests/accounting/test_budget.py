@@ -268,6 +268,17 @@ def test_a_refusal_says_why_an_event_cannot_be_counted():
     assert basic.remaining(ApproxDP(0.5, 1e-6)) == 3
 
 
+def test_a_refusal_shows_sums_and_what_is_lacking():
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    budget.reserve(ApproxDP(0.5, 1e-5))
+    with pytest.raises(BudgetExceededError, match=r"and epsilon=0\.6, delta=1\.1e-05 with Approx"):
+        budget.reserve(ApproxDP(0.1, 1e-6))
+    with pytest.raises(BudgetExceededError, match=r"no finite epsilon .* all of delta is spent"):
+        budget.reserve(Gaussian(1e3))
+    with pytest.raises(BudgetExceededError, match="nothing bounds it"):
+        PrivacyBudget(epsilon=1.0, delta=1e-5).reserve(NonPrivate())
+
+
 def test_a_refusal_tells_what_a_filter_for_many_small_releases_would_have_allowed():
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
     budget.reserve(Repeated(Laplace(100.0), 299))

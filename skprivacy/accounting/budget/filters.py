@@ -160,7 +160,8 @@ def _tight(account: Account, orders_share: float, plan_share: float) -> Iterator
     """
     spent, left, relation = account.sum(), account.left(), account.relation
     pure = added_up(account.added + account.counts, relation)
-    yield pure if pure.delta == 0 or not account.counts else Cost(math.inf, pure.delta)
+    free = pure.delta == 0 or not account.counts or not pure.within(account.cap)
+    yield pure if free else Cost(math.inf, pure.delta)
     opened = account.opened or account.cap
     if min(*left, *opened) <= 0:
         return

@@ -65,6 +65,8 @@ def _why(after: Account) -> str:
         return "at delta=0 it needs pure epsilons, which Gaussian noise does not have"
     if after.filter == "basic":
         return "it adds up epsilons and deltas, and this release has another epsilon at every delta"
+    if after.left().delta <= 0:
+        return "all of delta is spent, and without it Gaussian noise bounds nothing"
     return "nothing bounds it at this delta"
 
 
