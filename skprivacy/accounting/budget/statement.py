@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ._admission import Terms, check_caps
-from ._filters import together
-from ._handle import Handle
-from ._scopes import along, event_of, is_scope, total
-from .events import Event
-from .guarantee import PrivacyGuarantee, check_delta, epsilon_of
-from .ledger import LedgerError, Record
+from ..events import Event
+from ..guarantee import PrivacyGuarantee, check_delta
+from .admission import Terms, check_caps
+from .handle import Handle
+from .log import LedgerError, Record
+from .plot import draw, moment, running
+from .rules import spent, together
+from .scopes import along, event_of, is_scope
+from .terms import check_terms
 
-__all__ = ["Statement", "spent"]
+__all__ = ["Statement"]
 
-_SHORTEST = timedelta(seconds=10)
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 
 class Statement(Handle):
@@ -37,7 +40,9 @@ class Statement(Handle):
         where = "" if self._scope == "/" else f" for {self._scope}"
         shown = "no cap of its own" if cap is None else f"epsilon={cap[0]:g}, delta={cap[1]:g}"
         plural = "" if n == 1 else "s"
-        return f"PrivacyBudget({shown}){where}: {self.spent():.3g} spent by {n} charge{plural}"
+        unit = self.unit
+        per = "" if unit in (None, "record") else f" per {unit}"
+        return f"PrivacyBudget({shown}){per}{where}: {self.spent():.3g} spent by {n} charge{plural}"
 
     def _charges(self) -> Counter[Event]:
         with self._ledger.transaction() as log:
@@ -54,20 +59,22 @@ class Statement(Handle):
 
     def guarantee(self) -> PrivacyGuarantee:
         """Return what holds of all that was charged here, as a guarantee."""
+        terms = self._current
         return PrivacyGuarantee(
             together(self._charges()),
-            self._terms["delta"] or None,
-            self._current["relation"],
+            terms["delta"] or None,
+            terms["relation"],
             assumptions=("events settled before any answer was seen",),
+            unit=terms["unit"],
         )
 
-    def entries(self):
+    def entries(self) -> pd.DataFrame:
         """Return the charges of this scope as a DataFrame.
 
         Returns
         -------
         DataFrame
-            Columns ``charge``, ``when`` (UTC), ``scope``, ``who``, ``event``, ``status``
+            Columns ``charge``, ``when`` (UTC), ``scope``, ``who``, ``event``, ``unit``, ``status``
             (``reserved``, ``commit`` or ``fail``) and ``cost`` (epsilon of this charge alone).
         """
         return table(self._ledger.records(), self._scope, self._current)
@@ -80,7 +87,8 @@ class Statement(Handle):
         Raises
         ------
         LedgerError
-            If a line was altered or lost, names no scope, or the charges pass a cap.
+            If a line was altered or lost, names no scope, mixes relations or units, or the charges
+            pass a cap.
         """
         records = self._ledger.records()
         for record in records:
@@ -90,6 +98,7 @@ class Statement(Handle):
                     f"{record.scope!r}, which no cap covers."
                 )
         with self._ledger.transaction() as log:
+            check_terms(records, self._terms, log.settled())
             check_caps(log, self._settled(log))
         return records[-1].digest
 
@@ -98,23 +107,15 @@ class Statement(Handle):
         lines = [json.dumps(record._asdict()) for record in self._ledger.records()]
         Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
-    def plot(self, ax=None):
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw epsilon spent since the ledger was made, against the cap, and return the axes."""
         cap, terms, first = self.cap, self._current, self._ledger.records()[0]
         delta = terms["delta"] if cap is None else cap[1]
         times, values = running(self.entries(), self._scope, delta, terms["relation"])
-        return draw([_moment(first.at), *times], [0.0, *values], cap, delta, ax)
+        return draw([moment(first.at), *times], [0.0, *values], cap, delta, ax)
 
 
-def spent(charges: Counter[Event], delta: float, relation: str) -> float:
-    """Return epsilon of all charges, or infinity where it is not finite at ``delta``."""
-    try:
-        return epsilon_of(together(charges), delta, relation)
-    except ValueError:  # delta = 0 where only delta > 0 is finite
-        return math.inf
-
-
-def table(records: list[Record], scope: str, terms: Terms):
+def table(records: list[Record], scope: str, terms: Terms) -> pd.DataFrame:
     """Return the charges in and below ``scope`` as a DataFrame."""
     import pandas as pd
 
@@ -131,39 +132,11 @@ def table(records: list[Record], scope: str, terms: Terms):
                 "scope": r.scope,
                 "who": r.who,
                 "event": event,
+                "unit": terms["unit"],
                 "status": status.get(r.seq, "reserved"),
                 "cost": spent(Counter({event: 1}), terms["delta"], terms["relation"]),
             }
         )
-    columns = ["charge", "when", "scope", "who", "event", "status", "cost"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def running(entries, scope: str, delta: float, relation: str) -> tuple[list, list[float]]:
-    """Return times and what had been spent by then, at no more than about a hundred of them."""
-    charges = [(s, e, 1) for s, e in zip(entries["scope"], entries["event"], strict=True)]
-    ends = sorted({*range(len(charges), 0, -max(1, len(charges) // 100))})
-    values = [spent(total(charges[:end], scope), delta, relation) for end in ends]
-    return [entries["when"].iloc[end - 1] for end in ends], values
-
-
-def draw(times, values, cap: tuple[float, float] | None, delta: float, ax=None):
-    """Draw what was spent over time, and return the axes."""
-    import matplotlib.pyplot as plt
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-    ax = plt.subplots()[1] if ax is None else ax
-    ax.step(times, values, where="post", marker="o", label="spent")
-    if cap is not None:
-        ax.axhline(cap[0], linestyle="--", color="black", label="cap")
-    ax.set(xlabel="time (UTC)", ylabel=f"epsilon at delta = {delta:g}", ylim=(0, None))
-    span = max(times[-1] - times[0], _SHORTEST)  # a span of nothing would be drawn as years
-    ax.set_xlim(times[0] - 0.05 * span, times[0] + 1.05 * span)
-    ax.xaxis.set_major_locator(locator := AutoDateLocator())
-    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-    ax.legend()
-    return ax
-
-
-def _moment(at: float) -> datetime:
-    return datetime.fromtimestamp(at, timezone.utc)
+    columns = ["charge", "when", "scope", "who", "event", "unit", "status", "cost"]
+    entries: pd.DataFrame = pd.DataFrame(rows, columns=columns)
+    return entries

@@ -12,18 +12,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from ..exceptions import BudgetExceededError
-from ._admission import Cap, Refusal, Terms, holds, refusing, room
-from ._filters import FILTERS
-from ._scopes import along, check_partitions, inner
-from ._statement import Statement, spent
-from .events import Event, check_relation, positive
-from .guarantee import check_delta
-from .ledger import _Log, ledger_at
+from ..._config import warn_caller
+from ...exceptions import BudgetExceededError, PrivacyWarning
+from ..events import Event, check_relation, positive
+from ..guarantee import check_delta
+from .admission import cap_of, holds, refusing, room
+from .filters import FILTERS
+from .ledger import ledger_at
+from .log import LedgerError, Log
+from .refusals import explained, has_no_epsilon, no_epsilon
+from .rules import Cost, spent
+from .scopes import along, check_partitions, inner
+from .statement import Statement
+from .terms import check_same_unit, check_unit
 
 __all__ = ["PrivacyBudget", "charge"]
-
-_SHOWN = 20  # what a refusal counts up to
 
 
 class PrivacyBudget(Statement):
@@ -42,6 +45,9 @@ class PrivacyBudget(Statement):
     relation : {"add_remove", "replace_one", "zero_out"}, default=None
         What all charges must be stated for. ``None``: the first charge settles it, for good.
         Relations are never mixed or converted.
+    unit : str, default=None
+        Whose presence all charges must hide: ``"record"``, or the name of the column whose values
+        group the records. ``None``: the first charge settles it, for good. Units are never mixed.
     filter : {"adaptive", "renyi", "pld", "basic"}, default="adaptive"
         How charges are composed; see Notes.
     n_records : int, default=None
@@ -52,14 +58,15 @@ class PrivacyBudget(Statement):
     **Guarantees.** A charge is written to disk before the data is touched, and stays charged
     whatever happens then: success, failure or a killed process.
 
-    **Filters.** The first two hold even if every next event, with its parameters, is chosen after
-    seeing all answers so far. ``"renyi"`` composes at four Renyi orders that are fixed by the cap
-    and share its delta (Feldman, Zrnic 2021, arXiv:2008.11193). Pure epsilons that add up to the
-    cap, and a first charge that fits by itself, pass too. ``"adaptive"`` gives half of delta to
-    these orders and four tenths to repetitions of the first event, or of its parts, in whatever
-    number and order: with the first charge it is settled how many of them there can be, so that
-    their privacy loss distributions compose. ``"pld"`` composes the distributions of all events:
-    the tightest, and proved only if *which events will happen* was settled beforehand, as in
+    **Filters.** All but ``"pld"`` hold even if every next event, with its parameters, is chosen
+    after seeing all answers so far. ``"adaptive"`` is never worse than adding up: charges whose own
+    epsilons and deltas sum to at most the cap are admitted by that. The first that cannot be added
+    up is composed, with all that follow, within what was left of the cap: repetitions of it, or of
+    its parts, in whatever number and order, as privacy loss distributions with four tenths of
+    delta, everything else at four Renyi orders with half of it (Feldman, Zrnic 2021,
+    arXiv:2008.11193). ``"renyi"`` composes at Renyi orders from the first charge on, which admits
+    more of many small pure releases. ``"pld"`` composes the distributions of all events: the
+    tightest, and proved only if *which events will happen* was settled beforehand, as in
     cross-validation over a fixed grid. ``"basic"`` adds epsilons and deltas up, and takes only
     events that have them.
 
@@ -85,6 +92,7 @@ class PrivacyBudget(Statement):
         path: str | Path | None = None,
         *,
         relation: str | None = None,
+        unit: str | None = None,
         filter: str = "adaptive",
         n_records: int | None = None,
     ) -> None:
@@ -92,10 +100,12 @@ class PrivacyBudget(Statement):
         check_delta(delta, n_records)
         if relation is not None:
             check_relation(relation)
+        if unit is not None:
+            check_unit(unit)
         if filter not in FILTERS:
             raise ValueError(f"filter={filter!r} must be one of {sorted(FILTERS)}.")
         terms: dict[str, Any] = {"epsilon": float(epsilon), "delta": float(delta)}
-        terms |= {"relation": relation, "filter": filter}
+        terms |= {"relation": relation, "filter": filter, "unit": unit}
         if path is None:
             folder = tempfile.mkdtemp(prefix="skprivacy-budget-")
             self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
@@ -105,9 +115,8 @@ class PrivacyBudget(Statement):
             self._ledger.create(json.dumps(terms, sort_keys=True))
         except FileExistsError:
             known = self._terms
-            if known != (
-                terms if relation is not None else terms | {"relation": known["relation"]}
-            ):
+            open_ones = {k: known[k] for k in ("relation", "unit") if terms[k] is None}
+            if known != terms | open_ones:
                 raise ValueError(
                     f"The ledger {path} holds the budget {known}, not {terms}. Open it with "
                     "PrivacyBudget.open(path), or give another path."
@@ -162,32 +171,35 @@ class PrivacyBudget(Statement):
         path = inner(self._scope, name)
         if epsilon is not None or delta is not None:
             positive("epsilon", epsilon)
-            terms: Cap = {"epsilon": cast(float, epsilon), "delta": check_delta(delta or 0.0)}
+            cap = Cost(cast(float, epsilon), check_delta(delta or 0.0))
+            body = json.dumps(cap._asdict(), sort_keys=True)
             with self._ledger.transaction() as log:
                 known = log.scopes().get(path)
                 if known is None:
-                    self._check_late_cap(log, path, terms)
-                    log.append("scope", path, "", json.dumps(terms, sort_keys=True))
-                elif json.loads(known) != terms:
-                    raise ValueError(f"The scope {path} already has the cap {known}, not {terms}.")
+                    self._check_late_cap(log, path, cap)
+                    log.append("scope", path, "", body)
+                elif cap_of(known) != cap:
+                    raise ValueError(f"The scope {path} already has the cap {known}, not {body}.")
         part = PrivacyBudget.__new__(PrivacyBudget)
         part._attach(self._ledger, path)
         part._parent = self
         return part
 
-    def _check_late_cap(self, log: _Log, scope: str, cap: Cap) -> None:
+    def _check_late_cap(self, log: Log, scope: str, cap: Cost) -> None:
         terms = self._settled(log)
         if holds(log, scope, cap, terms):
             return
-        left = spent(along(log, scope, scope), cap["delta"], terms["relation"])
+        left = spent(along(log, scope, scope), cap.delta, terms["relation"])
         raise ValueError(
-            f"epsilon={cap['epsilon']!r}, delta={cap['delta']!r} cannot cap scope {scope!r}: it "
-            f"has spent epsilon={left:.4g} at this delta, and the filter {terms['filter']!r} "
-            "finds no room. Give at least what was spent, or leave the scope without a cap of its "
+            f"epsilon={cap.epsilon:.4g}, delta={cap.delta:.4g} cannot cap scope {scope!r}: it has "
+            f"spent epsilon={left:.4g} at this delta, and by the filter {terms['filter']!r} that "
+            "is too much. Give at least what was spent, or leave the scope without a cap of its "
             "own; caps are best set before the first charge."
         )
 
-    def reserve(self, event: Event, who: str = "", relation: str | None = None) -> int:
+    def reserve(
+        self, event: Event, who: str = "", relation: str | None = None, unit: str = "record"
+    ) -> int:
         """Charge an event before the data is touched, and return the charge's number.
 
         Parameters
@@ -197,9 +209,14 @@ class PrivacyBudget(Statement):
             What the charge is for; public text.
         relation : str, default=None
             The relation that the event is stated for. ``None``: the budget's.
+        unit : str, default="record"
+            Whose presence it hides: of a record, or of all records that share a value of the column
+            that is named here.
 
         Raises
         ------
+        ValueError
+            If the budget is for another relation or unit.
         BudgetExceededError
             If the cap of this or an enclosing scope would be passed. Nothing is charged then.
         LedgerError
@@ -209,46 +226,27 @@ class PrivacyBudget(Statement):
             raise TypeError(f"event={event!r} must be an Event.")
         if relation is not None:
             check_relation(relation)
+        check_unit(unit)
         body = json.dumps(event.to_dict(), sort_keys=True)
         with self._ledger.transaction() as log:
-            known = self._terms["relation"] or log.relation()
-            settled = known or relation or "add_remove"
+            known = self._known(log)
+            settled = known[0] or relation or "add_remove"
             if relation not in (None, settled):
                 raise ValueError(
                     f"The event is stated for relation={relation!r} and the budget for "
                     f"{settled!r}. They are never mixed: make a budget of that relation, or give "
                     "the estimator what makes it state the other one (n_records, relation)."
                 )
+            check_same_unit(unit, known[1] or unit)
             check_partitions(self._scope, settled)
             terms = self._terms | {"relation": settled}
-            refusal = refusing(log, self._scope, event, 1, terms)
+            refusal = refusing(log, self._scope, event, terms)
             if refusal is None:
-                if known is None:
-                    log.append("relation", "/", "", settled)
+                if None in known:
+                    log.settle(settled, unit)
                 return log.append("reserve", self._scope, str(who), body)
-            message = self._explained(log, refusal, event, terms)
+            message = explained(log, self._scope, refusal, event)
         raise BudgetExceededError(f"{who or 'A release'} was refused: {message}")
-
-    def _explained(self, log: _Log, refusal: Refusal, event: Event, terms: Terms) -> str:
-        scope, epsilon, delta = refusal
-        left = spent(along(log, scope, self._scope), delta, terms["relation"])
-        message = (
-            f"with {event!r} the budget of epsilon={epsilon:g}, delta={delta:g} of scope {scope!r} "
-            f"would be overspent. It has spent epsilon={left:.4g} so far. Give more noise or fewer "
-            "steps. How many of an event still fit PrivacyBudget.remaining tells, and `skprivacy "
-            "budget what-if` in a shell."
-        )
-        if terms["filter"] == "pld" or delta == 0:
-            return message
-        more = room(log, self._scope, event, terms | {"filter": "pld"}, most=_SHOWN)
-        if not more:
-            return message
-        count = f"{_SHOWN} or more" if more >= _SHOWN else str(more)
-        return (
-            f"{message} A budget with the filter 'pld' would have had room for {count} of these; "
-            "it is proved only if which events will happen is settled before the first answer is "
-            "seen, as in cross-validation over a fixed grid."
-        )
 
     def commit(self, charge: int) -> None:
         """Note that the release happened."""
@@ -266,20 +264,45 @@ class PrivacyBudget(Statement):
             log.append(outcome, self._scope, "", "", ref=charge)
 
     @contextmanager
-    def charge(self, event: Event, who: str = "", relation: str | None = None) -> Iterator[int]:
-        """Reserve on entering, settle on leaving; the data may be touched inside only."""
-        number = self.reserve(event, who, relation)
+    def charge(
+        self, event: Event, who: str = "", relation: str | None = None, unit: str = "record"
+    ) -> Iterator[int]:
+        """Reserve on entering, settle on leaving; the data may be touched inside only.
+
+        If the outcome cannot be noted on leaving, a ``PrivacyWarning`` says so: the charge stands,
+        and neither what was released nor an error from inside is lost.
+        """
+        number = self.reserve(event, who, relation, unit)
         try:
             yield number
         except BaseException:
-            self.fail(number)
+            self._note(number, "fail")
             raise
-        self.commit(number)
+        self._note(number, "commit")
+
+    def _note(self, number: int, outcome: str) -> None:
+        try:
+            self._settle(number, outcome)
+        except (LedgerError, ValueError) as error:
+            warn_caller(
+                f"Charge {number} of the ledger {self.path} was charged, but its outcome "
+                f"({outcome}) could not be noted ({error.__cause__ or error}). The charge stands.",
+                PrivacyWarning,
+            )
 
     def remaining(self, event: Event) -> int:
-        """Return how many more of ``event`` fit, each charged by itself."""
+        """Return how many more of ``event`` fit, each charged by itself.
+
+        Raises
+        ------
+        ValueError
+            If the filter is ``"basic"`` and the event has no epsilon of its own to add up.
+        """
         with self._ledger.transaction() as log:
-            return room(log, self._scope, event, self._settled(log))
+            terms = self._settled(log)
+            if terms["filter"] == "basic" and has_no_epsilon(event, terms["relation"]):
+                raise ValueError(no_epsilon(event, "basic"))
+            return room(log, self._scope, event, terms)
 
 
 def _remove(folder: str, owner: int) -> None:
@@ -295,6 +318,7 @@ def charge(
     relation: str = "add_remove",
     who: str = "",
     kind: str = "proved",
+    unit: str = "record",
 ) -> Iterator[int | None]:
     """Charge ``budget`` for what happens inside; without a budget do nothing.
 
@@ -308,6 +332,7 @@ def charge(
     who : str, default=""
     kind : str, default="proved"
         Only proved guarantees are charged; anything else is refused.
+    unit : str, default="record"
 
     Yields
     ------
@@ -330,5 +355,5 @@ def charge(
         raise ValueError(
             f"A guarantee of kind={kind!r} cannot be charged to a budget: only proved ones add up."
         )
-    with budget.charge(event, who, relation) as number:
+    with budget.charge(event, who, relation, unit) as number:
         yield number

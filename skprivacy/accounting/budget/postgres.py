@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import urldefrag
 
-from .ledger import SCHEMA, Ledger, _Log
+from .ledger import Ledger
+from .log import SCHEMA, Log
 
 __all__ = ["PostgresLedger"]
 
@@ -61,7 +62,7 @@ class PostgresLedger(Ledger):
             connection.execute(f"CREATE SCHEMA {self._schema}")
             for statement in SCHEMA + _GUARDS:
                 connection.execute(statement)
-            _Log(connection).append("budget", "/", "", body)
+            Log(connection).append("budget", "/", "", body)
             connection.execute("COMMIT")
 
     @contextmanager

@@ -6,8 +6,8 @@ import json
 from collections import Counter
 from functools import lru_cache
 
-from .events import Event
-from .ledger import LedgerError, _Log
+from ..events import Event
+from .log import LedgerError, Log
 
 __all__ = ["along", "check_partitions", "event_of", "inner", "is_scope", "scope_of", "total"]
 
@@ -65,9 +65,11 @@ def event_of(body: str) -> Event:
         raise LedgerError(f"The privacy ledger holds an event nobody knows: {error}") from None
 
 
-def along(log: _Log, scope: str, leaf: str) -> Counter[Event]:
-    """Return what a record of ``leaf`` is charged within ``scope``."""
-    charges = log.charges()
+def along(
+    log: Log, scope: str, leaf: str, since: int = 0, before: int | None = None
+) -> Counter[Event]:
+    """Return what a record of ``leaf`` is charged within ``scope``, by some lines or by all."""
+    charges = log.charges(since, before)
     for s, _, _ in charges:
         if not is_scope(s):
             raise LedgerError(f"The privacy ledger holds a charge to {s!r}, outside every cap.")

@@ -7,12 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ._admission import Terms
-from ._scopes import check_partitions, scope_of
-from .ledger import Ledger, LedgerError, _Log, ledger_at
+from .admission import Terms
+from .ledger import Ledger, ledger_at
+from .log import LedgerError, Log
+from .scopes import check_partitions, scope_of
 
 __all__ = ["Handle"]
 
+_TERMS = ("epsilon", "delta", "relation", "filter")
 _Self = TypeVar("_Self", bound="Handle")
 
 
@@ -63,10 +65,10 @@ class Handle:
     def __copy__(self: _Self) -> _Self:
         return self
 
-    def __deepcopy__(self: _Self, memo: dict) -> _Self:
+    def __deepcopy__(self: _Self, memo: dict[int, Any]) -> _Self:
         return self
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self)._at, (self._ledger.address, self._scope)
 
     @cached_property
@@ -74,14 +76,20 @@ class Handle:
         first = self._ledger.first()  # the log is append-only: its first line never changes
         try:
             terms = json.loads(first)
-            return {k: terms[k] for k in ("epsilon", "delta", "relation", "filter")}
+            # before there were units, all charges were for records
+            return {k: terms[k] for k in _TERMS} | {"unit": terms.get("unit", "record")}
         except (json.JSONDecodeError, KeyError, TypeError):
             raise LedgerError(f"{self.path} is not the ledger of a privacy budget.") from None
 
-    def _settled(self, log: _Log) -> Terms:
-        """Return the terms with the relation that holds by now; before any charge any would do."""
-        relation = self._terms["relation"] or log.relation() or "add_remove"
-        return self._terms | {"relation": relation}
+    def _settled(self, log: Log) -> Terms:
+        """Return the terms, relation and unit as they are by now; before a charge any would do."""
+        relation, unit = self._known(log)
+        return self._terms | {"relation": relation or "add_remove", "unit": unit or "record"}
+
+    def _known(self, log: Log) -> tuple[str | None, str | None]:
+        """Return relation and unit; ``None`` where no charge has settled it yet."""
+        relation, unit = log.settled()
+        return self._terms["relation"] or relation, self._terms["unit"] or unit
 
     @property
     def _current(self) -> Terms:
@@ -97,7 +105,13 @@ class Handle:
     def relation(self) -> str | None:
         """The relation that all charges are stated for; ``None`` until the first one settles it."""
         with self._ledger.transaction() as log:
-            return self._terms["relation"] or log.relation()
+            return self._known(log)[0]
+
+    @property
+    def unit(self) -> str | None:
+        """Whose presence all charges hide; ``None`` until the first one settles it."""
+        with self._ledger.transaction() as log:
+            return self._known(log)[1]
 
     @property
     def cap(self) -> tuple[float, float] | None:
