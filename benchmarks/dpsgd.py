@@ -24,8 +24,8 @@ import torch
 from torch import nn
 
 from skprivacy.mechanisms import FloatGaussian, PoissonSampler, SecureRandom
-from skprivacy.neural_network._mlp import make_mlp
-from skprivacy.neural_network._net import PrivateNet
+from skprivacy.neural_network._training.module import make_mlp
+from skprivacy.neural_network._training.net import PrivateNet
 
 SHAPES = {
     "adult": (32_561, 105, (64, 32), 2),

@@ -19,8 +19,9 @@ import torch
 from torch.nn.utils import vector_to_parameters
 
 from skprivacy.datasets import fetch_adult
-from skprivacy.neural_network import DPSGDClassifier, _noise
-from skprivacy.neural_network._averaging import WeightAverage
+from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network._training import noise
+from skprivacy.neural_network._training.averaging import WeightAverage
 from skprivacy.preprocessing import SchemaTransformer
 
 SEEDS = 3
@@ -54,7 +55,7 @@ def kind(params: dict) -> Iterator[dict]:
     if params.get("noise") != "independent":
         yield params
         return
-    with mock.patch.object(_noise, "square_root_band", return_value=(1.0,)):
+    with mock.patch.object(noise, "square_root_band", return_value=(1.0,)):
         yield {**params, "noise": "banded"}
 
 

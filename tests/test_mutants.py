@@ -21,17 +21,13 @@ from skprivacy.mechanisms import (
 from skprivacy.neural_network import (
     DPNeuralNet,
     DPSGDClassifier,
-    _clipping,
-    _gradients,
-    _net,
-    _noise,
-    _on_disk,
-    _plan,
 )
-from skprivacy.neural_network._adaptive import AdaptiveClipping
-from skprivacy.neural_network._contributions import OuterProduct, Rows
-from skprivacy.neural_network._net import PrivateNet
-from skprivacy.neural_network._per_example import ClippedGradientSum
+from skprivacy.neural_network._gradients import clipping, trial
+from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
+from skprivacy.neural_network._gradients.clipping import AdaptiveClipping
+from skprivacy.neural_network._gradients.contributions import OuterProduct, Rows
+from skprivacy.neural_network._training import config, net, noise, rows
+from skprivacy.neural_network._training.net import PrivateNet
 
 from . import contracts
 from .mechanisms.counter import KEY, check_counter
@@ -327,10 +323,10 @@ MUTANTS = {
     ),
     "the data is printed": (PrivateNet, "train", says_the_size, contracts.check_replay),
     "noise repeats": (FloatGaussian, "_release", repeated_noise, contracts.check_noise),
-    "seeded noise": (_net.PrivateNet, "train_step", seeded, contracts.check_fresh_noise),
+    "seeded noise": (net.PrivateNet, "train_step", seeded, contracts.check_fresh_noise),
     "wrong sensitivity": (ClippedGradientSum, "__init__", double_clip, contracts.check_replay),
     "clipped by layer": (OuterProduct, "add_sum", per_layer_clip, contracts.check_replay),
-    "no clipping": (_clipping, "_SAFETY", lambda _: np.inf, contracts.check_replay),
+    "no clipping": (clipping, "_SAFETY", lambda _: np.inf, contracts.check_replay),
     "NaN reaches the sum": (OuterProduct, "without", passes_all, contracts.check_replay),
     "shuffled": (PoissonSampler, "draw", shuffled, contracts.check_inclusion),
     "divided by realised batch": (
@@ -376,11 +372,11 @@ KINDS = {
         contracts.check_noise,
     ),
     "one epoch is accounted for": (
-        "DPSGDRegressor-tree-adaptive", _plan.Plan, "event", one_epoch_accounted,
+        "DPSGDRegressor-tree-adaptive", config.Plan, "event", one_epoch_accounted,
         contracts.check_accounting,
     ),
     "shuffled turns": (
-        "DPSGDClassifier-banded", _noise.TakingTurns, "draw", other_turns, contracts.check_turns,
+        "DPSGDClassifier-banded", noise.TakingTurns, "draw", other_turns, contracts.check_turns,
     ),
     "the count is for free": (
         "DPSGDClassifier-adaptive", AdaptiveClipping, "__init__", count_for_free,
@@ -395,14 +391,14 @@ KINDS = {
         contracts.check_replay,
     ),
     "adaptive clipping does not clip": (
-        "DPSGDClassifier-adaptive", _clipping, "_SAFETY", lambda _: 2.0, contracts.check_replay,
+        "DPSGDClassifier-adaptive", clipping, "_SAFETY", lambda _: 2.0, contracts.check_replay,
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the mutants compute with NaN
-def test_planted_bug_of_a_kind_of_noise_or_clipping_is_caught(name):
+def test_planted_bug_of_a_kind_of_noise_orclipping_is_caught(name):
     case, owner, attribute, make, check = KINDS[name]
     with patched(owner, attribute, make), pytest.raises(AssertionError):
         check(CASES[case])
@@ -442,7 +438,7 @@ class Centred(torch.nn.Module):
 def test_a_trial_that_notices_no_mixing_is_caught():
     contracts.check_replay(case_of_module(Centred))  # alone in its pass, each record is centred
     with (
-        patched(_gradients, "_agree", lambda _: lambda *sums: True),
+        patched(trial, "_agree", lambda _: lambda *sums: True),
         pytest.raises(AssertionError),
     ):
         contracts.check_replay(case_of_module(Centred))
@@ -459,7 +455,7 @@ def test_nan_in_the_rows_is_caught(name):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_features_that_overflow_when_squared_are_caught(largest):
     with (
-        mock.patch.object(_on_disk, "_LARGEST", largest),
+        mock.patch.object(rows, "_LARGEST", largest),
         pytest.raises(AssertionError, match="added typical: inputs differ"),
     ):
         contracts.check_replay(OVERFLOWING)
@@ -506,7 +502,7 @@ def test_layers_that_each_take_the_whole_norm_are_caught():
         return (allowed / squared.sqrt()).clamp(max=1.0)
 
     with (
-        mock.patch.dict(_clipping.CLIPPING, {"per-layer": whole}),
+        mock.patch.dict(clipping.CLIPPING, {"per-layer": whole}),
         pytest.raises(AssertionError),
     ):
         contracts.check_replay(CASES["DPSGDClassifier-per-layer-weights"])

@@ -1,7 +1,7 @@
 """Private neural networks (needs torch and skorch, which are imported here and not before)."""
 
-from ._adam import PrivateAdam
 from ._persistence import load_model, save_model
+from ._training.optimizers import PrivateAdam
 from .augmentation import RandomFlip, RandomShift
 from .dp_net import DPNeuralNet
 from .dpsgd import DPSGDClassifier

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from .._sklearn import validate_parameter_constraints
 from ..accounting import PrivacyBudget
-from ._base import COMMON_CONSTRAINTS
+from ._network import COMMON_CONSTRAINTS
 from ._skorch_rules import per_example_criterion, refuse_more_than_one, refuse_what_is_not_private
-from ._skorch_training import SkorchTraining, as_rows, as_targets
+from ._training.skorch_training import SkorchTraining, as_rows, as_targets
 from ._unchanged import unchanged_on_error
 
 __all__ = ["DPNeuralNet"]

@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
 from ..accounting import PrivacyBudget
-from ._base import COMMON_CONSTRAINTS, PrivateNetwork
-from ._distributed import meeting
-from ._environment import ordinary_torch
-from ._gradients import Probe
+from ._gradients.losses import LabelEntropy
+from ._gradients.trial import Probe
 from ._labels import as_array, encode_classes, encode_labels
-from ._losses import LabelEntropy
-from ._stacking import Description, describable, describe
+from ._network import COMMON_CONSTRAINTS, PrivateNetwork
+from ._training.distributed import meeting
+from ._training.environment import ordinary_torch
+from ._training.stacking import Description, describable, describe
 from ._unchanged import unchanged_on_error
 
 __all__ = ["DPSGDClassifier"]

@@ -11,10 +11,10 @@ from sklearn.base import RegressorMixin
 from .. import _config
 from .._validation import check_numbers
 from ..accounting import PrivacyBudget
-from ._base import COMMON_CONSTRAINTS, PrivateNetwork
-from ._distributed import meeting
-from ._environment import ordinary_torch
-from ._losses import SquaredError
+from ._gradients.losses import SquaredError
+from ._network import COMMON_CONSTRAINTS, PrivateNetwork
+from ._training.distributed import meeting
+from ._training.environment import ordinary_torch
 from ._unchanged import unchanged_on_error
 
 __all__ = ["DPSGDRegressor"]

@@ -192,7 +192,7 @@ def test_a_noise_seed_is_not_shared_by_models_trained_one_by_one():
 @pytest.mark.parametrize("name", sorted(DPSGDClassifier().get_params()))
 def test_what_the_stack_does_not_know_is_trained_one_by_one(name):
     # whatever a parameter does that the description does not say: never trained wrongly in silence
-    from skprivacy.neural_network._stacking import _COVERED
+    from skprivacy.neural_network._training.stacking import _COVERED
 
     strange = DPSGDClassifier().set_params(**{name: object()})
     assert is_stackable(strange) <= (name in _COVERED)

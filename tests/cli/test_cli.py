@@ -330,7 +330,7 @@ def test_interrupt_is_quiet():
         import os, signal, sys
         signal.signal(signal.SIGINT, signal.default_int_handler)
         from skprivacy.cli import main
-        from skprivacy.neural_network._net import PrivateNet
+        from skprivacy.neural_network._training.net import PrivateNet
         steps, step = [], PrivateNet.train_step
         def interrupted(self, batch, **params):
             steps.append(1)

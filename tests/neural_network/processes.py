@@ -16,8 +16,8 @@ from torch import distributed as dist
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import Mechanism
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
-from skprivacy.neural_network._distributed import ProcessGroup
-from skprivacy.neural_network._net import PrivateNet
+from skprivacy.neural_network._training.distributed import ProcessGroup
+from skprivacy.neural_network._training.net import PrivateNet
 
 N, FIRST = 600, 250  # records, and how many of them are the first process's
 

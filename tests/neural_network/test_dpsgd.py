@@ -23,9 +23,10 @@ from skprivacy import config_context
 from skprivacy.accounting import Composed, PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import FloatGaussian, SecureRandom
-from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, RandomFlip, _net
-from skprivacy.neural_network._contributions import OuterProduct
-from skprivacy.neural_network._environment import private_chance
+from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, RandomFlip
+from skprivacy.neural_network._gradients.contributions import OuterProduct
+from skprivacy.neural_network._training import net as _net
+from skprivacy.neural_network._training.environment import private_chance
 
 
 @pytest.fixture

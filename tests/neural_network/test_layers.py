@@ -10,14 +10,13 @@ import torch
 from opacus.grad_sample import GradSampleModule
 from torch import nn
 
-from skprivacy.neural_network import _gradients
-from skprivacy.neural_network._backward import AutogradBackward
-from skprivacy.neural_network._clipping import _SAFETY
-from skprivacy.neural_network._contributions import OuterProducts
-from skprivacy.neural_network._functional import OneByOne, Vectorised
-from skprivacy.neural_network._gradients import Probe, gradients_of
-from skprivacy.neural_network._layers import RULES
-from skprivacy.neural_network._per_example import ClippedGradientSum, flatten_parameters
+from skprivacy.neural_network._gradients import trial
+from skprivacy.neural_network._gradients.bookkeeping import RULES, AutogradBackward
+from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
+from skprivacy.neural_network._gradients.clipping import _SAFETY
+from skprivacy.neural_network._gradients.contributions import OuterProducts
+from skprivacy.neural_network._gradients.functional import OneByOne, Vectorised
+from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters, gradients_of
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 
@@ -459,4 +458,4 @@ def test_the_trial_leaves_the_module_alone():
     assert all(map(torch.equal, before, module.parameters()))
     assert all(p.requires_grad for p in module.parameters())
     assert not any(m._forward_hooks for m in module.modules())
-    assert _gradients._AGREE <= 1e-3
+    assert trial._AGREE <= 1e-3

@@ -11,12 +11,12 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from skprivacy.mechanisms import FloatGaussian, PoissonSampler, SecureRandom
-from skprivacy.neural_network._backward import AutogradBackward, PerceptronBackward
-from skprivacy.neural_network._clipping import _SAFETY
-from skprivacy.neural_network._contributions import OuterProduct, Rows
-from skprivacy.neural_network._gradients import Probe, gradients_of
-from skprivacy.neural_network._net import PrivateNet
-from skprivacy.neural_network._per_example import ClippedGradientSum, flatten_parameters
+from skprivacy.neural_network._gradients.bookkeeping import AutogradBackward, PerceptronBackward
+from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
+from skprivacy.neural_network._gradients.clipping import _SAFETY
+from skprivacy.neural_network._gradients.contributions import OuterProduct, Rows
+from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters, gradients_of
+from skprivacy.neural_network._training.net import PrivateNet
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 PROBE = Probe.like((6,), 3)

@@ -19,9 +19,9 @@ from skprivacy.accounting import (
 )
 from skprivacy.mechanisms import SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, load_model, save_model
-from skprivacy.neural_network._averaging import WeightAverage
-from skprivacy.neural_network._noise import NOISE, TakingTurns
-from skprivacy.neural_network._plan import Plan
+from skprivacy.neural_network._training.averaging import WeightAverage
+from skprivacy.neural_network._training.config import Plan
+from skprivacy.neural_network._training.noise import NOISE, TakingTurns
 
 
 @pytest.fixture(scope="module")

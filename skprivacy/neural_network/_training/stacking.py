@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import nn
 
-from ._clipping import _SAFETY, _STABILITY
-from ._mlp import make_mlp
-from ._on_disk import without_huge
-from ._schedules import SCHEDULES
+from .._gradients.clipping import _SAFETY, _STABILITY
+from .config import SCHEDULES
+from .module import make_mlp
+from .rows import without_huge
 
 __all__ = ["Description", "describable", "describe"]
 
@@ -129,7 +129,7 @@ def describe(
 
 
 def _factors(clipping: str, allowed: float) -> Callable[[Floats], Floats]:
-    """Return the function of ``_clipping.py`` for arrays, which spares torch on short ones."""
+    """Return the function of ``clipping.py`` for arrays, which spares torch on short ones."""
 
     def flat(squared: Floats) -> Floats:
         whole = np.sqrt(squared.sum(0))

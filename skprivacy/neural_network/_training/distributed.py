@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from ..accounting import PrivacyBudget, charge
-from ..exceptions import BudgetExceededError
-from ..mechanisms import Mechanism, SecureRandom
-from ._noise import Sampler
-from ._on_disk import MappedRows
-from ._peers import Alone, Peers
+from ...accounting import PrivacyBudget, charge
+from ...exceptions import BudgetExceededError
+from ...mechanisms import Mechanism, SecureRandom
+from .noise import Sampler
+from .peers import Alone, Peers
+from .rows import MappedRows
 
 __all__ = ["meeting"]
 

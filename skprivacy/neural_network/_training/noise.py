@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..accounting import (
+from ...accounting import (
     BandedFactorization,
     Event,
     Gaussian,
@@ -22,8 +22,8 @@ from ..accounting import (
     TreeAggregation,
     square_root_band,
 )
-from ..accounting.matrix import running_sum_error, step_spread
-from ..mechanisms import (
+from ...accounting.matrix import running_sum_error, step_spread
+from ...mechanisms import (
     FloatGaussian,
     FloatLogistic,
     MatrixGaussian,
@@ -33,7 +33,7 @@ from ..mechanisms import (
 )
 
 if TYPE_CHECKING:
-    from ._plan import Plan
+    from .config import Plan
 
 __all__ = ["NOISE", "Noise", "Sampler", "TakingTurns"]
 

@@ -12,19 +12,18 @@ from skorch import NeuralNet
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from ..mechanisms import Mechanism, SecureRandom
-from ._adaptive import AdaptiveClipping
-from ._averaging import WeightAverage
-from ._batch_sum import BatchSum
-from ._environment import ordinary_torch, private_chance
-from ._gradients import Probe
-from ._noise import Sampler
-from ._on_disk import MappedRows
-from ._peers import Alone, Peers
-from ._per_example import ClippedGradientSum, flatten_parameters
-from ._schedules import constant
-from ._sgd import MomentumSGD
-from .augmentation import Views
+from ...mechanisms import Mechanism, SecureRandom
+from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
+from .._gradients.clipping import AdaptiveClipping
+from .._gradients.trial import Probe, flatten_parameters
+from ..augmentation import Views
+from .averaging import WeightAverage
+from .config import constant
+from .environment import ordinary_torch, private_chance
+from .noise import Sampler
+from .optimizers import MomentumSGD
+from .peers import Alone, Peers
+from .rows import MappedRows
 
 __all__ = ["PrivateNet"]
 

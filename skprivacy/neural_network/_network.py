@@ -27,19 +27,15 @@ from ..accounting import (
 )
 from ..exceptions import PrivacyWarning
 from ..mechanisms import SecureRandom
-from ._adam import PrivateAdam
-from ._adaptive import AdaptiveClipping
-from ._clipping import CLIPPING
-from ._gradients import Probe
-from ._mlp import ACTIVATIONS
-from ._modules import make_module
-from ._net import PrivateNet
-from ._noise import NOISE
-from ._on_disk import MappedRows, chunks, is_mapped, without_huge
-from ._peers import Peers
-from ._plan import Plan
-from ._schedules import SCHEDULES
-from ._sgd import MomentumSGD
+from ._gradients.clipping import CLIPPING, AdaptiveClipping
+from ._gradients.trial import Probe
+from ._training.config import SCHEDULES, Plan
+from ._training.module import ACTIVATIONS, make_module
+from ._training.net import PrivateNet
+from ._training.noise import NOISE
+from ._training.optimizers import MomentumSGD, PrivateAdam
+from ._training.peers import Peers
+from ._training.rows import MappedRows, chunks, is_mapped, without_huge
 from .augmentation import Views
 
 __all__ = ["COMMON_CONSTRAINTS", "PrivateNetwork"]

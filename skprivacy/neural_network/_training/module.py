@@ -1,17 +1,17 @@
-"""The network to train: the built-in perceptron, or what the user gives."""
+"""The network to train: the built-in multi-layer perceptron, or what the user gives."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from ._mlp import make_mlp
-
-__all__ = ["make_module"]
+__all__ = ["ACTIVATIONS", "make_mlp", "make_module"]
 
 
 def make_module(
@@ -44,3 +44,33 @@ def make_module(
     if not any(p.requires_grad for p in made.parameters()):
         raise ValueError(f"module={type(made).__name__} has no parameters to train.")
     return made.float()
+
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "logistic": nn.Sigmoid}
+
+
+def make_mlp(
+    n_features: int,
+    hidden_layer_sizes: Sequence[int],
+    n_outputs: int,
+    activation: str,
+    random_state: np.random.RandomState,
+) -> nn.Sequential:
+    """Build a perceptron whose initial weights depend on ``random_state`` alone.
+
+    Hidden layers start uniform within 1/sqrt(fan-in); the output layer starts at zero, so that
+    training begins at equal class probabilities instead of at noise it must first undo.
+    """
+    sizes = [n_features, *hidden_layer_sizes, n_outputs]
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in pairwise(sizes):
+        linear = nn.Linear(fan_in, fan_out)
+        bound = 1.0 / np.sqrt(fan_in)
+        for p in linear.parameters():
+            start = random_state.uniform(-bound, bound, size=tuple(p.shape))
+            p.data = torch.from_numpy(start.astype(np.float32))
+        layers += [linear, ACTIVATIONS[activation]()]
+    layers.pop()
+    for p in layers[-1].parameters():
+        p.data.zero_()
+    return nn.Sequential(*layers)

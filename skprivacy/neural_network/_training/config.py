@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..accounting import Event, NonPrivate
-from ._noise import NOISE
+from ...accounting import Event, NonPrivate
+from .noise import NOISE
 
-__all__ = ["Plan"]
+__all__ = ["SCHEDULES", "Plan", "constant"]
 
 
 @dataclass(frozen=True)
@@ -67,3 +68,24 @@ class Plan:
         if noise_multiplier == 0:
             return NonPrivate()
         return NOISE[self.noise].event(noise_multiplier, self)
+
+
+def constant(done: float) -> float:
+    """Keep the learning rate."""
+    return 1.0
+
+
+def _linear(done: float) -> float:
+    return 1.0 - done
+
+
+def _cosine(done: float) -> float:
+    return 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+# The factor of the learning rate, by the share of steps that are done.
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": constant,
+    "linear": _linear,
+    "cosine": _cosine,
+}

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..accounting import PrivacyBudget, charge
-from ..mechanisms import Mechanism, SecureRandom
-from ._noise import Sampler
-from ._on_disk import MappedRows
+from ...accounting import PrivacyBudget, charge
+from ...mechanisms import Mechanism, SecureRandom
+from .noise import Sampler
+from .rows import MappedRows
 
 __all__ = ["Alone", "Peers"]
 

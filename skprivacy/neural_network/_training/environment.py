@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..mechanisms import SecureRandom
+from ...mechanisms import SecureRandom
 
 __all__ = ["ordinary_torch", "private_chance"]
 

@@ -10,14 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ._adam import PrivateAdam
-from ._base import PrivateNetwork
-from ._distributed import meeting
-from ._gradients import PROBES, Probe
-from ._losses import PerExample
-from ._on_disk import MappedRows, is_mapped
-from ._plan import Plan
-from .dpsgd import DPSGDClassifier
+from .._gradients.losses import PerExample
+from .._gradients.trial import PROBES, Probe
+from .._network import PrivateNetwork
+from ..dpsgd import DPSGDClassifier
+from .config import Plan
+from .distributed import meeting
+from .optimizers import PrivateAdam
+from .rows import MappedRows, is_mapped
 
 __all__ = ["SkorchTraining", "as_rows", "as_targets"]
 
