@@ -14,7 +14,7 @@ from torch import nn
 from skprivacy.mechanisms import FloatGaussian
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, RandomFlip, RandomShift
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
-from skprivacy.neural_network._gradients.clipping import _SAFETY
+from skprivacy.neural_network._gradients.clipping import _SAFETY, CLIPPING
 from skprivacy.neural_network._gradients.functional import OneByOne, Vectorised
 from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters
 from skprivacy.neural_network.augmentation import Views
@@ -54,7 +54,7 @@ def mean_gradients(module, X, y):
 def engine_of(module, clip, clipping="flat"):
     _, grad = flatten_parameters(module)
     probe = Probe.like((72,), 3, views=VIEWS)
-    return ClippedGradientSum(module, LOSS, clip, clipping, probe), grad
+    return ClippedGradientSum(module, LOSS, clip, CLIPPING[clipping], probe), grad
 
 
 @pytest.mark.parametrize("clip", [0.05, 1e6])

@@ -13,7 +13,7 @@ from torch import nn
 from skprivacy.neural_network._gradients import trial
 from skprivacy.neural_network._gradients.bookkeeping import RULES, AutogradBackward
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
-from skprivacy.neural_network._gradients.clipping import _SAFETY
+from skprivacy.neural_network._gradients.clipping import _SAFETY, CLIPPING
 from skprivacy.neural_network._gradients.contributions import OuterProducts
 from skprivacy.neural_network._gradients.functional import OneByOne, Vectorised
 from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters, gradients_of
@@ -186,7 +186,7 @@ def gradient_rows(module, X, y):
 
 def engine_of(module, clip=1.0, clipping="flat"):
     _, grad = flatten_parameters(module)
-    return ClippedGradientSum(module, LOSS, clip, clipping, Probe.like((72,), 3)), grad
+    return ClippedGradientSum(module, LOSS, clip, CLIPPING[clipping], Probe.like((72,), 3)), grad
 
 
 def clipped_sum(module, X, y, clip, clipping="flat"):

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from ..augmentation import Views
 from .clipping import CLIPPING, Clip
 from .contributions import Workspace
 from .trial import Probe, gradients_of
 
 if TYPE_CHECKING:
     from .._training.rows import MappedRows
+    from ..augmentation import Views
 
 __all__ = ["BatchSum", "ClippedGradientSum"]
 
@@ -38,7 +38,7 @@ class ClippedGradientSum:
         Maps (output, target) to a vector of one loss per example.
     max_grad_norm : float
         L2 norm to which each example's gradient, over all parameters jointly, is clipped.
-    clipping : {"flat", "per-layer", "automatic"} or callable, default="flat"
+    clip : callable, default=CLIPPING["flat"]
         How, see ``clipping.py``.
     probe : Probe, default=None
         Public numbers of the shape of the data, to try the module out on.
@@ -58,12 +58,12 @@ class ClippedGradientSum:
         module: nn.Module,
         per_example_loss: Callable[[Tensor, Tensor], Tensor],
         max_grad_norm: float,
-        clipping: str | Clip = "flat",
+        clip: Clip = CLIPPING["flat"],
         probe: Probe | None = None,
     ) -> None:
         self.gradients = gradients_of(module, per_example_loss, probe)
         self.max_grad_norm = max_grad_norm
-        self.clip = CLIPPING[clipping] if isinstance(clipping, str) else clipping
+        self.clip = clip
         self.numbers_an_example = 0.0
         if probe is not None:
             found = self.gradients(probe.inputs, probe.targets)
@@ -80,7 +80,7 @@ class ClippedGradientSum:
         with torch.no_grad():
             squared = torch.stack([c.squared_norms() for c in contributions])
             total = squared.sum(0)
-            factors = self.clip(squared, total, self.max_grad_norm)
+            factors = self.clip(squared, total, self.max_grad_norm).expand_as(squared)
             if not math.isfinite(float(total.sum())):
                 bad = ~torch.isfinite(total)
                 contributions = [c.without(bad) for c in contributions]
@@ -109,8 +109,8 @@ class BatchSum:
         The vector that ``clipped`` adds to.
     expected : float
         Expected number of records in a step, a public number.
-    views : Views, default=Views()
-        What each record is shown as.
+    views : Views, default=None
+        What each record is shown as; ``None`` for itself.
 
     Notes
     -----
@@ -130,7 +130,7 @@ class BatchSum:
         clipped: ClippedGradientSum,
         grad: Tensor,
         expected: float,
-        views: Views = Views(),  # noqa: B008 (frozen)
+        views: Views | None = None,
     ) -> None:
         self._clipped = clipped
         self._views = views
@@ -159,7 +159,8 @@ class BatchSum:
 
     def _rows_at_once(self, n_features: int) -> int:
         """Return how many records one forward pass takes."""
-        numbers = n_features * self._views.count + self._clipped.numbers_an_example
+        views = 1 if self._views is None else self._views.count
+        numbers = n_features * views + self._clipped.numbers_an_example
         most = min(_NUMBERS, max(_CACHED_NUMBERS, 8 * len(self._grad)))
         return min(_SINGLE_ROWS, max(1, int(most / numbers)))
 
@@ -169,4 +170,6 @@ class BatchSum:
             rows = torch.index_select(X, 0, part, out=room)
         else:
             rows = X.index_select(0, part)
-        self._clipped(self._views(rows), y.index_select(0, part))
+        if self._views is not None:
+            rows = self._views(rows)
+        self._clipped(rows, y.index_select(0, part))

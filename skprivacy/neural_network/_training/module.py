@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-__all__ = ["ACTIVATIONS", "make_mlp", "make_module"]
+__all__ = ["ACTIVATIONS", "begins_by_chance", "make_mlp", "make_module"]
 
 
 def make_module(
@@ -74,3 +74,17 @@ def make_mlp(
     for p in layers[-1].parameters():
         p.data.zero_()
     return nn.Sequential(*layers)
+
+
+def begins_by_chance(module: nn.Module, again: nn.Module) -> bool:
+    """Whether a module that was made twice, under different seeds, begins with random weights.
+
+    Weights or buffers that are the same both times were brought along from somewhere, perhaps from
+    private data. Layers that begin as all zeros or all ones, as biases and norms do, tell nothing.
+    """
+    first, second = (dict([*m.named_parameters(), *m.named_buffers()]) for m in (module, again))
+    return not any(
+        name in second and torch.equal(p.cpu(), second[name].cpu())
+        for name, p in first.items()
+        if not bool((p == 0).all() or (p == 1).all())
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["MomentumSGD", "PrivateAdam"]
+__all__ = ["OPTIMIZERS", "MomentumSGD", "PrivateAdam"]
 
 
 class PrivateAdam(torch.optim.Optimizer):
@@ -101,3 +101,7 @@ class MomentumSGD(torch.optim.Optimizer):
             self.state[p]["velocity"] = p.grad.clone()
             return self.state[p]["velocity"]
         return self.state[p]["velocity"].mul_(momentum).add_(p.grad)
+
+
+# By the names that the estimators give them.
+OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {"sgd": MomentumSGD, "adam": PrivateAdam}
