@@ -128,8 +128,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
     ... )
     >>> net.fit(X, y).privacy_
     (2.00, 1e-05)-DP, zero-out, proved assuming the module treats each record by itself (tried on
-    random numbers); the weights that training starts from are public; the number of records is
-    public
+    random numbers); the number of records is public
     >>> bool((net.predict_proba(X).argmax(1) == y).mean() > 0.8)
     True
     """

@@ -199,7 +199,7 @@ class Workspace:
     Examples
     --------
     >>> import torch
-    >>> from skprivacy.neural_network._workspace import Workspace
+    >>> from skprivacy.neural_network._gradients.contributions import Workspace
     >>> room = Workspace()
     >>> room("hidden", (100, 8), torch.zeros(1)).shape
     torch.Size([100, 8])
