@@ -26,7 +26,7 @@ from torch import nn
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
 from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import Alone, Training
-from skprivacy.neural_network._training.module import make_mlp
+from skprivacy.neural_network._training.net import make_mlp
 
 SHAPES = {
     "adult": (32_561, 105, (64, 32), 2),

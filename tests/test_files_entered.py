@@ -6,13 +6,14 @@ from skprivacy import config_context, get_config
 
 from .files_entered import entered_by_a_private_fit, files_entered
 
-MOST = 33
+MOST, MOST_OF_NETWORKS = 35, 15
 
 
 def test_a_private_fit_enters_few_files():
     found = entered_by_a_private_fit()
     assert "neural_network/dpsgd.py" in found
     assert len(found) <= MOST, found
+    assert sum(name.startswith("neural_network/") for name in found) <= MOST_OF_NETWORKS, found
 
 
 def test_a_file_that_a_call_enters_is_found():

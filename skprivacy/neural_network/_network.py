@@ -27,8 +27,7 @@ from ._gradients.trial import Probe
 from ._training.config import SCHEDULES, TrainingConfig
 from ._training.engine import Alone, Peers, Training
 from ._training.environment import usable_device
-from ._training.module import ACTIVATIONS, begins_by_chance, make_module
-from ._training.net import PrivateNet
+from ._training.net import ACTIVATIONS, PrivateNet, begins_by_chance, make_module
 from ._training.noise import NOISE
 from ._training.rows import MappedRows, chunks, is_mapped, single_precision
 from .augmentation import Views

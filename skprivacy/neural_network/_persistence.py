@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from ..accounting import PrivacyGuarantee
-from ._training.module import make_module
+from ._training.net import make_module
 from .dp_net import DPNeuralNet
 from .dpsgd import DPSGDClassifier
 from .regression import DPSGDRegressor

@@ -21,8 +21,7 @@ from ._network import EPOCHS, STEP_SIZE, TRAINING_CONSTRAINTS, PrivateTrainingMi
 from ._skorch_rules import refuse_more_than_one, refuse_what_is_not_private
 from ._training.config import TrainingConfig
 from ._training.environment import usable_device
-from ._training.module import begins_by_chance
-from ._training.net import PrivateNet
+from ._training.net import PrivateNet, begins_by_chance
 from ._training.rows import MappedRows, as_rows, as_targets, single_precision
 from .augmentation import Views
 
