@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from ._contributions import Contribution, Rows
+from .contributions import Contribution, Rows
 
 __all__ = ["OneByOne", "Vectorised"]
 

@@ -11,9 +11,9 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from ._backward import AutogradBackward, PerceptronBackward
-from ._contributions import Contribution
-from ._functional import OneByOne, Vectorised
+from .bookkeeping import AutogradBackward, PerceptronBackward
+from .contributions import Contribution
+from .functional import OneByOne, Vectorised
 
 __all__ = ["PROBES", "PerExampleGradients", "Probe", "flatten_parameters", "gradients_of"]
 

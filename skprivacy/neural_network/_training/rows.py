@@ -1,4 +1,7 @@
-"""Matrices that stay on disk: memory-mapped arrays, of which only some rows are read at a time."""
+"""Records and targets as training takes them: in single precision, in memory or on disk.
+
+Of a memory-mapped array only some rows are read at a time.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["MappedRows", "chunks", "is_mapped", "without_huge"]
+__all__ = [
+    "MappedRows",
+    "as_rows",
+    "as_targets",
+    "chunks",
+    "is_mapped",
+    "single_precision",
+    "without_huge",
+]
 
 # How much of a file may be in memory on behalf of the mapping, before it is given back.
 _HELD_BYTES = 1 << 25
@@ -121,3 +132,53 @@ def _give_back(X: NDArray) -> None:
     # A mapping of mode "c" holds changes that are nowhere else: those must stay.
     if mapping is not None and hasattr(mapping, "madvise") and getattr(X, "mode", "c") != "c":
         mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def single_precision(rows: NDArray | MappedRows | Tensor) -> Tensor | MappedRows:
+    """Return rows in single precision; what is too large is infinite, hence adds nothing."""
+    if isinstance(rows, MappedRows):
+        return rows
+    if not isinstance(rows, Tensor):
+        with np.errstate(over="ignore"):
+            rows = torch.from_numpy(rows.astype(np.float32))
+    return without_huge(rows)
+
+
+def as_rows(X: Any) -> Tensor | MappedRows:
+    """Return a tensor in single precision or of integers; a memory-mapped array stays on disk."""
+    if is_mapped(X):
+        return MappedRows(X, dtype=np.float32 if X.dtype.kind == "f" else np.int64)
+    array = _numbers(X, "X")
+    if array.ndim < 2:
+        raise ValueError(f"X has shape {array.shape}; it must have a row for each record.")
+    return torch.from_numpy(array)
+
+
+def as_targets(y: Any, n: int) -> NDArray:
+    """Return targets in single precision or as integers, one for each of ``n`` records."""
+    if y is None:
+        raise ValueError("y=None: the targets are needed. Data sets that hold both are not taken.")
+    array = _numbers(y, "y")
+    if len(array) != n:
+        raise ValueError(f"X has {n} records and y has {len(array)}.")
+    return array
+
+
+def _numbers(values: Any, name: str) -> NDArray:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    elif hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    try:
+        array = np.asarray(values)
+    except ValueError:  # a data set, or a list of arrays of different lengths
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf" or array.ndim == 0:
+        raise ValueError(
+            f"{name} must be one array, tensor or frame of numbers, got "
+            f"{type(values).__name__} of type {array.dtype}."
+        )
+    if len(array) == 0:
+        raise ValueError(f"{name} has 0 records: at least one is needed.")
+    with np.errstate(over="ignore"):  # beyond single precision means infinite, hence no part
+        return np.array(array, dtype=np.int64 if array.dtype.kind in "iu" else np.float32)

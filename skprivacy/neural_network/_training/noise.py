@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..accounting import (
+from ...accounting import (
     BandedFactorization,
     Event,
     Gaussian,
@@ -22,8 +22,8 @@ from ..accounting import (
     TreeAggregation,
     square_root_band,
 )
-from ..accounting.matrix import running_sum_error, step_spread
-from ..mechanisms import (
+from ...accounting.matrix import running_sum_error, step_spread
+from ...mechanisms import (
     FloatGaussian,
     FloatLogistic,
     MatrixGaussian,
@@ -33,7 +33,7 @@ from ..mechanisms import (
 )
 
 if TYPE_CHECKING:
-    from ._plan import Plan
+    from .config import TrainingConfig
 
 __all__ = ["NOISE", "Noise", "Sampler", "TakingTurns"]
 
@@ -45,30 +45,30 @@ class Sampler(Protocol):
 
 
 class Noise(ABC):
-    """One kind of noise, for any noise multiplier z, clipping norm and plan."""
+    """One kind of noise, for any noise multiplier z, clipping norm and run."""
 
     streams = False
     assumptions: tuple[str, ...] = ()
 
     @abstractmethod
-    def event(self, z: float, plan: Plan) -> Event:
+    def event(self, z: float, run: TrainingConfig) -> Event:
         """Return what a run is accounted as."""
 
     @abstractmethod
-    def mechanism(self, z: float, norm: float, plan: Plan) -> Mechanism:
+    def mechanism(self, z: float, norm: float, run: TrainingConfig) -> Mechanism:
         """Return what adds the noise of every step."""
 
     @abstractmethod
-    def sampler(self, plan: Plan) -> Sampler:
+    def sampler(self, run: TrainingConfig) -> Sampler:
         """Return what says who takes part in a step."""
 
     @abstractmethod
-    def spread(self, plan: Plan) -> float:
+    def spread(self, run: TrainingConfig) -> float:
         """Return the standard deviation of one step's noise in units of z times the norm."""
 
-    def spread_in_sums(self, plan: Plan) -> float:
+    def spread_in_sums(self, run: TrainingConfig) -> float:
         """Return the same of independent noise that running sums would have as much noise of."""
-        return self.spread(plan)
+        return self.spread(run)
 
 
 @dataclass(frozen=True)
@@ -79,16 +79,16 @@ class _Sampled(Noise):
     adds: type[FloatGaussian] | type[FloatLogistic]
     std: float
 
-    def event(self, z: float, plan: Plan) -> Event:
-        return Repeated(PoissonSampled(plan.sampling_rate, self.one_step(z)), plan.n_steps)
+    def event(self, z: float, run: TrainingConfig) -> Event:
+        return Repeated(PoissonSampled(run.sampling_rate, self.one_step(z)), run.n_steps)
 
-    def mechanism(self, z: float, norm: float, plan: Plan) -> Mechanism:
+    def mechanism(self, z: float, norm: float, run: TrainingConfig) -> Mechanism:
         return self.adds(z, norm)
 
-    def sampler(self, plan: Plan) -> PoissonSampler:
-        return PoissonSampler(plan.sampling_rate)
+    def sampler(self, run: TrainingConfig) -> PoissonSampler:
+        return PoissonSampler(run.sampling_rate)
 
-    def spread(self, plan: Plan) -> float:
+    def spread(self, run: TrainingConfig) -> float:
         return self.std
 
 
@@ -102,45 +102,45 @@ class _Streaming(Noise):
     )
 
     @abstractmethod
-    def event(self, z: float, plan: Plan) -> MatrixFactorization: ...
+    def event(self, z: float, run: TrainingConfig) -> MatrixFactorization: ...
 
-    def mechanism(self, z: float, norm: float, plan: Plan) -> Mechanism:
-        return MatrixGaussian(self.event(z, plan), norm) if z else FloatGaussian(0.0, norm)
+    def mechanism(self, z: float, norm: float, run: TrainingConfig) -> Mechanism:
+        return MatrixGaussian(self.event(z, run), norm) if z else FloatGaussian(0.0, norm)
 
-    def sampler(self, plan: Plan) -> TakingTurns:
-        return TakingTurns(int(plan.divisor), plan.steps_per_epoch)
+    def sampler(self, run: TrainingConfig) -> TakingTurns:
+        return TakingTurns(run.batch_size, run.steps_per_epoch)
 
 
 class _Banded(_Streaming):
-    def event(self, z: float, plan: Plan) -> MatrixFactorization:
-        band = square_root_band(plan.steps_per_epoch, plan.epochs)
-        return BandedFactorization(z, plan.steps_per_epoch, plan.epochs, band)
+    def event(self, z: float, run: TrainingConfig) -> MatrixFactorization:
+        band = square_root_band(run.steps_per_epoch, run.epochs)
+        return BandedFactorization(z, run.steps_per_epoch, run.epochs, band)
 
-    def spread(self, plan: Plan) -> float:
-        band = square_root_band(plan.steps_per_epoch, plan.epochs)
-        return step_spread(np.asarray(band), plan.n_steps)
+    def spread(self, run: TrainingConfig) -> float:
+        band = square_root_band(run.steps_per_epoch, run.epochs)
+        return step_spread(np.asarray(band), run.n_steps)
 
-    def spread_in_sums(self, plan: Plan) -> float:
-        band = square_root_band(plan.steps_per_epoch, plan.epochs)
-        return running_sum_error(np.asarray(band), plan.n_steps) / _independent_error(plan)
+    def spread_in_sums(self, run: TrainingConfig) -> float:
+        band = square_root_band(run.steps_per_epoch, run.epochs)
+        return running_sum_error(np.asarray(band), run.n_steps) / _independent_error(run)
 
 
 class _Tree(_Streaming):
-    def event(self, z: float, plan: Plan) -> MatrixFactorization:
-        return TreeAggregation(z, plan.steps_per_epoch, plan.epochs)
+    def event(self, z: float, run: TrainingConfig) -> MatrixFactorization:
+        return TreeAggregation(z, run.steps_per_epoch, run.epochs)
 
-    def spread(self, plan: Plan) -> float:
+    def spread(self, run: TrainingConfig) -> float:
         return math.sqrt(2.0)  # on average: a new sum comes, and those that it contains go
 
-    def spread_in_sums(self, plan: Plan) -> float:
-        steps = np.arange(1, plan.n_steps + 1)
-        digits = sum(steps >> level & 1 for level in range(plan.n_steps.bit_length()))
-        return math.sqrt(float(np.mean(digits))) / _independent_error(plan)
+    def spread_in_sums(self, run: TrainingConfig) -> float:
+        steps = np.arange(1, run.n_steps + 1)
+        digits = sum(steps >> level & 1 for level in range(run.n_steps.bit_length()))
+        return math.sqrt(float(np.mean(digits))) / _independent_error(run)
 
 
-def _independent_error(plan: Plan) -> float:
+def _independent_error(run: TrainingConfig) -> float:
     """Return the root of the mean variance of running sums of independent noise, variance 1."""
-    return math.sqrt((plan.n_steps + 1) / 2)
+    return math.sqrt((run.n_steps + 1) / 2)
 
 
 NOISE: dict[str, Noise] = {

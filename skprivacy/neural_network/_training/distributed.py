@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from ..accounting import PrivacyBudget, charge
-from ..exceptions import BudgetExceededError
-from ..mechanisms import Mechanism, SecureRandom
-from ._noise import Sampler
-from ._on_disk import MappedRows
-from ._peers import Alone, Peers
+from ...accounting import PrivacyBudget, charge
+from ...exceptions import BudgetExceededError
+from ...mechanisms import Mechanism, SecureRandom
+from .noise import Sampler
+from .rows import MappedRows
 
 __all__ = ["meeting"]
 
@@ -33,11 +32,8 @@ _ERRORS = (BudgetExceededError, ValueError, RuntimeError)
 
 
 @contextmanager
-def meeting(distributed: str | None) -> Iterator[Peers]:
+def meeting(distributed: str) -> Iterator[ProcessGroup]:
     """Join the other processes for one training; what goes wrong in one goes wrong in all."""
-    if distributed is None:
-        yield Alone()
-        return
     if not dist.is_available() or not dist.is_initialized():
         raise ValueError(
             f"distributed={distributed!r} needs the processes to know each other: start them with "

@@ -2,18 +2,20 @@
 
 Each form knows the squared norm of every example's contribution, and adds the weighted sum of all
 to the ``grad`` of the parameters. None needs more memory than the layer's own inputs and outputs,
-except :class:`Rows`, which holds the contributions themselves.
+except :class:`Rows`, which holds the contributions themselves; what a step computes into is kept
+for the next in a :class:`Workspace`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-__all__ = ["Contribution", "Lookups", "OuterProduct", "OuterProducts", "Rows"]
+__all__ = ["Contribution", "Lookups", "OuterProduct", "OuterProducts", "Rows", "Workspace"]
 
 # Squares below the smallest normal number vanish; this much a number may have been lost.
 _LOST = torch.finfo(torch.float32).tiny
@@ -186,3 +188,35 @@ def _safe(exact: Tensor, lengths: Tensor) -> Tensor:
     norm = exact.clamp(min=0.0).sqrt()  # NaN stays NaN
     norm += (_ROUNDING * lengths - _COVERED * norm).clamp(min=0.0)
     return torch.maximum(norm, _CANCELLED * lengths).square().float()
+
+
+class Workspace:
+    """Tensors to compute into, one for each name, kept at the largest size that was asked for.
+
+    Poisson batches differ in length. Memory that goes back to the system after every step comes
+    back page by page, which takes longer than a small network's arithmetic.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skprivacy.neural_network._gradients.contributions import Workspace
+    >>> room = Workspace()
+    >>> room("hidden", (100, 8), torch.zeros(1)).shape
+    torch.Size([100, 8])
+    >>> room("hidden", (90, 8), torch.zeros(1)).shape
+    torch.Size([90, 8])
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, Tensor] = {}
+
+    def __call__(self, name: Hashable, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """Return a tensor of ``shape`` on the device and of the type of ``like``, not cleared.
+
+        A name always goes with the same shape but for the number of rows.
+        """
+        rows = shape[0]
+        kept = self._kept.get(name)
+        if kept is None or kept.shape[0] < rows:
+            kept = self._kept[name] = like.new_empty((rows + rows // 8, *shape[1:]))
+        return kept.narrow(0, 0, rows)

@@ -9,9 +9,22 @@ from typing import Any
 
 import torch
 
-from ..mechanisms import SecureRandom
+from ...mechanisms import SecureRandom
 
-__all__ = ["ordinary_torch", "private_chance"]
+__all__ = ["ordinary_torch", "private_chance", "usable_device"]
+
+
+def usable_device(name: str) -> str:
+    """Return a device of torch that works here; "auto" takes a GPU if there is one."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"device={name!r} cannot be used here ({error}). Use 'auto' or 'cpu'."
+        ) from error
+    return name
 
 
 @contextmanager
