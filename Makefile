@@ -9,7 +9,7 @@ SOURCES = pyproject.toml constraints.txt
 JOBS ?= auto
 PARALLEL = --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo quick test test-slow durations lint bench doc clean
+.PHONY: help demo quick test test-slow durations lint bench doc dist clean
 
 help:
 	@echo "make demo       install, train, draw the privacy-utility curve, write report.html and curve.png"
@@ -19,6 +19,7 @@ help:
 	@echo "make durations  what each test costs in processor time, into costs.tsv"
 	@echo "make bench      speed against peers, interleaved"
 	@echo "make doc        build the documentation into doc/_build"
+	@echo "make dist       build the source archive and the wheel into dist"
 
 $(VENV)/.installed: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
@@ -58,6 +59,11 @@ bench: $(VENV)/.installed-test
 
 doc: $(VENV)/.installed-doc
 	$(BIN)/python -m sphinx -W -b html doc doc/_build
+
+dist: $(VENV)/.installed
+	$(PIP) build
+	rm -rf build dist
+	$(BIN)/python -m build
 
 clean:
 	rm -rf $(VENV) build dist doc/_build .pytest_cache .mypy_cache .ruff_cache
