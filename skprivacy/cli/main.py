@@ -15,6 +15,7 @@ from ._console import UserError, say, warn
 
 __all__ = ["main"]
 
+COMMANDS = (sweep, audit, budget, datasets)  # in the order of the help
 DESCRIPTION = "Train private models and prove how private they are."
 EPILOG = """\
 start here:
@@ -80,8 +81,6 @@ def _parser() -> argparse.ArgumentParser:
         "--traceback", action="store_true", help="show where an error came from, for bug reports"
     )
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    sweep.add_parser(subparsers)
-    audit.add_parser(subparsers)
-    budget.add_parser(subparsers)
-    datasets.add_parser(subparsers)
+    for command in COMMANDS:
+        command.add_parser(subparsers)
     return parser
