@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import sparse
 
 __all__ = ["check_column_names", "check_numbers", "label_columns"]
 
@@ -42,6 +43,8 @@ def check_numbers(X: Any, name: str = "X") -> None:
 
 
 def _holds_text(values: Any) -> bool:
+    if sparse.issparse(values):  # numbers; numpy would go through it row by row, where it can
+        return False
     array = np.asarray(values)
     if array.dtype.kind not in "OUS":
         return array.dtype.kind in "Mm"

@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 from skorch.dataset import Dataset
-from torch import nn
 from torch.utils.data import DataLoader
 
-__all__ = ["per_example_criterion", "refuse_more_than_one", "refuse_what_is_not_private"]
+__all__ = ["refuse_more_than_one", "refuse_what_is_not_private"]
 
 _INSTEAD_OF_CALLBACKS = {
     "LRScheduler": "use schedule='cosine' or 'linear'",
@@ -90,23 +89,3 @@ def _refuse_optimizer(net: Any) -> None:
             "optimizer__param_groups cannot be: all weights are one vector. Set requires_grad=False"
             " for weights that are not to be trained."
         )
-
-
-def per_example_criterion(criterion: Any, params: dict[str, Any]) -> nn.Module:
-    """Return the loss with one number for each example or output, never a mean over a batch."""
-    if params.get("reduction", "none") != "none":
-        raise ValueError(
-            f"criterion__reduction={params['reduction']!r} mixes examples: the gradient of each is "
-            "clipped by itself. Leave it out; the sum is divided by the expected batch size."
-        )
-    if isinstance(criterion, nn.Module):
-        made = type(criterion)(**params) if params else criterion
-        if getattr(made, "reduction", "none") != "none":
-            raise ValueError(
-                f"criterion={type(made).__name__}(reduction={made.reduction!r}) mixes examples. "
-                "Give the class, or reduction='none'."
-            )
-        return made
-    if "reduction" in inspect.signature(criterion).parameters:
-        params = {**params, "reduction": "none"}
-    return criterion(**params)

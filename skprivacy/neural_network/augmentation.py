@@ -111,19 +111,19 @@ class Views:
     outside of itself, is not noticed.
     """
 
-    augment: tuple[Augment, ...] = ()
-    count: int = 1
+    augment: tuple[Augment, ...]
+    count: int
 
     @classmethod
-    def of(cls, augment: Any, count: int) -> Views:
-        """Return the views that the parameters ``augment`` and ``augmentations`` ask for."""
+    def of(cls, augment: Any, count: int) -> Views | None:
+        """Return the views that these parameters ask for; ``None`` for each row itself."""
         if augment is None:
             if count > 1:
                 raise ValueError(
                     f"augmentations={count} views of a record are all the same with augment=None. "
                     "Say how they differ, for instance augment=RandomShift((1, 28, 28))."
                 )
-            return cls()
+            return None
         steps = (augment,) if callable(augment) else tuple(augment)
         if not steps or not all(callable(step) for step in steps):
             raise ValueError(
@@ -138,8 +138,6 @@ class Views:
         return all(isinstance(step, RandomShift | RandomFlip) for step in self.augment)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        if not self.augment:
-            return rows
         rows = rows.repeat_interleave(self.count, 0)
         for step in self.augment:
             rows = step(rows)
@@ -147,8 +145,6 @@ class Views:
 
     def check(self, inputs: Tensor) -> None:
         """Refuse, after a trial on public numbers, what mixes rows or changes their form."""
-        if not self.augment:
-            return
         other = inputs.flip(-1) * 3 + 1
         views = copy.deepcopy(self)._seeded(inputs)
         if not isinstance(views, Tensor):

@@ -9,7 +9,7 @@ import torch
 from skprivacy import config_context
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
-from skprivacy.neural_network._adam import PrivateAdam
+from skprivacy.neural_network._training.optimizers import PrivateAdam
 
 
 @pytest.fixture
