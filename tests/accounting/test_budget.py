@@ -1079,6 +1079,20 @@ def test_a_ledger_of_mixed_relations_or_units_fails(ledger, lines, message):
         budget.verify()
 
 
+@pytest.mark.parametrize(
+    ("first", "message"),
+    [
+        ('{"epsilon": 1.0, "delta": 0.0, "relation": null, "filter": "hope"}', "filter='hope'"),
+        ('{"epsilon": 1.0}', "is not the ledger"),
+        ("[]", "is not the ledger"),
+    ],
+)
+def test_a_ledger_that_begins_otherwise_is_refused(ledger, first, message):
+    ledger_at(ledger).create(first)
+    with pytest.raises(LedgerError, match=message):
+        PrivacyBudget.open(ledger)
+
+
 def test_a_ledger_that_contradicts_itself_fails(ledger):
     budget = PrivacyBudget(epsilon=1.0, path=ledger, unit="patient")
     with budget._ledger.transaction() as log:
