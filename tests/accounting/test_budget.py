@@ -283,7 +283,7 @@ def test_a_refusal_tells_what_a_filter_for_many_small_releases_would_have_allowe
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
     budget.reserve(Repeated(Laplace(100.0), 299))
     budget.reserve(Laplace(100.0))
-    with pytest.raises(BudgetExceededError, match="'renyi' would have had room for 20 or more"):
+    with pytest.raises(BudgetExceededError, match="'renyi' would have admitted 20 or more"):
         budget.reserve(Laplace(100.0))
 
 
@@ -350,7 +350,7 @@ def test_a_refusal_tells_what_a_settled_plan_would_have_allowed():
         budget.reserve(sgd(0.5))
     more = PrivacyBudget(epsilon=3.0, delta=1e-5, filter="pld").remaining(sgd(0.5)) - fits
     assert more > 0
-    with pytest.raises(BudgetExceededError, match=f"filter 'pld' would have had room for {more} "):
+    with pytest.raises(BudgetExceededError, match=f"filter 'pld' would have admitted {more} "):
         budget.reserve(sgd(0.5))
     with pytest.raises(BudgetExceededError) as refused:
         budget.reserve(Laplace(0.1))  # no filter has room for it

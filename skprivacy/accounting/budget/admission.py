@@ -12,9 +12,9 @@ from ..events import Event
 from .filters import Account
 from .log import LedgerError, Log
 from .rules import Cost, Counts, added_up
-from .scopes import along, event_of, places, record, total
+from .scopes import along, event_of, memberships, record, total
 
-__all__ = ["Refusal", "Terms", "cap_of", "check_caps", "holds", "refusing", "room"]
+__all__ = ["Refusal", "Terms", "cap_of", "check_caps", "holds", "how_many_fit", "refusing"]
 
 _MANY = 1 << 40
 
@@ -53,7 +53,7 @@ def refusing(log: Log, leaf: str, event: Event, terms: Terms) -> Refusal | None:
     return None
 
 
-def room(log: Log, leaf: str, event: Event, terms: Terms, most: int = _MANY) -> int:
+def how_many_fit(log: Log, leaf: str, event: Event, terms: Terms, most: int = _MANY) -> int:
     """Return how many more of ``event``, up to about ``most``, would be admitted."""
     accounts = _accounts(log, leaf, terms).values()
 
@@ -86,7 +86,7 @@ def holds(log: Log, scope: str, cap: Cost, terms: Terms) -> bool:
     # Records that are in no part of the leaf's own: those that are have leaves of their own.
     if all(holds_for(partial(along, log, scope, f"{path}=/")) for path in paths):
         return True
-    records = [partial(record, log, scope, lies) for lies in places(paths)]
+    records = [partial(record, log, scope, lies) for lies in memberships(paths)]
     return bool(records) and all(holds_for(charged) for charged in records)
 
 
@@ -134,8 +134,8 @@ def _opening(log: Log, scope: str, cap: Cost, terms: Terms) -> Opening | None:
     plain = Cost(0.0, 0.0)
     for charge, path, body in log.reserves(scope):
         event = event_of(body)
-        own = added_up(Counter({event: 1}), relation)
-        plain = Cost(plain.epsilon + own.epsilon, plain.delta + own.delta)
+        one = added_up(Counter({event: 1}), relation)
+        plain = Cost(plain.epsilon + one.epsilon, plain.delta + one.delta)
         if not plain.within(cap):  # otherwise it can, even if no two charges lie in two partitions
             before = total([(p, e, n) for (p, e), n in counts.items()], scope, path)
             after = Account(cap, "adaptive", relation).adding(before).charged(event)

@@ -18,7 +18,7 @@ __all__ = [
     "event_of",
     "inner",
     "is_scope",
-    "places",
+    "memberships",
     "record",
     "scope_of",
     "total",
@@ -133,7 +133,7 @@ def record(
     return counts
 
 
-def places(paths: Iterable[str]) -> Iterator[Callable[[str], bool]]:
+def memberships(paths: Iterable[str]) -> Iterator[Callable[[str], bool]]:
     """Yield, for each way in which a record can lie in partitions, which paths charge it.
 
     **Edge cases.** Nothing, if there are more than 10,000 ways.
