@@ -283,7 +283,7 @@ def test_a_refusal_tells_what_a_filter_for_many_small_releases_would_have_allowe
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
     budget.reserve(Repeated(Laplace(100.0), 299))
     budget.reserve(Laplace(100.0))
-    with pytest.raises(BudgetExceededError, match="'renyi' would have had room for 20 or more"):
+    with pytest.raises(BudgetExceededError, match="'renyi' would have admitted 20 or more"):
         budget.reserve(Laplace(100.0))
 
 
@@ -350,7 +350,7 @@ def test_a_refusal_tells_what_a_settled_plan_would_have_allowed():
         budget.reserve(sgd(0.5))
     more = PrivacyBudget(epsilon=3.0, delta=1e-5, filter="pld").remaining(sgd(0.5)) - fits
     assert more > 0
-    with pytest.raises(BudgetExceededError, match=f"filter 'pld' would have had room for {more} "):
+    with pytest.raises(BudgetExceededError, match=f"filter 'pld' would have admitted {more} "):
         budget.reserve(sgd(0.5))
     with pytest.raises(BudgetExceededError) as refused:
         budget.reserve(Laplace(0.1))  # no filter has room for it
@@ -1079,6 +1079,20 @@ def test_a_ledger_of_mixed_relations_or_units_fails(ledger, lines, message):
         budget.verify()
 
 
+@pytest.mark.parametrize(
+    ("first", "message"),
+    [
+        ('{"epsilon": 1.0, "delta": 0.0, "relation": null, "filter": "hope"}', "filter='hope'"),
+        ('{"epsilon": 1.0}', "is not the ledger"),
+        ("[]", "is not the ledger"),
+    ],
+)
+def test_a_ledger_that_begins_otherwise_is_refused(ledger, first, message):
+    ledger_at(ledger).create(first)
+    with pytest.raises(LedgerError, match=message):
+        PrivacyBudget.open(ledger)
+
+
 def test_a_ledger_that_contradicts_itself_fails(ledger):
     budget = PrivacyBudget(epsilon=1.0, path=ledger, unit="patient")
     with budget._ledger.transaction() as log:
@@ -1099,6 +1113,32 @@ def test_parts_that_cost_different_things_are_no_overdraft():
     budget.partition("north").reserve(ApproxDP(0.6))
     budget.partition("south").reserve(ApproxDP(0.5))
     budget.verify()
+
+
+def test_parts_of_another_scope_that_cost_different_things_are_no_overdraft():
+    """Found at the end, where nobody was asked: the dearest of each kind would make 1.4."""
+    budget = PrivacyBudget(epsilon=1.0)
+    budget.scope("texas").reserve(ApproxDP(0.3))
+    budget.scope("adult").partition("1").reserve(ApproxDP(0.6))
+    budget.scope("adult").partition("2").reserve(ApproxDP(0.5))
+    budget.verify()
+    body = json.dumps(ApproxDP(0.2).to_dict(), sort_keys=True)
+    with budget._ledger.transaction() as log:
+        log.append("reserve", "/adult/=1/", "", body)
+    with pytest.raises(LedgerError, match="pass its cap"):
+        budget.verify()
+
+
+@pytest.mark.parametrize("name", ["adaptive", "renyi", "pld", "basic"])
+def test_what_was_admitted_is_verified(name):
+    random, budget = np.random.RandomState(7), PrivacyBudget(1.0, 1e-5, filter=name)
+    places = _places(budget, 1)
+    kinds = [ApproxDP(0.1), ApproxDP(0.2, 1e-6), Laplace(4.0), ApproxDP(0.3)]
+    kinds += [] if name == "basic" else [Gaussian(20.0), Gaussian(35.0)]
+    for _ in range(50):
+        with suppress(BudgetExceededError):
+            places[random.randint(len(places))].reserve(kinds[random.randint(len(kinds))])
+        budget.verify()
 
 
 def _shown(budget):

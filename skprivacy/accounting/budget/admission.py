@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..events import Event
 from .filters import Account
 from .log import LedgerError, Log
-from .rules import Cost, added_up
-from .scopes import along, event_of, total
+from .rules import Cost, Counts, added_up
+from .scopes import along, event_of, memberships, record, total
 
-__all__ = ["Refusal", "Terms", "cap_of", "check_caps", "holds", "refusing", "room"]
+__all__ = ["Refusal", "Terms", "cap_of", "check_caps", "holds", "how_many_fit", "refusing"]
 
 _MANY = 1 << 40
 
+Charged = Callable[..., Counts]  # by the lines since and before certain numbers
 Terms = dict[str, Any]  # epsilon, delta, relation and filter of the whole budget
 
 
@@ -50,7 +53,7 @@ def refusing(log: Log, leaf: str, event: Event, terms: Terms) -> Refusal | None:
     return None
 
 
-def room(log: Log, leaf: str, event: Event, terms: Terms, most: int = _MANY) -> int:
+def how_many_fit(log: Log, leaf: str, event: Event, terms: Terms, most: int = _MANY) -> int:
     """Return how many more of ``event``, up to about ``most``, would be admitted."""
     accounts = _accounts(log, leaf, terms).values()
 
@@ -67,11 +70,24 @@ def room(log: Log, leaf: str, event: Event, terms: Terms, most: int = _MANY) -> 
 
 
 def holds(log: Log, scope: str, cap: Cost, terms: Terms) -> bool:
-    """Tell whether what was charged in and below ``scope`` stays within a cap."""
+    """Tell whether what was charged in and below ``scope`` stays within a cap.
+
+    **Guarantees.** Never yes if some record was charged beyond the cap.
+
+    **Edge cases.** Sums over partitions take the dearest of each event, which may be too much: then
+    every way in which a record can lie in partitions is looked at, if they are not too many.
+    """
     opening = _opening(log, scope, cap, terms)
+    paths = {s for s, _, _ in log.charges() if s.startswith(scope)}
+
+    def holds_for(charged: Charged) -> bool:
+        return _account(charged, cap, opening, terms).holds()
+
     # Records that are in no part of the leaf's own: those that are have leaves of their own.
-    leaves = {f"{s}=/" for s, _, _ in log.charges() if s.startswith(scope)}
-    return all(_account(log, scope, leaf, cap, opening, terms).holds() for leaf in leaves)
+    if all(holds_for(partial(along, log, scope, f"{path}=/")) for path in paths):
+        return True
+    records = [partial(record, log, scope, lies) for lies in memberships(paths)]
+    return bool(records) and all(holds_for(charged) for charged in records)
 
 
 def check_caps(log: Log, terms: Terms) -> None:
@@ -88,20 +104,17 @@ def _accounts(log: Log, leaf: str, terms: Terms) -> dict[str, Account]:
         if leaf.startswith(scope):
             cap = cap_of(body)
             opening = _opening(log, scope, cap, terms)
-            accounts[scope] = _account(log, scope, leaf, cap, opening, terms)
+            accounts[scope] = _account(partial(along, log, scope, leaf), cap, opening, terms)
     return accounts
 
 
-def _account(
-    log: Log, scope: str, leaf: str, cap: Cost, opening: Opening | None, terms: Terms
-) -> Account:
+def _account(charged: Charged, cap: Cost, opening: Opening | None, terms: Terms) -> Account:
     account = Account(cap, terms["filter"], terms["relation"])
     if terms["filter"] != "adaptive":
-        return account.of(along(log, scope, leaf))
+        return account.of(charged())
     if opening is None:
-        return account.adding(along(log, scope, leaf))
-    before = along(log, scope, leaf, before=opening.charge)
-    since = along(log, scope, leaf, since=opening.charge)
+        return account.adding(charged())
+    before, since = charged(before=opening.charge), charged(since=opening.charge)
     return account.adding(before).of(since, opening.event, opening.left)
 
 
@@ -121,8 +134,8 @@ def _opening(log: Log, scope: str, cap: Cost, terms: Terms) -> Opening | None:
     plain = Cost(0.0, 0.0)
     for charge, path, body in log.reserves(scope):
         event = event_of(body)
-        own = added_up(Counter({event: 1}), relation)
-        plain = Cost(plain.epsilon + own.epsilon, plain.delta + own.delta)
+        one = added_up(Counter({event: 1}), relation)
+        plain = Cost(plain.epsilon + one.epsilon, plain.delta + one.delta)
         if not plain.within(cap):  # otherwise it can, even if no two charges lie in two partitions
             before = total([(p, e, n) for (p, e), n in counts.items()], scope, path)
             after = Account(cap, "adaptive", relation).adding(before).charged(event)

@@ -86,14 +86,14 @@ class Account:
         sums = self._added(event, count)
         if sums.sum().within(self.cap):
             return sums
-        last = self._added(event, self._room(event, count))
+        last = self._added(event, self._fitting(event, count))
         rest = Counter({event: count - (last.added[event] - self.added[event])})
         return replace(last, counts=rest, first=event, opened=last.left())
 
     def _added(self, event: Event, count: int) -> Account:
         return replace(self, added=self.added + Counter({event: count}))
 
-    def _room(self, event: Event, most: int) -> int:
+    def _fitting(self, event: Event, most: int) -> int:
         """Return how many of ``event``, below ``most``, can be added up."""
         low, high = 0, most
         while high - low > 1:
@@ -150,7 +150,7 @@ def _renyi(account: Account) -> Iterator[Cost]:
 
 
 def _tight(account: Account, orders_share: float, plan_share: float) -> Iterator[Cost]:
-    """Yield what some rule proves of all charges; it admits what any of them has room for.
+    """Yield what some rule proves of all charges; it admits what any of them does.
 
     **Guarantees.** The shares of delta of the rules, and a tenth for outright failures, add up to
     what was left, and each rule bounds the failure of the guarantee by its share times a

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .admission import Terms
+from .filters import FILTERS
 from .ledger import Ledger, ledger_at
 from .log import LedgerError, Log
 from .scopes import check_partitions, scope_of
@@ -77,9 +78,15 @@ class Handle:
         try:
             terms = json.loads(first)
             # before there were units, all charges were for records
-            return {k: terms[k] for k in _TERMS} | {"unit": terms.get("unit", "record")}
+            known = {k: terms[k] for k in _TERMS} | {"unit": terms.get("unit", "record")}
         except (json.JSONDecodeError, KeyError, TypeError):
             raise LedgerError(f"{self.path} is not the ledger of a privacy budget.") from None
+        if known["filter"] not in FILTERS:
+            raise LedgerError(
+                f"The ledger {self.path} composes by filter={known['filter']!r}, which is unknown "
+                f"here; known are {sorted(FILTERS)}. Update skprivacy."
+            )
+        return known
 
     def _settled(self, log: Log) -> Terms:
         """Return the terms, relation and unit as they are by now; before a charge any would do."""

@@ -16,7 +16,7 @@ from ..._config import warn_caller
 from ...exceptions import BudgetExceededError, PrivacyWarning
 from ..events import Event, check_relation, positive
 from ..guarantee import check_delta
-from .admission import cap_of, holds, refusing, room
+from .admission import cap_of, holds, how_many_fit, refusing
 from .filters import FILTERS
 from .ledger import ledger_at
 from .log import LedgerError, Log
@@ -302,7 +302,7 @@ class PrivacyBudget(Statement):
             terms = self._settled(log)
             if terms["filter"] == "basic" and has_no_epsilon(event, terms["relation"]):
                 raise ValueError(no_epsilon(event, "basic"))
-            return room(log, self._scope, event, terms)
+            return how_many_fit(log, self._scope, event, terms)
 
 
 def _remove(folder: str, owner: int) -> None:

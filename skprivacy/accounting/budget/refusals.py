@@ -7,14 +7,14 @@ import re
 from collections import Counter
 
 from ..events import Event
-from .admission import Refusal, room
+from .admission import Refusal, how_many_fit
 from .filters import Account
 from .log import Log
 from .rules import Cost, added_up
 
 __all__ = ["explained", "has_no_epsilon", "no_epsilon"]
 
-_SHOWN = 20  # what is counted of releases that another filter would have had room for
+_SHOWN = 20  # what is counted of releases that another filter would have admitted
 _OTHERS = {"basic": ("adaptive", "renyi", "pld"), "adaptive": ("renyi", "pld"), "renyi": ("pld",)}
 _SETTLED = (
     " That one is proved only if which events will happen is settled before the first answer is "
@@ -82,11 +82,11 @@ def _elsewhere(log: Log, leaf: str, event: Event, after: Account) -> str:
     """Return how many a budget with another filter would have admitted."""
     for other in _OTHERS.get(after.filter, ()) if after.cap.delta else ():
         terms = {"filter": other, "relation": after.relation}
-        more = room(log, leaf, event, terms, most=_SHOWN)
+        more = how_many_fit(log, leaf, event, terms, most=_SHOWN)
         if more:
             count = f"{_SHOWN} or more" if more >= _SHOWN else str(more)
             return (
-                f" A budget with the filter {other!r} would have had room for {count} of these."
+                f" A budget with the filter {other!r} would have admitted {count} of these."
                 f"{_SETTLED if other == 'pld' else ''}"
             )
     return ""

@@ -61,7 +61,7 @@ def spent(charges: Counts, delta: float, relation: str) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _own(event: Event, relation: str) -> Cost:
+def _basic(event: Event, relation: str) -> Cost:
     """Return the epsilon and delta of one charge by themselves; infinity if it has none."""
     epsilon = failure = 0.0
     for part, n in flatten(event).items():
@@ -77,9 +77,9 @@ def _own(event: Event, relation: str) -> Cost:
 
 def added_up(counts: Counts, relation: str) -> Cost:
     """Return the sums of epsilons and of deltas (basic composition)."""
-    each = [(n, _own(event, relation)) for event, n in counts.items()]
+    each = [(n, _basic(event, relation)) for event, n in counts.items()]
     return Cost(
-        math.fsum(n * own.epsilon for n, own in each), math.fsum(n * own.delta for n, own in each)
+        math.fsum(n * one.epsilon for n, one in each), math.fsum(n * one.delta for n, one in each)
     )
 
 

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from collections import Counter
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, partial
 
 from ..events import Event
 from .log import LedgerError, Log
 
-__all__ = ["along", "check_partitions", "event_of", "inner", "is_scope", "scope_of", "total"]
+__all__ = [
+    "along",
+    "check_partitions",
+    "event_of",
+    "inner",
+    "is_scope",
+    "memberships",
+    "record",
+    "scope_of",
+    "total",
+]
+
+_WAYS = 10_000
 
 Charge = tuple[str, Event, int]  # scope, event, how often
 
@@ -101,6 +116,46 @@ def total(charges: list[Charge], scope: str, leaf: str = "") -> Counter[Event]:
         elif taken is None or path == taken:
             worst |= total(within_it, path, leaf)
     return own + worst
+
+
+def record(
+    log: Log,
+    scope: str,
+    lies: Callable[[str], bool],
+    since: int = 0,
+    before: int | None = None,
+) -> Counter[Event]:
+    """Return what a record is charged within ``scope`` that lies where ``lies`` tells."""
+    counts: Counter[Event] = Counter()
+    for path, body, n in log.charges(since, before):
+        if path.startswith(scope) and lies(path):
+            counts[event_of(body)] += n
+    return counts
+
+
+def memberships(paths: Iterable[str]) -> Iterator[Callable[[str], bool]]:
+    """Yield, for each way in which a record can lie in partitions, which paths charge it.
+
+    **Edge cases.** Nothing, if there are more than 10,000 ways.
+    """
+    divided: dict[str, set[str]] = {}
+    for path in paths:
+        for division, part in _parts(path):
+            divided.setdefault(division, {""}).add(part)
+    if math.prod(len(parts) for parts in divided.values()) > _WAYS:
+        return
+    for chosen in itertools.product(*map(sorted, divided.values())):
+        yield partial(_lies_in, set(zip(divided, chosen, strict=True)))
+
+
+def _lies_in(mine: set[tuple[str, str]], path: str) -> bool:
+    return mine.issuperset(_parts(path))
+
+
+def _parts(path: str) -> list[tuple[str, str]]:
+    """Return the divided scopes on a path, each with the part that is taken."""
+    names = path.split("/")
+    return [("/".join(names[:i]), name) for i, name in enumerate(names) if name.startswith("=")]
 
 
 def _is_partition(path: str) -> bool:
