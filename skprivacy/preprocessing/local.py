@@ -93,7 +93,8 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     >>> local.fit_transform(X).shape
     (2, 3)
     >>> local.privacy_
-    4.00-DP, replace-one, proved assuming one record a person, perturbed once
+    4.00-DP, replace-one, proved assuming one record a person, perturbed once; the number of
+    records is public
     """
 
     def __init__(
