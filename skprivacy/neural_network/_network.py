@@ -27,7 +27,7 @@ from ._gradients.trial import Probe
 from ._training.config import SCHEDULES, TrainingConfig
 from ._training.engine import Alone, Peers, Training
 from ._training.environment import usable_device
-from ._training.net import ACTIVATIONS, PrivateNet, begins_by_chance, make_module
+from ._training.net import ACTIVATIONS, PrivateNet, begins_at_random, make_module
 from ._training.noise import NOISE
 from ._training.rows import MappedRows, chunks, is_mapped, single_precision
 from .augmentation import Views
@@ -79,8 +79,8 @@ NETWORK_CONSTRAINTS: dict = {
     "momentum": [Interval(Real, 0, 1, closed="left")],
     "random_state": ["random_state"],
 }
-# Each process may have these for itself; what is left, all that train together must share.
-_OWN = frozenset({"budget", "device", "module", "random_state", "verbose"})
+# What may differ between processes that train together.
+_MAY_DIFFER = frozenset({"budget", "device", "module", "random_state", "verbose"})
 
 
 class PrivateTrainingMixin(PrivateEstimatorMixin):
@@ -145,7 +145,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         params: dict = self.get_params(deep=False)  # type: ignore[attr-defined]
         seen = {k: v for k, v in vars(self).items() if k in ("classes_", "target_bounds_")}
         facts = {
-            **{k: v for k, v in params.items() if k not in _OWN},
+            **{k: v for k, v in params.items() if k not in _MAY_DIFFER},
             **seen,
             "the number of records": config.n_records,
             "the event": config.event,
@@ -192,9 +192,9 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         -------
         self : estimator
         """
-        own = {k: v for k, v in params.items() if k.startswith("module__")}
-        self.__dict__.update(own)
-        super().set_params(**{k: v for k, v in params.items() if k not in own})
+        of_module = {k: v for k, v in params.items() if k.startswith("module__")}
+        self.__dict__.update(of_module)
+        super().set_params(**{k: v for k, v in params.items() if k not in of_module})
         return self
 
     def _rows(self, X: ArrayLike, y: ArrayLike, first: bool, **checks: Any) -> tuple[Any, Any]:
@@ -243,7 +243,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         ).initialize()
         if self.module is not None:
             fit.assume("the module treats each record by itself (tried on random numbers)")
-            if first and not begins_by_chance(net.module_, self._make_module(RandomState())):
+            if first and not begins_at_random(net.module_, self._make_module(RandomState())):
                 fit.assume("the weights that training starts from are public")
         probe = self._probe(
             usable_device(self.device), 1 if config.views is None else config.views.count

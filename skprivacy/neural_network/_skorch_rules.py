@@ -43,15 +43,15 @@ def refuse_what_is_not_private(net: Any, base: type) -> None:
             f"callbacks={kind}: callbacks see private records, losses and gradients. Leave "
             f"callbacks=None; {_INSTEAD_OF_CALLBACKS.get(kind, 'do it after fit')}."
         )
-    own = [k for k in vars(net) if k.startswith(("iterator_train__", "dataset__"))]
-    if net.iterator_train is not DataLoader or net.dataset is not Dataset or own:
+    given = [k for k in vars(net) if k.startswith(("iterator_train__", "dataset__"))]
+    if net.iterator_train is not DataLoader or net.dataset is not Dataset or given:
         raise ValueError(
-            f"{own[0] if own else 'iterator_train or dataset'} is given, but batches are Poisson "
-            "samples of the rows of X, which no iterator or data set can replace. Use batch_size "
-            "for their expected size."
+            f"{given[0] if given else 'iterator_train or dataset'} is given, but batches are "
+            "Poisson samples of the rows of X, which no iterator or data set can replace. Use "
+            "batch_size for their expected size."
         )
     if net.compile:
-        raise ValueError("compile=True cannot be: gradients of single examples are needed. "
+        raise ValueError("compile=True is not supported: per-example gradients are needed. "
                          "Use compile=False.")  # fmt: skip
     _refuse_optimizer(net)
     for name in _OURS:
@@ -86,6 +86,6 @@ def _refuse_optimizer(net: Any) -> None:
         )
     if hasattr(net, "optimizer__param_groups"):
         raise ValueError(
-            "optimizer__param_groups cannot be: all weights are one vector. Set requires_grad=False"
-            " for weights that are not to be trained."
+            "optimizer__param_groups is not supported: all weights form one vector. Set "
+            "requires_grad=False for weights that are not to be trained."
         )

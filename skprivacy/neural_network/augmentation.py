@@ -102,10 +102,10 @@ class Views:
     Notes
     -----
     **Guarantees.** :meth:`check` tries on random numbers that an augmentation treats each row by
-    itself, remembers nothing of the rows before, and draws its chance from torch, in a way that
-    does not depend on the values. A record then touches its own views alone, and the mean of their
-    gradients is clipped like any gradient: the sensitivity stays what it was. The steps are copies
-    of the caller's, whose own never see a record.
+    itself, remembers nothing of the rows before, and draws its randomness from torch, in a way that
+    does not depend on the values. A record then touches only the views of itself, and the mean of
+    their gradients is clipped like any gradient: the sensitivity stays what it was. The steps are
+    copies of the caller's, which never see a record.
 
     **Edge cases.** What an augmentation does only at values far from those of the trial, or keeps
     outside of itself, is not noticed.
@@ -134,7 +134,7 @@ class Views:
 
     @property
     def ours(self) -> bool:
-        """Whether all steps are the library's own, known to treat each record by itself."""
+        """Whether all steps are of this library, hence known to treat each record by itself."""
         return all(isinstance(step, RandomShift | RandomFlip) for step in self.augment)
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -158,8 +158,9 @@ class Views:
         if not all(self._keeps_apart(inputs, other, seed) for seed in range(_TRIALS)):
             raise ValueError(
                 f"augment={self.augment!r} gave other views of a row when the other rows were "
-                "changed: it mixes records, or its chance is not torch's or depends on the values. "
-                "Treat each row by itself, and draw random numbers with torch, as many for any row."
+                "changed: it mixes records, or its randomness is not torch's or depends on the "
+                "values. Treat each row by itself, and draw as many random numbers for any row, "
+                "with torch."
             )
         if not torch.equal(self._after(other, inputs), self._after(inputs, inputs)):
             raise ValueError(
@@ -170,10 +171,12 @@ class Views:
     def _keeps_apart(self, inputs: Tensor, other: Tensor, seed: int) -> bool:
         """Tell whether the views of each row stay as they are when all other rows change."""
         views = self._seeded(inputs, seed).unflatten(0, (-1, self.count))
-        for i, (row, own) in enumerate(zip(inputs, views, strict=True)):
+        for i, (row, expected) in enumerate(zip(inputs, views, strict=True)):
             rows = other.clone()
             rows[i] = row
-            if not torch.equal(self._seeded(rows, seed).unflatten(0, (-1, self.count))[i], own):
+            if not torch.equal(
+                self._seeded(rows, seed).unflatten(0, (-1, self.count))[i], expected
+            ):
                 return False
         return True
 

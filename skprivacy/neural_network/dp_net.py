@@ -21,7 +21,7 @@ from ._network import EPOCHS, STEP_SIZE, TRAINING_CONSTRAINTS, PrivateTrainingMi
 from ._skorch_rules import refuse_more_than_one, refuse_what_is_not_private
 from ._training.config import TrainingConfig
 from ._training.environment import usable_device
-from ._training.net import PrivateNet, begins_by_chance
+from ._training.net import PrivateNet, begins_at_random
 from ._training.rows import MappedRows, as_rows, as_targets, single_precision
 from .augmentation import Views
 
@@ -106,12 +106,12 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
     -----
     **Guarantees.** As of :class:`DPSGDClassifier`: the trained weights are (``epsilon``,
     ``delta``)-differentially private. Whatever of skorch would look at private records outside of
-    the mechanism is refused, with what to use instead: callbacks, validation splits, iterators and
-    data sets of one's own, overridden training steps, optimizers that compute several gradients.
+    the mechanism is refused, with what to use instead: callbacks, validation splits, custom
+    iterators and data sets, overridden training steps, optimizers that compute several gradients.
     ``history`` stays empty: losses are private. How far classes or targets reach is for the loss
     to know: a label that it cannot take is an error.
 
-    **Edge cases.** A record whose loss or gradient is not finite takes no part. Ctrl-C leaves the
+    **Edge cases.** A record whose loss or gradient is not finite is ignored. Ctrl-C leaves the
     net as it was and the budget charged, and reaches the caller. X may be a memory-mapped array.
 
     Examples
@@ -237,16 +237,16 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
 
     def _fit(self, X: Any, y: Any, fit_params: dict[str, Any], anew: bool) -> DPNeuralNet:
         if fit_params:
-            raise ValueError(f"fit takes X and y only, not {sorted(fit_params)}.")
+            raise ValueError(f"fit takes X and y only, got {sorted(fit_params)} as well.")
         refuse_what_is_not_private(self, DPNeuralNet)
         with self._private_fit() as fit, self._peers() as peers:
             first = anew or not hasattr(self, "privacy_")
-            by_chance = False  # weights may have been loaded since an earlier initialize()
+            at_random = False  # weights may have been loaded since an earlier initialize()
             if anew or not self.initialized_:
                 self.initialize()
-                by_chance = begins_by_chance(self.module_, self._made_again())
+                at_random = begins_at_random(self.module_, self._made_again())
             fit.assume("the module treats each record by itself (tried on random numbers)")
-            if first and not by_chance:
+            if first and not at_random:
                 fit.assume("the weights that training starts from are public")
             refuse_more_than_one(self)
             validate_parameter_constraints(
@@ -313,9 +313,8 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         if ((targets != ignored) & ((targets < 0) | (targets >= n_outputs))).any():
             raise ValueError(
                 f"y holds a class for which module={kind} has no output: it has {n_outputs} "
-                f"outputs, for the classes 0 to {n_outputs - 1}. Which class it is is not told, "
-                "because labels are private. Number the classes from 0, or give the module more "
-                "outputs."
+                f"outputs, for the classes 0 to {n_outputs - 1}. Which class is not told, because "
+                "labels are private. Number the classes from 0, or give the module more outputs."
             )
 
     def forward_iter(self, X: Any, training: bool = False, device: str = "cpu") -> Iterator[Tensor]:

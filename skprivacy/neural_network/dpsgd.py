@@ -21,7 +21,7 @@ from ._gradients.losses import LabelEntropy
 from ._gradients.trial import Probe
 from ._network import NETWORK_CONSTRAINTS, PrivateNetwork
 from ._training.environment import ordinary_torch
-from ._training.stacking import StackedFit, as_stacked_fit, is_stackable
+from ._training.stacking import StackedFit, as_stacked_fit, fits_the_stack
 
 __all__ = ["DPSGDClassifier"]
 
@@ -47,8 +47,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         apart: batch normalisation is refused. Images are reshaped inside it.
     augment : callable or list of callables, default=None
         Random changes of the rows in training, such as :class:`RandomShift` of images. Each maps a
-        tensor of rows to one of the same shape, treats each row by itself and draws its chance from
-        torch, whatever the values are; a trial on random numbers refuses what does not.
+        tensor of rows to one of the same shape, treats each row by itself and draws its randomness
+        from torch, whatever the values are; a trial on random numbers refuses what does not.
     augmentations : int, default=1
         Random views of each record in a step. Its gradient is the mean over them, and is clipped
         after that: more views cost time, but no privacy.
@@ -81,7 +81,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     epochs : int, default=30
         Expected number of times that each record takes part.
     optimizer : {"sgd", "adam"}, default="sgd"
-        "adam" takes the known variance of the noise off its second moment.
+        "adam" subtracts the known variance of the noise from its second moment.
     learning_rate : float or "auto", default="auto"
         Step size. "auto" is 0.01 for "adam". For "sgd" it follows from the noise, hence from
         public facts alone:
@@ -94,7 +94,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         Momentum of the updates, in [0, 1); the first of Adam's two.
     averaging : float or "ema", default=0.5
         Share of the last steps whose weights are averaged into the final model, in [0, 1], or
-        "ema" for an exponential moving average. It costs no privacy and takes noise away.
+        "ema" for an exponential moving average. It costs no privacy and reduces the noise.
     averaging_decay : float, default=0.95
         For "ema": how much a step counts beside the one after it, in (0, 1).
     classes : array-like of shape (n_classes,), default=None
@@ -170,9 +170,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     Gradients and noise are floating-point numbers: not hardened against an adversary who reads
     the lowest bits of the weights (Mironov 2012). How long training takes is not protected.
 
-    **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and takes no
-    part; whether there are such records must not show, so nothing is said about them. A batch may
-    be empty: it still adds noise and counts. A class of which there is no record is learned as
+    **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and is
+    ignored; whether there are such records must not show, so nothing is said about them. A batch
+    may be empty: it still adds noise and counts. A class of which there is no record is learned as
     rare. ``predict`` refuses NaN and infinity.
 
     References
@@ -343,7 +343,10 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         """Return the targets; set the classes."""
         multilabel = labels.ndim == 2
         if not first and multilabel != self.multilabel_:
-            raise ValueError("partial_fit goes on with y of as many dimensions as it had in fit.")
+            raise ValueError(
+                f"y has {labels.ndim} dimensions, in fit it had {2 if self.multilabel_ else 1}. "
+                "Go on with y of the same form, or call fit to start anew."
+            )
         self.multilabel_ = multilabel
         targets: NDArray
         if multilabel:
@@ -370,7 +373,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
         For shadow models, which belong to an attacker. To be called on a clone.
         """
-        return self._stacked_fit if type(self) is DPSGDClassifier and is_stackable(self) else None
+        return self._stacked_fit if type(self) is DPSGDClassifier and fits_the_stack(self) else None
 
     @ordinary_torch("cpu")
     def _stacked_fit(self, X: ArrayLike, y: ArrayLike) -> StackedFit:

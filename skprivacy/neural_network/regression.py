@@ -39,8 +39,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         apart: batch normalisation is refused. Images are reshaped inside it.
     augment : callable or list of callables, default=None
         Random changes of the rows in training, such as :class:`RandomShift` of images. Each maps a
-        tensor of rows to one of the same shape, treats each row by itself and draws its chance from
-        torch, whatever the values are; a trial on random numbers refuses what does not.
+        tensor of rows to one of the same shape, treats each row by itself and draws its randomness
+        from torch, whatever the values are; a trial on random numbers refuses what does not.
     augmentations : int, default=1
         Random views of each record in a step. Its gradient is the mean over them, and is clipped
         after that: more views cost time, but no privacy.
@@ -73,8 +73,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     epochs : int, default=30
         Expected number of times that each record takes part.
     optimizer : {"sgd", "adam"}, default="adam"
-        "adam" takes the known variance of the noise off its second moment. "sgd" needs a smaller
-        step than "auto" where hidden layers are wide.
+        "adam" subtracts the known variance of the noise from its second moment. "sgd" needs a
+        smaller step than "auto" where hidden layers are wide.
     learning_rate : float or "auto", default="auto"
         Step size. "auto" is 0.01 for "adam". For "sgd" it follows from the noise, hence from
         public facts alone:
@@ -87,7 +87,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         Momentum of the updates, in [0, 1); the first of Adam's two.
     averaging : float or "ema", default=0.5
         Share of the last steps whose weights are averaged into the final model, in [0, 1], or
-        "ema" for an exponential moving average. It costs no privacy and takes noise away.
+        "ema" for an exponential moving average. It costs no privacy and reduces the noise.
     averaging_decay : float, default=0.95
         For "ema": how much a step counts beside the one after it, in (0, 1).
     target_bounds : tuple of float, default=None
@@ -158,10 +158,10 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     Gradients and noise are floating-point numbers: not hardened against an adversary who reads
     the lowest bits of the weights (Mironov 2012). How long training takes is not protected.
 
-    **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and takes no
-    part; whether there are such records must not show, so nothing is said about them. A batch may
-    be empty: it still adds noise and counts. Targets must be finite. ``predict`` refuses NaN and
-    infinity.
+    **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and is
+    ignored; whether there are such records must not show, so nothing is said about them. A batch
+    may be empty: it still adds noise and counts. Targets must be finite. ``predict`` refuses NaN
+    and infinity.
 
     References
     ----------

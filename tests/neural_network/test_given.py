@@ -97,8 +97,8 @@ def test_the_noise_can_be_given_instead_of_epsilon(blobs, noise):
 @pytest.mark.parametrize(
     ("params", "match"),
     [
-        ({"noise_multiplier": 2.0}, r"epsilon=3\.0 and noise_multiplier=2\.0: exactly one"),
-        ({"epsilon": None}, "epsilon=None and noise_multiplier=None: exactly one"),
+        ({"noise_multiplier": 2.0}, r"epsilon=3\.0 and noise_multiplier=2\.0: give exactly one"),
+        ({"epsilon": None}, "epsilon=None and noise_multiplier=None: give exactly one"),
         ({"epsilon": None, "noise_multiplier": 0.0}, "'noise_multiplier' parameter"),
         ({"epsilon": None, "noise_multiplier": 2.0, "delta": 0.5}, r"delta=0\.5 must be below"),
     ],

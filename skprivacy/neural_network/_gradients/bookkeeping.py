@@ -6,9 +6,9 @@ which spares autograd's bookkeeping on small batches.
 
 ``RULES`` maps a layer's type to the function that says what each of ``n`` examples contributes,
 given the layer's input and the gradient at its output. The rows of both are the examples, or
-several views of each, one after another: what the views contribute is summed, as is what the places
-of a sequence or an image contribute. A new kind of layer is one more function. All other modules go
-through ``functional.py``.
+several views of each, one after another: what the views contribute is summed, as is what the
+positions of a sequence or an image contribute. A new kind of layer is one more function. All other
+modules go through ``functional.py``.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class PerceptronBackward:
         linear = [layer for layer in module if isinstance(layer, nn.Linear)]
         self._layers = [(layer.weight, layer.bias) for layer in linear]
         self._activations = [type(m) for m in list(module)[1::2]]
-        self._room = Workspace()
+        self._workspace = Workspace()
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
         with torch.no_grad():
@@ -125,19 +125,19 @@ class PerceptronBackward:
             found: list[Contribution] = [OuterProduct(*self._layers[-1], seen[-1], grad, True)]
             for i in range(len(self._activations) - 1, -1, -1):
                 value = seen[i + 1]
-                room = self._room(("grad", i), value.shape, value)
-                grad = torch.mm(grad, self._layers[i + 1][0], out=room)
+                buffer = self._workspace(("grad", i), value.shape, value)
+                grad = torch.mm(grad, self._layers[i + 1][0], out=buffer)
                 _TIMES_SLOPE[self._activations[i]](grad, value)
                 found.append(OuterProduct(*self._layers[i], seen[i], grad, True))
         return found
 
     def _outputs(self, i: int, inputs: Tensor) -> Tensor:
         weight, bias = self._layers[i]
-        room = self._room(("output", i), (inputs.shape[0], weight.shape[0]), inputs)
-        return torch.addmm(bias, inputs, weight.T, out=room)
+        buffer = self._workspace(("output", i), (inputs.shape[0], weight.shape[0]), inputs)
+        return torch.addmm(bias, inputs, weight.T, out=buffer)
 
     def _loss_gradient(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        grad = torch.softmax(outputs, 1, out=self._room("softmax", outputs.shape, outputs))
+        grad = torch.softmax(outputs, 1, out=self._workspace("softmax", outputs.shape, outputs))
         return grad.scatter_add_(1, targets[:, None], grad.new_full((grad.shape[0], 1), -1.0))
 
 
@@ -193,8 +193,9 @@ def _is_plain_cross_entropy(loss: Loss) -> bool:
 
 def has_rule(layer: nn.Module) -> bool:
     """Whether the layer's per-example gradients are known; subclasses may do anything, so not."""
-    own = dict(layer.named_parameters(recurse=False))
-    plain = own.keys() <= {"weight", "bias"} and len({p.requires_grad for p in own.values()}) == 1
+    params = dict(layer.named_parameters(recurse=False))
+    trained = {p.requires_grad for p in params.values()}
+    plain = params.keys() <= {"weight", "bias"} and len(trained) == 1
     return type(layer) in RULES and plain and _ordinary_padding(layer)
 
 
@@ -211,16 +212,16 @@ _ROW_COST = 4
 def _linear(layer: nn.Linear, a: Tensor, d: Tensor, n: int) -> list[Contribution]:
     if a.dim() == 2 and len(a) == n:
         return [OuterProduct(layer.weight, layer.bias, a, d)]
-    return sum_of_products(layer, _places(a, n), _places(d, n))
+    return sum_of_products(layer, _by_position(a, n), _by_position(d, n))
 
 
 def sum_of_products(layer: Any, a: Tensor, d: Tensor) -> list[Contribution]:
-    """Take the Gram matrices over the places, or the gradients themselves: what is faster.
+    """Take the Gram matrices over the positions, or the gradients themselves: what is faster.
 
-    ``a`` has shape (batch, places, n_in), ``d`` has shape (batch, places, n_out).
+    ``a`` has shape (batch, positions, n_in), ``d`` has shape (batch, positions, n_out).
     """
-    places, n_in, n_out = a.shape[1], a.shape[2], d.shape[2]
-    if places**2 * (n_in + n_out) < _ROW_COST * n_in * n_out:
+    positions, n_in, n_out = a.shape[1], a.shape[2], d.shape[2]
+    if positions**2 * (n_in + n_out) < _ROW_COST * n_in * n_out:
         return [OuterProducts(layer.weight, layer.bias, a, d)]
     rows = (d.mT @ a).view(-1, *layer.weight.shape)
     return _weight_and_bias(layer, rows, d.sum(1))
@@ -235,18 +236,18 @@ def _conv1d(layer: nn.Conv1d, a: Tensor, d: Tensor, n: int) -> list[Contribution
 
 
 def _convolution(layer: Any, a: Tensor, d: Tensor, n: int) -> list[Contribution]:
-    """A convolution is a linear layer at every place, on the patch that it sees there."""
+    """A convolution is a linear layer at every position, on the patch that it sees there."""
     patches = _patches(layer, a)
     if layer.groups == 1:
-        return sum_of_products(layer, _places(patches, n), _places(d, n))
-    patches = _places(patches, n).unflatten(2, (layer.groups, -1)).transpose(1, 2)
-    grads = _places(d, n).unflatten(2, (layer.groups, -1)).transpose(1, 2)
+        return sum_of_products(layer, _by_position(patches, n), _by_position(d, n))
+    patches = _by_position(patches, n).unflatten(2, (layer.groups, -1)).transpose(1, 2)
+    grads = _by_position(d, n).unflatten(2, (layer.groups, -1)).transpose(1, 2)
     rows = (grads.mT @ patches).reshape(n, *layer.weight.shape)
-    return _weight_and_bias(layer, rows, _places(d, n).sum(1))
+    return _weight_and_bias(layer, rows, _by_position(d, n).sum(1))
 
 
 def _patches(layer: Any, a: Tensor) -> Tensor:
-    """Return what a convolution sees at each place, shape (batch, places, channels x kernel).
+    """Return what a convolution sees at each position, shape (batch, positions, channels x kernel).
 
     Copied window by window out of a strided view: faster than ``torch.nn.functional.unfold``.
     """
@@ -256,13 +257,13 @@ def _patches(layer: Any, a: Tensor) -> Tensor:
         zip(layer.kernel_size, layer.dilation, layer.stride, strict=True)
     ):
         a = a.unfold(2 + i, (kernel - 1) * gap + 1, stride)[..., ::gap]
-    places, window = range(2, 2 + axes), range(2 + axes, 2 + 2 * axes)
-    n_places = math.prod(a.shape[2 : 2 + axes])
-    return a.permute(0, *places, 1, *window).reshape(len(a), n_places, -1)
+    positions, window = range(2, 2 + axes), range(2 + axes, 2 + 2 * axes)
+    n_positions = math.prod(a.shape[2 : 2 + axes])
+    return a.permute(0, *positions, 1, *window).reshape(len(a), n_positions, -1)
 
 
-def _places(values: Tensor, n: int) -> Tensor:
-    """Return the places of all views of an example in one row, shape (n, places, features)."""
+def _by_position(values: Tensor, n: int) -> Tensor:
+    """Return the positions of all views of each example, shape (n, positions, features)."""
     return values.reshape(n, -1, values.shape[-1])
 
 
@@ -288,7 +289,7 @@ def _weight_and_bias(layer: Any, weight: Tensor, bias: Tensor) -> list[Contribut
 
 
 def _embedding(layer: nn.Embedding, index: Tensor, d: Tensor, n: int) -> list[Contribution]:
-    index, d = index.reshape(n, -1), _places(d, n)
+    index, d = index.reshape(n, -1), _by_position(d, n)
     if layer.padding_idx is not None:
         d = d.masked_fill((index == layer.padding_idx)[:, :, None], 0.0)
     return [Lookups(layer.weight, index, d)]

@@ -136,7 +136,7 @@ class BatchSum:
         self._views = views
         self._grad = grad
         self._expected = expected
-        self._room = Workspace()
+        self._workspace = Workspace()
 
     def __call__(self, X: Tensor | MappedRows, y: Tensor, indices: Tensor) -> Tensor:
         """Return the sum over the rows ``indices`` of ``X`` and ``y`` as a flat tensor."""
@@ -148,7 +148,9 @@ class BatchSum:
             for part in parts:
                 self._add(X, y, part)
             return self._grad
-        total = self._room("total", self._grad.shape, self._grad.new_empty(0, dtype=torch.float64))
+        total = self._workspace(
+            "total", self._grad.shape, self._grad.new_empty(0, dtype=torch.float64)
+        )
         total.zero_()
         for part in parts:
             self._grad.zero_()
@@ -166,8 +168,8 @@ class BatchSum:
 
     def _add(self, X: Tensor | MappedRows, y: Tensor, part: Tensor) -> None:
         if isinstance(X, Tensor):
-            room = self._room("inputs", (len(part), *X.shape[1:]), X)
-            rows = torch.index_select(X, 0, part, out=room)
+            buffer = self._workspace("inputs", (len(part), *X.shape[1:]), X)
+            rows = torch.index_select(X, 0, part, out=buffer)
         else:
             rows = X.index_select(0, part)
         if self._views is not None:

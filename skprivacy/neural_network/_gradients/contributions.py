@@ -20,8 +20,8 @@ __all__ = ["Contribution", "Lookups", "OuterProduct", "OuterProducts", "Rows", "
 # Squares below the smallest normal number vanish; this much a number may have been lost.
 _LOST = torch.finfo(torch.float32).tiny
 
-# A sum over places that nearly cancels is known to 2e-6 of the sum of the norms only. Half of the
-# clipping's safety factor, 5e-5, covers that; what goes beyond is added to the norm.
+# A sum over positions that nearly cancels is known to 2e-6 of the sum of the norms only. Half of
+# the clipping's safety factor, 5e-5, covers that; what goes beyond is added to the norm.
 _ROUNDING, _COVERED = 2e-6, 5e-5
 # Places that cancel further than this are clipped as if they did not: scaled to the clipping norm
 # they would be so long, each by itself, that the rounding of the sum over the batch would show.
@@ -67,8 +67,8 @@ class OuterProduct:
     def add_sum(self, factors: Tensor) -> None:
         if self.bias is not None:
             _grad(self.bias).addmv_(self.output_grad.T, factors)
-        room = self.output_grad if self.spare else None
-        weighted = torch.mul(self.output_grad, factors[:, None], out=room)
+        buffer = self.output_grad if self.spare else None
+        weighted = torch.mul(self.output_grad, factors[:, None], out=buffer)
         _grad(self.weight).addmm_(weighted.T, self.input)
 
     def without(self, bad: Tensor) -> OuterProduct:
@@ -82,16 +82,16 @@ class OuterProduct:
 
 @dataclass
 class OuterProducts:
-    """A layer that sees many places an example and sums their outer products.
+    """A layer that sees many positions an example and sums their outer products.
 
-    The norm comes from the two Gram matrices over the places ("ghost norm"), in double precision:
-    single precision loses it where the places nearly cancel.
+    The norm comes from the two Gram matrices over the positions ("ghost norm"), in double
+    precision: single precision loses it where the positions nearly cancel.
     """
 
     weight: Tensor
     bias: Tensor | None
-    input: Tensor  # (batch, places, n_in)
-    output_grad: Tensor  # (batch, places, n_out)
+    input: Tensor  # (batch, positions, n_in)
+    output_grad: Tensor  # (batch, positions, n_out)
 
     def squared_norms(self) -> Tensor:
         a, d = self.input.double(), self.output_grad.double()
@@ -115,17 +115,17 @@ class OuterProducts:
         )
 
     def numbers(self) -> int:
-        places = self.input.shape[1]
-        return self.input.numel() + self.output_grad.numel() + len(self.input) * places**2
+        positions = self.input.shape[1]
+        return self.input.numel() + self.output_grad.numel() + len(self.input) * positions**2
 
 
 @dataclass
 class Lookups:
-    """An embedding: each place adds its output gradient to one row of the table."""
+    """An embedding: each position adds its output gradient to one row of the table."""
 
     weight: Tensor
-    index: Tensor  # (batch, places)
-    output_grad: Tensor  # (batch, places, n_out)
+    index: Tensor  # (batch, positions)
+    output_grad: Tensor  # (batch, positions, n_out)
 
     def squared_norms(self) -> Tensor:
         d = self.output_grad.double()
@@ -200,10 +200,10 @@ class Workspace:
     --------
     >>> import torch
     >>> from skprivacy.neural_network._gradients.contributions import Workspace
-    >>> room = Workspace()
-    >>> room("hidden", (100, 8), torch.zeros(1)).shape
+    >>> workspace = Workspace()
+    >>> workspace("hidden", (100, 8), torch.zeros(1)).shape
     torch.Size([100, 8])
-    >>> room("hidden", (90, 8), torch.zeros(1)).shape
+    >>> workspace("hidden", (90, 8), torch.zeros(1)).shape
     torch.Size([90, 8])
     """
 

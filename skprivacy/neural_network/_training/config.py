@@ -140,9 +140,9 @@ class TrainingConfig:
         """
         if (epsilon is None) == (noise_multiplier is None):
             raise ValueError(
-                f"epsilon={epsilon!r} and noise_multiplier={noise_multiplier!r}: exactly one of "
-                "them says how much noise there is. For a noise of your own set epsilon=None; "
-                "epsilon_ then tells what it costs."
+                f"epsilon={epsilon!r} and noise_multiplier={noise_multiplier!r}: give exactly one, "
+                "as both determine the noise. To set the noise itself, pass epsilon=None; epsilon_ "
+                "then reports what it costs."
             )
         if epsilon is not None and math.isinf(epsilon):
             return replace(self, noise_multiplier=0.0)

@@ -70,7 +70,7 @@ class ProcessGroup:
     def __init__(self, data: str) -> None:
         self.replicated = data == "replicated"
         self.rank = dist.get_rank()
-        # A group of our own: breaking it off leaves the caller's alone.
+        # A separate group: breaking it off leaves the caller's alone.
         self._group: Any = dist.new_group(backend="gloo")
         self._training = False
         self._numbers: list[int] = []
@@ -184,8 +184,8 @@ class ProcessGroup:
 
 def _fingerprint(inputs: Tensor | MappedRows, targets: Tensor) -> str:
     """Return a digest of some records, spread over all."""
-    places = torch.linspace(0, len(inputs) - 1, _COMPARED).long()
+    indices = torch.linspace(0, len(inputs) - 1, _COMPARED).long()
     digest = hashlib.sha256()
-    for part in (inputs.index_select(0, places), targets.index_select(0, places)):
+    for part in (inputs.index_select(0, indices), targets.index_select(0, indices)):
         digest.update(part.cpu().numpy().tobytes())
     return digest.hexdigest()

@@ -22,7 +22,7 @@ from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from .._gradients.clipping import AdaptiveClipping
 from .._gradients.trial import Probe, flatten_parameters
 from .config import TrainingConfig
-from .environment import ordinary_torch, private_chance, usable_device
+from .environment import ordinary_torch, private_randomness, usable_device
 from .noise import Sampler
 from .optimizers import OPTIMIZERS, PrivateAdam
 from .rows import MappedRows
@@ -137,7 +137,7 @@ class Training:
             On the CPU.
         """
         peers = Alone() if peers is None else peers
-        with ordinary_torch(self.device), private_chance(self.random, self.device):
+        with ordinary_torch(self.device), private_randomness(self.random, self.device):
             X, y = X.to(self.device), y.to(self.device)
             steps = range(self.config.n_steps)
             for _ in tqdm(steps, disable=not verbose, leave=False, unit="step"):
@@ -195,7 +195,7 @@ class WeightAverage:
     """The mean of the weights after each step, the last ones alone or with falling weight.
 
     It is computed from what was released, so it costs no privacy. The weights of an exponential
-    average add up to one from the first step on, so the initial weights have no part in it.
+    average add up to one from the first step on, so the initial weights are not in it.
 
     Parameters
     ----------

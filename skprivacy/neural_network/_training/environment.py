@@ -11,7 +11,7 @@ import torch
 
 from ...mechanisms import SecureRandom
 
-__all__ = ["ordinary_torch", "private_chance", "usable_device"]
+__all__ = ["ordinary_torch", "private_randomness", "usable_device"]
 
 
 def usable_device(name: str) -> str:
@@ -94,18 +94,18 @@ _precision = _FullPrecision()
 
 
 @contextmanager
-def private_chance(random: SecureRandom, device: str) -> Iterator[None]:
+def private_randomness(random: SecureRandom, device: str) -> Iterator[None]:
     """Let torch's own generator, hence dropout, be unpredictable inside; put it back after.
 
     A record more in a batch shifts the dropout of all others. Were the masks known, that would be a
     change beyond the sensitivity; unknown and independent, they can be matched up. Threads share
     the generator: the last of those that train together puts it back, as it was before the first.
     """
-    with _chance.hidden(random, torch.device(device).type == "cuda"):
+    with _generator.hidden(random, torch.device(device).type == "cuda"):
         yield
 
 
-class _HiddenChance:
+class _HiddenGenerator:
     """torch's generators, out of the caller's sight for as long as one thread needs it."""
 
     def __init__(self) -> None:
@@ -136,4 +136,4 @@ class _HiddenChance:
             torch.cuda.set_rng_state_all(before["gpu"])
 
 
-_chance = _HiddenChance()
+_generator = _HiddenGenerator()

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from .engine import Peers, Training
 from .rows import MappedRows
 
-__all__ = ["ACTIVATIONS", "PrivateNet", "begins_by_chance", "make_mlp", "make_module"]
+__all__ = ["ACTIVATIONS", "PrivateNet", "begins_at_random", "make_mlp", "make_module"]
 
 
 def make_module(
@@ -32,13 +32,16 @@ def make_module(
     """Return a new module in single precision; ``module`` itself is left alone."""
     if module is None:
         if params:
-            raise ValueError(f"module__{next(iter(params))} is given, but module=None takes none.")
+            raise ValueError(
+                f"module__{next(iter(params))} is given, but module=None has no parameters. Pass "
+                "module=..., or leave it out."
+            )
         return make_mlp(n_features, hidden_layer_sizes, n_outputs, activation, random_state)
     if isinstance(module, nn.Module):
         if params:
             raise ValueError(
                 f"module__{next(iter(params))} is given, but module={type(module).__name__} is "
-                "ready made. Pass its class instead."
+                "ready-made. Pass its class instead."
             )
         made = copy.deepcopy(module)
     else:
@@ -82,7 +85,7 @@ def make_mlp(
     return nn.Sequential(*layers)
 
 
-def begins_by_chance(module: nn.Module, again: nn.Module) -> bool:
+def begins_at_random(module: nn.Module, again: nn.Module) -> bool:
     """Whether a module that was made twice, under different seeds, begins with random weights.
 
     Weights or buffers that are the same both times were brought along from somewhere, perhaps from

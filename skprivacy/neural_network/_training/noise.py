@@ -166,7 +166,7 @@ class TakingTurns:
         self._step = 0
 
     def draw(self, n: int, random: SecureRandom) -> NDArray[np.int64]:
-        """Return the places, out of 0 to ``n - 1``, of the records whose turn it is."""
+        """Return the indices, out of 0 to ``n - 1``, of the records whose turn it is."""
         start = self._step % self.steps_per_epoch * self.batch_size
         self._step += 1
         return np.arange(start, min(start + self.batch_size, n))

@@ -11,7 +11,7 @@ __all__ = ["OPTIMIZERS", "MomentumSGD", "PrivateAdam"]
 
 
 class PrivateAdam(torch.optim.Optimizer):
-    """Adam whose second moment has the variance of the added noise taken off.
+    """Adam with the variance of the added noise subtracted from its second moment.
 
     The noise that privacy adds has a known variance. Left in, it drowns the gradient's own second
     moment and Adam becomes plain momentum. What is left after the subtraction is known no better

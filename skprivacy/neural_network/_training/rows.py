@@ -157,7 +157,7 @@ def as_rows(X: Any) -> Tensor | MappedRows:
 def as_targets(y: Any, n: int) -> NDArray:
     """Return targets in single precision or as integers, one for each of ``n`` records."""
     if y is None:
-        raise ValueError("y=None: the targets are needed. Data sets that hold both are not taken.")
+        raise ValueError("y=None: targets are required; data sets with both are not supported.")
     array = _numbers(y, "y")
     if len(array) != n:
         raise ValueError(f"X has {n} records and y has {len(array)}.")
@@ -180,5 +180,5 @@ def _numbers(values: Any, name: str) -> NDArray:
         )
     if len(array) == 0:
         raise ValueError(f"{name} has 0 records: at least one is needed.")
-    with np.errstate(over="ignore"):  # beyond single precision means infinite, hence no part
+    with np.errstate(over="ignore"):  # infinite, hence ignored
         return np.array(array, dtype=np.int64 if array.dtype.kind in "iu" else np.float32)

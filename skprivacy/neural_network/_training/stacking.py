@@ -17,9 +17,9 @@ from .._gradients.bookkeeping import PerceptronBackward
 from .config import TrainingConfig
 from .rows import single_precision
 
-__all__ = ["StackedFit", "as_stacked_fit", "is_stackable"]
+__all__ = ["StackedFit", "as_stacked_fit", "fits_the_stack"]
 
-Floats = NDArray[np.float32]
+Float32Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,15 @@ class StackedFit:
     """One fit: what is to be done, and the records and the weights as they are trained on."""
 
     config: TrainingConfig
-    inputs: Floats  # (n_records, n_features)
+    inputs: Float32Array  # (n_records, n_features)
     targets: NDArray[np.intp]  # columns of classes
     classes: NDArray[Any]
-    layers: list[tuple[Floats, Floats]]  # initial weights (n_in, n_out) and biases
+    layers: list[tuple[Float32Array, Float32Array]]  # initial weights (n_in, n_out) and biases
     activation: str  # of the hidden layers
-    loss_weight: Floats  # (n_classes,), factors of the cross-entropy
+    loss_weight: Float32Array  # (n_classes,), factors of the cross-entropy
 
 
-def is_stackable(estimator: Any) -> bool:
+def fits_the_stack(estimator: Any) -> bool:
     """Whether the stacked trainer does all that the parameters of a classifier ask for."""
     try:
         estimator._validate_params()
