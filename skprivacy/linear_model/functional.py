@@ -169,6 +169,8 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
             if self.objective is None:
                 self._release(fit, X, self._scaled_target(y), squared_objective())
             else:
+                self.objective.check_records_apart(*self.target_bounds_)
+                fit.assume(self.objective.assumption)
                 self._release(fit, X, np.clip(y, *self.target_bounds_), self.objective)
                 self.target_bounds_ = (-math.inf, math.inf)
             self.coef_, self.intercept_ = self._solution(self.polynomial_.minimize([self.alpha])[0])

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
+from unittest import mock
 
 import joblib
 import numpy as np
@@ -462,6 +463,21 @@ def test_fork_shares_the_ledger_and_does_not_delete_it():
     worker.join(30)
     assert worker.exitcode == 0
     assert budget.spent() == pytest.approx(0.1)
+    assert os.path.exists(budget.path)
+
+
+def test_a_child_with_its_parents_number_does_not_delete_the_ledger():
+    """As the first process of a new pid namespace may have."""
+    budget, parent = PrivacyBudget(epsilon=1.0), os.getpid()
+
+    def ends():
+        with mock.patch.object(os, "getpid", return_value=parent):
+            budget._finalizer()
+
+    worker = multiprocessing.get_context("fork").Process(target=ends)
+    worker.start()
+    worker.join(30)
+    assert worker.exitcode == 0
     assert os.path.exists(budget.path)
 
 

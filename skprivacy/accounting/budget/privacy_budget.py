@@ -108,6 +108,7 @@ class PrivacyBudget(Statement):
         terms |= {"relation": relation, "filter": filter, "unit": unit}
         if path is None:
             folder = tempfile.mkdtemp(prefix="skprivacy-budget-")
+            _owned.add(folder)
             self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
             path = Path(folder) / "ledger"
         self._attach(ledger_at(path), "/")
@@ -305,9 +306,15 @@ class PrivacyBudget(Statement):
             return how_many_fit(log, self._scope, event, terms)
 
 
+# Folders of temporary ledgers that this process made: a forked worker inherits the finaliser, but
+# not the file. Process numbers alone would not tell, for they repeat across pid namespaces.
+_owned: set[str] = set()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_owned.clear)
+
+
 def _remove(folder: str, owner: int) -> None:
-    # A forked worker inherits the finaliser, but not the file.
-    if os.getpid() == owner:
+    if folder in _owned and os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
 
 
