@@ -5,8 +5,9 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 SOURCES = pyproject.toml constraints.txt
 # Each worker begins with its part of the tests, in order, so that what the tests of a file share is
-# made once; who has finished takes over from the others. A worker takes about 1 GB of memory.
-JOBS ?= auto
+# made once; who has finished takes over from the others. A worker for each core, eight at most: each
+# takes about 1 GB of memory.
+JOBS ?= logical
 PARALLEL = --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal
 
 .PHONY: help demo quick test test-slow durations lint bench doc dist clean

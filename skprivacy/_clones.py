@@ -1,4 +1,4 @@
-"""Copies of the target for the attacker to train: seeded, silent and at nobody's cost."""
+"""Clones of the target for the attacker to train: seeded, without warnings, never charged."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["shadow_clone", "train_clone"]
 def shadow_clone(estimator: Any, seed: int) -> Any:
     """Return a clone with its own seeds and no privacy budget.
 
-    A ``noise_seed`` is replaced like a ``random_state``: shared by all shadow models it would give
-    all of them the same noise.
+    A ``noise_seed`` is replaced like a ``random_state``: otherwise all shadow models would get the
+    same noise.
     """
     model = clone(estimator)
     changes: dict[str, Any] = {}
@@ -32,7 +32,7 @@ def shadow_clone(estimator: Any, seed: int) -> Any:
 
 
 def train_clone(estimator: Any, X: Any, y: Any, rows: NDArray[np.intp], seed: int) -> Any:
-    """Train a clone on some rows, without its warnings: the target raised the same ones."""
+    """Train a clone on some rows, without warnings, since the target raised the same ones."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return shadow_clone(estimator, seed).fit(safe_indexing(X, rows), y[rows])

@@ -1,4 +1,4 @@
-"""Every private name of scikit-learn that the library uses, in one place."""
+"""All private names of scikit-learn that the library uses."""
 
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing as safe_indexing

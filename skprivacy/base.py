@@ -1,7 +1,7 @@
 """The contract of a private fit: what every private estimator does around its release.
 
-A fit warns of what voids the guarantee, states the guarantee, charges the budget, touches the
-data, and commits model and claim together. ``doc/contributing/add_estimator.rst`` shows how.
+A fit warns of anything that voids the guarantee, states the guarantee, charges the budget, reads
+the data, and commits model and claim together. See ``doc/contributing/add_estimator.rst``.
 """
 
 from __future__ import annotations
@@ -33,40 +33,40 @@ def private_release(
     before: PrivacyGuarantee | None = None,
     charging: Callable[..., AbstractContextManager[Any]] = charge,
 ) -> Iterator[PrivacyGuarantee]:
-    """State the guarantee of a release and charge it; the data may be touched inside only.
+    """State the guarantee of a release and charge it; the data may be touched only inside.
 
     Parameters
     ----------
     event : Event
-        What is released.
+        The accounting event of the release.
     relation : {"add_remove", "zero_out", "replace_one"}
-        What neighbouring data sets are.
+        Neighbouring relation.
     at_delta : float
         The delta at which epsilon is stated; 0 for pure differential privacy.
     who : str
         Name of the estimator or function, for the ledger.
     budget : PrivacyBudget, default=None
-        Is charged on entering; ``None`` charges nothing.
+        Charged on entering; ``None`` charges nothing.
     noise_seed : int, default=None
         If given, the noise is predictable: a PrivacyWarning, and the guarantee is an "estimate".
     assumptions : tuple of str, default=()
-        What must be true for the guarantee to hold, beside what follows from the other parameters.
+        Conditions of the guarantee, in addition to those that follow from the other parameters.
     before : PrivacyGuarantee, default=None
-        The guarantee of earlier releases that this one is added to.
+        The guarantee of earlier releases, with which this one is composed.
     charging : callable, default=charge
         Called as ``charging(budget, event, relation, who, kind)``; returns a context manager.
 
     Yields
     ------
     PrivacyGuarantee
-        What holds once the release has been made, earlier releases included.
+        The guarantee once the release has been made, including earlier releases.
 
     Raises
     ------
     ValueError
-        If ``before`` holds for another relation, or the budget takes no such guarantee.
+        If ``before`` holds for another relation, or the budget accepts no such guarantee.
     BudgetExceededError
-        If the budget cannot afford the release. Nothing has been charged then.
+        If the budget cannot afford the release. Nothing is charged in that case.
     """
     stated = list(assumptions)
     if relation != "add_remove":
@@ -75,7 +75,7 @@ def private_release(
     if noise_seed is not None:
         warn_caller(
             f"noise_seed={noise_seed!r} makes the noise predictable: there is no privacy. Use it "
-            "in tests only.",
+            "only in tests.",
             PrivacyWarning,
         )
         stated.append(_SEED_IS_SECRET)
@@ -90,9 +90,9 @@ def private_release(
 def _composed(before: PrivacyGuarantee, now: PrivacyGuarantee) -> PrivacyGuarantee:
     if before.relation != now.relation:
         raise ValueError(
-            f"The earlier releases hold for relation={before.relation!r}, this one would hold for "
-            f"{now.relation!r}, and the two are never added up. Set n_records or relation as it "
-            "was, or call fit to start anew."
+            f"relation={now.relation!r} must be {before.relation!r}, as for the earlier releases: "
+            "guarantees for different relations are never added up. Restore n_records or relation, "
+            "or call fit to start afresh."
         )
     return PrivacyGuarantee(
         Composed((before.event, now.event)),
@@ -104,7 +104,7 @@ def _composed(before: PrivacyGuarantee, now: PrivacyGuarantee) -> PrivacyGuarant
 
 
 class PrivateFit:
-    """A fit in progress: what it has taken for public so far, and how it releases.
+    """A fit in progress: the facts assumed to be public so far, and the charging of releases.
 
     Parameters
     ----------
@@ -140,9 +140,9 @@ class PrivateFit:
         before: PrivacyGuarantee | None = None,
         charging: Callable[..., AbstractContextManager[Any]] = charge,
     ) -> Iterator[None]:
-        """State the guarantee and charge the budget; the data may be touched inside only.
+        """State the guarantee and charge the budget; the data may be touched only inside.
 
-        On leaving without an error the estimator has ``privacy_``, ``privacy_event_``,
+        On leaving without an error, the estimator has ``privacy_``, ``privacy_event_``,
         ``epsilon_`` and ``delta_``. Parameters are those of :func:`private_release`.
         """
         model: Any = self._estimator
@@ -165,10 +165,9 @@ class PrivateFit:
 
 
 class PrivateEstimatorMixin:
-    """Mixin of all private estimators and transformers.
+    """Mixin for all private estimators and transformers.
 
-    A subclass has a parameter ``noise_seed`` and, as a rule, ``budget``, and writes its ``fit`` as
-    follows.
+    A subclass has a parameter ``noise_seed`` and usually ``budget``. Its ``fit`` looks as follows.
 
     .. code-block:: python
 
@@ -185,8 +184,8 @@ class PrivateEstimatorMixin:
     Notes
     -----
     **Guarantees.** A fit that is refused, fails or is interrupted leaves the estimator as it was:
-    an earlier model keeps its own claim, and a new one stays unfitted. What was charged stays
-    charged. A seed of the noise is never pickled with a fitted model.
+    an earlier model keeps its own claim, and a new estimator stays unfitted. What was charged
+    stays charged. A seed of the noise is never pickled with a fitted model.
     """
 
     @contextmanager

@@ -1,7 +1,7 @@
-"""Facts that a private fit takes for public: classes, and bounds of features and of targets.
+"""Facts that a private fit treats as public: classes, and bounds of features and of targets.
 
-They are parameters. A fact that is not given is read off the data, which is a leak: it is warned
-about, an error when strict, and an assumption of the guarantee.
+They are parameters. A fact that is not given is read off the data, which is a leak: it raises a
+warning, or an error if strict, and becomes an assumption of the guarantee.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def public_classes(
     Raises
     ------
     ValueError
-        If there are fewer than two classes, or ``y`` holds others. Which ones is not told.
+        If there are fewer than two classes, or ``y`` holds others; the message does not name them.
     """
     if given is None:
         check_classification_targets(y)
         fit.read_off_data(
-            "classes=None: the labels are read off y, which tells whether a rare class occurs. "
-            "Pass classes=[...], all labels that are publicly possible.",
+            "classes=None: the labels are read off y, which reveals whether a rare class occurs. "
+            "Pass classes=[...] with all labels that are publicly possible.",
             "the set of class labels is public (it was read off y)",
         )
     classes = np.unique(np.asarray(y if given is None else given))
@@ -57,9 +57,9 @@ def public_classes(
         )
     if not np.isin(y, classes).all():
         raise ValueError(
-            f"y holds labels that are not in classes={classes.tolist()!r}. Which ones is not told, "
-            "because labels are private: compare numpy.unique(y) with classes. Add what is "
-            "missing to classes, or drop those records."
+            f"y holds labels that are not in classes={classes.tolist()!r}. They are not named here "
+            "because labels are private: compare numpy.unique(y) with classes. Add the missing "
+            "labels to classes, or drop those records."
         )
     return classes, np.searchsorted(classes, y)
 
@@ -84,7 +84,7 @@ def public_bounds(
     Raises
     ------
     ValueError
-        If ``given`` is no pair of bounds for as many features.
+        If ``given`` is not a pair of bounds for this number of features.
     """
     if given is not None:
         lower, upper = checked_bounds("bounds", given, X.shape[1])
@@ -102,7 +102,7 @@ def public_bounds(
 
 
 def public_target_bounds(fit: PrivateFit, y: NDArray, given: Any) -> tuple[float, float]:
-    """Return the lower and the upper bound of the target, which differ.
+    """Return the lower and the upper bound of the target, which are never equal.
 
     Parameters
     ----------
@@ -119,11 +119,11 @@ def public_target_bounds(fit: PrivateFit, y: NDArray, given: Any) -> tuple[float
     Raises
     ------
     ValueError
-        If ``given`` is no pair of numbers, the lower one first.
+        If ``given`` is not a pair of numbers, the lower one first.
     """
     if given is None:
         fit.read_off_data(
-            "target_bounds=None: the bounds of the target are read off y, which tells its "
+            "target_bounds=None: the bounds of the target are read off y, which reveals its "
             "extremes. Pass target_bounds=(lower, upper) from public knowledge.",
             "the bounds of the target are public (they were read off y)",
         )
@@ -132,7 +132,7 @@ def public_target_bounds(fit: PrivateFit, y: NDArray, given: Any) -> tuple[float
     lower, upper = checked_bounds("target_bounds", given, 1)
     if lower[0] == upper[0]:
         raise ValueError(
-            f"target_bounds={given!r} are equal, so there is nothing to learn; expected the lower "
-            "bound below the upper one."
+            f"target_bounds={given!r} must be a lower bound below an upper one; they are equal, so "
+            "there is nothing to learn. Pass the public range of the target."
         )
     return float(lower[0]), float(upper[0])

@@ -59,6 +59,7 @@ def estimators():
         (TEXT, LABELS, "X holds text or dates; expected numbers.*SchemaTransformer"),
         (DATES, LABELS, r"X holds text or dates in the columns \['born'\]"),
         (sparse.csr_matrix(NUMBERS), LABELS, "Sparse data was passed"),
+        (sparse.csr_array(NUMBERS), LABELS, "Sparse data was passed"),
         (NUMBERS[:0], LABELS[:0], "minimum of 1 is required"),
         (NUMBERS[:, :0], LABELS, "minimum of 1 is required"),
         (NUMBERS[:, 0], LABELS, "Reshape your data"),
@@ -103,6 +104,7 @@ STATISTICS = [
         (["ill", "well"], "holds text or dates; expected numbers|expected booleans"),
         (pd.Series(pd.date_range("2020", periods=3)), "holds text or dates|expected booleans"),
         (sparse.csr_matrix(NUMBERS), "(?i)sparse"),
+        (sparse.csr_array(NUMBERS), "(?i)sparse"),
         (np.array([1 + 1j]), "(?i)complex"),
     ],
 )

@@ -15,4 +15,5 @@ ROOT = Path(__file__).parents[1]
 def test_every_entry_names_a_test(entry):
     file, _, test = entry.partition("::")
     source = (ROOT / file).read_text()
-    assert f"def {test.partition('[')[0]}(" in source if test else source
+    function = test.partition("[")[0].rpartition("::")[2]
+    assert f"def {function}(" in source if test else source

@@ -136,6 +136,15 @@ def keeps_rows(original):
     return fit
 
 
+def keeps_rows_elsewhere(original):
+    def fit(self, X, y):
+        kept.append(np.array(X))
+        return original(self, X, y)
+
+    kept = []
+    return fit
+
+
 def polishes_on_the_data(original):
     """Move the constant by the mean residual of the private records."""
 
@@ -209,6 +218,10 @@ MUTANTS = {
     "records kept": (
         ObjectivePerturbationClassifier, "fit", keeps_rows, TRACES,
         "ObjectivePerturbationClassifier",
+    ),
+    "records kept in a module": (
+        FunctionalMechanismRegressor, "fit", keeps_rows_elsewhere, TRACES,
+        "FunctionalMechanismRegressor",
     ),
     "constant polished on the data": (
         FunctionalMechanismRegressor, "fit", polishes_on_the_data, REPLAY,

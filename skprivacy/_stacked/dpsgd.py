@@ -2,17 +2,17 @@
 
 Step by step, the algorithm is that of the private estimator, and so is the distribution of its
 result. It gives no privacy, however: the records are the attacker's own, the noise can be seeded,
-and nothing is charged. Estimators describe their training by :class:`Description`.
+and nothing is charged. Estimators hand over the configuration of their own training.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,11 @@ from .perceptrons import (
     with_facts,
 )
 
-__all__ = ["Description", "Draws", "PrivateTask", "train_private"]
+if TYPE_CHECKING:
+    from ..neural_network._training.config import TrainingConfig
+    from ..neural_network._training.stacking import StackedFit
+
+__all__ = ["Draws", "PrivateTask", "train_private"]
 
 _N_FACTS = 3
 # Approximate number of records, and of normal variates, to draw at a time.
@@ -36,33 +40,11 @@ _DRAWN = 1 << 12
 _NORMALS = 1 << 15
 
 
-class Description(Protocol):
-    """A private estimator's description of its training on given records."""
-
-    inputs: Float32Array  # (n_records, n_features)
-    targets: NDArray[np.intp]  # index of each record's class
-    classes: NDArray[Any]
-    layers: Layers  # initial weights
-    activation: str
-    loss_weight: Float32Array  # (n_classes,)
-    factors: Callable[
-        [Float32Array], Float32Array
-    ]  # squared norms (n_layers, ...) to factors of that shape
-    sampling_rate: float
-    n_steps: int
-    noise_std: float  # of the noise in the sum of gradients
-    divisor: float
-    optimizer: str  # "sgd" or "adam"
-    momentum: float
-    learning_rate: NDArray[np.float64]  # (n_steps,)
-    first_averaged: int
-
-
 @dataclass(frozen=True)
 class PrivateTask:
     """One private network to train."""
 
-    fit: Description
+    fit: StackedFit
     seed: int
 
     @property
@@ -82,7 +64,7 @@ class PrivateTask:
     @property
     def kind(self) -> Hashable:
         """Tasks of one kind can be trained side by side."""
-        return self._sizes, self.fit.n_steps
+        return self._sizes, self.fit.config.n_steps
 
     @property
     def numbers(self) -> int:
@@ -92,31 +74,32 @@ class PrivateTask:
     @property
     def multiplications(self) -> float:
         """How many multiplications training takes."""
-        return self.fit.n_steps * count_multiplications(self._sizes, self._batch)
+        return self.fit.config.n_steps * count_multiplications(self._sizes, self._batch)
 
     @property
     def _batch(self) -> int:
-        return int(self.fit.sampling_rate * len(self.fit.inputs))
+        return int(self.fit.config.sampling_rate * len(self.fit.inputs))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the description's class, whose module imports torch needlessly."""
+        """Pickle without the fit's class, whose module imports torch needlessly."""
         return vars(self) | {"fit": SimpleNamespace(**vars(self.fit))}
 
 
 def train_private(tasks: list[PrivateTask]) -> list[Layers]:
     """Train several networks of one kind."""
     fits = [task.fit for task in tasks]
-    first = fits[0]
-    stack = PerceptronStack([fit.layers for fit in fits], first.activation, _N_FACTS)
+    configs = [fit.config for fit in fits]
+    first = configs[0]
+    stack = PerceptronStack([fit.layers for fit in fits], fits[0].activation, _N_FACTS)
     records = [_with_facts(fit) for fit in fits]
     draws = [Draws(task.fit, stack.weights.shape[1], task.seed) for task in tasks]
-    update = (_Momentum if first.optimizer == "sgd" else _Adam)(stack, fits)
-    divisor = np.array([[fit.divisor] for fit in fits], np.float32)
-    rates = np.array([fit.learning_rate for fit in fits], np.float32)
+    update = (_Momentum if first.optimizer == "sgd" else _Adam)(stack, configs)
+    divisor = np.array([[config.batch_size] for config in configs], np.float32)
+    rates = np.array([_step_sizes(config, stack) for config in configs], np.float32)
     average = np.zeros_like(stack.weights)
     for step in range(first.n_steps):
         stack.load(records, [next(network.batches) for network in draws])
-        _average_clipped(stack, first.factors, divisor)
+        _average_clipped(stack, first, divisor)
         for gradient, network in zip(stack.gradient, draws, strict=True):
             gradient += next(network.noise)
         update(rates[:, step, None])
@@ -127,6 +110,11 @@ def train_private(tasks: list[PrivateTask]) -> list[Layers]:
     return [stack.network(i, final) for i in range(len(fits))]
 
 
+def _step_sizes(config: TrainingConfig, stack: PerceptronStack) -> list[float]:
+    size = config.step_size(stack.weights.shape[1])
+    return [size * config.share_of_step_size(step) for step in range(config.n_steps)]
+
+
 class Draws:
     """The batches and the noise of one network, drawn for several steps at a time.
 
@@ -134,10 +122,11 @@ class Draws:
     private estimator: each record is included independently, of other records and in every step.
     """
 
-    def __init__(self, fit: Description, n_parameters: int, seed: int) -> None:
+    def __init__(self, fit: StackedFit, n_parameters: int, seed: int) -> None:
         self.random = SecureRandom(seed)
-        self.batches = self._batches(PoissonSampler(fit.sampling_rate), len(fit.inputs))
-        self.noise = self._noise(n_parameters, fit.noise_std / fit.divisor)
+        config = fit.config
+        self.batches = self._batches(PoissonSampler(config.sampling_rate), len(fit.inputs))
+        self.noise = self._noise(n_parameters, _noise_std(config))
 
     def _batches(self, sampler: PoissonSampler, n: int) -> Iterator[NDArray[np.int64]]:
         steps = 1 + int(_DRAWN / (n * sampler.rate))
@@ -157,17 +146,18 @@ class Draws:
             yield from noise.reshape(steps, size)
 
 
-def _with_facts(fit: Description) -> Float32Array:
+def _noise_std(config: TrainingConfig) -> float:
+    """Return the standard deviation of the noise in a step's mean gradient."""
+    return config.noise_std * config.max_grad_norm / config.batch_size
+
+
+def _with_facts(fit: StackedFit) -> Float32Array:
     """Return the records with their label, its weight, and their squared norm plus one."""
     square = np.einsum("nk,nk->n", fit.inputs, fit.inputs)
     return with_facts(fit.inputs, fit.targets, fit.loss_weight[fit.targets], square + 1.0)
 
 
-def _average_clipped(
-    stack: PerceptronStack,
-    factors_of: Callable[[Float32Array], Float32Array],
-    divisor: Float32Array,
-) -> None:
+def _average_clipped(stack: PerceptronStack, config: TrainingConfig, divisor: Float32Array) -> None:
     """Sum the clipped gradients of the batch and divide, without forming per-example gradients."""
     if stack.size == 0:
         stack.gradient[:] = 0.0
@@ -180,8 +170,10 @@ def _average_clipped(
         np.einsum("sbk,sbk->sb", error, error, out=norms)
         norms *= square if value is seen[-1][0] else np.einsum("sbk,sbk->sb", value, value)
     squared *= weight * weight
-    factors = factors_of(squared) * (weight / divisor)
-    lost = ~np.isfinite(squared.sum(0))
+    total = squared.sum(0)
+    factors = config.clip()(squared, total, config.max_grad_norm)
+    factors = np.broadcast_to(factors, squared.shape) * (weight / divisor)
+    lost = ~np.isfinite(total)
     for (value, error), factor in zip(seen, factors, strict=True):
         error *= factor[:, :, None]
         if lost.any():  # records without a finite gradient are ignored
@@ -192,9 +184,9 @@ def _average_clipped(
 class _Momentum:
     """Stochastic gradient descent with momentum."""
 
-    def __init__(self, stack: PerceptronStack, fits: list[Description]) -> None:
+    def __init__(self, stack: PerceptronStack, configs: list[TrainingConfig]) -> None:
         self.stack = stack
-        self.momentum = fits[0].momentum
+        self.momentum = configs[0].optimizer_params["momentum"]
         self.velocity = np.zeros_like(stack.weights)
 
     def __call__(self, rate: Float32Array) -> None:
@@ -206,19 +198,18 @@ class _Momentum:
 class _Adam:
     """Adam with the variance of the noise subtracted from its second moment."""
 
-    SECOND = 0.999
     EPSILON = 1e-8
 
-    def __init__(self, stack: PerceptronStack, fits: list[Description]) -> None:
+    def __init__(self, stack: PerceptronStack, configs: list[TrainingConfig]) -> None:
         self.stack = stack
-        self.first = fits[0].momentum
-        self.noise = np.array([[(fit.noise_std / fit.divisor) ** 2] for fit in fits], np.float32)
+        self.first, self.second = configs[0].optimizer_params["betas"]
+        self.noise = np.array([[_noise_std(config) ** 2] for config in configs], np.float32)
         self.mean, self.square = np.zeros_like(stack.weights), np.zeros_like(stack.weights)
         self.steps = 0
 
     def __call__(self, rate: Float32Array) -> None:
         self.steps += 1
-        gradient, second = self.stack.gradient, self.SECOND
+        gradient, second = self.stack.gradient, self.second
         self.mean += (1 - self.first) * (gradient - self.mean)
         self.square += (1 - second) * (gradient * gradient - self.square)
         independent = min(self.steps, (1 + second) / (1 - second))

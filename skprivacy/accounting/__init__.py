@@ -4,7 +4,7 @@ from . import events
 from ._checks import RELATIONS
 from ._event import Event, NoLossDistributionError, flatten
 from .accountants import ACCOUNTANTS, compare_accountants, gdp_mu, zcdp
-from .budget import PrivacyBudget, charge
+from .budget import LedgerError, PrivacyBudget, charge
 from .calibration import calibrate_noise_multiplier, calibrate_to_advantage, calibrate_to_tpr
 from .divergence import renyi_divergence
 from .events.choice import *
@@ -21,7 +21,6 @@ from .events.smooth import *
 from .events.streams import *
 from .events.votes import *
 from .guarantee import PrivacyGuarantee, check_delta, delta_of, epsilon_of
-from .ledger import LedgerError
 from .matrix import square_root_band
 from .pld import PrivacyLossDistribution, pld
 from .rdp import DEFAULT_ORDERS, rdp, rdp_delta, rdp_epsilon

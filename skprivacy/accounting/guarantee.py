@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from decimal import ROUND_UP, Context
 from typing import Any
 
 import numpy as np
@@ -237,7 +238,7 @@ class PrivacyGuarantee:
         if math.isinf(epsilon):
             return "no guarantee (epsilon=inf)"
         shown = _rounded_up(epsilon)
-        claim = f"({shown}, {delta:g})-DP" if delta else f"{shown}-DP"
+        claim = f"({shown}, {_delta_rounded_up(delta)})-DP" if delta else f"{shown}-DP"
         if self.unit != "record":
             claim += f" per {self.unit}"
         relation, kind = (word.replace("_", "-") for word in (self.relation, self.kind))
@@ -270,3 +271,11 @@ def _rounded_up(epsilon: float) -> str:
     """Return epsilon rounded up, with two decimals or, if it is small, more."""
     digits = max(2, 1 - math.floor(math.log10(epsilon))) if epsilon > 0 else 2
     return f"{math.ceil(epsilon * 10**digits - 1e-6) / 10**digits:.{digits}f}"
+
+
+def _delta_rounded_up(delta: float) -> str:
+    """Return delta with up to six digits, rounded up: deltas that were added up have more."""
+    shown = f"{delta:g}"
+    if float(shown) >= delta * (1 - 1e-12):
+        return shown
+    return f"{float(Context(prec=6, rounding=ROUND_UP).create_decimal_from_float(delta)):g}"

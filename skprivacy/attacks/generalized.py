@@ -94,7 +94,7 @@ class VulnerableRecordsAttack(ShadowedAttack):
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
         self._prints = np.unique(fingerprints(X))
-        # one more than needed: a known record is its own neighbour
+        # one more than needed, because a record of the pool is its own nearest neighbour
         wanted = min(self.max_neighbours + 2, len(y))
         self._neighbours = NearestNeighbors(n_neighbors=wanted).fit(self._coordinates(X))
 

@@ -23,7 +23,7 @@ class GenerativeAttack(BaseEstimator):
     """LOGAN (Hayes et al. 2019): score membership in a generator's training set.
 
     Black-box: a discriminator learns to distinguish generated records from the attacker's own;
-    records that it takes for generated are called members. White-box: the generator's own
+    records that it classifies as generated are called members. White-box: the generator's own
     discriminator is used as it is.
 
     Parameters

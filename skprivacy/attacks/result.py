@@ -98,7 +98,7 @@ class AttackResult:
         return metrics.tpr_at_fpr(self.scores_in, self.scores_out, fpr, alpha=self.alpha)
 
     def epsilon_lower_bound(self, delta: float = 0.0, alpha: float | None = None) -> float:
-        """Return the lower bound on epsilon that the scores prove, at confidence ``1 - alpha``.
+        """Return a lower confidence bound on epsilon, at confidence ``1 - alpha``.
 
         It is the better of two bounds: one from the ROC curve at a threshold that is chosen on one
         half of the records and tested on the other, and one from the area under the curve.
@@ -218,7 +218,7 @@ class AttackResult:
 
     @classmethod
     def from_dict(cls, state: dict[str, Any]) -> AttackResult:
-        """Rebuild a result from :meth:`to_dict`; figures are computed anew from the scores."""
+        """Rebuild a result from :meth:`to_dict`; metrics are recomputed from the scores."""
         return cls(
             np.asarray(state["scores_in"], dtype=float),
             np.asarray(state["scores_out"], dtype=float),

@@ -31,10 +31,10 @@ class StolenMemoriesAttack(MembershipAttack):
 
     A network uses some features in a way that is peculiar to its training records. Proxies show
     how these features are used otherwise: for each layer, the layers from it on are retrained on
-    the attacker's records, as the target's lower layers represent them. The
-    displacement of the target's local linear approximation from the proxy's is the evidence of
-    that layer. A shadow network, whose members the attacker knows, determines the weights of the
-    layers and the threshold on the score.
+    the attacker's records, as the target's lower layers represent them. The displacement of the
+    target's local linear approximation from the proxy's is the evidence of that layer. A shadow
+    network, whose members the attacker knows, determines the weights of the layers and the
+    threshold on the score.
 
     Parameters
     ----------

@@ -73,8 +73,8 @@ def from_model(
     >>> real = rng.integers(0, 2, (200, 8))
     >>> target = LogisticRegression().fit(real, real[:, 0])
     >>> X, y = synthesis.from_model(target, [[0, 1]] * 8, 5, random_state=0)
-    >>> (target.predict(X) == y).all()
-    np.True_
+    >>> bool((target.predict(X) == y).all())
+    True
     """
     rng = check_random_state(random_state)
     choices = [np.asarray(choice, dtype=float) for choice in values]

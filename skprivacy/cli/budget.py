@@ -16,6 +16,7 @@ from ..accounting import (
     Event,
     Gaussian,
     Laplace,
+    LedgerError,
     Logistic,
     PoissonSampled,
     PrivacyBudget,
@@ -23,8 +24,7 @@ from ..accounting import (
     check_delta,
     compare_accountants,
 )
-from ..accounting._filters import FILTERS
-from ..accounting.ledger import LedgerError
+from ..accounting.budget.filters import FILTERS
 from ..exceptions import BudgetExceededError
 from ._console import UserError, check_outputs
 
@@ -67,6 +67,12 @@ def add_parser(subparsers: Any) -> None:
         help="what the release is stated for (default: the budget's, or add_remove if no charge "
         "has settled that yet)",
     )
+    spend.add_argument(
+        "--unit",
+        default="record",
+        help="whose presence it hides: of a record, or "
+        "of all records that share a value of this column (default: %(default)s)",
+    )
     what_if = _add(actions, "what-if", _what_if, "tell how many more of a release still fit")
     for parser in (spend, what_if):
         parser.add_argument(
@@ -104,12 +110,15 @@ def _add_create(actions: Any) -> None:
         help="what all charges must be stated for (default: that of the first charge)",
     )
     parser.add_argument(
+        "--unit", help="whose presence all charges must hide (default: that of the first charge)"
+    )
+    parser.add_argument(
         "--filter",
         choices=sorted(FILTERS),
         default="adaptive",
-        help="adaptive, renyi: whatever is asked next may depend on the answers (adaptive has more "
-        "room for repetitions of the first release); pld: tighter, for releases "
-        "that were all settled beforehand; basic: epsilons add up (default: %(default)s)",
+        help="adaptive: whatever is asked next may depend on the answers, and never worse than "
+        "adding up; renyi: the same for many small releases; pld: tighter, for releases that were "
+        "all settled beforehand; basic: epsilons and deltas add up (default: %(default)s)",
     )
     parser.add_argument(
         "--records", type=int, help="public number of records: delta must be below 1/n"
@@ -211,6 +220,7 @@ def _create(args: argparse.Namespace) -> int:
             args.delta,
             args.ledger,
             relation=args.relation,
+            unit=args.unit,
             filter=args.filter,
             n_records=args.records,
         )
@@ -220,7 +230,8 @@ def _create(args: argparse.Namespace) -> int:
 
 def _print(budget: PrivacyBudget) -> None:
     print(budget)
-    print(f"relation: {budget.relation or 'that of the first charge'}")
+    for name, value in (("relation", budget.relation), ("unit", budget.unit)):
+        print(f"{name}: {value or 'that of the first charge'}")
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -251,7 +262,7 @@ def _draw(budget: PrivacyBudget, path: str) -> None:
 def _spend(args: argparse.Namespace) -> int:
     budget, event = _open(args), _event(args)
     try:
-        budget.commit(budget.reserve(event, args.who, args.relation))
+        budget.commit(budget.reserve(event, args.who, args.relation, args.unit))
     except BudgetExceededError as error:
         print(error)
         return 1

@@ -1,4 +1,4 @@
-"""What the private linear models have in common: checks, public bounds, prediction."""
+"""The base of the private linear models: checks, public bounds and prediction."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from ..public_facts import public_bounds
 
 __all__ = ["PrivateLinearClassifier", "PrivateLinearModel", "PrivateLinearRegressor"]
 
-# No table is so small that more would mean anything; how many records there are may be private.
+# A larger delta is meaningless for any table; the number of records, which may be private, is not
+# used.
 _LARGEST_DELTA = 0.1
-# The constant column, beside features in [-1, 1]: small, for it adds to the norm and so to the
-# noise, but not so small beside long records that a ridge drowns it.
+# The constant column, next to features in [-1, 1]: small, because it adds to the norm and so to the
+# noise, but not so small compared with records of large norm that the ridge suppresses it.
 _CONSTANT = 0.35
 _CONSTANT_SHARE = 0.25
 _HUGE = 1e150  # so that no prediction overflows
 
 
 class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
-    """Parameters and steps that all private linear models share."""
+    """Parameters and methods that all private linear models share."""
 
     _parameter_constraints: dict = {
         "epsilon": [Interval(Real, 0, None, closed="right")],
@@ -48,7 +49,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True  # refusing a record in fit would tell that it is there
+        tags.input_tags.allow_nan = True  # refusing a record in fit would reveal its presence
         return tags
 
     def _validated(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
@@ -60,9 +61,9 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         )
         if self.delta > _LARGEST_DELTA:
             raise ValueError(
-                f"delta={self.delta!r} must be far below 1 / number of records, and is not even "
-                f"below {_LARGEST_DELTA:g}: a record might be published outright. A usual choice "
-                "is 1e-6; 0 gives a pure guarantee."
+                f"delta={self.delta!r} must be far below 1 / number of records; it exceeds even "
+                f"{_LARGEST_DELTA:g}, which would allow publishing a record outright. Use 1e-6, or "
+                "0 for a pure guarantee."
             )
         if self.relation != "add_remove" and self.delta > 0:
             check_delta(self.delta, len(rows))
@@ -83,7 +84,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         )
 
     def _noise(self, sensitivity: float) -> Laplace | Gaussian:
-        """Return the mechanism of a single release that spends the whole target."""
+        """Return the mechanism for a single release that spends all of epsilon and delta."""
         pure = self.delta == 0
         if math.isinf(self.epsilon):
             multiplier = 0.0
@@ -94,7 +95,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         return (Laplace if pure else Gaussian)(multiplier, sensitivity)
 
     def _charged(self, fit: PrivateFit, event: Event) -> AbstractContextManager[None]:
-        """State the guarantee and charge the budget for what is done inside."""
+        """State the guarantee and charge the budget for the release made inside."""
         return fit.charged(event, relation=self.relation, at_delta=self.delta)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -114,7 +115,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # epsilon=1 is not much for the few rows of a check
+        tags.regressor_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
         return tags
 
     def _validated(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
@@ -124,24 +125,24 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         except ValueError:
             raise ValueError(
                 f"y holds {target.dtype.type.__name__} values; {type(self).__name__} expects "
-                "numbers. Convert them with y.astype(float), or take a classifier for labels."
+                "numbers. Convert them with y.astype(float), or use a classifier for labels."
             ) from None
 
     def _coefficients(self, ball: UnitBall, solution: NDArray) -> tuple[NDArray, float]:
-        """Return ``coef`` and ``intercept`` of weights, (size, 1), that predict within [-1, 1]."""
+        """Return ``coef`` and ``intercept`` for weights (size, 1) of targets in [-1, 1]."""
         coef, intercept = ball.coefficients(solution)
         lower, upper = self.target_bounds_
         half, middle = (upper - lower) / 2, (upper + lower) / 2
         return coef[0] * half, float(intercept[0] * half + middle)
 
     def _scaled_target(self, y: NDArray) -> NDArray[np.float64]:
-        """Clip targets to their bounds and scale those to [-1, 1]."""
+        """Clip targets to their bounds and scale them to [-1, 1]."""
         lower, upper = self.target_bounds_
         scaled = (np.clip(y, lower, upper) - lower) * (2.0 / (upper - lower)) - 1.0
         return np.clip(scaled, -1.0, 1.0)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Predict, within the public bounds of the target.
+        """Predict the target, clipped to its public bounds.
 
         Parameters
         ----------
@@ -155,7 +156,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
 
 class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
-    """A linear classifier whose labels are public."""
+    """A linear classifier whose set of labels is public."""
 
     _parameter_constraints: dict = {
         **PrivateLinearModel._parameter_constraints,
@@ -164,7 +165,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # epsilon=1 is not much for the few rows of a check
+        tags.classifier_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
         return tags
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:

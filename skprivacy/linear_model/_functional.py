@@ -1,4 +1,4 @@
-"""The release that both functional-mechanism estimators are made of."""
+"""The release that both functional-mechanism estimators share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["FunctionalMechanism", "checked_alphas"]
 
 
 class FunctionalMechanism(PrivateLinearModel):
-    """One noisy polynomial of the weights; all else is computed from it."""
+    """Base of estimators that release one noisy polynomial and compute all else from it."""
 
     _parameter_constraints: dict = {
         "alpha": [Interval(Real, 0, None, closed="left")],
@@ -42,7 +42,7 @@ class FunctionalMechanism(PrivateLinearModel):
 
 
 def checked_alphas(alphas: ArrayLike) -> NDArray[np.float64]:
-    """Return regularisation strengths, (n_alphas,), or say what is wrong with them."""
+    """Return the regularisation strengths, (n_alphas,), after checking them."""
     values = np.asarray(alphas, np.float64)
     if values.ndim != 1 or not (np.isfinite(values) & (values >= 0)).all() or not values.size:
         raise ValueError(f"alphas={alphas!r} must be a non-empty sequence of finite numbers >= 0.")

@@ -17,36 +17,37 @@ from ._base import PrivateLinearRegressor
 
 __all__ = ["AdaSSPRegressor"]
 
-_FAILURE = 0.05  # probability with which the ridge may be too small; of accuracy, not of privacy
+_FAILURE = 0.05  # probability that the ridge is too small, which affects accuracy, not privacy
 
 
 class AdaSSPRegressor(PrivateLinearRegressor):
     """Linear regression by adaptive sufficient statistics perturbation (AdaSSP).
 
-    The second moments, the correlations with the target and the smallest eigenvalue, which tells
-    how much ridge is needed, are released with noise of one size.
+    The second moments, the correlations with the target and the smallest eigenvalue, which
+    determines the ridge needed, are released with noise of one scale.
 
     Parameters
     ----------
     epsilon : float, default=1.0
         Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, to compare against.
+        guarantee**, for comparison.
     delta : float, default=1e-6
         Probability with which ``epsilon`` may be exceeded. Must be above 0.
     bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. Of two
-        features, two arrays, if one pair per feature could be meant. Values beyond are clipped.
+        Public bounds of the features: two numbers, or two sequences of length n_features. With two
+        features, pass a tuple of two arrays if they could also be one pair per feature. Values
+        outside are clipped.
     target_bounds : tuple (lower, upper), default=None
         Public bounds of the target.
     radius : float, default=None
-        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` lose
-        weight. Must not be chosen by looking at the data. ``None`` is sqrt(n_features) / 2.
+        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
+        weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
     fit_intercept : bool, default=True
-        Whether to fit a constant. It counts in the radius and in the ridge.
+        Whether to fit a constant. It counts towards the radius and the ridge.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are. "replace_one" needs more noise.
+        Neighbouring relation. "replace_one" needs more noise.
     budget : PrivacyBudget, default=None
-        Is charged for the fit before the data is touched; refuses what it cannot afford.
+        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -57,11 +58,11 @@ class AdaSSPRegressor(PrivateLinearRegressor):
     intercept_ : float
         The constant.
     ridge_ : float
-        The ridge that was found necessary, for records in the unit ball.
+        The ridge used, for records in the unit ball.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds in use. ``predict`` takes their middle for a missing value.
+        The bounds used. ``predict`` replaces a missing value by their middle.
     privacy_ : PrivacyGuarantee
-        What is guaranteed, in which relation and under which assumptions.
+        The guarantee, with its neighbouring relation and its assumptions.
     privacy_event_ : Event
         What was released, for composition with other releases.
     epsilon_, delta_ : float
@@ -71,16 +72,17 @@ class AdaSSPRegressor(PrivateLinearRegressor):
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+        Names of features, if all of them are strings.
 
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit.
-    With records x in the unit ball and targets in [-1, 1], one record moves x x' by 1 (two:
-    sqrt(2)), x y by 1 (2) and the smallest eigenvalue by 1 (1, Weyl). They are released together,
-    by one Gaussian mechanism of sensitivity sqrt(3) (sqrt(7)): the noise is below that of the
-    published split of (epsilon, delta) in three. The sums are exact, the eigenvalue is so to a
-    part in 10**15, for which the mechanism keeps a margin, and the noise is exact on a grid.
+    With records x in the unit ball and targets in [-1, 1], adding or removing a record changes
+    x x' by at most 1, x y by 1 and the smallest eigenvalue by 1; replacing one, by sqrt(2), 2 and
+    1 (Weyl). They are released together by one Gaussian mechanism of sensitivity sqrt(3), or
+    sqrt(7): the noise is below that of the published split of (epsilon, delta) into three. The
+    sums are exact, the eigenvalue is exact to one part in 10**15, for which the mechanism keeps a
+    margin, and the noise is exact on a grid.
 
     **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
     reported. NaN targets are refused.
@@ -144,7 +146,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         Raises
         ------
         ValueError
-            If a parameter or a shape is not as described. Nothing has been released then.
+            If a parameter or a shape is not as described. Nothing is released then.
         """
         with self._private_fit() as fit:
             X, y = self._validated(X, y)
@@ -153,7 +155,8 @@ class AdaSSPRegressor(PrivateLinearRegressor):
             z = 0.0
             if math.isfinite(self.epsilon):
                 z = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
-            # One record moves each of the three by 1 at most; two move them by sqrt(2), 2 and 1.
+            # Adding a record changes each of the three by at most 1; replacing one changes them by
+            # at most sqrt(2), 2 and 1.
             mechanism = Gaussian(z, math.sqrt(7.0 if self.relation == "replace_one" else 3.0))
             with self._charged(fit, mechanism.event):
                 statistics = self._statistics(ball, X, y)
@@ -171,13 +174,13 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         return np.concatenate([[smallest], cross, square.ravel()])
 
     def _solution(self, ball: UnitBall, std: float, noisy: NDArray) -> tuple[NDArray, float]:
-        """Return the coefficients that follow from noisy statistics; sets ``ridge_``."""
+        """Return the coefficients computed from noisy statistics; sets ``ridge_``."""
         p = ball.size
         eigenvalue, linear, moments = noisy[0], noisy[1 : p + 1, None], noisy[p + 1 :]
         moments = moments.reshape(p, p)
-        # With probability 1 - _FAILURE the noise of the moments has a smaller spectral norm.
+        # With probability 1 - _FAILURE, the noise of the moments has a smaller spectral norm.
         spread = std * math.sqrt(p * math.log(2.0 * p * p / _FAILURE) / 2.0)
-        doubt = std * math.sqrt(2.0 * math.log(1.0 / _FAILURE))
-        self.ridge_ = max(0.0, spread - max(0.0, eigenvalue - doubt))
+        margin = std * math.sqrt(2.0 * math.log(1.0 / _FAILURE))
+        self.ridge_ = max(0.0, spread - max(0.0, eigenvalue - margin))
         system = (moments + moments.T) / 2 + self.ridge_ * np.eye(p)
         return self._coefficients(ball, np.linalg.lstsq(system, linear, rcond=2.0**-24)[0])

@@ -45,7 +45,7 @@ class _GridNoise(Mechanism):
         if not (self.noise_multiplier == 0 or 1e-50 < self.noise_multiplier < 1e50):
             raise ValueError(
                 f"noise_multiplier={self.noise_multiplier!r} must be 0 (no noise, no privacy) or "
-                "a number between 1e-50 and 1e50. Rescale the value."
+                "a number between 1e-50 and 1e50. Use calibrated() to compute it from epsilon."
             )
         if not 1e-50 < self.sensitivity < 1e50:
             raise ValueError(
@@ -85,7 +85,7 @@ class _GridNoise(Mechanism):
         if steps >= 1 << 54:  # noise of 128 scales would overflow 64-bit integers
             raise ValueError(
                 f"noise_multiplier={self.noise_multiplier!r} is too large for a vector of {size} "
-                "numbers: the noise would overflow 64-bit integers. Release shorter vectors."
+                "numbers: the noise would overflow 64-bit integers. Use a smaller one."
             )
         return steps
 
@@ -237,12 +237,12 @@ class Gaussian(_GridNoise):
         Parameters
         ----------
         epsilon, delta : float
-            What one release may cost.
+            Privacy loss of one release.
         sensitivity : float
             L2 sensitivity of the value.
         gaussian : {"analytic", "classic"}, default="analytic"
-            The least noise that there is, or the formula of the textbooks, which gives a quarter
-            more and up and is proved for ``epsilon`` up to 1 only.
+            The least noise possible, or the textbook formula, which adds at least a quarter more
+            and is proved only for ``epsilon`` up to 1.
         **bounds : float
             ``lower`` and ``upper``.
 
@@ -393,21 +393,21 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
 def _check_gaussian_delta(delta: float) -> None:
     if not 0 < delta < 1:
         raise ValueError(
-            f"delta={delta!r} must be in (0, 1): Gaussian noise has no pure guarantee. "
+            f"delta={delta!r} must lie in (0, 1): Gaussian noise has no pure guarantee. "
             "Use Laplace for delta=0."
         )
 
 
 def classic_noise_multiplier(epsilon: float, delta: float) -> float:
-    """Return the noise multiplier of the textbooks, sqrt(2 ln(1.25/delta)) / epsilon.
+    """Return the textbook noise multiplier, sqrt(2 ln(1.25/delta)) / epsilon.
 
-    For comparison with what was published by it: :func:`analytic_noise_multiplier` needs less.
+    Use it for comparison with published results; :func:`analytic_noise_multiplier` is smaller.
 
     Parameters
     ----------
     epsilon : float
-        Above 0 and at most 1. The theorem says nothing beyond, and from about 9 on (at delta 1e-5)
-        the formula gives too little noise.
+        Above 0 and at most 1. The theorem does not cover larger values, and from about 9 on (at
+        delta 1e-5) the formula gives too little noise.
     delta : float
         In (0, 1).
 
@@ -433,7 +433,7 @@ def classic_noise_multiplier(epsilon: float, delta: float) -> float:
     """
     if not 0 < epsilon <= 1:
         raise ValueError(
-            f"epsilon={epsilon!r} must be in (0, 1]: the classic theorem holds there only. Use "
+            f"epsilon={epsilon!r} must lie in (0, 1], the range of the classic theorem. Use "
             "gaussian='analytic' (analytic_noise_multiplier), which holds for every epsilon."
         )
     _check_gaussian_delta(delta)

@@ -91,14 +91,14 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
     per_record = quantile**2 / _effective_records(members, others)
     centre = (area + per_record / 2) / (1 + per_record)
     spread = np.sqrt(per_record * (area * (1 - area) + per_record / 4)) / (1 + per_record)
-    # Rounding must not put an area of exactly 0 or 1 outside. Python's min and max are no clamps
-    # here: of NaN and a number they may return the number, and the interval would be (0, 1).
+    # Rounding must not exclude an area of exactly 0 or 1. Python's min and max cannot be used to
+    # clamp: of NaN and a number they may return the number, and the interval would be (0, 1).
     low, high = np.clip(centre - spread, 0.0, area), np.clip(centre + spread, area, 1.0)
     if not low <= area <= high:
         raise ArithmeticError(
             f"auc_interval computed ({low}, {high}) around an area of {area}, from {len(members)} "
-            f"members, {len(others)} others and a quantile of {quantile}. This is a bug of "
-            "skprivacy or of the installed scipy: no interval is better than a wrong one."
+            f"members, {len(others)} non-members and a quantile of {quantile}. This is a bug of "
+            "skprivacy or of the installed scipy. Update scipy, or report it."
         )
     return float(low), float(high)
 
@@ -127,16 +127,16 @@ def _ties(members: Float64Array, others: Float64Array) -> float:
 
 
 def _placements(members: Float64Array, others: Float64Array) -> tuple[Float64Array, Float64Array]:
-    """Return the share of others below each member, and of members above each other, ties half."""
+    """Return the share of others below each member, and of members above each other."""
     return _share_below(members, others), 1 - _share_below(others, members)
 
 
 def _share_below(scores: Float64Array, others: Float64Array) -> Float64Array:
-    """Return the share of ``others`` below each score, ties half.
+    """Return the share of ``others`` below each score, counting ties half.
 
-    Counted in the sorted sample. ``scipy.stats.rankdata`` does not do for infinite scores: before
-    scipy 1.13 it took every sample with both -inf and inf, whose sum is NaN, for one with NaN,
-    and gave NaN for all ranks.
+    It is counted in the sorted sample. ``scipy.stats.rankdata`` is unsuitable for infinite scores:
+    before scipy 1.13 it mistook every sample with both -inf and inf, whose sum is NaN, for one with
+    NaN, and returned NaN for all ranks.
     """
     ordered = np.sort(others)
     below = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")

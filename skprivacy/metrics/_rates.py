@@ -58,10 +58,11 @@ def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
     # betaincinv needs positive parameters; the two clipped cases are overwritten by 0 and 1.
     low = np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), n - hits + 1, alpha / 2))
     high = np.where(hits == n, 1.0, betaincinv(hits + 1, np.maximum(n - hits, 1), 1 - alpha / 2))
-    if not (low <= high).all():  # NaN is neither
+    if not (low <= high).all():  # False for NaN
         raise ArithmeticError(
-            f"The interval of {k} hits in {n} draws at alpha={alpha} came out as {low} to {high}. "
-            "This is a bug of skprivacy or of the installed scipy's betaincinv."
+            f"clopper_pearson computed {low} to {high} for k={k} hits in n={n} trials at "
+            f"alpha={alpha}. This is a bug of skprivacy or of betaincinv in the installed scipy. "
+            "Update scipy, or report it."
         )
     return (low, high) if hits.ndim else (float(low), float(high))
 

@@ -1,4 +1,4 @@
-"""Preprocessing that costs no privacy, or says what it costs."""
+"""Preprocessing that costs no privacy, or states its privacy cost."""
 
 from .columns import Bounded, Categories
 from .counts import private_count, private_histogram

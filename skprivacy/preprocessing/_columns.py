@@ -21,15 +21,17 @@ __all__ = ["Columns", "one_column"]
 def one_column(x: ArrayLike) -> NDArray:
     """Return a dense column of real values."""
     if sparse.issparse(x):
-        raise TypeError("x is sparse; expected one dense column, such as x.toarray().ravel().")
+        raise TypeError("x is sparse; expected a dense column. Pass x.toarray().ravel().")
     values = np.asarray(x)
     if values.ndim != 1:
         raise ValueError(
-            f"x has shape {values.shape}; expected one column, (n_samples,): of several a record "
-            "would count several times. Ask about each column, and pay for each."
+            f"x has shape {values.shape}; expected one column, (n_samples,): with several columns, "
+            "a record would count several times. Release each column separately, at its own cost."
         )
     if values.dtype.kind == "c":
-        raise ValueError("x holds complex numbers; expected real ones.")
+        raise ValueError(
+            "x holds complex numbers; expected real ones. Pass real and imaginary part separately."
+        )
     return values
 
 
@@ -62,15 +64,15 @@ class Columns:
     ) -> Laplace | Gaussian:
         """Return the mechanism that :meth:`release` needs to spend (epsilon, delta)."""
         size = float(degree * self.d + (relation == "add_remove"))
-        two = 2.0 if relation == "replace_one" else 1.0
-        return additive(epsilon, delta, two * size, two * math.sqrt(size))
+        factor = 2.0 if relation == "replace_one" else 1.0
+        return additive(epsilon, delta, factor * size, factor * math.sqrt(size))
 
     def release(
         self, degree: int, mechanism: Laplace | Gaussian, relation: str, random: SecureRandom
     ) -> NDArray[np.float64]:
         """Return the mean of z, and that of 2 z**2 - 1 if ``degree`` is 2: (degree, n_features).
 
-        All these lie in [-1, 1]; z = 1 reaches the bound of each, so the sensitivities are tight.
+        Both lie in [-1, 1]; z = 1 attains both bounds, so the sensitivities are tight.
         """
         parts = [self.z, quantize(2.0 * self.z**2 - 1.0)][:degree]
         if relation == "add_remove":
@@ -83,16 +85,17 @@ class Columns:
 
     def sums_mechanism(self, epsilon: float, delta: float, relation: str) -> Laplace | Gaussian:
         """Return the mechanism that :meth:`sums` needs to spend (epsilon, delta)."""
-        two = 2.0 if relation == "replace_one" else 1.0
-        return additive(epsilon, delta, two * self.d, two * math.sqrt(self.d))
+        factor = 2.0 if relation == "replace_one" else 1.0
+        return additive(epsilon, delta, factor * self.d, factor * math.sqrt(self.d))
 
     def sums(
         self, mechanism: Laplace | Gaussian, relation: str, random: SecureRandom
     ) -> NDArray[np.float64]:
         """Return the sum of each column, (n_features,).
 
-        What one record adds or removes is its value; one that replaces another moves the sum by
-        the width of the bounds at most. Columns are scaled so that either is 1, or 2.
+        Adding or removing a record changes the sum by its value; replacing a record changes it by
+        at most the width of the bounds. Columns are scaled so that the largest change is 1 or 2,
+        respectively.
         """
         middle, half = np.zeros(self.d), np.maximum(np.abs(self.lower), np.abs(self.upper))
         if relation == "replace_one":

@@ -1,4 +1,4 @@
-"""Private counts: of records that meet a condition, and of those in each bin or category."""
+"""Private counts of the records that meet a condition, or are in each bin or category."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def private_count(
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
-    """Return for how many records a condition holds.
+    """Return the number of records for which a condition holds.
 
     Parameters
     ----------
@@ -39,26 +39,27 @@ def private_count(
     delta : float, default=0.0
         0 for Laplace noise, above 0 for Gaussian noise.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are.
+        Neighbouring relation.
     budget : PrivacyBudget, default=None
-        Is charged before the data is touched; refuses what it cannot afford.
+        Charged before the data is touched; refuses a release that it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
     Returns
     -------
     Release
-        ``value`` is a float that can be fractional and negative. Clipping and rounding it is free.
+        ``value`` is a float that can be fractional or negative. Clipping and rounding it costs no
+        privacy.
 
     Raises
     ------
     ValueError
-        If ``x`` holds anything but true, false, 0, 1 and missing values, or a parameter is wrong.
+        If ``x`` holds anything but True, False, 0, 1 and missing values, or a parameter is wrong.
 
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with a row as the unit: under each
-    relation a record moves the count by 1 at most. The noise is exact on a grid.
+    relation, a record changes the count by at most 1. The noise is exact on a grid.
 
     Examples
     --------
@@ -73,16 +74,16 @@ def private_count(
     values = values[~pd.isna(values)]
     if values.dtype.kind not in "biufO" or not np.isin(values, (0, 1)).all():
         raise ValueError(
-            f"x holds values of type {values.dtype}; expected booleans, or zeros and ones, that "
-            "say whether a condition holds for each record, such as frame['age'] > 65."
+            f"x holds values of type {values.dtype}; expected booleans, or zeros and ones. Pass a "
+            "condition on each record, such as frame['age'] > 65."
         )
     mechanism = additive(epsilon, delta, 1.0, 1.0)
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_count", budget=budget,
         noise_seed=noise_seed,
     ) as privacy:  # fmt: skip
-        held = np.array([np.count_nonzero(values)], np.float64)
-        noisy = mechanism.release(held, SecureRandom(noise_seed))
+        count = np.array([np.count_nonzero(values)], np.float64)
+        noisy = mechanism.release(count, SecureRandom(noise_seed))
     return Release(float(noisy[0]), privacy)
 
 
@@ -97,7 +98,7 @@ def private_histogram(
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
-    """Return how many records fall into each public bin, or have each public category.
+    """Return the number of records in each public bin or category.
 
     Parameters
     ----------
@@ -112,17 +113,17 @@ def private_histogram(
     delta : float, default=0.0
         0 for Laplace noise, above 0 for Gaussian noise.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are.
+        Neighbouring relation.
     budget : PrivacyBudget, default=None
-        Is charged before the data is touched; refuses what it cannot afford.
+        Charged before the data is touched; refuses a release that it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
     Returns
     -------
     Release
-        ``value`` of shape (n_bins,), counts that can be fractional and negative. Clipping and
-        rounding them is free.
+        ``value`` of shape (n_bins,) or (n_categories,): counts that can be fractional or negative.
+        Clipping and rounding them costs no privacy.
 
     Examples
     --------
@@ -133,22 +134,30 @@ def private_histogram(
     """
     check_target(epsilon, delta, relation)
     if (bins is None) == (categories is None):
-        raise ValueError("Give either bins=edges or categories=values, and from public knowledge.")
+        raise ValueError(
+            f"bins={bins!r} and categories={categories!r}: exactly one of them must be given. Pass "
+            "bins=edges or categories=values, from public knowledge."
+        )
     values = one_column(x)
-    values = values[~pd.isna(values)]  # pandas' own sign of a missing value compares with nothing
+    values = values[~pd.isna(values)]  # pandas.NA cannot be compared
     if bins is not None:
         edges = np.asarray(bins, np.float64)
         if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
-            raise ValueError(f"bins={bins!r} must be at least two increasing edges.")
+            raise ValueError(
+                f"bins={bins!r} must be at least two increasing edges, such as [0, 18, 65, 120]."
+            )
         check_numbers(values, "x")
         counts = np.histogram(values.astype(np.float64), edges)[0]
     else:
         known = np.asarray(categories)
         if known.ndim != 1 or not known.size or len(np.unique(known)) != known.size:
-            raise ValueError(f"categories={categories!r} must be distinct values, at least one.")
+            raise ValueError(
+                f"categories={categories!r} must be a flat list of at least one value, without "
+                "duplicates. Pass all public categories once."
+            )
         counts = _counted_once(values, known)
-    two = 2.0 if relation == "replace_one" else 1.0
-    mechanism = additive(epsilon, delta, two, math.sqrt(two))
+    changed = 2.0 if relation == "replace_one" else 1.0
+    mechanism = additive(epsilon, delta, changed, math.sqrt(changed))
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_histogram", budget=budget,
         noise_seed=noise_seed,
@@ -160,8 +169,8 @@ def private_histogram(
 def _counted_once(values: NDArray, known: NDArray) -> NDArray[np.int64]:
     """Count each value in the first category that it equals, and in no other.
 
-    Categories that differ from one another may both equal a value of another type, as whole
-    numbers beyond 2**53 do a float.
+    Two different categories may both equal a value of another type: for example, two integers
+    beyond 2**53 may both equal a float.
     """
     counts = np.zeros(len(known), np.int64)
     for i, category in enumerate(known):

@@ -1,4 +1,4 @@
-"""A standard scaler made of private means and variances."""
+"""A standard scaler that uses private means and variances."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ class PrivateStandardScaler(
 ):
     """Centre and scale columns by private means and variances.
 
-    Where public bounds alone give features of a good scale, a
-    :class:`~skprivacy.preprocessing.SchemaTransformer` costs nothing and is the better choice.
+    If public bounds alone give features of a good scale, a
+    :class:`~skprivacy.preprocessing.SchemaTransformer` is the better choice: it costs no privacy.
 
     Parameters
     ----------
     epsilon : float, default=1.0
         Privacy loss of the fit, in nats, of all columns together. At least 1e-6; ``numpy.inf``
-        fits without noise **and without any guarantee**, to compare against.
+        fits without noise **and without any guarantee**, for comparison.
     delta : float, default=0.0
         0 for Laplace noise, above 0 for Gaussian noise.
     bounds : tuple (lower, upper), default=None
-        Public bounds: two numbers, or two sequences of length n_features. Of two
-        features, two arrays, if one pair per feature could be meant. Values beyond are clipped,
-        by ``transform`` too.
+        Public bounds: two numbers, or two sequences of length n_features. With two features,
+        pass a tuple of two arrays if they could also be one pair per feature. Values outside are
+        clipped, by ``transform`` too.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are. Under "add_remove" the number of records is private, and
-        is paid for; otherwise it is public.
+        Neighbouring relation. Under "add_remove", the number of records is private, and releasing
+        it is part of the cost; otherwise it is public.
     budget : PrivacyBudget, default=None
-        Is charged for the fit before the data is touched; refuses what it cannot afford.
+        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -54,9 +54,9 @@ class PrivateStandardScaler(
     mean_, var_, scale_ : ndarray of shape (n_features,)
         Private means, variances, and their roots, which are at least 1% of the bounds' width.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds in use.
+        The bounds used.
     privacy_ : PrivacyGuarantee
-        What is guaranteed, in which relation and under which assumptions.
+        The guarantee, with its neighbouring relation and its assumptions.
     privacy_event_ : Event
         What was released, for composition with other releases.
     epsilon_, delta_ : float
@@ -64,7 +64,7 @@ class PrivateStandardScaler(
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+        Names of features, if all of them are strings.
 
     Notes
     -----
@@ -132,7 +132,7 @@ class PrivateStandardScaler(
         Raises
         ------
         ValueError
-            If a parameter or a shape is not as described. Nothing has been released then.
+            If a parameter or a shape is not as described. Nothing is released then.
         """
         with self._private_fit() as fit:
             self._validate_params()

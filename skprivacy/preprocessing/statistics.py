@@ -41,17 +41,17 @@ def private_sum(
     X : array-like of shape (n_samples,) or (n_samples, n_features)
         NaN counts as the middle of the bounds; infinity is clipped.
     bounds : tuple (lower, upper)
-        Public bounds: two numbers, or two sequences of length n_features. Of two
-        features, two arrays, if one pair per feature could be meant.
+        Public bounds: two numbers, or two sequences of length n_features. With two features,
+        pass a tuple of two arrays if they could also be one pair per feature.
     epsilon : float
         Privacy loss, in nats, of all columns together.
     delta : float, default=0.0
         0 for Laplace noise, above 0 for Gaussian noise.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are. Noise follows from the largest magnitude within the
-        bounds, under "replace_one" from their width.
+        Neighbouring relation. The noise is proportional to the largest magnitude within the
+        bounds; under "replace_one", to their width.
     budget : PrivacyBudget, default=None
-        Is charged before the data is touched; refuses what it cannot afford.
+        Charged before the data is touched; refuses a release that it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -63,7 +63,7 @@ def private_sum(
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with a row as the unit. Values are
-    scaled to [-1, 1] and rounded towards 0 to a grid on which sums are exact, the noise is exact.
+    scaled to [-1, 1] and rounded towards 0 to a grid on which sums are exact; the noise is exact.
 
     Examples
     --------
@@ -101,17 +101,17 @@ def private_mean(
     X : array-like of shape (n_samples,) or (n_samples, n_features)
         NaN counts as the middle of the bounds; infinity is clipped.
     bounds : tuple (lower, upper)
-        Public bounds: two numbers, or two sequences of length n_features. Of two
-        features, two arrays, if one pair per feature could be meant.
+        Public bounds: two numbers, or two sequences of length n_features. With two features,
+        pass a tuple of two arrays if they could also be one pair per feature.
     epsilon : float
         Privacy loss, in nats, of all columns together.
     delta : float, default=0.0
         0 for Laplace noise, above 0 for Gaussian noise.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are. Under "add_remove" the number of records is private, and
-        is paid for; otherwise it is public.
+        Neighbouring relation. Under "add_remove", the number of records is private, and releasing
+        it is part of the cost; otherwise it is public.
     budget : PrivacyBudget, default=None
-        Is charged before the data is touched; refuses what it cannot afford.
+        Charged before the data is touched; refuses a release that it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -123,9 +123,10 @@ def private_mean(
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with a row as the unit. Values are
-    scaled to [-1, 1] and rounded towards 0 to a grid on which sums are exact, the noise is exact.
+    scaled to [-1, 1] and rounded towards 0 to a grid on which sums are exact; the noise is exact.
 
-    **Edge cases.** Where noise drowns the number of records the middle of the bounds is the mean.
+    **Edge cases.** If the noise exceeds the number of records, the result is noise around the
+    middle of the bounds.
 
     Examples
     --------
@@ -165,17 +166,17 @@ def private_variance(
     X : array-like of shape (n_samples,) or (n_samples, n_features)
         NaN counts as the middle of the bounds; infinity is clipped.
     bounds : tuple (lower, upper)
-        Public bounds: two numbers, or two sequences of length n_features. Of two
-        features, two arrays, if one pair per feature could be meant.
+        Public bounds: two numbers, or two sequences of length n_features. With two features,
+        pass a tuple of two arrays if they could also be one pair per feature.
     epsilon : float
         Privacy loss, in nats, of all columns together.
     delta : float, default=0.0
         0 for Laplace noise, above 0 for Gaussian noise.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are. Under "add_remove" the number of records is private, and
-        is paid for; otherwise it is public.
+        Neighbouring relation. Under "add_remove", the number of records is private, and releasing
+        it is part of the cost; otherwise it is public.
     budget : PrivacyBudget, default=None
-        Is charged before the data is touched; refuses what it cannot afford.
+        Charged before the data is touched; refuses a release that it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -220,19 +221,19 @@ def private_quantile(
     Parameters
     ----------
     x : array-like of shape (n_samples,)
-        NaN is left out; infinity is clipped.
+        NaN is ignored; infinity is clipped.
     q : float
-        In [0, 1].
+        Quantile to release, in [0, 1]; 0.5 is the median.
     bounds : tuple (lower, upper)
-        Public bounds; the answer is one of ``n_candidates`` equally spaced numbers between.
+        Public bounds; the result is one of ``n_candidates`` equally spaced numbers between them.
     epsilon : float
         Privacy loss, in nats.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are.
+        Neighbouring relation.
     n_candidates : int, default=1024
-        At least 2.
+        Number of candidates, at least 2.
     budget : PrivacyBudget, default=None
-        Is charged before the data is touched; refuses what it cannot afford.
+        Charged before the data is touched; refuses a release that it cannot afford.
     noise_seed : int, default=None
         Makes the choice reproducible **and the guarantee void**. For tests only.
 
@@ -243,7 +244,7 @@ def private_quantile(
     Notes
     -----
     **Guarantees.** Pure ``epsilon`` differential privacy. The score of r is
-    -abs(#(x < r) - q #(x)); a record moves it by max(q, 1 - q) at most, or by 1 if replaced.
+    -abs(#(x < r) - q #(x)); a record changes it by at most max(q, 1 - q), or by 1 if replaced.
 
     References
     ----------
@@ -258,9 +259,9 @@ def private_quantile(
     True
     """
     if not 0 <= q <= 1:
-        raise ValueError(f"q={q!r} must be in [0, 1].")
+        raise ValueError(f"q={q!r} must lie in [0, 1]; 0.5 is the median.")
     if not (isinstance(n_candidates, Integral) and n_candidates >= 2):
-        raise ValueError(f"n_candidates={n_candidates!r} must be an integer >= 2.")
+        raise ValueError(f"n_candidates={n_candidates!r} must be an integer >= 2, such as 1024.")
     check_target(epsilon, 0.0, relation)
     lower, upper = checked_bounds("bounds", bounds, 1)
     check_numbers(x, "x")

@@ -83,6 +83,19 @@ def test_the_relation_is_shown_and_kept(ledger, tmp_path, capsys):
     assert "relation: replace_one" in capsys.readouterr().out
 
 
+def test_the_unit_is_shown_and_kept(ledger, tmp_path, capsys):
+    assert main(["budget", "show", ledger]) == 0
+    assert "unit: that of the first charge" in capsys.readouterr().out
+    spend = ["budget", "spend", ledger, "--epsilon", "0.1"]
+    assert main([*spend, "--unit", "patient"]) == 0
+    assert "unit: patient" in capsys.readouterr().out
+    assert main(spend) == 2
+    assert "unit='record' and the budget for unit='patient'" in capsys.readouterr().err
+    fixed = str(tmp_path / "fixed.ledger")
+    assert main(["budget", "create", fixed, "--epsilon", "1", "--unit", "patient"]) == 0
+    assert "unit: patient" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("content", ["age,ill\n30,no\n" * 50, ""])
 def test_another_file_is_no_ledger(content, tmp_path, capsys):
     path = tmp_path / "patients.csv"

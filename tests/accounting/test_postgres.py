@@ -91,7 +91,7 @@ def test_processes_never_overspend(server):
 
 
 def test_lines_cannot_be_altered(server):
-    budget = PrivacyBudget(1.0, path=f"{server}#guarded", relation="add_remove")
+    budget = PrivacyBudget(1.0, path=f"{server}#guarded", relation="add_remove", unit="record")
     budget.reserve(Laplace(10.0))
     with psycopg.connect(server, autocommit=True) as connection:
         for statement in ("UPDATE {} SET who = 'x'", "DELETE FROM {}", "TRUNCATE {}"):

@@ -332,14 +332,14 @@ def test_interrupt_is_quiet():
         import os, signal, sys
         signal.signal(signal.SIGINT, signal.default_int_handler)
         from skprivacy.cli import main
-        from skprivacy.neural_network._net import PrivateNet
-        steps, step = [], PrivateNet.train_step
-        def interrupted(self, batch, **params):
+        from skprivacy.neural_network._training.engine import Training
+        steps, step = [], Training.step
+        def interrupted(self, *args):
             steps.append(1)
             if len(steps) == 100:
                 os.kill(os.getpid(), signal.SIGINT)
-            step(self, batch, **params)
-        PrivateNet.train_step = interrupted
+            step(self, *args)
+        Training.step = interrupted
         sys.exit(main(sys.argv[1:]))
     """
     arguments = ["sweep", "digits", "--epsilons", "1,2,3,4,5,6,7,8,9", "--cv", "20"]

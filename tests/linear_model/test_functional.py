@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
 
 from skprivacy import config_context
 from skprivacy.accounting import PrivacyBudget, events
@@ -437,6 +438,20 @@ def test_a_poisson_regression_of_ones_own():
     expected = np.linalg.lstsq(design, y - 1.0, rcond=None)[0]
     np.testing.assert_allclose(model.coef_, expected[:3], rtol=1e-2, atol=1e-3)
     assert regressor(objective=poisson, target_bounds=(0, 10)).fit(X, y).epsilon_ == 1.0
+
+
+def test_an_objective_of_ones_own_is_tried_and_named_in_the_guarantee():
+    X, y = np.random.default_rng(0).uniform(size=(50, 3)), np.linspace(0, 10, 50)
+    apart = PolynomialObjective(lambda y: (1.0 - y)[:, None], 0.5, slope_l1=9, slope_l2=9)
+    model = regressor(objective=apart, target_bounds=(0, 10))
+    tried = "the objective treats each record by itself (tried on random numbers)"
+    assert tried in make_pipeline("passthrough", model).fit(X, y)[-1].privacy_.assumptions
+    assert tried not in regressor(target_bounds=(0, 10)).fit(X, y).privacy_.assumptions
+    centred = PolynomialObjective(lambda y: (y.mean() - y)[:, None], 0.5, slope_l1=9, slope_l2=9)
+    budget = PrivacyBudget(100.0)
+    with pytest.raises(ValueError, match="when it is alone"):
+        regressor(objective=centred, target_bounds=(0, 10), budget=budget).fit(X, y)
+    assert budget.entries().empty
 
 
 def test_an_objective_that_breaks_its_bound_is_clipped():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
-from skprivacy.neural_network._on_disk import is_mapped
+from skprivacy.neural_network._training.rows import is_mapped
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 

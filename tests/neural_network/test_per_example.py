@@ -10,13 +10,13 @@ from opacus.grad_sample import GradSampleModule
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from skprivacy.mechanisms import FloatGaussian, PoissonSampler, SecureRandom
-from skprivacy.neural_network._backward import AutogradBackward, PerceptronBackward
-from skprivacy.neural_network._clipping import _SAFETY
-from skprivacy.neural_network._contributions import OuterProduct, Rows
-from skprivacy.neural_network._gradients import Probe, gradients_of
-from skprivacy.neural_network._net import PrivateNet
-from skprivacy.neural_network._per_example import ClippedGradientSum, flatten_parameters
+from skprivacy.neural_network._gradients.bookkeeping import AutogradBackward, PerceptronBackward
+from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
+from skprivacy.neural_network._gradients.clipping import _SAFETY
+from skprivacy.neural_network._gradients.contributions import OuterProduct, Rows
+from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters, gradients_of
+from skprivacy.neural_network._training.config import TrainingConfig
+from skprivacy.neural_network._training.engine import Training
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 PROBE = Probe.like((6,), 3)
@@ -219,16 +219,16 @@ def test_the_rounding_of_large_sums_stays_within_the_sensitivity(rows, features)
     generator = torch.Generator().manual_seed(0)
     X = 0.5 + torch.rand(rows, features, generator=generator)
     y = torch.zeros(rows, dtype=torch.long)
-    net = PrivateNet(
-        nn.Sequential(nn.Linear(features, 2)),
-        sampler=PoissonSampler(1.0), mechanism=FloatGaussian(0.0, 0.5), random=SecureRandom(),
-        divisor=1.0, steps_per_epoch=1, averaging=0.0, max_epochs=1, lr=1e-9,
-    ).prepare()  # fmt: skip
-    for p in net.module_.parameters():
+    config = TrainingConfig(
+        n_records=1, batch_size=1, epochs=1, relation="zero_out", max_grad_norm=0.5
+    )
+    module = nn.Sequential(nn.Linear(features, 2))
+    training = Training(config, module, nn.CrossEntropyLoss(reduction="none"))
+    for p in module.parameters():
         p.data.zero_()
 
     def total(present):
-        return net._sum(X, y, torch.arange(rows)[present]).double()
+        return training._sum(X, y, torch.arange(rows)[present]).double()
 
     everybody = total(torch.ones(rows, dtype=torch.bool))
     for absent in (0, rows // 3, rows - 1):

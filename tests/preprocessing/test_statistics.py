@@ -241,7 +241,7 @@ def test_bad_parameters(function, params, named):
         (lambda: private_quantile([1], 1.5, bounds=(0, 1), epsilon=1), "q="),
         (lambda: private_quantile([[1]], 0.5, bounds=(0, 1), epsilon=1), "x has shape"),
         (lambda: private_quantile([1], 0.5, bounds=(0, 1), epsilon=1, n_candidates=1), "n_cand"),
-        (lambda: private_histogram([1], epsilon=1), "Give either"),
+        (lambda: private_histogram([1], epsilon=1), "exactly one of them must be given"),
         (lambda: private_histogram([1], bins=[1, 0], epsilon=1), "bins="),
         (lambda: private_histogram([1], categories=[1, 1], epsilon=1), "categories="),
         (lambda: private_mean([], bounds=(0, 1), epsilon=1), "minimum of 1"),

@@ -120,6 +120,8 @@ def _alone(pair: Pair, epsilon: float) -> float:
     p, q = pair.masses(np.array([epsilon]))
     from_q = math.exp(epsilon) * float(q[1]) if q[1] > 0 else 0.0
     from_p = float(p[1])
+    if math.isnan(from_p - from_q):
+        return 1.0  # max(0, nan) would be 0
     return min(1.0, max(0.0, (from_p - from_q) + 4e-16 * (from_p + from_q)) + pair.infinity)
 
 

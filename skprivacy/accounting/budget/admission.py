@@ -1,0 +1,145 @@
+"""Whether a charge is admitted: by the cap of its own scope and of every scope around it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..events import Event
+from .filters import Account
+from .log import LedgerError, Log
+from .rules import Cost, Counts, added_up
+from .scopes import along, event_of, memberships, record, total
+
+__all__ = ["Refusal", "Terms", "cap_of", "check_caps", "holds", "how_many_fit", "refusing"]
+
+_MANY = 1 << 40
+
+Charged = Callable[..., Counts]  # by the lines since and before certain numbers
+Terms = dict[str, Any]  # epsilon, delta, relation and filter of the whole budget
+
+
+class Refusal(NamedTuple):
+    """The scope whose cap would be passed, and its account without and with the charge."""
+
+    scope: str
+    before: Account
+    after: Account
+
+
+class Opening(NamedTuple):
+    """The charge that opened the tight part of a cap, and what was left of it by then."""
+
+    charge: int
+    event: Event
+    left: Cost
+
+
+def cap_of(body: str) -> Cost:
+    """Return the cap that a line of the ledger sets."""
+    terms = json.loads(body)
+    return Cost(terms["epsilon"], terms["delta"])
+
+
+def refusing(log: Log, leaf: str, event: Event, terms: Terms) -> Refusal | None:
+    """Return the first scope around ``leaf`` whose cap a charge of ``event`` would pass."""
+    for scope, before in _accounts(log, leaf, terms).items():
+        after = before.charged(event)
+        if not after.holds():
+            return Refusal(scope, before, after)
+    return None
+
+
+def how_many_fit(log: Log, leaf: str, event: Event, terms: Terms, most: int = _MANY) -> int:
+    """Return how many more of ``event``, up to about ``most``, would be admitted."""
+    accounts = _accounts(log, leaf, terms).values()
+
+    def fits(count: int) -> bool:
+        return all(account.charged(event, count).holds() for account in accounts)
+
+    low, high = 0, 1
+    while high < 2 * most and fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def holds(log: Log, scope: str, cap: Cost, terms: Terms) -> bool:
+    """Tell whether what was charged in and below ``scope`` stays within a cap.
+
+    **Guarantees.** Never yes if some record was charged beyond the cap.
+
+    **Edge cases.** Sums over partitions take the dearest of each event, which may be too much: then
+    every way in which a record can lie in partitions is looked at, if they are not too many.
+    """
+    opening = _opening(log, scope, cap, terms)
+    paths = {s for s, _, _ in log.charges() if s.startswith(scope)}
+
+    def holds_for(charged: Charged) -> bool:
+        return _account(charged, cap, opening, terms).holds()
+
+    # Records that are in no part of the leaf's own: those that are have leaves of their own.
+    if all(holds_for(partial(along, log, scope, f"{path}=/")) for path in paths):
+        return True
+    records = [partial(record, log, scope, lies) for lies in memberships(paths)]
+    return bool(records) and all(holds_for(charged) for charged in records)
+
+
+def check_caps(log: Log, terms: Terms) -> None:
+    """Raise LedgerError if what was charged anywhere passes a cap."""
+    for scope, body in log.scopes().items():
+        if not holds(log, scope, cap_of(body), terms):
+            raise LedgerError(f"The charges in scope {scope!r} pass its cap {body}.")
+
+
+def _accounts(log: Log, leaf: str, terms: Terms) -> dict[str, Account]:
+    """Return the account of every scope around ``leaf`` that has a cap."""
+    accounts = {}
+    for scope, body in log.scopes().items():
+        if leaf.startswith(scope):
+            cap = cap_of(body)
+            opening = _opening(log, scope, cap, terms)
+            accounts[scope] = _account(partial(along, log, scope, leaf), cap, opening, terms)
+    return accounts
+
+
+def _account(charged: Charged, cap: Cost, opening: Opening | None, terms: Terms) -> Account:
+    account = Account(cap, terms["filter"], terms["relation"])
+    if terms["filter"] != "adaptive":
+        return account.of(charged())
+    if opening is None:
+        return account.adding(charged())
+    before, since = charged(before=opening.charge), charged(since=opening.charge)
+    return account.adding(before).of(since, opening.event, opening.left)
+
+
+def _opening(log: Log, scope: str, cap: Cost, terms: Terms) -> Opening | None:
+    """Find the first charge in a scope that could not be added up to those before.
+
+    **Guarantees.** It follows from the lines up to then and never changes. One opening serves all
+    partitions: a record is charged in its own and, with others, in the scopes around it, and must
+    be accounted for by the same rules in both.
+    """
+    relation = terms["relation"]
+    if terms["filter"] != "adaptive":
+        return None
+    if added_up(along(log, scope, scope), relation).within(cap):
+        return None  # and so were all before
+    counts: Counter[tuple[str, Event]] = Counter()
+    plain = Cost(0.0, 0.0)
+    for charge, path, body in log.reserves(scope):
+        event = event_of(body)
+        one = added_up(Counter({event: 1}), relation)
+        plain = Cost(plain.epsilon + one.epsilon, plain.delta + one.delta)
+        if not plain.within(cap):  # otherwise it can, even if no two charges lie in two partitions
+            before = total([(p, e, n) for (p, e), n in counts.items()], scope, path)
+            after = Account(cap, "adaptive", relation).adding(before).charged(event)
+            if after.opened is not None:
+                return Opening(charge, event, after.opened)
+        counts[path, event] += 1
+    return None

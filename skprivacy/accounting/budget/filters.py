@@ -1,0 +1,186 @@
+"""Privacy filters: when must one stop, if each event may depend on the answers so far?
+
+**The default.** Let a budget of (E, D) *add up* its first charges and *compose* the rest: as long
+as their own epsilons and deltas sum to at most E and D, charges are admitted by that. The first
+charge that is not opens the tight part: from then on the charges since must pass a filter for what
+was left, (E - e, D - d), where e and d are the sums up to then.
+
+*It is valid.* Lemma: if a release is (e, d)-DP and whatever follows each of its answers y is
+(E', D')-DP, then all of it is (E' + e, D' + d)-DP. For any set S of outcomes,
+
+    P(S) = sum_y P(y) P(S|y) <= sum_y P(y) [min(1, e^E' Q(S|y)) + D']
+        <= e^e sum_y Q(y) e^E' Q(S|y) + d + D',
+
+as sum_y P(y) g(y) <= e^e sum_y Q(y) g(y) + d for every g between 0 and 1. By induction from the
+last charge backwards, what follows any answers after charges of the sums (e, d) is
+(E - e, D - d)-DP, whether it goes on adding up or opens the tight part: the choice between them may
+depend on all answers, and so may every event (Rogers, Roth, Ullman, Vadhan 2016, arXiv:1605.08294,
+prove adding up alone).
+
+*It is never worse than basic composition*, by construction: what ``basic`` admits is added up.
+
+*Such a filter can admit hardly more of pure charges.* Say it admits all that sums to at most
+(E, D), and besides a run of pure charges that sum to E + s. An adversary makes this run with
+randomised response, and goes on as long as all answers point to the member; at the first that does
+not, he spends D on a release that fails with this probability. If he arrives with probability p at
+the charge that passes E, and gains A from there, he reaches (1 - p) D + p A, so A <= D. But with
+the next answer, at least half the time, the loss passes E by s: A >= (1 - e^-s) / 2, and s is at
+most about 2 D. Whether to serve sums, or many small releases, must be settled by public facts
+beforehand; ``renyi`` is for the latter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from ..events import Event
+from ..guarantee import epsilon_of
+from .rules import Cost, Counts, added_up, at_orders, planned, renyi_orders, together
+
+__all__ = ["FILTERS", "Account"]
+
+
+@dataclass(frozen=True)
+class Account:
+    """What was charged to one cap, as its filter sees it.
+
+    Parameters
+    ----------
+    cap : Cost
+    filter : str
+    relation : str
+    counts : Counter of Event
+        The charges that are composed tightly, or added up if ``filter`` does only that.
+    first : Event or None
+        The first of them.
+    added : Counter of Event
+        The charges before them, whose epsilons and deltas are added up.
+    opened : Cost or None
+        What these had left of the cap when the tight part was opened; of the default filter only.
+    """
+
+    cap: Cost
+    filter: str
+    relation: str
+    counts: Counts = field(default_factory=Counter)
+    first: Event | None = None
+    added: Counts = field(default_factory=Counter)
+    opened: Cost | None = None
+
+    def adding(self, added: Counts) -> Account:
+        """Return the account with ``added`` to add up, and nothing else."""
+        return replace(self, added=added)
+
+    def of(self, counts: Counts, first: Event | None = None, opened: Cost | None = None) -> Account:
+        """Return the account with ``counts`` to compose, of which ``first`` came first."""
+        return replace(self, counts=counts, first=first, opened=opened)
+
+    def charged(self, event: Event, count: int = 1) -> Account:
+        """Return the account after ``count`` charges of ``event``."""
+        if self.filter != "adaptive" or self.opened is not None:
+            more = self.counts + Counter({event: count})
+            return replace(self, counts=more, first=self.first or event)
+        sums = self._added(event, count)
+        if sums.sum().within(self.cap):
+            return sums
+        last = self._added(event, self._fitting(event, count))
+        rest = Counter({event: count - (last.added[event] - self.added[event])})
+        return replace(last, counts=rest, first=event, opened=last.left())
+
+    def _added(self, event: Event, count: int) -> Account:
+        return replace(self, added=self.added + Counter({event: count}))
+
+    def _fitting(self, event: Event, most: int) -> int:
+        """Return how many of ``event``, below ``most``, can be added up."""
+        low, high = 0, most
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = self._added(event, middle).sum().within(self.cap)
+            low, high = (middle, high) if fits else (low, middle)
+        return low
+
+    def sum(self) -> Cost:
+        """Return the sums of what is added up."""
+        return added_up(self.added, self.relation)
+
+    def left(self) -> Cost:
+        """Return what is left of the cap for the tight part."""
+        spent = self.sum()
+        return Cost(self.cap.epsilon - spent.epsilon, self.cap.delta - spent.delta)
+
+    def cost(self) -> Cost:
+        """Return what the filter counts all charges as: the figure by which it decides."""
+        if not self.counts and not self.added:
+            return Cost(0.0, 0.0)
+        costs = []
+        for cost in FILTERS[self.filter](self):
+            if cost.within(self.cap):
+                return cost
+            costs.append(cost)
+        return min(costs)
+
+    def holds(self) -> bool:
+        """Tell whether the filter admits all charges."""
+        return self.cost().within(self.cap)
+
+
+def _basic(account: Account) -> Iterator[Cost]:
+    yield added_up(account.counts, account.relation)
+
+
+def _pld(account: Account) -> Iterator[Cost]:
+    if account.cap.delta == 0:
+        yield from _basic(account)
+    else:
+        event, delta = together(account.counts), account.cap.delta
+        yield Cost(epsilon_of(event, delta, account.relation), delta)
+
+
+def _adaptive(account: Account) -> Iterator[Cost]:
+    """Add up, and compose the rest with 0.5 of what is left of delta for orders, 0.4 for a plan."""
+    yield from [account.sum()] if account.opened is None else _tight(account, 0.5, 0.4)
+
+
+def _renyi(account: Account) -> Iterator[Cost]:
+    """Give 0.9 of delta to Renyi orders."""
+    return _tight(account, 0.9, 0.0)
+
+
+def _tight(account: Account, orders_share: float, plan_share: float) -> Iterator[Cost]:
+    """Yield what some rule proves of all charges; it admits what any of them does.
+
+    **Guarantees.** The shares of delta of the rules, and a tenth for outright failures, add up to
+    what was left, and each rule bounds the failure of the guarantee by its share times a
+    supermartingale: which of them admits may depend on the answers. Two take no share. Pure
+    charges that add up to epsilon contribute nothing to delta. And the first charge is settled when
+    the account is opened: if it passes only by itself, nothing else will ever pass.
+    """
+    spent, left, relation = account.sum(), account.left(), account.relation
+    pure = added_up(account.added + account.counts, relation)
+    free = pure.delta == 0 or not account.counts or not pure.within(account.cap)
+    yield pure if free else Cost(math.inf, pure.delta)
+    opened = account.opened or account.cap
+    if min(*left, *opened) <= 0:
+        return
+
+    def all_of(epsilon: float, delta: float = left.delta) -> Cost:
+        return Cost(spent.epsilon + epsilon, spent.delta + delta)
+
+    if sum(account.counts.values()) == 1:
+        yield all_of(epsilon_of(together(account.counts), left.delta, relation))
+    orders = renyi_orders(Cost(opened.epsilon, orders_share * opened.delta))
+    at = at_orders(account.counts, orders, orders_share * left.delta, relation)
+    yield all_of(at.epsilon, 0.9 * left.delta + max(0.1 * left.delta, at.delta))
+    if plan_share and account.first is not None:
+        yield all_of(planned(account.counts, account.first, plan_share * left.delta, relation))
+
+
+FILTERS: dict[str, Callable[[Account], Iterator[Cost]]] = {
+    "adaptive": _adaptive,
+    "renyi": _renyi,
+    "pld": _pld,
+    "basic": _basic,
+}

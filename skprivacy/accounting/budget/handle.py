@@ -1,0 +1,129 @@
+"""A place in a ledger: what every copy of a budget shares."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .admission import Terms
+from .filters import FILTERS
+from .ledger import Ledger, ledger_at
+from .log import LedgerError, Log
+from .scopes import check_partitions, scope_of
+
+__all__ = ["Handle"]
+
+_TERMS = ("epsilon", "delta", "relation", "filter")
+_Self = TypeVar("_Self", bound="Handle")
+
+
+class Handle:
+    """A ledger and a scope in it. It holds nothing else, so that a copy is the same budget.
+
+    **Guarantees.** A handle that was unpickled opens its ledger when it is first needed: what was
+    trained with a budget can be loaded where the ledger is not. It never makes a ledger.
+    """
+
+    _ledger: Ledger
+    _scope: str
+    _parent: Handle | None = None  # keeps the temporary ledger of a scope's budget alive
+
+    @classmethod
+    def open(cls: type[_Self], path: str | Path, scope: str = "/") -> _Self:
+        """Return the budget whose ledger is at ``path``, or a part of it.
+
+        Parameters
+        ----------
+        path : str or Path
+            The ledger file, or ``postgresql://user@host/database#name``.
+        scope : str, default="/"
+            The names of :meth:`scope` with ``/`` between them; that of a partition begins with
+            ``=``. ``adult``, ``/adult`` and ``/adult/`` are the same. Every cap on its path holds.
+
+        Raises
+        ------
+        LedgerError
+            If there is no ledger, or it cannot be read.
+        ValueError
+            If ``scope`` is malformed, or lies in a partition under ``replace_one``.
+        """
+        budget = cls._at(path, scope)
+        check_partitions(budget._scope, budget.relation)
+        return budget
+
+    @classmethod
+    def _at(cls: type[_Self], path: str | Path, scope: str) -> _Self:
+        """Return a handle without looking for its ledger; what pickles call."""
+        budget = cls.__new__(cls)
+        budget._attach(ledger_at(path), scope_of(scope))
+        return budget
+
+    def _attach(self, ledger: Ledger, scope: str) -> None:
+        self._ledger, self._scope = ledger, scope
+
+    def __copy__(self: _Self) -> _Self:
+        return self
+
+    def __deepcopy__(self: _Self, memo: dict[int, Any]) -> _Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self)._at, (self._ledger.address, self._scope)
+
+    @cached_property
+    def _terms(self) -> Terms:
+        first = self._ledger.first()  # the log is append-only: its first line never changes
+        try:
+            terms = json.loads(first)
+            # before there were units, all charges were for records
+            known = {k: terms[k] for k in _TERMS} | {"unit": terms.get("unit", "record")}
+        except (json.JSONDecodeError, KeyError, TypeError):
+            raise LedgerError(f"{self.path} is not the ledger of a privacy budget.") from None
+        if known["filter"] not in FILTERS:
+            raise LedgerError(
+                f"The ledger {self.path} composes by filter={known['filter']!r}, which is unknown "
+                f"here; known are {sorted(FILTERS)}. Update skprivacy."
+            )
+        return known
+
+    def _settled(self, log: Log) -> Terms:
+        """Return the terms, relation and unit as they are by now; before a charge any would do."""
+        relation, unit = self._known(log)
+        return self._terms | {"relation": relation or "add_remove", "unit": unit or "record"}
+
+    def _known(self, log: Log) -> tuple[str | None, str | None]:
+        """Return relation and unit; ``None`` where no charge has settled it yet."""
+        relation, unit = log.settled()
+        return self._terms["relation"] or relation, self._terms["unit"] or unit
+
+    @property
+    def _current(self) -> Terms:
+        with self._ledger.transaction() as log:
+            return self._settled(log)
+
+    @property
+    def path(self) -> str:
+        """The ledger file, or its address."""
+        return self._ledger.address
+
+    @property
+    def relation(self) -> str | None:
+        """The relation that all charges are stated for; ``None`` until the first one settles it."""
+        with self._ledger.transaction() as log:
+            return self._known(log)[0]
+
+    @property
+    def unit(self) -> str | None:
+        """Whose presence all charges hide; ``None`` until the first one settles it."""
+        with self._ledger.transaction() as log:
+            return self._known(log)[1]
+
+    @property
+    def cap(self) -> tuple[float, float] | None:
+        """Epsilon and delta of this scope; ``None`` if only the enclosing scopes have a cap."""
+        with self._ledger.transaction() as log:
+            body = log.scopes().get(self._scope)
+        terms: dict[str, Any] = json.loads(body) if body else {}
+        return (terms["epsilon"], terms["delta"]) if terms.get("epsilon") else None

@@ -1,0 +1,57 @@
+"""A budget over time."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .rules import spent
+from .scopes import total
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["draw", "moment", "running"]
+
+_SHORTEST = timedelta(seconds=10)
+
+
+def running(
+    entries: pd.DataFrame, scope: str, delta: float, relation: str
+) -> tuple[list[datetime], list[float]]:
+    """Return times and what had been spent by then, at no more than about a hundred of them."""
+    charges = [(s, e, 1) for s, e in zip(entries["scope"], entries["event"], strict=True)]
+    ends = sorted({*range(len(charges), 0, -max(1, len(charges) // 100))})
+    values = [spent(total(charges[:end], scope), delta, relation) for end in ends]
+    return [entries["when"].iloc[end - 1] for end in ends], values
+
+
+def draw(
+    times: list[datetime],
+    values: list[float],
+    cap: tuple[float, float] | None,
+    delta: float,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw what was spent over time, and return the axes."""
+    import matplotlib.pyplot as plt
+
+    dates: Any = import_module("matplotlib.dates")
+    ax = plt.subplots()[1] if ax is None else ax
+    line: Any = ax  # of moments, which matplotlib takes and its types do not
+    line.step(times, values, where="post", marker="o", label="spent")
+    if cap is not None:
+        ax.axhline(cap[0], linestyle="--", color="black", label="cap")
+    ax.set(xlabel="time (UTC)", ylabel=f"epsilon at delta = {delta:g}", ylim=(0, None))
+    span = max(times[-1] - times[0], _SHORTEST)  # a span of nothing would be drawn as years
+    line.set_xlim(times[0] - 0.05 * span, times[0] + 1.05 * span)
+    ax.xaxis.set_major_locator(locator := dates.AutoDateLocator())
+    ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+    ax.legend()
+    return ax
+
+
+def moment(at: float) -> datetime:
+    return datetime.fromtimestamp(at, timezone.utc)

@@ -1,0 +1,366 @@
+"""A privacy budget that copies, workers and crashes cannot forget."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from ..._config import warn_caller
+from ...exceptions import BudgetExceededError, PrivacyWarning
+from ..events import Event, check_relation, positive
+from ..guarantee import check_delta
+from .admission import cap_of, holds, how_many_fit, refusing
+from .filters import FILTERS
+from .ledger import ledger_at
+from .log import LedgerError, Log
+from .refusals import explained, has_no_epsilon, no_epsilon
+from .rules import Cost, spent
+from .scopes import along, check_partitions, inner
+from .statement import Statement
+from .terms import check_same_unit, check_unit
+
+__all__ = ["PrivacyBudget", "charge"]
+
+
+class PrivacyBudget(Statement):
+    """A cap on what may be released about a data set, kept in a ledger on disk.
+
+    Parameters
+    ----------
+    epsilon : float
+        The cap, above 0.
+    delta : float, default=0.0
+        In [0, 1).
+    path : str or Path, default=None
+        The ledger file, or ``postgresql://user@host/database#name`` (needs ``psycopg``). It is made
+        if it does not exist; if it does, its cap must be this one. ``None``: a temporary file,
+        which lives as long as this object.
+    relation : {"add_remove", "replace_one", "zero_out"}, default=None
+        What all charges must be stated for. ``None``: the first charge settles it, for good.
+        Relations are never mixed or converted.
+    unit : str, default=None
+        Whose presence all charges must hide: ``"record"``, or the name of the column whose values
+        group the records. ``None``: the first charge settles it, for good. Units are never mixed.
+    filter : {"adaptive", "renyi", "pld", "basic"}, default="adaptive"
+        How charges are composed; see Notes.
+    n_records : int, default=None
+        The public number of records. If given, ``delta`` must be below its inverse.
+
+    Notes
+    -----
+    **Guarantees.** A charge is written to disk before the data is touched, and stays charged
+    whatever happens then: success, failure or a killed process.
+
+    **Filters.** All but ``"pld"`` hold even if every next event, with its parameters, is chosen
+    after seeing all answers so far. ``"adaptive"`` is never worse than adding up: charges whose own
+    epsilons and deltas sum to at most the cap are admitted by that. The first that cannot be added
+    up is composed, with all that follow, within what was left of the cap: repetitions of it, or of
+    its parts, in whatever number and order, as privacy loss distributions with four tenths of
+    delta, everything else at four Renyi orders with half of it (Feldman, Zrnic 2021,
+    arXiv:2008.11193). ``"renyi"`` composes at Renyi orders from the first charge on, which admits
+    more of many small pure releases. ``"pld"`` composes the distributions of all events: the
+    tightest, and proved only if *which events will happen* was settled beforehand, as in
+    cross-validation over a fixed grid. ``"basic"`` adds epsilons and deltas up, and takes only
+    events that have them.
+
+    **Edge cases.** ``copy``, ``deepcopy``, ``sklearn.clone`` and pickle all hand on the *same*
+    ledger. A pickled handle to a temporary ledger dies with the process that made it.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import Laplace, PrivacyBudget
+    >>> budget = PrivacyBudget(epsilon=1.0)
+    >>> with budget.charge(Laplace(2.5), who="a mean"):
+    ...     pass  # release the mean
+    >>> budget.remaining(Laplace(2.5))
+    1
+    >>> budget
+    PrivacyBudget(epsilon=1, delta=0): 0.4 spent by 1 charge
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 0.0,
+        path: str | Path | None = None,
+        *,
+        relation: str | None = None,
+        unit: str | None = None,
+        filter: str = "adaptive",
+        n_records: int | None = None,
+    ) -> None:
+        positive("epsilon", epsilon)
+        check_delta(delta, n_records)
+        if relation is not None:
+            check_relation(relation)
+        if unit is not None:
+            check_unit(unit)
+        if filter not in FILTERS:
+            raise ValueError(f"filter={filter!r} must be one of {sorted(FILTERS)}.")
+        terms: dict[str, Any] = {"epsilon": float(epsilon), "delta": float(delta)}
+        terms |= {"relation": relation, "filter": filter, "unit": unit}
+        if path is None:
+            folder = tempfile.mkdtemp(prefix="skprivacy-budget-")
+            _owned.add(folder)
+            self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
+            path = Path(folder) / "ledger"
+        self._attach(ledger_at(path), "/")
+        try:
+            self._ledger.create(json.dumps(terms, sort_keys=True))
+        except FileExistsError:
+            known = self._terms
+            open_ones = {k: known[k] for k in ("relation", "unit") if terms[k] is None}
+            if known != terms | open_ones:
+                raise ValueError(
+                    f"The ledger {path} holds the budget {known}, not {terms}. Open it with "
+                    "PrivacyBudget.open(path), or give another path."
+                ) from None
+
+    def scope(
+        self, name: str, epsilon: float | None = None, delta: float | None = None
+    ) -> PrivacyBudget:
+        """Return a part of this budget, for one data set or one purpose.
+
+        What is charged to it is charged to every enclosing scope too.
+
+        Parameters
+        ----------
+        name : str
+            Without ``/``, and not beginning with ``=``.
+        epsilon, delta : float, default=None
+            A cap of its own, set once. What was charged before must fit into it, by the budget's
+            filter; the cap must not depend on what those charges released.
+
+        Returns
+        -------
+        PrivacyBudget
+            On the same ledger.
+
+        Raises
+        ------
+        ValueError
+            If the scope has another cap, or has spent more than this one. Nothing changes then.
+        """
+        if not name or "/" in name or name.startswith("="):
+            raise ValueError(f"name={name!r} must be non-empty, without '/', not begin with '='.")
+        return self._inner(name, epsilon, delta)
+
+    def partition(self, key: str) -> PrivacyBudget:
+        """Return the budget of one part of a data set that was divided beforehand.
+
+        A record lies in at most one part, so that the parts cost, together, only what the dearest
+        of them costs (parallel composition). The division must not depend on private data.
+
+        Raises
+        ------
+        ValueError
+            Under ``replace_one``: a replaced record may leave one part and enter another.
+        """
+        check_partitions("/=", self.relation)
+        if not key or "/" in key:
+            raise ValueError(f"key={key!r} must be non-empty and without '/'.")
+        return self._inner(f"={key}", None, None)
+
+    def _inner(self, name: str, epsilon: float | None, delta: float | None) -> PrivacyBudget:
+        path = inner(self._scope, name)
+        if epsilon is not None or delta is not None:
+            positive("epsilon", epsilon)
+            cap = Cost(cast(float, epsilon), check_delta(delta or 0.0))
+            body = json.dumps(cap._asdict(), sort_keys=True)
+            with self._ledger.transaction() as log:
+                known = log.scopes().get(path)
+                if known is None:
+                    self._check_late_cap(log, path, cap)
+                    log.append("scope", path, "", body)
+                elif cap_of(known) != cap:
+                    raise ValueError(f"The scope {path} already has the cap {known}, not {body}.")
+        part = PrivacyBudget.__new__(PrivacyBudget)
+        part._attach(self._ledger, path)
+        part._parent = self
+        return part
+
+    def _check_late_cap(self, log: Log, scope: str, cap: Cost) -> None:
+        terms = self._settled(log)
+        if holds(log, scope, cap, terms):
+            return
+        left = spent(along(log, scope, scope), cap.delta, terms["relation"])
+        raise ValueError(
+            f"epsilon={cap.epsilon:.4g}, delta={cap.delta:.4g} cannot cap scope {scope!r}: it has "
+            f"spent epsilon={left:.4g} at this delta, and by the filter {terms['filter']!r} that "
+            "is too much. Give at least what was spent, or leave the scope without a cap of its "
+            "own; caps are best set before the first charge."
+        )
+
+    def reserve(
+        self, event: Event, who: str = "", relation: str | None = None, unit: str = "record"
+    ) -> int:
+        """Charge an event before the data is touched, and return the charge's number.
+
+        Parameters
+        ----------
+        event : Event
+        who : str, default=""
+            What the charge is for; public text.
+        relation : str, default=None
+            The relation that the event is stated for. ``None``: the budget's.
+        unit : str, default="record"
+            Whose presence it hides: of a record, or of all records that share a value of the column
+            that is named here.
+
+        Raises
+        ------
+        ValueError
+            If the budget is for another relation or unit.
+        BudgetExceededError
+            If the cap of this or an enclosing scope would be passed. Nothing is charged then.
+        LedgerError
+            If the ledger cannot be written. Nothing may be released then.
+        """
+        if not isinstance(event, Event):
+            raise TypeError(f"event={event!r} must be an Event.")
+        if relation is not None:
+            check_relation(relation)
+        check_unit(unit)
+        body = json.dumps(event.to_dict(), sort_keys=True)
+        with self._ledger.transaction() as log:
+            known = self._known(log)
+            settled = known[0] or relation or "add_remove"
+            if relation not in (None, settled):
+                raise ValueError(
+                    f"The event is stated for relation={relation!r} and the budget for "
+                    f"{settled!r}. They are never mixed: make a budget of that relation, or give "
+                    "the estimator what makes it state the other one (n_records, relation)."
+                )
+            check_same_unit(unit, known[1] or unit)
+            check_partitions(self._scope, settled)
+            terms = self._terms | {"relation": settled}
+            refusal = refusing(log, self._scope, event, terms)
+            if refusal is None:
+                if None in known:
+                    log.settle(settled, unit)
+                return log.append("reserve", self._scope, str(who), body)
+            message = explained(log, self._scope, refusal, event)
+        raise BudgetExceededError(f"{who or 'A release'} was refused: {message}")
+
+    def commit(self, charge: int) -> None:
+        """Note that the release happened."""
+        self._settle(charge, "commit")
+
+    def fail(self, charge: int) -> None:
+        """Note that the release did not complete. It stays charged: the data may have been read."""
+        self._settle(charge, "fail")
+
+    def _settle(self, charge: int, outcome: str) -> None:
+        with self._ledger.transaction() as log:
+            before = log.outcome(charge)
+            if before is not None:
+                raise ValueError(f"charge={charge!r} is already settled: {before}.")
+            log.append(outcome, self._scope, "", "", ref=charge)
+
+    @contextmanager
+    def charge(
+        self, event: Event, who: str = "", relation: str | None = None, unit: str = "record"
+    ) -> Iterator[int]:
+        """Reserve on entering, settle on leaving; the data may be touched inside only.
+
+        If the outcome cannot be noted on leaving, a ``PrivacyWarning`` says so: the charge stands,
+        and neither what was released nor an error from inside is lost.
+        """
+        number = self.reserve(event, who, relation, unit)
+        try:
+            yield number
+        except BaseException:
+            self._note(number, "fail")
+            raise
+        self._note(number, "commit")
+
+    def _note(self, number: int, outcome: str) -> None:
+        try:
+            self._settle(number, outcome)
+        except (LedgerError, ValueError) as error:
+            warn_caller(
+                f"Charge {number} of the ledger {self.path} was charged, but its outcome "
+                f"({outcome}) could not be noted ({error.__cause__ or error}). The charge stands.",
+                PrivacyWarning,
+            )
+
+    def remaining(self, event: Event) -> int:
+        """Return how many more of ``event`` fit, each charged by itself.
+
+        Raises
+        ------
+        ValueError
+            If the filter is ``"basic"`` and the event has no epsilon of its own to add up.
+        """
+        with self._ledger.transaction() as log:
+            terms = self._settled(log)
+            if terms["filter"] == "basic" and has_no_epsilon(event, terms["relation"]):
+                raise ValueError(no_epsilon(event, "basic"))
+            return how_many_fit(log, self._scope, event, terms)
+
+
+# Folders of temporary ledgers that this process made: a forked worker inherits the finaliser, but
+# not the file. Process numbers alone would not tell, for they repeat across pid namespaces.
+_owned: set[str] = set()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_owned.clear)
+
+
+def _remove(folder: str, owner: int) -> None:
+    if folder in _owned and os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def charge(
+    budget: PrivacyBudget | None,
+    event: Event,
+    relation: str = "add_remove",
+    who: str = "",
+    kind: str = "proved",
+    unit: str = "record",
+) -> Iterator[int | None]:
+    """Charge ``budget`` for what happens inside; without a budget do nothing.
+
+    This is what an estimator wraps around the part of ``fit`` that touches the data.
+
+    Parameters
+    ----------
+    budget : PrivacyBudget or None
+    event : Event
+    relation : str, default="add_remove"
+    who : str, default=""
+    kind : str, default="proved"
+        Only proved guarantees are charged; anything else is refused.
+    unit : str, default="record"
+
+    Yields
+    ------
+    int or None
+        The number of the charge; ``None`` without a budget.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import Laplace, charge
+    >>> with charge(None, Laplace(1.0)) as number:
+    ...     print(number)
+    None
+    """
+    if budget is None:
+        yield None
+        return
+    if not isinstance(budget, PrivacyBudget):
+        raise TypeError(f"budget={budget!r} must be a PrivacyBudget or None.")
+    if kind != "proved":
+        raise ValueError(
+            f"A guarantee of kind={kind!r} cannot be charged to a budget: only proved ones add up."
+        )
+    with budget.charge(event, who, relation, unit) as number:
+        yield number

@@ -1,0 +1,92 @@
+"""What a refusal says: the figures that the filter decided by, and what to do."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+
+from ..events import Event
+from .admission import Refusal, how_many_fit
+from .filters import Account
+from .log import Log
+from .rules import Cost, added_up
+
+__all__ = ["explained", "has_no_epsilon", "no_epsilon"]
+
+_SHOWN = 20  # what is counted of releases that another filter would have admitted
+_OTHERS = {"basic": ("adaptive", "renyi", "pld"), "adaptive": ("renyi", "pld"), "renyi": ("pld",)}
+_SETTLED = (
+    " That one is proved only if which events will happen is settled before the first answer is "
+    "seen, as in cross-validation over a fixed grid."
+)
+
+
+def explained(log: Log, leaf: str, refusal: Refusal, event: Event) -> str:
+    """Return why an event was refused, in a sentence, and what to do, in another."""
+    scope, before, after = refusal
+    cap, spent, cost = after.cap, before.cost(), after.cost()
+    return (
+        f"the budget of epsilon={cap.epsilon:.4g}, delta={cap.delta:.4g} of scope {scope!r} would "
+        f"be overspent. The filter {after.filter!r} counts epsilon={spent.epsilon:.4g}, "
+        f"delta={spent.delta:.4g} as spent, and {_with(event, cost, after)}. Give more noise or "
+        "fewer steps. Call budget.remaining(event) to see how many more such releases fit, or run "
+        f"`skprivacy budget what-if` in a shell.{_elsewhere(log, leaf, event, after)}"
+    )
+
+
+def _with(event: Event, cost: Cost, after: Account) -> str:
+    if math.isinf(cost.epsilon) and has_no_epsilon(event, after.relation):
+        return f"no finite epsilon with {_brief(event)}: {_why(after)}"
+    return (
+        f"epsilon={_above(cost.epsilon, after.cap.epsilon)}, "
+        f"delta={_above(cost.delta, after.cap.delta)} with {_brief(event)}"
+    )
+
+
+def _above(value: float, cap: float) -> str:
+    """Return a figure with four digits, which must not look like the cap that it passes."""
+    shown = f"{value:.4g}"
+    return f"just above {shown}" if value > cap and shown == f"{cap:.4g}" else shown
+
+
+def _brief(event: Event) -> str:
+    """Return an event with numbers of four digits."""
+    return re.sub(r"\d+\.\d{4,}(e[-+]\d+)?", lambda found: f"{float(found[0]):.4g}", repr(event))
+
+
+def has_no_epsilon(event: Event, relation: str) -> bool:
+    """Tell whether an event has no finite epsilon that could be added to others'."""
+    return math.isinf(added_up(Counter({event: 1}), relation).epsilon)
+
+
+def _why(after: Account) -> str:
+    if after.cap.delta == 0:
+        return "at delta=0 it needs pure epsilons, which Gaussian noise does not have"
+    if after.filter == "basic":
+        return "it adds up epsilons and deltas, and this release has another epsilon at every delta"
+    if after.left().delta <= 0:
+        return "all of delta is spent, and without it Gaussian noise bounds nothing"
+    return "nothing bounds it at this delta"
+
+
+def no_epsilon(event: Event, filter: str) -> str:
+    return (
+        f"The filter {filter!r} adds up epsilons and deltas, and event={_brief(event)} has none of "
+        "its own: at every delta it has another epsilon. Use a budget with the filter 'adaptive', "
+        "or charge ApproxDP(epsilon, delta) at a delta that you choose."
+    )
+
+
+def _elsewhere(log: Log, leaf: str, event: Event, after: Account) -> str:
+    """Return how many a budget with another filter would have admitted."""
+    for other in _OTHERS.get(after.filter, ()) if after.cap.delta else ():
+        terms = {"filter": other, "relation": after.relation}
+        more = how_many_fit(log, leaf, event, terms, most=_SHOWN)
+        if more:
+            count = f"{_SHOWN} or more" if more >= _SHOWN else str(more)
+            return (
+                f" A budget with the filter {other!r} would have admitted {count} of these."
+                f"{_SETTLED if other == 'pld' else ''}"
+            )
+    return ""

@@ -1,0 +1,162 @@
+"""Rules of composition: what a number of charges is proved to cost together.
+
+Three rules hold although every next event, with its parameters, is chosen after seeing all answers
+so far (fully adaptive composition): :func:`added_up`, :func:`at_orders` and :func:`planned`. Each
+tells an epsilon at a delta that was set aside for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..events import ApproxDP, Composed, Event, Repeated, flatten
+from ..guarantee import epsilon_of
+from ..rdp import DEFAULT_ORDERS, rdp
+
+__all__ = [
+    "Cost",
+    "Counts",
+    "added_up",
+    "at_orders",
+    "planned",
+    "renyi_orders",
+    "spent",
+    "together",
+]
+
+Counts = Counter[Event]
+
+_ROUNDING = 1 + 1e-12
+
+
+class Cost(NamedTuple):
+    """A guarantee that is claimed or allowed: an epsilon at a delta."""
+
+    epsilon: float
+    delta: float
+
+    def within(self, cap: Cost) -> bool:
+        """Tell whether a cap allows this much."""
+        fits = self.epsilon <= cap.epsilon * _ROUNDING and self.delta <= cap.delta * _ROUNDING
+        return fits and math.isfinite(self.epsilon)
+
+
+def together(counts: Counts) -> Event:
+    """Return all charges as one event."""
+    return Composed(tuple(Repeated(e, n) for e, n in counts.items()))
+
+
+def spent(charges: Counts, delta: float, relation: str) -> float:
+    """Return epsilon of all charges, or infinity where it is not finite at ``delta``."""
+    try:
+        return epsilon_of(together(charges), delta, relation)
+    except ValueError:  # delta = 0 where only delta > 0 is finite
+        return math.inf
+
+
+@lru_cache(maxsize=4096)
+def _basic(event: Event, relation: str) -> Cost:
+    """Return the epsilon and delta of one charge by themselves; infinity if it has none."""
+    epsilon = failure = 0.0
+    for part, n in flatten(event).items():
+        if isinstance(part, ApproxDP):
+            epsilon, failure = epsilon + n * part.epsilon, failure + n * part.delta
+            continue
+        try:
+            epsilon += n * epsilon_of(part, 0.0, relation)
+        except ValueError:
+            return Cost(math.inf, failure)
+    return Cost(epsilon, failure)
+
+
+def added_up(counts: Counts, relation: str) -> Cost:
+    """Return the sums of epsilons and of deltas (basic composition)."""
+    each = [(n, _basic(event, relation)) for event, n in counts.items()]
+    return Cost(
+        math.fsum(n * one.epsilon for n, one in each), math.fsum(n * one.delta for n, one in each)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _renyi(event: Event, order: float, relation: str) -> tuple[float, float]:
+    """Return the Renyi cost of one charge, and the probability with which it fails outright."""
+    cost = failure = 0.0
+    for part, n in flatten(event).items():
+        safe = part
+        if isinstance(part, ApproxDP):
+            safe, failure = ApproxDP(part.epsilon), failure + n * part.delta
+        try:
+            cost += n * float(rdp(safe, [order], relation)[0])
+        except TypeError:  # no Renyi bound is known
+            cost = math.inf
+    return cost, failure
+
+
+# Orders, relative to the one that lets most Gaussian noise pass, and their shares of delta. Large
+# losses that are rare, as of sampling with little noise, need lower orders than Gaussian noise.
+_ORDERS = ((1.0, 0.55), (0.75, 0.15), (0.55, 0.15), (0.4, 0.15))
+
+
+def _conversion(order: NDArray[np.float64] | float, log_delta: float) -> NDArray[np.float64]:
+    """Return what is added to a Renyi cost to make it an epsilon."""
+    order = np.asarray(order)
+    epsilon: NDArray[np.float64] = np.log1p(-1 / order) - (np.log(order) + log_delta) / (order - 1)
+    return epsilon
+
+
+@lru_cache(maxsize=256)
+def renyi_orders(cap: Cost) -> tuple[tuple[float, float], ...]:
+    """Return the orders that serve a cap, which alone decides them, and their shares of delta."""
+    orders = np.asarray(DEFAULT_ORDERS, dtype=float)
+    allowance = cap.epsilon - _conversion(orders, math.log(cap.delta))
+    best = orders[np.argmax(allowance / orders)]
+    return tuple((float(best * scale), share) for scale, share in _ORDERS if best * scale > 1)
+
+
+def at_orders(
+    counts: Counts, orders: tuple[tuple[float, float], ...], delta: float, relation: str
+) -> Cost:
+    """Return the least epsilon that some of the orders, chosen beforehand, proves at ``delta``.
+
+    The second number is the probability of an outright failure, which ``delta`` does not cover.
+
+    Notes
+    -----
+    With a cost c spent at order a, (1 - e^(epsilon - L))_+ is at most w delta M, where L is the
+    loss, w the order's share, M = e^((a-1)(L - c)) a supermartingale that starts at 1, and epsilon
+    what is returned for this order. Which order is the best may depend on the answers: summed over
+    the orders, the mean is at most delta (Feldman, Zrnic 2021, arXiv:2008.11193).
+    """
+    best = failure = math.inf
+    for order, share in orders:
+        each = [(n, _renyi(event, order, relation)) for event, n in counts.items()]
+        cost = math.fsum(n * c[0] for n, c in each)
+        failure = math.fsum(n * c[1] for n, c in each)
+        best = min(best, cost + float(_conversion(order, math.log(delta * share))))
+    return Cost(max(best, 0.0), failure)
+
+
+def planned(counts: Counts, first: Event, delta: float, relation: str) -> float:
+    """Return epsilon of the fewest repetitions of ``first`` of which all charges are parts.
+
+    How many fit a cap is settled with the first charge, before anything was seen. Draw the losses
+    of all of them beforehand: a part of them, in any order and as answers suggest, tells no more.
+    Infinity if some charge is no part of them.
+    """
+    parts = flatten(first)
+    used: Counts = Counter()
+    for event, n in counts.items():
+        for part, m in flatten(event).items():
+            used[part] += n * m
+    if not parts or any(part not in parts for part in used):
+        return math.inf
+    unit = math.gcd(*parts.values())
+    times = max((-(-n * unit // parts[part]) for part, n in used.items()), default=0)
+    plan = Composed(tuple(Repeated(part, times * (n // unit)) for part, n in parts.items()))
+    return epsilon_of(plan, delta, relation)

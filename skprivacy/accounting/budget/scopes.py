@@ -1,0 +1,162 @@
+"""Which charges count where: scopes add up, partitions compose in parallel."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, partial
+
+from ..events import Event
+from .log import LedgerError, Log
+
+__all__ = [
+    "along",
+    "check_partitions",
+    "event_of",
+    "inner",
+    "is_scope",
+    "memberships",
+    "record",
+    "scope_of",
+    "total",
+]
+
+_WAYS = 10_000
+
+Charge = tuple[str, Event, int]  # scope, event, how often
+
+
+def scope_of(path: str) -> str:
+    """Return the scope that a path names: ``adult``, ``/adult`` and ``/adult/`` are one scope.
+
+    **Guarantees.** What is returned begins and ends with ``/``, so that every scope around it,
+    the whole budget first of all, is a prefix of it; and no scope has two names.
+    """
+    if not isinstance(path, str):
+        raise TypeError(f"scope={path!r} must be a string, such as 'adult' or '/adult/sweep/'.")
+    scope = "/"
+    if path == scope:
+        return scope
+    for name in path.removeprefix("/").removesuffix("/").split("/"):
+        if name in ("", "="):
+            raise ValueError(
+                f"scope={path!r} must be '/' for the whole budget, or the names of scopes with a "
+                "'/' between them, such as 'adult' or '/adult/sweep/'; no name may be empty."
+            )
+        scope = inner(scope, name)
+    return scope
+
+
+def inner(scope: str, name: str) -> str:
+    return f"{scope}{name}/"
+
+
+@lru_cache(maxsize=4096)
+def is_scope(scope: str) -> bool:
+    """Tell whether a line of the ledger names a scope as :func:`scope_of` writes it."""
+    try:
+        return scope_of(scope) == scope
+    except ValueError:
+        return False
+
+
+def check_partitions(scope: str, relation: str | None) -> None:
+    """Refuse a scope in a partition under the relation that knows none."""
+    if relation == "replace_one" and "/=" in scope:
+        raise ValueError(
+            "relation='replace_one' has no parallel composition: a replaced record may change its "
+            "part. Use scope(), or a budget under 'add_remove' or 'zero_out'."
+        )
+
+
+@lru_cache(maxsize=4096)
+def event_of(body: str) -> Event:
+    try:
+        return Event.from_dict(json.loads(body))
+    except ValueError as error:
+        raise LedgerError(f"The privacy ledger holds an event nobody knows: {error}") from None
+
+
+def along(
+    log: Log, scope: str, leaf: str, since: int = 0, before: int | None = None
+) -> Counter[Event]:
+    """Return what a record of ``leaf`` is charged within ``scope``, by some lines or by all."""
+    charges = log.charges(since, before)
+    for s, _, _ in charges:
+        if not is_scope(s):
+            raise LedgerError(f"The privacy ledger holds a charge to {s!r}, outside every cap.")
+    return total([(s, event_of(b), n) for s, b, n in charges if s.startswith(scope)], scope, leaf)
+
+
+def total(charges: list[Charge], scope: str, leaf: str = "") -> Counter[Event]:
+    """Add up the charges in and below ``scope``: scopes add, partitions take the dearest.
+
+    Of partitions on the way to ``leaf`` only that one counts. Elsewhere, each event counts as often
+    as in the partition where it is most frequent, which is never too little.
+    """
+    own: Counter[Event] = Counter()
+    below: dict[str, list[Charge]] = {}
+    for path, event, n in charges:
+        if path == scope:
+            own[event] += n
+        else:
+            name = path[len(scope) :].split("/", 1)[0]
+            below.setdefault(f"{scope}{name}/", []).append((path, event, n))
+    worst: Counter[Event] = Counter()
+    taken = next((p for p in below if leaf.startswith(p) and _is_partition(p)), None)
+    within = leaf.startswith(scope) and leaf != scope
+    if taken is None and within and _is_partition(leaf[: leaf.index("/", len(scope)) + 1]):
+        taken = ""  # a partition without charges yet: those of its siblings are not its own
+    for path, within_it in below.items():
+        if not _is_partition(path):
+            own += total(within_it, path, leaf)
+        elif taken is None or path == taken:
+            worst |= total(within_it, path, leaf)
+    return own + worst
+
+
+def record(
+    log: Log,
+    scope: str,
+    lies: Callable[[str], bool],
+    since: int = 0,
+    before: int | None = None,
+) -> Counter[Event]:
+    """Return what a record is charged within ``scope`` that lies where ``lies`` tells."""
+    counts: Counter[Event] = Counter()
+    for path, body, n in log.charges(since, before):
+        if path.startswith(scope) and lies(path):
+            counts[event_of(body)] += n
+    return counts
+
+
+def memberships(paths: Iterable[str]) -> Iterator[Callable[[str], bool]]:
+    """Yield, for each way in which a record can lie in partitions, which paths charge it.
+
+    **Edge cases.** Nothing, if there are more than 10,000 ways.
+    """
+    divided: dict[str, set[str]] = {}
+    for path in paths:
+        for division, part in _parts(path):
+            divided.setdefault(division, {""}).add(part)
+    if math.prod(len(parts) for parts in divided.values()) > _WAYS:
+        return
+    for chosen in itertools.product(*map(sorted, divided.values())):
+        yield partial(_lies_in, set(zip(divided, chosen, strict=True)))
+
+
+def _lies_in(mine: set[tuple[str, str]], path: str) -> bool:
+    return mine.issuperset(_parts(path))
+
+
+def _parts(path: str) -> list[tuple[str, str]]:
+    """Return the divided scopes on a path, each with the part that is taken."""
+    names = path.split("/")
+    return [("/".join(names[:i]), name) for i, name in enumerate(names) if name.startswith("=")]
+
+
+def _is_partition(path: str) -> bool:
+    return path.rstrip("/").rsplit("/", 1)[-1].startswith("=")

@@ -1,0 +1,90 @@
+"""A ledger in a file."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from .ledger import Ledger
+from .log import SCHEMA, LedgerError
+
+__all__ = ["SQLiteLedger"]
+
+_GUARDS = (
+    "CREATE TRIGGER no_update BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'append only'); END",
+    "CREATE TRIGGER no_delete BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'append only'); END",
+)
+
+
+class SQLiteLedger(Ledger):
+    """A log file.
+
+    Parameters
+    ----------
+    path : str or Path
+    timeout : float, default=60.0
+        Seconds to wait for another process's transaction.
+
+    Notes
+    -----
+    Every operation opens its own connection, so that nothing is shared across threads or ``fork``.
+    Commits reach the disk (write-ahead log, ``synchronous=FULL``) before they return.
+    """
+
+    _begin = ("BEGIN IMMEDIATE",)
+
+    def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
+        self.path = Path(path).resolve()
+        self.address = str(self.path)
+        self.timeout = timeout
+
+    def _missing(self, error: BaseException) -> LedgerError:
+        return LedgerError(
+            f"There is no privacy ledger at {self.address} ({error}); nothing was released. A "
+            "budget that was pickled, alone or with a model, remembers where its ledger is, not "
+            "what is in it: bring the file back to this place, or use a budget on another ledger. "
+            "A missing ledger is never made anew."
+        )
+
+    def create(self, body: str) -> None:
+        # Made elsewhere and linked into place: nobody ever sees half a ledger.
+        draft = SQLiteLedger(self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}"))
+        try:
+            draft.path.touch(exist_ok=False)
+            draft._fill(body)
+            os.link(draft.path, self.path)
+        except FileExistsError:
+            raise
+        except LedgerError as error:  # which names the draft
+            raise self._broken(error.__cause__ or error) from error.__cause__
+        except OSError as error:
+            raise self._broken(error) from error
+        finally:
+            for rest in ("", "-wal", "-shm"):  # SQLite's, if it could not tidy up
+                Path(f"{draft.path}{rest}").unlink(missing_ok=True)
+
+    def _fill(self, body: str) -> None:
+        with self._connection() as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            for statement in SCHEMA + _GUARDS:
+                connection.execute(statement)
+        with self.transaction() as log:
+            log.append("budget", "/", "", body)
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        try:
+            uri = f"{self.path.as_uri()}?mode=rw"
+            opened = sqlite3.connect(
+                uri, uri=True, timeout=self.timeout, isolation_level=None, check_same_thread=False
+            )
+            with closing(opened) as connection:
+                connection.execute("PRAGMA synchronous=FULL")
+                yield connection
+        except sqlite3.Error as error:
+            found = self.path.exists()
+            raise (self._broken if found else self._missing)(error) from error

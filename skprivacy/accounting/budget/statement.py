@@ -1,0 +1,142 @@
+"""The statement of a budget: what was charged, as a sum, a table, a plot and a file."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..events import Event
+from ..guarantee import PrivacyGuarantee, check_delta
+from .admission import Terms, check_caps
+from .handle import Handle
+from .log import LedgerError, Record
+from .plot import draw, moment, running
+from .rules import spent, together
+from .scopes import along, event_of, is_scope
+from .terms import check_terms
+
+__all__ = ["Statement"]
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+class Statement(Handle):
+    """The part of a budget that reads its ledger and never writes to it."""
+
+    def __repr__(self) -> str:
+        try:
+            return self._summary()
+        except LedgerError:  # a model that was loaded elsewhere must still be printable
+            where = "" if self._scope == "/" else f", for {self._scope}"
+            return f"PrivacyBudget at {self.path}{where}: its ledger cannot be read"
+
+    def _summary(self) -> str:
+        cap, entries = self.cap, self._charges()
+        n = sum(entries.values())
+        where = "" if self._scope == "/" else f" for {self._scope}"
+        shown = "no cap of its own" if cap is None else f"epsilon={cap[0]:g}, delta={cap[1]:g}"
+        plural = "" if n == 1 else "s"
+        unit = self.unit
+        per = "" if unit in (None, "record") else f" per {unit}"
+        return f"PrivacyBudget({shown}){per}{where}: {self.spent():.3g} spent by {n} charge{plural}"
+
+    def _charges(self) -> Counter[Event]:
+        with self._ledger.transaction() as log:
+            return along(log, self._scope, self._scope)
+
+    def spent(self, delta: float | None = None) -> float:
+        """Return epsilon, at ``delta``, of all that was charged here, by the tightest accountant.
+
+        Its proof takes the events as settled beforehand; the cap is kept by the filter.
+        """
+        if delta is None:
+            delta = self._terms["delta"] if self.cap is None else self.cap[1]
+        return spent(self._charges(), check_delta(delta), self._current["relation"])
+
+    def guarantee(self) -> PrivacyGuarantee:
+        """Return what holds of all that was charged here, as a guarantee."""
+        terms = self._current
+        return PrivacyGuarantee(
+            together(self._charges()),
+            terms["delta"] or None,
+            terms["relation"],
+            assumptions=("events settled before any answer was seen",),
+            unit=terms["unit"],
+        )
+
+    def entries(self) -> pd.DataFrame:
+        """Return the charges of this scope as a DataFrame.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``charge``, ``when`` (UTC), ``scope``, ``who``, ``event``, ``unit``, ``status``
+            (``reserved``, ``commit`` or ``fail``) and ``cost`` (epsilon of this charge alone).
+        """
+        return table(self._ledger.records(), self._scope, self._current)
+
+    def verify(self) -> str:
+        """Check every line of the ledger and every cap, and return the last digest.
+
+        Keep the digest elsewhere: a later ledger that continues this one contains it.
+
+        Raises
+        ------
+        LedgerError
+            If a line was altered or lost, names no scope, mixes relations or units, or the charges
+            pass a cap.
+        """
+        records = self._ledger.records()
+        for record in records:
+            if not is_scope(record.scope):
+                raise LedgerError(
+                    f"Line {record.seq} of the ledger {self.path} names the scope "
+                    f"{record.scope!r}, which no cap covers."
+                )
+        with self._ledger.transaction() as log:
+            check_terms(records, self._terms, log.settled())
+            check_caps(log, self._settled(log))
+        return records[-1].digest
+
+    def export(self, path: str | Path) -> None:
+        """Write the checked ledger as JSON lines, which anybody can read and check."""
+        lines = [json.dumps(record._asdict()) for record in self._ledger.records()]
+        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw epsilon spent since the ledger was made, against the cap, and return the axes."""
+        cap, terms, first = self.cap, self._current, self._ledger.records()[0]
+        delta = terms["delta"] if cap is None else cap[1]
+        times, values = running(self.entries(), self._scope, delta, terms["relation"])
+        return draw([moment(first.at), *times], [0.0, *values], cap, delta, ax)
+
+
+def table(records: list[Record], scope: str, terms: Terms) -> pd.DataFrame:
+    """Return the charges in and below ``scope`` as a DataFrame."""
+    import pandas as pd
+
+    status = {r.ref: r.kind for r in records if r.ref is not None}
+    rows = []
+    for r in records:
+        if r.kind != "reserve" or not r.scope.startswith(scope):
+            continue
+        event = event_of(r.body)
+        rows.append(
+            {
+                "charge": r.seq,
+                "when": pd.Timestamp(r.at, unit="s", tz="UTC"),
+                "scope": r.scope,
+                "who": r.who,
+                "event": event,
+                "unit": terms["unit"],
+                "status": status.get(r.seq, "reserved"),
+                "cost": spent(Counter({event: 1}), terms["delta"], terms["relation"]),
+            }
+        )
+    columns = ["charge", "when", "scope", "who", "event", "unit", "status", "cost"]
+    entries: pd.DataFrame = pd.DataFrame(rows, columns=columns)
+    return entries

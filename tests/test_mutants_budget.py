@@ -1,0 +1,134 @@
+"""Planted bugs in the budget, its filters and its ledger: their tests catch each."""
+
+from __future__ import annotations
+
+import sqlite3
+from unittest import mock
+
+import pytest
+
+from skprivacy.accounting.budget import PrivacyBudget, filters, handle, privacy_budget, sqlite
+from skprivacy.accounting.budget.filters import Account
+from skprivacy.accounting.budget.ledger import ledger_at
+from skprivacy.accounting.budget.rules import Cost, added_up
+
+from .accounting import test_budget, test_filters, test_loaded
+
+
+def game(name, delta):
+    return lambda folder: test_filters.test_no_adversary_passes_the_cap(name, "adaptive", delta)
+
+
+def addition(folder):
+    test_filters.test_the_default_admits_whatever_addition_admits(0)
+
+
+def scopes(folder):
+    for name in ("a/", "", "//"):
+        path = folder / f"{len(name)}.ledger"
+        budget = PrivacyBudget(epsilon=1.0, path=path)
+        budget.scope("a", epsilon=0.5)
+        try:
+            opened = PrivacyBudget.open(path, name)
+        except ValueError:
+            continue
+        with pytest.raises(ValueError, match="overspent"):
+            opened.reserve(test_budget.Laplace(0.02))
+
+
+def lines_outside(folder):
+    test_budget.test_a_charge_outside_every_cap_is_found(folder / "ledger", "a/")
+
+
+def units(folder):
+    test_budget.test_the_first_charge_settles_the_unit_for_everybody(folder / "ledger")
+
+
+def outcomes(folder):
+    try:
+        test_budget.test_a_release_is_not_lost_if_its_outcome_cannot_be_noted(
+            folder / "ledger", test_budget._removed
+        )
+    except OSError as error:
+        raise AssertionError("the release was lost") from error
+
+
+def loading(folder):
+    try:
+        test_loaded.test_a_handle_that_was_loaded_first_finds_the_ledger_later(folder)
+    except OSError as error:
+        raise AssertionError("the ledger was opened too early") from error
+
+
+REAL_SUM, REAL_CONNECT = Account.sum, sqlite3.connect
+
+
+def nothing_spent(account):
+    return REAL_SUM(account) if account.opened is None else Cost(0.0, 0.0)
+
+
+def no_delta_spent(account):
+    return REAL_SUM(account)._replace(delta=0.0 if account.opened else REAL_SUM(account).delta)
+
+
+def the_better_of_two(account):
+    """Admit what addition does, and what Renyi orders do, each with all of delta."""
+    yield added_up(account.added + account.counts, account.relation)
+    everything = Account(account.cap, "renyi", account.relation, account.added + account.counts)
+    yield from filters._renyi(everything)
+
+
+def first_of_all_orders(account):
+    """What the default was: nothing is added up but pure epsilons."""
+    yield from filters._tight(account.of(account.added + account.counts), 0.5, 0.4)
+
+
+def eagerly(path, scope):
+    budget = PrivacyBudget.__new__(PrivacyBudget)
+    budget._attach(ledger_at(path), scope)
+    _ = budget._terms
+    return budget
+
+
+def made_anew(address, **options):
+    return REAL_CONNECT(address.replace("mode=rw", "mode=rwc"), **options)
+
+
+MUTANTS = {
+    "the rest gets the whole cap again": (Account, "sum", nothing_spent, game("mixed", 0.03)),
+    "the rest gets all of delta again": (Account, "sum", no_delta_spent, game("mixed", 0.03)),
+    "the default falls behind addition": (filters, "_adaptive", first_of_all_orders, addition),
+    "any text is a scope": (handle, "scope_of", str, scopes),
+    "a line may name any scope": (
+        privacy_budget.Statement, "verify", lambda self: "", lines_outside,
+    ),
+    "units are added up": (privacy_budget, "check_same_unit", lambda *_: None, units),
+    "an outcome must be noted": (PrivacyBudget, "_note", PrivacyBudget._settle, outcomes),
+    "loading opens the ledger": (PrivacyBudget, "_at", eagerly, loading),
+    "a missing ledger is made anew": (sqlite.sqlite3, "connect", made_anew, loading),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_planted_bug_is_caught(name, tmp_path):
+    owner, attribute, bug, check = MUTANTS[name]
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    after.mkdir()
+    check(before)
+    table = {filter: bug for filter, rule in filters.FILTERS.items() if rule.__name__ == attribute}
+    with (
+        mock.patch.object(owner, attribute, bug),
+        mock.patch.dict(filters.FILTERS, table),
+        pytest.raises((AssertionError, pytest.fail.Exception)),
+    ):
+        check(after)
+
+
+def test_the_better_of_two_filters_is_caught(tmp_path):
+    start = Account(Cost(1.0, 0.03), "adaptive", "add_remove")
+    events = (test_filters.SMALL, test_filters.ApproxDP(0.0, 0.03))
+    assert test_filters.worst_case(start, 1.0, events)[0] <= 0.03 * (1 + 1e-9)
+    with mock.patch.dict(filters.FILTERS, adaptive=the_better_of_two):
+        always_open = Account(Cost(1.0, 0.03), "adaptive", "add_remove", opened=Cost(1.0, 0.03))
+        assert test_filters.worst_case(always_open, 1.0, events)[0] > 1.1 * 0.03
