@@ -4,15 +4,23 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 SOURCES = pyproject.toml constraints.txt
+# Each worker begins with its part of the tests, in order, so that what the tests of a file share is
+# made once; who has finished takes over from the others. A worker for each core, eight at most: each
+# takes about 1 GB of memory.
+JOBS ?= logical
+PARALLEL = --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo test test-slow lint bench doc clean
+.PHONY: help demo quick test test-slow durations lint bench doc dist clean
 
 help:
 	@echo "make demo       install, train, draw the privacy-utility curve, write report.html and curve.png"
+	@echo "make quick      the inner loop, under a minute: style, types, and the tests that cost little"
 	@echo "make test       install, check style and types, run the tests and the doctests"
 	@echo "make test-slow  the long proofs: many models, whole data sets"
+	@echo "make durations  what each test costs in processor time, into costs.tsv"
 	@echo "make bench      speed against peers, interleaved"
 	@echo "make doc        build the documentation into doc/_build"
+	@echo "make dist       build the source archive and the wheel into dist"
 
 $(VENV)/.installed: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
@@ -35,11 +43,17 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+quick: lint
+	$(BIN)/python -m pytest -q $(PARALLEL) -m "not slow and not heavy"
+
 test: lint
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q $(PARALLEL)
 
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -m slow
+
+durations: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -q -p tests.cpu_durations --cpu-durations=costs.tsv
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/dpsgd.py
@@ -47,5 +61,23 @@ bench: $(VENV)/.installed-test
 doc: $(VENV)/.installed-doc
 	$(BIN)/python -m sphinx -W -b html doc doc/_build
 
+dist: $(VENV)/.installed
+	$(PIP) build
+	rm -rf build dist
+	$(BIN)/python -m build
+
 clean:
 	rm -rf $(VENV) build dist doc/_build .pytest_cache .mypy_cache .ruff_cache
+
+# The tests with the oldest versions that pyproject.toml allows, on Python 3.10 or 3.11.
+LOWEST = .venv-lowest
+
+.PHONY: test-lowest
+test-lowest: $(LOWEST)/.installed
+	$(LOWEST)/bin/python -m pytest -q
+
+$(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints-lowest.txt --editable ".[test]"
+	@touch $@

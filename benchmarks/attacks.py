@@ -24,8 +24,8 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 
 from skprivacy import attacks
+from skprivacy._stacked import train_stacked
 from skprivacy.attacks import scores
-from skprivacy.attacks._stacked import train_stacked
 from skprivacy.datasets import fetch_adult, fetch_location30
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import SchemaTransformer
@@ -214,9 +214,9 @@ class _OpacusNet(_TorchNet):
         net = self.net
         model = _perceptron(X.shape[1], net.hidden_layer_sizes, y, torch.nn.Tanh)
         data = torch.utils.data.TensorDataset(torch.from_numpy(X), torch.from_numpy(y))
-        plan = net._plan(len(X))
-        noise = net._noise_multiplier(plan)
-        rate = net._learning_rate(model, noise, plan)
+        config = net._plan(len(X)).with_noise_for(net.epsilon, net.delta)
+        noise = config.noise_multiplier
+        rate = config.step_size(sum(p.numel() for p in model.parameters()))
         model, optimizer, criterion, loader = PrivacyEngine().make_private(
             module=model,
             optimizer=torch.optim.SGD(model.parameters(), lr=rate, momentum=net.momentum),

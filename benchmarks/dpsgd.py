@@ -23,9 +23,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from skprivacy.mechanisms import FloatGaussian, PoissonSampler, SecureRandom
-from skprivacy.neural_network._mlp import make_mlp
-from skprivacy.neural_network._net import PrivateNet
+from skprivacy.mechanisms import PoissonSampler, SecureRandom
+from skprivacy.neural_network._training.config import TrainingConfig
+from skprivacy.neural_network._training.engine import Alone, Training
+from skprivacy.neural_network._training.net import make_mlp
 
 SHAPES = {
     "adult": (32_561, 105, (64, 32), 2),
@@ -72,25 +73,22 @@ def ours(X, y, hidden, k, batch) -> Step:
 
 
 def private_step(module, X, y, batch, probe=None) -> Step:
-    net = PrivateNet(
-        module,
-        sampler=PoissonSampler(batch / len(X)),
-        mechanism=FloatGaussian(1.0, 1.0),
-        random=SecureRandom(),
-        divisor=batch,
-        steps_per_epoch=1,
+    config = TrainingConfig(
+        n_records=len(X),
+        batch_size=batch,
+        epochs=1,
+        relation="zero_out",
+        noise_multiplier=1.0,
+        optimizer_params={"momentum": 0.9},
+        learning_rate=0.01,
         averaging=0.0,
-        max_epochs=1,
-        lr=0.01,
-        optimizer__momentum=0.9,
-        verbose=0,
-        probe=probe,
     )
-    net.prepare()
+    training = Training(config, module, nn.CrossEntropyLoss(reduction="none"), probe)
+    sampler, random, alone = PoissonSampler(batch / len(X)), SecureRandom(), Alone()
 
     def step() -> None:
-        drawn = torch.from_numpy(net.sampler.draw(len(X), net.random))
-        net.train_step((X, y, drawn))
+        drawn = torch.from_numpy(sampler.draw(len(X), random))
+        training.step(X, y, drawn, alone)
 
     return step
 

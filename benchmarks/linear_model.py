@@ -109,8 +109,8 @@ def adult_like(n: int = 32_560) -> tuple[np.ndarray, np.ndarray]:
 class PlainSufficientStatistics:
     """Gaussian noise on X'X and X'y in the unit ball, and a fixed ridge: the usual baseline."""
 
-    def __init__(self, epsilon: float, bounds: Any, y_bounds: Any) -> None:
-        self.epsilon, self.bounds, self.y_bounds = epsilon, bounds, y_bounds
+    def __init__(self, epsilon: float, bounds: Any, target_bounds: Any) -> None:
+        self.epsilon, self.bounds, self.target_bounds = epsilon, bounds, target_bounds
 
     def _rows(self, X: np.ndarray) -> np.ndarray:
         lower, upper = self.bounds
@@ -120,7 +120,7 @@ class PlainSufficientStatistics:
         return np.c_[Z / radius, np.full(len(Z), 0.5)] / math.sqrt(1.25)
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> PlainSufficientStatistics:
-        low, high = self.y_bounds
+        low, high = self.target_bounds
         Z, t = self._rows(X), 2 * (np.clip(y, low, high) - low) / (high - low) - 1
         p, rng = Z.shape[1], np.random.default_rng()
         std = math.sqrt(2) * analytic_noise_multiplier(self.epsilon, DELTA)
@@ -130,7 +130,7 @@ class PlainSufficientStatistics:
         return self
 
     def score(self, X: np.ndarray, y: np.ndarray) -> float:
-        low, high = self.y_bounds
+        low, high = self.target_bounds
         predicted = low + (high - low) * (self._rows(X) @ self.solution + 1) / 2
         return float(1 - ((y - predicted) ** 2).sum() / ((y - y.mean()) ** 2).sum())
 
@@ -177,8 +177,8 @@ def header(title: str, epsilons: Any = EPSILONS) -> None:
     ))  # fmt: skip
 
 
-def regressors(bounds: Any, y_bounds: Any) -> Iterator[tuple[str, Callable[[float], Any]]]:
-    public = {"bounds": bounds, "y_bounds": y_bounds}
+def regressors(bounds: Any, target_bounds: Any) -> Iterator[tuple[str, Callable[[float], Any]]]:
+    public = {"bounds": bounds, "target_bounds": target_bounds}
     for relation in ("add_remove", "replace_one"):
         for delta in (0.0, DELTA):
             yield (
@@ -188,12 +188,12 @@ def regressors(bounds: Any, y_bounds: Any) -> Iterator[tuple[str, Callable[[floa
     yield "AdaSSP, delta=1e-6", lambda e: AdaSSPRegressor(epsilon=e, delta=DELTA, **public)
     yield (
         "plain sufficient statistics, delta=1e-6",
-        lambda e: PlainSufficientStatistics(e, bounds, y_bounds),
+        lambda e: PlainSufficientStatistics(e, bounds, target_bounds),
     )
     if peer:
         yield (
             "diffprivlib LinearRegression",
-            lambda e: peer.LinearRegression(epsilon=e, bounds_X=bounds, bounds_y=y_bounds),
+            lambda e: peer.LinearRegression(epsilon=e, bounds_X=bounds, bounds_y=target_bounds),
         )
 
 
@@ -203,14 +203,14 @@ def _functional(epsilon: float, **params: Any) -> FunctionalMechanismRegressor:
 
 def regression(repeats: int) -> None:
     for table in (diabetes, california_like, skewed):
-        X, y, bounds, y_bounds, train = table()
+        X, y, bounds, target_bounds, train = table()
         splits = [train_test_split(X, y, train_size=train, random_state=0)] * repeats
         header(f"{table.__name__}, {train} x {X.shape[1]}, test R2")
         row("no privacy", lambda e: LinearRegression(), splits[:1], [math.inf])
-        middle = sum(y_bounds) / 2
+        middle = sum(target_bounds) / 2
         scores = [1 - np.mean((b - middle) ** 2) / b.var() for *_, b in splits]
-        print(f"{'the middle of y_bounds':44s}{np.median(scores):8.3f}")
-        for name, make in regressors(bounds, y_bounds):
+        print(f"{'the middle of target_bounds':44s}{np.median(scores):8.3f}")
+        for name, make in regressors(bounds, target_bounds):
             row(name, make, splits)
 
 
@@ -269,8 +269,8 @@ def speed(repeats: int) -> None:
     print(f"\n{'fit, milliseconds (ratio)':44s}{'plain':>12s}{'private':>12s}{'ratio':>8s}")
     cases = []
     for table in (diabetes, california_like):
-        X, y, bounds, y_bounds, train = table()
-        public = {"bounds": bounds, "y_bounds": y_bounds, "delta": DELTA}
+        X, y, bounds, target_bounds, train = table()
+        public = {"bounds": bounds, "target_bounds": target_bounds, "delta": DELTA}
         for kind in (FunctionalMechanismRegressor, AdaSSPRegressor):
             cases.append((table.__name__, LinearRegression(), kind(**public), X[:train], y[:train]))
     X, y = adult_like()

@@ -22,7 +22,7 @@ from torch import nn
 
 from skprivacy.datasets import fetch_mnist
 from skprivacy.neural_network import DPSGDClassifier
-from skprivacy.neural_network._gradients import Probe
+from skprivacy.neural_network._gradients.trial import Probe
 
 
 class SmallConvNet(nn.Module):

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -19,8 +20,9 @@ import torch
 from torch.nn.utils import vector_to_parameters
 
 from skprivacy.datasets import fetch_adult
-from skprivacy.neural_network import DPSGDClassifier, _noise
-from skprivacy.neural_network._averaging import WeightAverage
+from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network._training import noise
+from skprivacy.neural_network._training.engine import WeightAverage
 from skprivacy.preprocessing import SchemaTransformer
 
 SEEDS = 3
@@ -54,7 +56,7 @@ def kind(params: dict) -> Iterator[dict]:
     if params.get("noise") != "independent":
         yield params
         return
-    with mock.patch.object(_noise, "square_root_band", return_value=(1.0,)):
+    with mock.patch.object(noise, "square_root_band", return_value=(1.0,)):
         yield {**params, "noise": "banded"}
 
 
@@ -94,7 +96,8 @@ def averaging(data: tuple) -> None:
                     epsilon=epsilon, delta=DELTA, classes=classes, random_state=seed
                 ).fit(X, y)
             for name, (kind, decay) in AVERAGING.items():
-                average = WeightAverage(kind, decay, len(path))
+                plan = model._plan(len(X))
+                average = WeightAverage(replace(plan, averaging=kind, averaging_decay=decay))
                 for weights in path:
                     average.add(weights)
                 vector_to_parameters(average.of(path[-1]), model.module_.parameters())

@@ -1,5 +1,8 @@
 """Sphinx configuration."""
 
+from importlib import import_module
+from pathlib import Path
+
 from skprivacy import __version__
 
 project = "skprivacy"
@@ -22,3 +25,37 @@ html_theme_options = {
 html_sidebars = {"**": ["about.html", "navigation.html", "searchbox.html"]}
 # Methods inherited from scikit-learn refer to labels of its own user guide.
 suppress_warnings = ["ref.ref"]
+
+# The reference lists what each part exports, so that a new name needs no line of documentation.
+REFERENCE = {
+    "Private networks": "neural_network",
+    "Private linear models": "linear_model",
+    "Preprocessing and statistics": "preprocessing",
+    "Attacks": "attacks",
+    "Records for an attacker who has none": "attacks.synthesis",
+    "Model inversion": "attacks.inversion",
+    "Audits": "audit",
+    "Sweeps": "model_selection",
+    "Plots": "display",
+    "Accounting": "accounting",
+    "Mechanisms": "mechanisms",
+    "Data sets": "datasets",
+    "Metrics": "metrics",
+    "Errors and warnings": "exceptions",
+    "For estimators of your own": "base",
+    "Public facts of a private fit": "public_facts",
+}
+
+
+def reference() -> str:
+    """Return the page that lists every public class and function."""
+    lines = ["Reference", "=========", "", ".. currentmodule:: skprivacy", ""]
+    for title, part in REFERENCE.items():
+        module = import_module(f"skprivacy.{part}")
+        names = [name for name in module.__all__ if callable(getattr(module, name))]
+        lines += [title, "-" * len(title), "", ".. autosummary::", "   :toctree: generated", ""]
+        lines += [*(f"   {part}.{name}" for name in names), ""]
+    return "\n".join(lines)
+
+
+Path(__file__).with_name("api.rst").write_text(reference(), encoding="utf-8")

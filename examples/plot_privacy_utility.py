@@ -39,4 +39,4 @@ plt.show()
 # %%
 # The ceiling is what the guarantee allows *any* attack, known or not; the red curve is one attack.
 # What all these models cost together:
-print(sweep.privacy_)
+print(sweep.charged_)

@@ -1,6 +1,6 @@
-"""Train private models and prove how private they are, in scikit-learn's own words.
+"""Train private models and prove how private they are, with the API of scikit-learn.
 
-``import skprivacy`` does not import torch: the neural networks are loaded when first asked for.
+``import skprivacy`` does not import torch: the neural networks are loaded on first use.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from ._config import config_context, get_config, set_config
 from ._version import __version__
 
-# Where each public name lives. The names are resolved on first use.
+# The subpackage of each public name. The names are resolved on first use.
 _PUBLIC = {
     "AdaSSPRegressor": "linear_model",
     "DPNeuralNet": "neural_network",

@@ -1,4 +1,4 @@
-"""Global configuration, in the manner of ``sklearn.set_config``."""
+"""Global configuration, similar to ``sklearn.set_config``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .exceptions import PrivacyLeakWarning
 
 __all__ = ["config_context", "get_config", "leak", "set_config", "warn_caller"]
 
-# The environment, not a module variable: workers started by joblib then inherit it.
+# An environment variable instead of a module variable: workers started by joblib inherit it.
 _STRICT = "SKPRIVACY_STRICT"
-# Frames between the code that a user wrote and the warning: a warning there would tell nothing.
+# Packages between the user's code and the warning: pointing at their lines would be useless.
 _NOT_THE_CALLER = {"contextlib", "joblib", "skorch", "skprivacy", "sklearn"}
 
 
@@ -37,8 +37,8 @@ def set_config(*, strict: bool | None = None) -> None:
     ----------
     strict : bool, default=None
         Whether reading bounds, classes or categories off the private data is an error
-        instead of a :class:`~skprivacy.exceptions.PrivacyLeakWarning`. ``None`` leaves it as is.
-        The environment variable ``SKPRIVACY_STRICT=1`` does the same from a shell.
+        instead of a :class:`~skprivacy.exceptions.PrivacyLeakWarning`. ``None`` leaves the setting
+        unchanged. The environment variable ``SKPRIVACY_STRICT=1`` does the same from a shell.
     """
     if strict is not None:
         os.environ[_STRICT] = "1" if strict else "0"
@@ -46,7 +46,7 @@ def set_config(*, strict: bool | None = None) -> None:
 
 @contextmanager
 def config_context(*, strict: bool | None = None) -> Iterator[None]:
-    """Set the configuration for the length of a ``with`` block.
+    """Set the configuration for the duration of a ``with`` block.
 
     Examples
     --------
@@ -64,14 +64,14 @@ def config_context(*, strict: bool | None = None) -> Iterator[None]:
 
 
 def leak(message: str) -> None:
-    """Report that something was read off the private data: a warning, or an error when strict."""
+    """Report that something was read off the private data: a warning, or an error if strict."""
     if get_config()["strict"]:
         raise ValueError(f"{message} (an error because strict=True; see skprivacy.set_config)")
     warn_caller(message, PrivacyLeakWarning)
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's code that led here, through pipelines and searches too."""
+    """Warn at the line of the user's code that led here, also through pipelines and searches."""
     level, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _NOT_THE_CALLER:
         level, frame = level + 1, frame.f_back

@@ -1,5 +1,6 @@
-"""Every private name of scikit-learn that the library uses, in one place."""
+"""All private names of scikit-learn that the library uses."""
 
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._param_validation import (
     HasMethods,
@@ -10,6 +11,7 @@ from sklearn.utils._param_validation import (
 from sklearn.utils.validation import _num_samples as num_samples
 
 __all__ = [
+    "BaseSearchCV",
     "HasMethods",
     "Interval",
     "StrOptions",

@@ -1,4 +1,4 @@
-"""Checks of input that scikit-learn leaves to chance."""
+"""Checks of input that scikit-learn does not make in all versions and cases."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
 
-__all__ = ["check_column_names", "check_numbers"]
+__all__ = ["check_column_names", "check_numbers", "label_columns"]
 
 
 def check_column_names(X: Any) -> None:
-    """Refuse a frame with two columns of one name, whatever the scikit-learn version does."""
+    """Refuse a DataFrame with two columns of the same name, in every version of scikit-learn."""
     columns = getattr(X, "columns", None)
     if columns is None:
         return
@@ -20,27 +22,29 @@ def check_column_names(X: Any) -> None:
     if not names.is_unique:
         twice = names[names.duplicated()].unique().tolist()
         raise ValueError(
-            f"X has more than one column named {twice[0]!r} (in all: {twice!r}). Rename or drop "
-            "the repeated columns."
+            f"X has more than one column named {twice[0]!r} (repeated names: {twice!r}). Rename or "
+            "drop the repeated columns."
         )
 
 
 def check_numbers(X: Any, name: str = "X") -> None:
-    """Refuse text and dates, and say where they are; numbers that are written as text pass."""
+    """Refuse text and dates and name their columns; numbers written as text are accepted."""
     if isinstance(X, pd.DataFrame):
         others = [i for i, dtype in enumerate(X.dtypes) if dtype.kind not in "biuf"]
-        strange = [X.columns[i] for i in others if _holds_text(X.iloc[:, i])]
-        where = f" in the columns {strange[:5]!r}"
+        not_numeric = [X.columns[i] for i in others if _holds_text(X.iloc[:, i])]
+        where = f" in the columns {not_numeric[:5]!r}"
     else:
-        strange, where = [name] * _holds_text(X), ""
-    if strange:
+        not_numeric, where = [name] * _holds_text(X), ""
+    if not_numeric:
         raise ValueError(
-            f"{name} holds text or dates{where}; expected numbers. Turn them into numbers by what "
-            "is public about them, for instance with SchemaTransformer."
+            f"{name} holds text or dates{where}; expected numbers. Convert them by public facts, "
+            "for example with SchemaTransformer."
         )
 
 
 def _holds_text(values: Any) -> bool:
+    if sparse.issparse(values):  # numbers; numpy would go through it row by row, where it can
+        return False
     array = np.asarray(values)
     if array.dtype.kind not in "OUS":
         return array.dtype.kind in "Mm"
@@ -53,3 +57,16 @@ def _is_number(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def label_columns(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the column of each label in ``classes``."""
+    y = np.asarray(y)
+    columns = np.searchsorted(classes, y)
+    unknown = (columns == len(classes)) | (classes[np.minimum(columns, len(classes) - 1)] != y)
+    if unknown.any():
+        raise ValueError(
+            f"y holds the label {y[unknown][0]!r}, which occurs neither in the model nor in the "
+            f"attacker's records; expected one of {classes.tolist()[:20]}. Leave such records out."
+        )
+    return columns

@@ -1,4 +1,4 @@
-"""Warnings and errors that are skprivacy's own."""
+"""Warnings and errors of skprivacy."""
 
 __all__ = ["BudgetExceededError", "DatasetNotFoundError", "PrivacyLeakWarning", "PrivacyWarning"]
 
@@ -10,8 +10,8 @@ class PrivacyWarning(UserWarning):
 class PrivacyLeakWarning(PrivacyWarning):
     """Something was read off the private data outside any mechanism.
 
-    The guarantee then holds only if that something is public, and says so in its assumptions.
-    Under ``skprivacy.set_config(strict=True)`` the same situation is an error.
+    The guarantee then holds only if what was read is public, and its assumptions say so. Under
+    ``skprivacy.set_config(strict=True)``, an error is raised instead.
     """
 
 
@@ -20,4 +20,4 @@ class BudgetExceededError(ValueError):
 
 
 class DatasetNotFoundError(OSError):
-    """A data set is neither in the data folder nor can it be downloaded."""
+    """A data set is missing and cannot be downloaded, or is not the published one."""

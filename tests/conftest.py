@@ -8,8 +8,15 @@ million runs.
 
 from __future__ import annotations
 
+import gc
+import os
 import random
 import sys
+from pathlib import Path
+
+# Tests run in as many processes as there are cores. Threads on top of that would wait for one
+# another; a test that is about threads sets their number itself. Before numpy and torch ask.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
@@ -20,6 +27,25 @@ settings.register_profile(
     "everyday", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("everyday")
+
+HEAVY = frozenset(
+    line.split(maxsplit=1)[1]
+    for line in Path(__file__).with_name("heavy.txt").read_text().splitlines()
+    if not line.startswith("#")
+)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        file, test = item.nodeid.partition("::")[0], item.nodeid.partition("[")[0]
+        if not HEAVY.isdisjoint((file, test, item.nodeid)):
+            item.add_marker("heavy")
+
+
+def pytest_collection_finish():
+    """Let no garbage collection walk again through all that the imports have made."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,6 +1,7 @@
 """Every private estimator of the library, with what the contract tests need to know of it.
 
-A new estimator is one more line in ``CASES``; ``tests/test_contracts.py`` does the rest.
+A new estimator is one more line in ``CASES`` and one in ``SCIKIT_LEARN``; ``test_contracts.py`` and
+``test_common.py`` do the rest.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
 )
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor, PrivateAdam
+from skprivacy.preprocessing import LocalPerturbation, PrivateStandardScaler, SmoothedClassifier
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Case:
 
     make: Callable[..., Any]
     data: Callable[[int], tuple[NDArray, NDArray]]
-    null_label: Any  # a label that a record without contribution may carry
+    null_label: Any  # a label that a record without contribution may carry; None: there is none
     samples: bool = False  # whether it draws Poisson batches; otherwise records take turns
     once: bool = False  # whether it releases everything at once
     reaches: float = 0.6  # share of the sensitivity that some neighbour must come near
@@ -78,6 +80,24 @@ class Shared(nn.Module):
         return self.last(torch.tanh(self.first(x)) + x @ self.first.weight.T)
 
 
+class SumsAsKernelsDo(nn.Module):
+    """A module that adds up squares in an order that depends on how many rows there are.
+
+    That is how the kernels of matrix products do it: each row's sum is the same but for rounding,
+    unless a part of it overflows. Which order is taken when differs from processor to processor,
+    so the module plays the kernel.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(5, 3)
+
+    def forward(self, x):
+        lanes = (x * x.abs()).unflatten(1, (2, 2))
+        total = lanes.sum(1 + len(x) % 2).sum(1, keepdim=True)
+        return self.last(torch.cat([total, x], 1).tanh())
+
+
 def _module(module: Any, **fixed: Any) -> Callable[..., DPSGDClassifier]:
     def make(**params: Any) -> DPSGDClassifier:
         params.pop("hidden_layer_sizes", None)
@@ -89,6 +109,13 @@ def _module(module: Any, **fixed: Any) -> Callable[..., DPSGDClassifier]:
 def case_of_module(module: Any) -> Case:
     """A classifier that trains ``module``."""
     return Case(_module(module), three_classes, null_label=0, samples=True)
+
+
+def with_overflow(n: int) -> tuple[NDArray, NDArray]:
+    """Every third record has squares whose sum is 0, or infinity less infinity."""
+    X, y = three_classes(n)
+    X[2::3] = np.array([1.7e19, 1.7e19, -1.7e19, -1.7e19])
+    return X, y
 
 
 def turned(rows: torch.Tensor) -> torch.Tensor:
@@ -138,7 +165,9 @@ def _once(kind: Any, **fixed: Any) -> Callable[..., Any]:
 
 
 def _linear_regression(kind: Any, **fixed: Any) -> Case:
-    return Case(_once(kind, y_bounds=(-1.0, 2.0), **fixed), far_numbers, null_label=0.0, once=True)
+    return Case(
+        _once(kind, target_bounds=(-1.0, 2.0), **fixed), far_numbers, null_label=0.0, once=True
+    )
 
 
 def _linear_classification(kind: Any, reaches: float = 0.6, **fixed: Any) -> Case:
@@ -171,6 +200,11 @@ LINEAR = {
         OutputPerturbationClassifier, 0.3, delta=1e-4
     ),
 }
+
+
+def _scaler(**fixed: Any) -> Case:
+    # A missing value counts as the middle of the bounds: no row contributes nothing.
+    return Case(_once(PrivateStandardScaler, **fixed), far_numbers, null_label=None, once=True)
 
 
 class Perceptron(nn.Module):
@@ -265,4 +299,33 @@ CASES = {
         0.0,
     ),
     **LINEAR,
+    "PrivateStandardScaler": _scaler(),
+    "PrivateStandardScaler-delta": _scaler(delta=1e-4),
 }
+
+# What scikit-learn's own checks run on. They cannot pass public facts, and most of them compare two
+# fits, which only a seed makes equal.
+SCIKIT_LEARN = [
+    # The checks fit on a few dozen rows; a large epsilon lets them look at learning, not at noise.
+    DPSGDClassifier(epsilon=100.0, epochs=60),
+    DPSGDClassifier(epsilon=100.0, epochs=60, noise_seed=0),
+    DPSGDClassifier(epsilon=100.0, hidden_layer_sizes=(), device="cpu", noise_seed=0),
+    DPSGDRegressor(epsilon=100.0, epochs=60),
+    DPSGDRegressor(epsilon=100.0, epochs=60, noise_seed=0),
+    FunctionalMechanismRegressor(noise_seed=0),
+    FunctionalMechanismClassifier(noise_seed=0),
+    ObjectivePerturbationClassifier(noise_seed=0),
+    OutputPerturbationClassifier(noise_seed=0),
+    AdaSSPRegressor(noise_seed=0),
+    PrivateStandardScaler(noise_seed=0),
+    LocalPerturbation(noise_seed=0),
+]
+
+# For ``check_replay`` alone; the rest is said by the cases above.
+OVERFLOWING = Case(_module(SumsAsKernelsDo), with_overflow, null_label=0, samples=True)
+SMOOTHED = Case(
+    lambda **p: SmoothedClassifier(_dpsgd(**p), sigma=0.5, random_state=0),
+    three_classes,
+    null_label=0,
+    samples=True,
+)

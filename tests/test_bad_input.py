@@ -19,9 +19,11 @@ from skprivacy.linear_model import (
 )
 from skprivacy.preprocessing import (
     PrivateStandardScaler,
+    private_count,
     private_histogram,
     private_mean,
     private_quantile,
+    private_sum,
     private_variance,
 )
 
@@ -40,7 +42,7 @@ def networks():
 
 def estimators():
     for kind in (AdaSSPRegressor, FunctionalMechanismRegressor):
-        yield kind(bounds=(-1, 1), y_bounds=(0, 1))
+        yield kind(bounds=(-1, 1), target_bounds=(0, 1))
     for kind in (
         FunctionalMechanismClassifier,
         ObjectivePerturbationClassifier,
@@ -57,6 +59,7 @@ def estimators():
         (TEXT, LABELS, "X holds text or dates; expected numbers.*SchemaTransformer"),
         (DATES, LABELS, r"X holds text or dates in the columns \['born'\]"),
         (sparse.csr_matrix(NUMBERS), LABELS, "Sparse data was passed"),
+        (sparse.csr_array(NUMBERS), LABELS, "Sparse data was passed"),
         (NUMBERS[:0], LABELS[:0], "minimum of 1 is required"),
         (NUMBERS[:, :0], LABELS, "minimum of 1 is required"),
         (NUMBERS[:, 0], LABELS, "Reshape your data"),
@@ -85,7 +88,9 @@ def test_estimators_refuse_targets_that_are_none(y):
 
 
 STATISTICS = [
+    private_count,
     partial(private_mean, bounds=(0, 1)),
+    partial(private_sum, bounds=(0, 1)),
     partial(private_variance, bounds=(0, 1)),
     partial(private_quantile, q=0.5, bounds=(0, 1)),
     partial(private_histogram, bins=[0, 1]),
@@ -96,9 +101,10 @@ STATISTICS = [
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (["ill", "well"], "holds text or dates; expected numbers"),
-        (pd.Series(pd.date_range("2020", periods=3)), "holds text or dates"),
+        (["ill", "well"], "holds text or dates; expected numbers|expected booleans"),
+        (pd.Series(pd.date_range("2020", periods=3)), "holds text or dates|expected booleans"),
         (sparse.csr_matrix(NUMBERS), "(?i)sparse"),
+        (sparse.csr_array(NUMBERS), "(?i)sparse"),
         (np.array([1 + 1j]), "(?i)complex"),
     ],
 )
@@ -111,6 +117,6 @@ def test_statistics_refuse_what_is_no_column_of_numbers(statistic, x, message):
 
 def test_numbers_that_are_written_as_text_pass():
     X = np.array([["1", "0.5"], ["-1", "nan"]] * 10, dtype=object)
-    model = AdaSSPRegressor(bounds=(-1, 1), y_bounds=(0, 1)).fit(X, LABELS)
+    model = AdaSSPRegressor(bounds=(-1, 1), target_bounds=(0, 1)).fit(X, LABELS)
     assert model.coef_.shape == (2,)
     assert 0 <= private_mean(["0.5", "1"], bounds=(0, 1), epsilon=1.0).value <= 1

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from . import contracts, contracts_once
-from .private_estimators import CASES
+from . import contracts, contracts_once, contracts_refused
+from .private_estimators import CASES, OVERFLOWING
 
 EVERYBODY = [
     contracts.check_replay,
     contracts.check_fresh_noise,
     contracts.check_no_traces,
+    contracts_refused.check_refused_fit,
+    contracts_refused.check_failed_fit,
 ]
 ONCE = [
     contracts_once.check_noise,
@@ -58,3 +60,8 @@ def test_stream_contract(name, check):
 @pytest.mark.parametrize("name", [k for k, v in CASES.items() if v.once])
 def test_contract_of_one_release(name, check):
     check(CASES[name])
+
+
+def test_a_record_does_not_decide_whether_others_overflow():
+    """With one record more, sums are taken in another order: others had a gradient or had none."""
+    contracts.check_replay(OVERFLOWING)

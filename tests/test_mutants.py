@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from unittest import mock
 
 import numpy as np
@@ -15,23 +16,23 @@ from skprivacy.mechanisms import (
     PoissonSampler,
     SecureRandom,
     correlated,
+    entropy,
 )
 from skprivacy.neural_network import (
     DPNeuralNet,
     DPSGDClassifier,
-    _clipping,
-    _gradients,
-    _net,
-    _noise,
-    _plan,
 )
-from skprivacy.neural_network._adaptive import AdaptiveClipping
-from skprivacy.neural_network._contributions import OuterProduct, Rows
-from skprivacy.neural_network._net import PrivateNet
-from skprivacy.neural_network._per_example import ClippedGradientSum
+from skprivacy.neural_network._gradients import clipping, trial
+from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
+from skprivacy.neural_network._gradients.clipping import AdaptiveClipping
+from skprivacy.neural_network._gradients.contributions import OuterProduct, Rows
+from skprivacy.neural_network._training import noise, rows
+from skprivacy.neural_network._training.config import TrainingConfig
+from skprivacy.neural_network._training.engine import Training
 
 from . import contracts
-from .private_estimators import CASES, case_of_module
+from .mechanisms.counter import KEY, check_counter
+from .private_estimators import CASES, OVERFLOWING, case_of_module
 
 CASE = CASES["DPSGDClassifier"]
 
@@ -87,20 +88,20 @@ def seeded_sampling(original):
 
 
 def data_kept_elsewhere(original):
-    def train(self, X, y):
+    def run(self, X, *args):
         kept.append(X.clone())
-        return original(self, X, y)
+        return original(self, X, *args)
 
     kept = []
-    return train
+    return run
 
 
 def says_the_size(original):
-    def train(self, X, y):
+    def run(self, X, *args):
         print(float(torch.nan_to_num(X, 0.0, 0.0, 0.0).sum()))
-        return original(self, X, y)
+        return original(self, X, *args)
 
-    return train
+    return run
 
 
 def repeated_noise(original):
@@ -140,39 +141,41 @@ def shuffled(original):
 
 
 def realised_divisor(original):
-    def step(self, batch, **params):
-        before, self.divisor = self.divisor, max(1, len(batch[2]))
-        original(self, batch, **params)
-        self.divisor = before
+    def step(self, X, y, drawn, peers):
+        before = self.config
+        self.config = dataclasses.replace(before, batch_size=max(1, len(drawn)))
+        original(self, X, y, drawn, peers)
+        self.config = before
 
     return step
 
 
 def skipped_empty(original):
-    def step(self, batch, **params):
-        if len(batch[2]):
-            original(self, batch, **params)
+    def step(self, X, y, drawn, peers):
+        if len(drawn):
+            original(self, X, y, drawn, peers)
 
     return step
 
 
 def one_step_more(original):
-    def train(self, X, y):
-        self.max_epochs += 1
-        return original(self, X, y)
+    def run(self, *args):
+        self.config = dataclasses.replace(self.config, epochs=self.config.epochs + 1)
+        return original(self, *args)
 
-    return train
+    return run
 
 
 def loss_driven(original):
     """Train longer when the loss is high: control flow by private data."""
 
-    def train(self, X, y):
+    def run(self, X, y, *args):
         loss = torch.nn.functional.cross_entropy(self.module(X[:, :]), y)
-        self.max_epochs += int(not torch.isfinite(loss))
-        return original(self, X, y)
+        more = int(not torch.isfinite(loss))
+        self.config = dataclasses.replace(self.config, epochs=self.config.epochs + more)
+        return original(self, X, y, *args)
 
-    return train
+    return run
 
 
 def keeps_data(original):
@@ -208,9 +211,9 @@ def divides_by_n(original):
 
 
 def seeded(original):
-    def step(self, batch, **params):
+    def step(self, *args):
         self.random = SecureRandom(self._step)
-        original(self, batch, **params)
+        original(self, *args)
 
     return step
 
@@ -246,10 +249,10 @@ def shorter_tree(original):
 
 
 def one_epoch_accounted(original):
-    def event(self, z):
+    def event_at(self, z):
         return original(dataclasses.replace(self, epochs=1), z)
 
-    return event
+    return event_at
 
 
 def other_turns(original):
@@ -319,24 +322,24 @@ MUTANTS = {
     "noise mirrored": (FloatGaussian, "_release", mirrored_noise, contracts.check_noise),
     "seeded sampling": (PoissonSampler, "draw", seeded_sampling, contracts.check_fresh_noise),
     "data kept elsewhere": (
-        PrivateNet, "train", data_kept_elsewhere, contracts.check_no_traces,
+        Training, "run", data_kept_elsewhere, contracts.check_no_traces,
     ),
-    "the data is printed": (PrivateNet, "train", says_the_size, contracts.check_replay),
+    "the data is printed": (Training, "run", says_the_size, contracts.check_replay),
     "noise repeats": (FloatGaussian, "_release", repeated_noise, contracts.check_noise),
-    "seeded noise": (_net.PrivateNet, "train_step", seeded, contracts.check_fresh_noise),
+    "seeded noise": (Training, "step", seeded, contracts.check_fresh_noise),
     "wrong sensitivity": (ClippedGradientSum, "__init__", double_clip, contracts.check_replay),
     "clipped by layer": (OuterProduct, "add_sum", per_layer_clip, contracts.check_replay),
-    "no clipping": (_clipping, "_SAFETY", lambda _: np.inf, contracts.check_replay),
+    "no clipping": (clipping, "_SAFETY", lambda _: np.inf, contracts.check_replay),
     "NaN reaches the sum": (OuterProduct, "without", passes_all, contracts.check_replay),
     "shuffled": (PoissonSampler, "draw", shuffled, contracts.check_inclusion),
     "divided by realised batch": (
-        PrivateNet, "train_step", realised_divisor, contracts.check_replay,
+        Training, "step", realised_divisor, contracts.check_replay,
     ),
     "empty batches skipped": (
-        PrivateNet, "train_step", skipped_empty, contracts.check_empty_batches,
+        Training, "step", skipped_empty, contracts.check_empty_batches,
     ),
-    "one step uncounted": (PrivateNet, "train", one_step_more, contracts.check_accounting),
-    "loss decides the steps": (PrivateNet, "train", loss_driven, contracts.check_replay),
+    "one step uncounted": (Training, "run", one_step_more, contracts.check_accounting),
+    "loss decides the steps": (Training, "run", loss_driven, contracts.check_replay),
     "data kept": (DPSGDClassifier, "fit", keeps_data, contracts.check_no_traces),
     "scaled by the data": (DPSGDClassifier, "fit", scales_by_data, contracts.check_replay),
     "realised n": (DPSGDClassifier, "_plan", divides_by_n, contracts.check_public_size),
@@ -372,11 +375,11 @@ KINDS = {
         contracts.check_noise,
     ),
     "one epoch is accounted for": (
-        "DPSGDRegressor-tree-adaptive", _plan.Plan, "event", one_epoch_accounted,
+        "DPSGDRegressor-tree-adaptive", TrainingConfig, "event_at", one_epoch_accounted,
         contracts.check_accounting,
     ),
     "shuffled turns": (
-        "DPSGDClassifier-banded", _noise.TakingTurns, "draw", other_turns, contracts.check_turns,
+        "DPSGDClassifier-banded", noise.TakingTurns, "draw", other_turns, contracts.check_turns,
     ),
     "the count is for free": (
         "DPSGDClassifier-adaptive", AdaptiveClipping, "__init__", count_for_free,
@@ -391,7 +394,7 @@ KINDS = {
         contracts.check_replay,
     ),
     "adaptive clipping does not clip": (
-        "DPSGDClassifier-adaptive", _clipping, "_SAFETY", lambda _: 2.0, contracts.check_replay,
+        "DPSGDClassifier-adaptive", clipping, "_SAFETY", lambda _: 2.0, contracts.check_replay,
     ),
 }  # fmt: skip
 
@@ -438,7 +441,7 @@ class Centred(torch.nn.Module):
 def test_a_trial_that_notices_no_mixing_is_caught():
     contracts.check_replay(case_of_module(Centred))  # alone in its pass, each record is centred
     with (
-        patched(_gradients, "_agree", lambda _: lambda *sums: True),
+        patched(trial, "_agree", lambda _: lambda *sums: True),
         pytest.raises(AssertionError),
     ):
         contracts.check_replay(case_of_module(Centred))
@@ -449,6 +452,37 @@ def test_a_trial_that_notices_no_mixing_is_caught():
 def test_nan_in_the_rows_is_caught(name):
     with patched(Rows, "without", passes_all), pytest.raises(AssertionError):
         contracts.check_replay(CASES[name])
+
+
+@pytest.mark.parametrize("largest", [1e30, np.inf])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_features_that_overflow_when_squared_are_caught(largest):
+    with (
+        mock.patch.object(rows, "_LARGEST", largest),
+        pytest.raises(AssertionError, match="added typical: inputs differ"),
+    ):
+        contracts.check_replay(OVERFLOWING)
+
+
+@pytest.mark.parametrize("method", ["random_bytes", "_write"])
+def test_a_counter_that_starts_again_under_its_key_is_caught(method):
+    """After 4,096 chunks the same noise again: no estimator of a test takes so many steps."""
+
+    def restarting(original):
+        calls = itertools.count(1)
+
+        def drawn(self, *args):
+            if next(calls) % 4096 == 0:
+                self._streams = {place: entropy._new_stream(KEY) for place in self._streams}
+            return original(self, *args)
+
+        return drawn
+
+    with (
+        patched(SecureRandom, method, restarting),
+        pytest.raises(AssertionError, match="counter"),
+    ):
+        check_counter()
 
 
 def test_views_that_are_each_clipped_by_themselves_are_caught():
@@ -471,7 +505,7 @@ def test_layers_that_each_take_the_whole_norm_are_caught():
         return (allowed / squared.sqrt()).clamp(max=1.0)
 
     with (
-        mock.patch.dict(_clipping.CLIPPING, {"per-layer": whole}),
+        mock.patch.dict(clipping.CLIPPING, {"per-layer": whole}),
         pytest.raises(AssertionError),
     ):
         contracts.check_replay(CASES["DPSGDClassifier-per-layer-weights"])

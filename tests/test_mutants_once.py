@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from unittest import mock
 
 import numpy as np
 import pytest
 
+from skprivacy.base import PrivateEstimatorMixin, PrivateFit
 from skprivacy.linear_model import (
     FunctionalMechanismRegressor,
     ObjectivePerturbationClassifier,
-    OutputPerturbationClassifier,
+    _base,
     functional,
 )
-from skprivacy.linear_model._base import PrivateLinearClassifier, PrivateLinearRegressor
+from skprivacy.linear_model._base import PrivateLinearRegressor
 from skprivacy.linear_model.objective import ObjectivePerturbation
 from skprivacy.linear_model.polynomial import PolynomialObjective
 from skprivacy.mechanisms import Gaussian, Laplace, SecureRandom
 from skprivacy.mechanisms.bounds import UnitBall
+from skprivacy.preprocessing import scaler
+from skprivacy.preprocessing._columns import Columns
 
-from . import contracts, contracts_once
+from . import contracts, contracts_once, contracts_refused
 from .private_estimators import CASES
 
 REPLAY, NOISE = contracts.check_replay, contracts_once.check_noise
 ACCOUNTING, TRACES = contracts_once.check_accounting, contracts.check_no_traces
 FRESH = contracts.check_fresh_noise
+REFUSED, FAILED = contracts_refused.check_refused_fit, contracts_refused.check_failed_fit
 
 
 def halved(original):
@@ -87,7 +92,7 @@ def wide_target(original):
     """Clip targets to bounds three times as wide as those declared."""
 
     def scaled(self, y):
-        lower, upper = self.y_bounds_
+        lower, upper = self.target_bounds_
         return np.clip(2.0 * (y - lower) / (upper - lower) - 1.0, -3.0, 3.0)
 
     return scaled
@@ -98,26 +103,29 @@ def half_sensitivity(original):
 
 
 def data_bounds(original):
-    def ball(self, X, assumptions):
+    def bounds(fit, X, given):
         low, high = np.nanmin(np.clip(X, -9, 9), axis=0), np.nanmax(np.clip(X, -9, 9), axis=0)
-        before, self.bounds = self.bounds, (low, high + 1.0)
-        try:
-            return original(self, X, assumptions)
-        finally:
-            self.bounds = before
+        return original(fit, X, (low, high + 1.0))
 
-    return ball
+    return bounds
 
 
 def classes_of_the_data(original):
-    def encode(self, y, assumptions):
-        before, self.classes = self.classes, np.unique(np.append(y, [0, 1]))
-        try:
-            return original(self, y, assumptions)
-        finally:
-            self.classes = before
+    return lambda fit, y, given: original(fit, y, np.unique(np.append(y, [0, 1])))
 
-    return encode
+
+def keeps_what_a_refused_fit_has_set(original):
+    @contextmanager
+    def private_fit(self):
+        yield PrivateFit(self)
+
+    return private_fit
+
+
+def twice(original):
+    return lambda self, *args: type(original(self, *args))(
+        original(self, *args).noise_multiplier, original(self, *args).sensitivity / 2
+    )
 
 
 def keeps_rows(original):
@@ -128,13 +136,22 @@ def keeps_rows(original):
     return fit
 
 
+def keeps_rows_elsewhere(original):
+    def fit(self, X, y):
+        kept.append(np.array(X))
+        return original(self, X, y)
+
+    kept = []
+    return fit
+
+
 def polishes_on_the_data(original):
     """Move the constant by the mean residual of the private records."""
 
     def fit(self, X, y):
         original(self, X, y)
         finite = np.nan_to_num(np.clip(X, -3, 3))
-        self.intercept_ += np.mean(np.clip(y, *self.y_bounds_) - finite @ self.coef_)
+        self.intercept_ += np.mean(np.clip(y, *self.target_bounds_) - finite @ self.coef_)
         return self
 
     return fit
@@ -175,15 +192,36 @@ MUTANTS = {
         "FunctionalMechanismRegressor",
     ),
     "bounds of the data": (
-        OutputPerturbationClassifier, "_ball", data_bounds, REPLAY, "OutputPerturbationClassifier",
+        _base, "public_bounds", data_bounds, REPLAY, "OutputPerturbationClassifier",
+    ),
+    "bounds of the data in the scaler": (
+        scaler, "public_bounds", data_bounds, REPLAY, "PrivateStandardScaler",
+    ),
+    "half the sensitivity of the moments": (
+        Columns, "mechanism", twice, REPLAY, "PrivateStandardScaler-delta",
     ),
     "classes of the data": (
-        PrivateLinearClassifier, "_encode", classes_of_the_data, REPLAY,
-        "FunctionalMechanismClassifier",
+        functional, "public_classes", classes_of_the_data, REPLAY, "FunctionalMechanismClassifier",
+    ),
+    "a refused fit changes the model": (
+        PrivateEstimatorMixin, "_private_fit", keeps_what_a_refused_fit_has_set, REFUSED,
+        "ObjectivePerturbationClassifier",
+    ),
+    "a refused fit changes the scaler": (
+        PrivateEstimatorMixin, "_private_fit", keeps_what_a_refused_fit_has_set, REFUSED,
+        "PrivateStandardScaler",
+    ),
+    "a failed fit changes the model": (
+        PrivateEstimatorMixin, "_private_fit", keeps_what_a_refused_fit_has_set, FAILED,
+        "AdaSSPRegressor",
     ),
     "records kept": (
         ObjectivePerturbationClassifier, "fit", keeps_rows, TRACES,
         "ObjectivePerturbationClassifier",
+    ),
+    "records kept in a module": (
+        FunctionalMechanismRegressor, "fit", keeps_rows_elsewhere, TRACES,
+        "FunctionalMechanismRegressor",
     ),
     "constant polished on the data": (
         FunctionalMechanismRegressor, "fit", polishes_on_the_data, REPLAY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["RELATIONS", "check_relation", "positive", "probability", "whole"]
+__all__ = ["RELATIONS", "check_delta", "check_relation", "positive", "probability", "whole"]
 
 RELATIONS = ("add_remove", "replace_one", "zero_out")
 
@@ -35,3 +35,38 @@ def whole(name: str, value: Any, least: int = 1) -> None:
     """Refuse anything but an integer of at least ``least``."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name}={value!r} must be an integer >= {least}.")
+
+
+def check_delta(delta: float, n_records: int | None = None) -> float:
+    """Return ``delta`` if it is one that a guarantee may be stated at.
+
+    Parameters
+    ----------
+    delta : float
+        The probability with which the guarantee may fail.
+    n_records : int, default=None
+        If given, ``delta`` must also be below ``1 / n_records``: publishing one record at random
+        would otherwise be allowed.
+
+    Returns
+    -------
+    delta : float
+
+    Raises
+    ------
+    ValueError
+        If it is not a number in [0, 1), or too large for the data.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import check_delta
+    >>> check_delta(1e-6, n_records=30_000)
+    1e-06
+    """
+    probability("delta", delta)
+    if n_records is not None and delta >= 1 / n_records:
+        raise ValueError(
+            f"delta={delta!r} must be below 1/n = {1 / n_records:.3g} for {n_records} records: at "
+            "1/n even publishing a record chosen at random would pass. Give a smaller delta."
+        )
+    return float(delta)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ._checks import check_relation
+from ._checks import check_delta, check_relation
 from ._event import Event, NoLossDistributionError, flatten
+from ._proved import epsilon_of
 from .events import Composed, Gaussian, NonPrivate, PoissonSampled
 from .events.composition import total_zcdp
-from .guarantee import check_delta, epsilon_of
 from .pld import pld
 from .rdp import rdp_epsilon
 

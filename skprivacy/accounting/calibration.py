@@ -7,10 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ._checks import check_relation, positive
+from ._checks import check_delta, check_relation, positive
 from ._event import Event
+from ._proved import delta_of, epsilon_of
 from .accountants import epsilon_by
-from .guarantee import PrivacyGuarantee, check_delta, delta_of, epsilon_of
+from .guarantee import PrivacyGuarantee
 from .pld import NoLossDistributionError, pld
 from .rdp import best_epsilon
 

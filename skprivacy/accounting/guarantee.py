@@ -6,161 +6,22 @@ import html
 import json
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from decimal import ROUND_UP, Context
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._config import leak
-from ._checks import check_relation, probability
+from ._checks import check_delta, check_relation
 from ._event import Event, flatten
+from ._proved import delta_of, epsilon_of, privacy_curve
 from .events import ApproxDP, NonPrivate
-from .pld import NoLossDistributionError, pld
-from .rdp import best_epsilon, rdp_delta, rdp_deltas, rdp_epsilon
 
 __all__ = ["KINDS", "PrivacyGuarantee", "check_delta", "delta_of", "epsilon_of"]
 
 KINDS = ("proved", "random_dp", "estimate")
-
-
-def check_delta(delta: float, n_records: int | None = None) -> float:
-    """Return ``delta`` if it is one that a guarantee may be stated at.
-
-    Parameters
-    ----------
-    delta : float
-        The probability with which the guarantee may fail.
-    n_records : int, default=None
-        If given, ``delta`` must also be below ``1 / n_records``: publishing one record at random
-        would otherwise be allowed.
-
-    Returns
-    -------
-    delta : float
-
-    Raises
-    ------
-    ValueError
-        If it is not a number in [0, 1), or too large for the data.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import check_delta
-    >>> check_delta(1e-6, n_records=30_000)
-    1e-06
-    """
-    probability("delta", delta)
-    if n_records is not None and delta >= 1 / n_records:
-        raise ValueError(
-            f"delta={delta!r} must be below 1/n = {1 / n_records:.3g} for {n_records} records: at "
-            "1/n even publishing a record chosen at random would pass. Give a smaller delta."
-        )
-    return float(delta)
-
-
-@lru_cache(maxsize=1024)
-def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> float:
-    """Return the smallest epsilon that can be proved for ``event`` at ``delta``.
-
-    By its privacy loss distribution where one is known for every part, else by Renyi accounting;
-    by the better of both where the distribution of some part is a bound only.
-
-    Parameters
-    ----------
-    event : Event
-        What was released.
-    delta : float
-        In [0, 1); 0 asks for a pure guarantee.
-    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
-        What neighbouring data sets are.
-
-    Returns
-    -------
-    epsilon : float
-        In nats; infinity where nothing can be proved.
-
-    Raises
-    ------
-    ValueError
-        If ``delta`` is 0 and only Renyi accounting covers the event.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import ApproxDP, Repeated, epsilon_of
-    >>> round(epsilon_of(Repeated(ApproxDP(0.1), 4), 0.0), 6)
-    0.4
-    """
-    check_relation(relation)
-    if any(isinstance(part, NonPrivate) for part in flatten(event)):
-        return math.inf
-    try:
-        loss = pld(event, relation)
-        epsilon = loss.epsilon(delta)
-        if loss.loose and delta > 0:
-            with suppress(TypeError):  # no Renyi bound is known
-                epsilon = min(epsilon, best_epsilon(event, delta, relation)[0])
-        return epsilon
-    except NoLossDistributionError:
-        if delta == 0:
-            raise ValueError(
-                "delta=0 was asked of an event that only Renyi accounting covers; give a delta > 0."
-            ) from None
-        return rdp_epsilon(event, delta, relation)
-
-
-@lru_cache(maxsize=1024)
-def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> float:
-    """Return the smallest delta that can be proved for ``event`` at ``epsilon``.
-
-    Parameters
-    ----------
-    event : Event
-        What was released.
-    epsilon : float
-        In nats, at least 0.
-    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
-        What neighbouring data sets are.
-
-    Returns
-    -------
-    delta : float
-        In [0, 1].
-    """
-    check_relation(relation)
-    if any(isinstance(part, NonPrivate) for part in flatten(event)):
-        return 1.0
-    try:
-        loss = pld(event, relation)
-        delta = loss.delta(epsilon)
-        if loss.loose:
-            with suppress(TypeError):
-                delta = min(delta, rdp_delta(event, epsilon, relation))
-        return delta
-    except NoLossDistributionError:
-        return rdp_delta(event, epsilon, relation)
-
-
-@lru_cache(maxsize=64)
-def _curve(event: Event, relation: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return epsilons and the deltas proved there, fine enough to read a trade-off curve from."""
-    top = epsilon_of(event, 1e-9, relation)
-    if not math.isfinite(top):
-        top = 30.0
-    epsilons = np.unique(
-        np.r_[np.linspace(0, top, 400), np.geomspace(1e-3, 1, 100) * max(top, 1e-9)]
-    )
-    try:
-        loss = pld(event, relation)
-        deltas = loss.deltas(epsilons)
-        if loss.loose:
-            with suppress(TypeError):
-                deltas = np.minimum(deltas, rdp_deltas(event, epsilons, relation))
-    except NoLossDistributionError:
-        deltas = rdp_deltas(event, epsilons, relation)
-    return epsilons, deltas
 
 
 @dataclass(frozen=True)
@@ -261,7 +122,7 @@ class PrivacyGuarantee:
             raise ValueError(f"fpr={fpr!r} must lie in [0, 1].")
         if any(isinstance(part, NonPrivate) for part in flatten(self.event)):
             return np.ones(fpr.shape)
-        epsilons, deltas = _curve(self.event, self.relation)
+        epsilons, deltas = privacy_curve(self.event, self.relation)
         flat = fpr.reshape(-1, 1)
         with np.errstate(over="ignore", invalid="ignore"):
             direct = np.where(flat > 0, np.exp(epsilons) * flat, 0.0) + deltas
@@ -330,7 +191,7 @@ class PrivacyGuarantee:
         if delta == 0:
             epsilon = self.epsilon(0.0)
         else:
-            epsilons, deltas = _curve(self.event, self.relation)
+            epsilons, deltas = privacy_curve(self.event, self.relation)
             with np.errstate(over="ignore", invalid="ignore"):
                 reached = deltas * factor(epsilons) <= delta
             epsilon = float(epsilons[reached].min()) if reached.any() else math.inf
@@ -377,7 +238,7 @@ class PrivacyGuarantee:
         if math.isinf(epsilon):
             return "no guarantee (epsilon=inf)"
         shown = _rounded_up(epsilon)
-        claim = f"({shown}, {delta:g})-DP" if delta else f"{shown}-DP"
+        claim = f"({shown}, {_delta_rounded_up(delta)})-DP" if delta else f"{shown}-DP"
         if self.unit != "record":
             claim += f" per {self.unit}"
         relation, kind = (word.replace("_", "-") for word in (self.relation, self.kind))
@@ -410,3 +271,11 @@ def _rounded_up(epsilon: float) -> str:
     """Return epsilon rounded up, with two decimals or, if it is small, more."""
     digits = max(2, 1 - math.floor(math.log10(epsilon))) if epsilon > 0 else 2
     return f"{math.ceil(epsilon * 10**digits - 1e-6) / 10**digits:.{digits}f}"
+
+
+def _delta_rounded_up(delta: float) -> str:
+    """Return delta with up to six digits, rounded up: deltas that were added up have more."""
+    shown = f"{delta:g}"
+    if float(shown) >= delta * (1 - 1e-12):
+        return shown
+    return f"{float(Context(prec=6, rounding=ROUND_UP).create_decimal_from_float(delta)):g}"

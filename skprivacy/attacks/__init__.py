@@ -1,4 +1,4 @@
-"""Attacks: what a fitted classifier tells about the records it was trained on."""
+"""Attacks: what a fitted classifier reveals about the records it was trained on."""
 
 from .attribute import AttributeInference, AttributeResult
 from .generalized import VulnerableRecordsAttack

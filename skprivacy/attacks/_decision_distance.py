@@ -1,4 +1,4 @@
-"""How far a decision is from changing, told by labels alone and within a number of queries."""
+"""Distance to the decision boundary, estimated from labels alone with a limited query budget."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 __all__ = ["Oracle", "decision_distance"]
 
-Floats = NDArray[np.float64]
+Float64Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 HALVINGS = 10
@@ -19,15 +19,15 @@ PASSES = 3
 
 
 class Oracle:
-    """Answers whether a record's label changes, and counts; beyond the budget it asks nothing."""
+    """Answers whether a record's label changes; counts the queries and stops at the budget."""
 
-    def __init__(self, changed: Callable[[Rows, Floats], Mask], n_records: int, budget: int):
+    def __init__(self, changed: Callable[[Rows, Float64Array], Mask], n_records: int, budget: int):
         self.used = np.zeros(n_records, dtype=int)
         self.budget = budget
         self._changed = changed
 
-    def __call__(self, rows: Rows, points: Floats, *, reserve: int = 0) -> Mask:
-        """Return False for records of which fewer than ``reserve + 1`` queries are left."""
+    def __call__(self, rows: Rows, points: Float64Array, *, reserve: int = 0) -> Mask:
+        """Query the records; False for those with fewer than ``reserve + 1`` queries left."""
         answer = np.zeros(len(rows), dtype=bool)
         may = self.used[rows] + reserve < self.budget
         if may.any():
@@ -38,19 +38,19 @@ class Oracle:
 
 def decision_distance(
     oracle: Oracle,
-    matrix: Floats,
-    goals: Iterable[Floats],
+    matrix: Float64Array,
+    goals: Iterable[Float64Array],
     continuous: Mask,
-    scale: Floats,
+    scale: Float64Array,
     rng: np.random.Generator,
-) -> Floats:
-    """Return the distance of each record from a near point with another label.
+) -> Float64Array:
+    """Return the distance of each record to a nearby point with another label.
 
-    From a point with another label, discrete features are taken back while the label stays
-    changed; those left count 1 each. Then the point moves along the decision boundary towards the
-    record (HopSkipJump): a binary search to the boundary, the direction of the boundary from the
-    labels of random points around, a step, and so on. A record whose label no goal changes gets
-    the distance of the farthest goal tried.
+    From a point with another label, discrete features are reset to the record's values while the
+    label stays changed; each one left counts 1. Then the point moves along the decision boundary
+    towards the record (HopSkipJump): a binary search to the boundary, an estimate of the boundary's
+    direction from the labels of random points around, a step, and so on. A record whose label no
+    goal changes gets the distance of the last goal tried.
 
     Parameters
     ----------
@@ -62,13 +62,13 @@ def decision_distance(
     scale : ndarray of shape (n_features,)
         Unit of each continuous feature.
     rng : Generator
-        Draws the same for every record.
+        Its draws are the same for every record.
     """
     point, found = _start(oracle, matrix, goals, continuous)
     if not continuous.all():
         # continuous features, if any, get the other half of the queries
         reserve = oracle.budget // 2 if continuous.any() else 0
-        _take_back(oracle, matrix, point, found, np.flatnonzero(~continuous), rng, reserve)
+        _reset_discrete(oracle, matrix, point, found, np.flatnonzero(~continuous), rng, reserve)
     if continuous.any():
         spent = 1 + TRIES + (0 if continuous.all() else oracle.budget // 2)
         _hop(oracle, matrix, point, found, continuous, scale, oracle.budget - spent, rng)
@@ -78,8 +78,8 @@ def decision_distance(
 
 
 def _start(
-    oracle: Oracle, matrix: Floats, goals: Iterable[Floats], continuous: Mask
-) -> tuple[Floats, Rows]:
+    oracle: Oracle, matrix: Float64Array, goals: Iterable[Float64Array], continuous: Mask
+) -> tuple[Float64Array, Rows]:
     point, found = matrix.copy(), np.zeros(len(matrix), dtype=bool)
     for _, goal in zip(range(TRIES), goals, strict=False):
         rows = np.flatnonzero(~found)
@@ -90,27 +90,27 @@ def _start(
     return point, np.flatnonzero(found)
 
 
-def _take_back(
+def _reset_discrete(
     oracle: Oracle,
-    matrix: Floats,
-    point: Floats,
+    matrix: Float64Array,
+    point: Float64Array,
     found: Rows,
     columns: Rows,
     rng: np.random.Generator,
     reserve: int,
 ) -> None:
-    """Take discrete changes back, as many at once as the label bears, then one by one."""
+    """Reset discrete features while the label stays changed: many at once, then one by one."""
     order = rng.permutation(columns)
     kept, lost = np.zeros(len(found), dtype=int), np.full(len(found), len(order) + 1)
     for _ in range(int(np.ceil(np.log2(len(order) + 1)))):
         middle = (kept + lost) // 2
-        trial = _with_own(point[found], matrix[found], order, middle)
+        trial = _reset_first(point[found], matrix[found], order, middle)
         open_ = lost - kept > 1
         stays = np.zeros(len(found), dtype=bool)
         stays[open_] = oracle(found[open_], trial[open_], reserve=reserve)
         kept, lost = np.where(stays, middle, kept), np.where(stays | ~open_, lost, middle)
-    point[found] = _with_own(point[found], matrix[found], order, kept)
-    # again from the start, because a change taken back may free one that was needed before
+    point[found] = _reset_first(point[found], matrix[found], order, kept)
+    # several passes, because one reset may make another possible that was not before
     for column in np.tile(order, PASSES):
         rows = found[_differ(point[found, column], matrix[found, column])]
         trial = point[rows]
@@ -119,24 +119,26 @@ def _take_back(
         point[rows[stays], column] = matrix[rows[stays], column]
 
 
-def _with_own(point: Floats, matrix: Floats, order: Rows, count: NDArray[np.int_]) -> Floats:
-    """Give each point the record's own values in the first ``count`` columns of ``order``."""
-    place = np.full(point.shape[1], len(order) + 1)
-    place[order] = np.arange(len(order))
-    return np.where(place < count[:, None], matrix, point)
+def _reset_first(
+    point: Float64Array, matrix: Float64Array, order: Rows, count: NDArray[np.int_]
+) -> Float64Array:
+    """Give each point the record's values in the first ``count`` columns of ``order``."""
+    position = np.full(point.shape[1], len(order) + 1)
+    position[order] = np.arange(len(order))
+    return np.where(position < count[:, None], matrix, point)
 
 
 def _hop(
     oracle: Oracle,
-    matrix: Floats,
-    point: Floats,
+    matrix: Float64Array,
+    point: Float64Array,
     rows: Rows,
     continuous: Mask,
-    scale: Floats,
+    scale: Float64Array,
     queries: int,
     rng: np.random.Generator,
 ) -> None:
-    """Move along the boundary, towards the record."""
+    """Move along the decision boundary towards the record."""
     unit = np.where(continuous, scale, 0.0)
     n_continuous = int(continuous.sum())
     n_rounds = min(8, max(0, (queries - HALVINGS) // (HALVINGS + STEPS + 30)))
@@ -153,7 +155,7 @@ def _hop(
             direction /= np.linalg.norm(direction)
             sign = 2.0 * oracle(rows, point[rows] + reach * direction * unit)[:, None] - 1
             votes, total, plain = votes + sign * direction, total + sign, plain + direction
-        # labels of one kind only say nothing beyond their mean
+        # if all labels agree, there is nothing to learn beyond their mean
         mean = total / n_directions
         way = votes - np.where(np.abs(mean) < 1, mean, 0.0) * plain
         way /= np.maximum(np.linalg.norm(way, axis=1, keepdims=True), 1e-12)
@@ -167,18 +169,18 @@ def _hop(
 
 
 def _to_boundary(
-    oracle: Oracle, matrix: Floats, point: Floats, rows: Rows, continuous: Mask
+    oracle: Oracle, matrix: Float64Array, point: Float64Array, rows: Rows, continuous: Mask
 ) -> None:
-    """Bring points straight towards the records, as near as the label stays changed."""
+    """Move points straight towards the records, as near as the label stays changed."""
     inside, outside = np.zeros(len(rows)), np.ones(len(rows))
     away = np.where(continuous, point[rows] - matrix[rows], 0.0)
-    own = point[rows] - away
+    start = point[rows] - away
     for _ in range(HALVINGS):
         middle = (inside + outside) / 2
-        changed = oracle(rows, own + middle[:, None] * away)
+        changed = oracle(rows, start + middle[:, None] * away)
         inside, outside = np.where(changed, inside, middle), np.where(changed, middle, outside)
-    point[rows] = own + outside[:, None] * away
+    point[rows] = start + outside[:, None] * away
 
 
-def _differ(one: Floats, other: Floats) -> Mask:
+def _differ(one: Float64Array, other: Float64Array) -> Mask:
     return (one != other) & ~(np.isnan(one) & np.isnan(other))

@@ -1,4 +1,4 @@
-"""Networks, opened: what enters each linear layer, and what the output owes to it."""
+"""Inside a network: the inputs of each linear layer, and the gradients at it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from .shadow import train_clone
 
 __all__ = ["Layer", "ModuleNetwork", "Network", "PlainNetwork", "network_classes", "open_network"]
 
-Floats = NDArray[np.float64]
-Places = NDArray[np.intp]
+Float64Array = NDArray[np.float64]
+Labels = NDArray[np.intp]
 UNSEEN = -20.0  # log-odds of a class that a retrained network has never seen
 BATCH = 64
 
-# of a layer's output, as a function of that output
-SLOPES: dict[str, Callable[[Floats], Floats]] = {
+# Derivative of each activation, as a function of its output.
+SLOPES: dict[str, Callable[[Float64Array], Float64Array]] = {
     "identity": np.ones_like,
     "logistic": lambda a: a * (1 - a),
     "tanh": lambda a: 1 - a**2,
     "relu": lambda a: (a > 0).astype(float),
 }
-ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
+ACTIVATIONS: dict[str, Callable[[Float64Array], Float64Array]] = {
     "identity": lambda z: z,
     "logistic": expit,
     "tanh": np.tanh,
@@ -40,19 +40,19 @@ ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
 
 
 class Layer(NamedTuple):
-    """A linear layer at work: its inputs, and a quantity's gradients at its output and inputs."""
+    """Inputs of a linear layer, and a quantity's gradients at its output and at its inputs."""
 
-    inputs: Floats
-    at_output: Floats
-    at_inputs: Floats
+    inputs: Float64Array
+    at_output: Float64Array
+    at_inputs: Float64Array
 
 
 class Network(ABC):
-    """A trained classifier made of linear layers, and what is between them.
+    """A trained classifier made of linear layers and activations.
 
-    ``trace(X, place, of)`` returns the layers in order and a quantity for each record: its
+    ``trace(X, label, of)`` returns the layers in order and a quantity for each record: its
     "loss", or the "odds", the log-odds of its class. ``retrained(X, label, first, seed)`` returns
-    a network that shares the layers below ``first`` and learned the others anew.
+    a network that shares the layers below ``first``, with the others retrained from scratch.
     """
 
     @property
@@ -60,10 +60,10 @@ class Network(ABC):
     def n_layers(self) -> int: ...
 
     @abstractmethod
-    def trace(self, X: Any, place: Places, of: str) -> tuple[list[Layer], Floats]: ...
+    def trace(self, X: Any, label: Labels, of: str) -> tuple[list[Layer], Float64Array]: ...
 
     @abstractmethod
-    def retrained(self, X: Any, label: Places, first: int, seed: int) -> Network: ...
+    def retrained(self, X: Any, label: Labels, first: int, seed: int) -> Network: ...
 
 
 def network_classes(target: Any) -> NDArray[Any] | None:
@@ -75,7 +75,7 @@ def network_classes(target: Any) -> NDArray[Any] | None:
 
 
 def open_network(target: Any, *, epochs: int = 100) -> tuple[Network, Callable[[Any], Any]]:
-    """Return the network in a target, and what turns records into the network's inputs."""
+    """Return the network in a target, and the function from records to the network's inputs."""
     if isinstance(target, Pipeline) and len(target.steps) > 1:
         steps = target[:-1]
         return _open(target.steps[-1][1], epochs), lambda X: _dense(steps.transform(X))
@@ -86,7 +86,7 @@ def _open(net: Any, epochs: int) -> Network:
     if _is_module(net):
         return ModuleNetwork(net, epochs=epochs)
     if hasattr(net, "module_"):
-        # the criterion that takes the logarithm of probabilities, as skorch has it by default
+        # skorch's default criterion: it takes the logarithm of the module's probabilities
         probabilities = type(getattr(net, "criterion_", None)).__name__ == "NLLLoss"
         return ModuleNetwork(net.module_, epochs=epochs, probabilities=probabilities)
     if isinstance(net, MLPClassifier):
@@ -96,18 +96,18 @@ def _open(net: Any, epochs: int) -> Network:
         biases = np.broadcast_to(np.ravel(net.intercept_), weights.shape[1])
         return PlainNetwork([weights], [biases], "identity", net)
     raise TypeError(
-        f"{type(net).__name__} is no torch module, has none as module_, and is neither an "
-        "MLPClassifier nor linear (coef_); white-box attacks read the layers of a network. Use "
-        "LiRA."
+        f"target={type(net).__name__} must be a torch module, have one as module_, or be an "
+        "MLPClassifier or a linear model (coef_): white-box attacks read the layers of a network. "
+        "For other models, use LiRA."
     )
 
 
 @dataclass
 class PlainNetwork(Network):
-    """A linear model or a multi-layer perceptron of scikit-learn's."""
+    """A linear model or multi-layer perceptron of scikit-learn."""
 
-    weights: list[Floats]
-    biases: list[Floats]
+    weights: list[Float64Array]
+    biases: list[Float64Array]
     activation: str
     recipe: Any
 
@@ -115,18 +115,18 @@ class PlainNetwork(Network):
     def n_layers(self) -> int:
         return len(self.weights)
 
-    def trace(self, X: Any, place: Places, of: str) -> tuple[list[Layer], Floats]:
+    def trace(self, X: Any, label: Labels, of: str) -> tuple[list[Layer], Float64Array]:
         inputs = self._inputs(X, self.n_layers - 1)
         logits = inputs[-1] @ self.weights[-1] + self.biases[-1]
-        value, gradient = (_loss if of == "loss" else _odds)(logits, place)
+        value, gradient = (_loss if of == "loss" else _odds)(logits, label)
         layers = []
-        for own, weight in zip(inputs[::-1], self.weights[::-1], strict=True):
+        for layer_inputs, weight in zip(inputs[::-1], self.weights[::-1], strict=True):
             below = gradient @ weight.T
-            layers.append(Layer(own, gradient, below))
-            gradient = below * SLOPES[self.activation](own)
+            layers.append(Layer(layer_inputs, gradient, below))
+            gradient = below * SLOPES[self.activation](layer_inputs)
         return layers[::-1], value
 
-    def retrained(self, X: Any, label: Places, first: int, seed: int) -> PlainNetwork:
+    def retrained(self, X: Any, label: Labels, first: int, seed: int) -> PlainNetwork:
         recipe = clone(self.recipe)
         if isinstance(recipe, MLPClassifier):
             sizes = [weight.shape[1] for weight in self.weights[:-1]]
@@ -145,13 +145,13 @@ class PlainNetwork(Network):
             self.recipe,
         )
 
-    def _inputs(self, X: Any, upto: int) -> list[Floats]:
+    def _inputs(self, X: Any, upto: int) -> list[Float64Array]:
         inputs = [np.asarray(X, dtype=float)]
         expected = len(self.weights[0])
         if inputs[0].shape[1] != expected:
             raise ValueError(
                 f"X has {inputs[0].shape[1]} features, but the target was fitted on {expected}. "
-                "Give the columns that the target was fitted on, in their order."
+                "Pass the columns that the target was fitted on, in the same order."
             )
         for weight, bias in zip(self.weights[:upto], self.biases[:upto], strict=True):
             inputs.append(ACTIVATIONS[self.activation](inputs[-1] @ weight + bias))
@@ -159,7 +159,7 @@ class PlainNetwork(Network):
 
 
 class ModuleNetwork(Network):
-    """A torch module that returns logits, or probabilities if told so."""
+    """A torch module that returns logits, or probabilities if ``probabilities`` is set."""
 
     def __init__(self, module: Any, *, epochs: int, probabilities: bool = False) -> None:
         import torch
@@ -169,13 +169,16 @@ class ModuleNetwork(Network):
         self.probabilities = probabilities
         self.layers = [m for m in module.modules() if isinstance(m, torch.nn.Linear)]
         if not self.layers:
-            raise TypeError(f"{type(module).__name__} has no torch.nn.Linear layer to read.")
+            raise TypeError(
+                f"target={type(module).__name__} has no torch.nn.Linear layer; white-box attacks "
+                "need at least one. Use LiRA."
+            )
 
     @property
     def n_layers(self) -> int:
         return len(self.layers)
 
-    def trace(self, X: Any, place: Places, of: str) -> tuple[list[Layer], Floats]:
+    def trace(self, X: Any, label: Labels, of: str) -> tuple[list[Layer], Float64Array]:
         import torch
 
         seen: list[tuple[Any, Any]] = []
@@ -189,11 +192,11 @@ class ModuleNetwork(Network):
             self.module.requires_grad_(True)
             with _hooked(self.module, record):
                 logits = self._logits(self._tensor(X).requires_grad_())
-            truth = torch.as_tensor(place, device=logits.device)
+            labels = torch.as_tensor(label, device=logits.device)
             if of == "loss":
-                value = torch.nn.functional.cross_entropy(logits, truth, reduction="none")
+                value = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
             else:
-                chosen = torch.nn.functional.one_hot(truth, logits.shape[1]).bool()
+                chosen = torch.nn.functional.one_hot(labels, logits.shape[1]).bool()
                 rest = logits.masked_fill(chosen, -torch.inf).logsumexp(1)
                 value = logits[chosen] - rest
             wanted = [output for _, output in seen] + [inputs for inputs, _ in seen]
@@ -201,17 +204,17 @@ class ModuleNetwork(Network):
         finally:
             for weight, flag in zip(self.module.parameters(), before, strict=True):
                 weight.requires_grad_(flag)
-        inputs = [_numbers(own) for own, _ in seen]
+        inputs = [_numbers(layer_inputs) for layer_inputs, _ in seen]
         count = len(seen)
         return list(map(Layer, inputs, gradients[:count], gradients[count:])), _numbers(value)
 
-    def retrained(self, X: Any, label: Places, first: int, seed: int) -> ModuleNetwork:
+    def retrained(self, X: Any, label: Labels, first: int, seed: int) -> ModuleNetwork:
         import torch
 
         module = copy.deepcopy(self.module).requires_grad_(False)
         network = ModuleNetwork(module, epochs=self.epochs, probabilities=self.probabilities)
         inputs = self._tensor(X)
-        truth = torch.as_tensor(label, device=inputs.device)
+        labels = torch.as_tensor(label, device=inputs.device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             weights = [p for layer in network._from(first, inputs[:2]) for p in _forget(layer)]
@@ -221,24 +224,24 @@ class ModuleNetwork(Network):
                     rows = rows.to(inputs.device)
                     logits = network._logits(inputs[rows])
                     optimizer.zero_grad()
-                    torch.nn.functional.cross_entropy(logits, truth[rows]).backward()
+                    torch.nn.functional.cross_entropy(logits, labels[rows]).backward()
                     optimizer.step()
         module.requires_grad_(False)
         return network
 
-    def _from(self, first: int, some: Any) -> list[Any]:
-        """Return the layers with weights of their own, from a linear one on, as they are used."""
+    def _from(self, first: int, sample: Any) -> list[Any]:
+        """Return the layers that hold weights, in order of use, from linear layer ``first`` on."""
         import torch
 
         used: list[Any] = []
         with _hooked(self.module, lambda layer, *_: used.append(layer)), torch.no_grad():
-            self.module(some)
+            self.module(sample)
         used = list(dict.fromkeys(used))
         start = [m for m in used if isinstance(m, torch.nn.Linear)][first]
         return used[used.index(start) :]
 
     def _logits(self, inputs: Any) -> Any:
-        """Return one column for each class, with dropout and the like at rest."""
+        """Return one column for each class, computed in evaluation mode (no dropout)."""
         import torch
 
         was_training = self.module.training
@@ -257,15 +260,17 @@ class ModuleNetwork(Network):
 
 
 class _hooked:
-    """Call ``hook(layer, inputs, output)`` whenever a layer with weights of its own is used."""
+    """Call ``hook(layer, inputs, output)`` whenever a layer that holds weights is used."""
 
     def __init__(self, module: Any, hook: Callable[..., None]) -> None:
         self.module = module
         self.hook = hook
 
     def __enter__(self) -> None:
-        own = [m for m in self.module.modules() if any(True for _ in m.parameters(recurse=False))]
-        self.handles = [layer.register_forward_hook(self.hook) for layer in own]
+        layers = [
+            m for m in self.module.modules() if any(True for _ in m.parameters(recurse=False))
+        ]
+        self.handles = [layer.register_forward_hook(self.hook) for layer in layers]
 
     def __exit__(self, *_: Any) -> None:
         for handle in self.handles:
@@ -273,48 +278,51 @@ class _hooked:
 
 
 def _forget(layer: Any) -> list[Any]:
-    """Start a layer anew and return its weights."""
+    """Reset a layer to random weights and return them."""
     import torch
 
     if hasattr(layer, "reset_parameters"):
         layer.reset_parameters()
-    else:  # the size of weights is kept, what they have learned is not
+    else:  # a permutation keeps the weights' sizes and loses what they have learned
         for weight in layer.parameters(recurse=False):
             order = torch.randperm(weight.numel(), device=weight.device)
             weight.copy_(weight.flatten()[order].reshape(weight.shape))
     return [weight.requires_grad_() for weight in layer.parameters(recurse=False)]
 
 
-def _loss(logits: Floats, place: Places) -> tuple[Floats, Floats]:
+def _loss(logits: Float64Array, label: Labels) -> tuple[Float64Array, Float64Array]:
     if logits.shape[1] == 1:
-        sign = 1.0 - 2.0 * place[:, None]
-        return np.logaddexp(0, sign * logits)[:, 0], expit(logits) - place[:, None]
-    chosen = np.eye(logits.shape[1])[place]
-    log_total: Floats = logsumexp(logits, axis=1)
-    gradient: Floats = softmax(logits, axis=1) - chosen
-    value: Floats = log_total - np.sum(logits * chosen, axis=1)
+        sign = 1.0 - 2.0 * label[:, None]
+        return np.logaddexp(0, sign * logits)[:, 0], expit(logits) - label[:, None]
+    chosen = np.eye(logits.shape[1])[label]
+    log_total: Float64Array = logsumexp(logits, axis=1)
+    gradient: Float64Array = softmax(logits, axis=1) - chosen
+    value: Float64Array = log_total - np.sum(logits * chosen, axis=1)
     return value, gradient
 
 
-def _odds(logits: Floats, place: Places) -> tuple[Floats, Floats]:
+def _odds(logits: Float64Array, label: Labels) -> tuple[Float64Array, Float64Array]:
     if logits.shape[1] == 1:
-        sign = np.where(place[:, None] == 1, 1.0, -1.0)
+        sign = np.where(label[:, None] == 1, 1.0, -1.0)
         return (sign * logits)[:, 0], sign
-    chosen = np.eye(logits.shape[1])[place]
+    chosen = np.eye(logits.shape[1])[label]
     rest = np.where(chosen == 1, -np.inf, logits)
-    log_rest: Floats = logsumexp(rest, axis=1)
-    gradient: Floats = chosen - softmax(rest, axis=1)
+    log_rest: Float64Array = logsumexp(rest, axis=1)
+    gradient: Float64Array = chosen - softmax(rest, axis=1)
     return np.sum(logits * chosen, axis=1) - log_rest, gradient
 
 
 def _on_all_classes(
-    weight: Floats, bias: Floats, seen: Places, n_outputs: int
-) -> tuple[Floats, Floats]:
-    """Give a network that has seen some of the classes an output for each of them."""
+    weight: Float64Array, bias: Float64Array, seen: Labels, n_outputs: int
+) -> tuple[Float64Array, Float64Array]:
+    """Return the last layer with an output for every class, also those it was not trained on."""
     if len(seen) == max(2, n_outputs):
         return weight, bias
     if n_outputs == 1:
-        raise ValueError("One class is too rare: some of the attacker's folds do not hold it.")
+        raise ValueError(
+            "y has a class that is too rare: some of the attacker's folds do not contain it; "
+            "expected both classes in every fold. Pass more records of that class."
+        )
     if len(seen) == 2:
         weight, bias = np.c_[np.zeros_like(weight), weight], np.r_[0.0, bias]
     whole, offset = np.zeros((len(weight), n_outputs)), np.full(n_outputs, UNSEEN)
@@ -323,7 +331,7 @@ def _on_all_classes(
 
 
 def _is_module(thing: Any) -> bool:
-    """Say whether it is a torch module, without importing torch to find out."""
+    """Return whether an object is a torch module, without importing torch to find out."""
     return any(c.__module__.startswith("torch.nn") for c in type(thing).__mro__)
 
 
@@ -331,5 +339,5 @@ def _dense(X: Any) -> Any:
     return X.toarray() if hasattr(X, "toarray") else np.asarray(X)
 
 
-def _numbers(tensor: Any) -> Floats:
+def _numbers(tensor: Any) -> Float64Array:
     return np.asarray(tensor.detach().cpu().numpy(), dtype=float)

@@ -1,16 +1,17 @@
-"""What an attacker sees of a model: probabilities over one common list of classes."""
+"""The predictions an attacker sees: probabilities over one common list of classes."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["check_known", "class_list", "label_columns", "predict_aligned"]
+from .._config import warn_caller
 
-Floats = NDArray[np.float64]
+__all__ = ["check_known", "class_list", "predict_aligned"]
+
+Float64Array = NDArray[np.float64]
 
 
 def class_list(*parts: Any) -> NDArray[Any]:
@@ -19,47 +20,46 @@ def class_list(*parts: Any) -> NDArray[Any]:
     kinds = {"number" if a.dtype.kind in "biuf" else "text" for a in arrays}
     if len(kinds) > 1:
         raise ValueError(
-            "The labels of the records and the classes of the model are of different types: "
-            f"{[a.dtype.name for a in arrays]}. Give y in the form the model was fitted with."
+            "y and the classes of the model have different types: "
+            f"{[a.dtype.name for a in arrays]}. Pass y in the form the model was fitted with."
         )
     return np.unique(np.concatenate(arrays))
 
 
 def check_known(y: NDArray[Any], classes: Any) -> None:
-    """Refuse labels none of which the target knows, and warn of some.
+    """Warn if the target does not know some labels; refuse them if it knows none.
 
     Raises
     ------
     ValueError
-        If there are labels, and none is one of ``classes``: they are coded in another way.
+        If there are labels and none of them is in ``classes``: they are coded differently.
     """
-    strange = ~np.isin(y, classes)
-    if not strange.any():
+    unknown = ~np.isin(y, classes)
+    if not unknown.any():
         return
-    labels, known = np.unique(y[strange])[:5].tolist(), np.asarray(classes)[:5].tolist()
-    if strange.all():
+    labels, known = np.unique(y[unknown])[:5].tolist(), np.asarray(classes)[:5].tolist()
+    if unknown.all():
         raise ValueError(
-            f"y holds the labels {labels}, none of which the target knows; expected some of "
-            f"{known}. Give y in the form the target was fitted with."
+            f"y holds the labels {labels}, none of which the target knows; expected labels from "
+            f"{known}. Pass y in the form the target was fitted with."
         )
-    warnings.warn(
-        f"y holds {int(strange.sum())} records with labels that the target does not know: "
-        f"{labels} (it knows {known}). Their probability is 0, so that they pass for non-members. "
-        "Leave them out, or give y in the form the target was fitted with.",
+    warn_caller(
+        f"y holds {int(unknown.sum())} records with labels that the target does not know: "
+        f"{labels} (it knows {known}). Their probability is 0, so they pass for non-members. "
+        "Leave them out, or pass y in the form the target was fitted with.",
         UserWarning,
-        stacklevel=4,
     )
 
 
-def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Floats:
+def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Float64Array:
     """Return ``model.predict_proba(X)`` with one column for each of ``classes``.
 
-    A class that the model has never seen has probability 0, which is what the model says.
+    A class that the model was not trained on gets probability 0: the model never predicts it.
     """
     if not hasattr(model, "predict_proba"):
         raise TypeError(
-            f"{type(model).__name__} has no predict_proba, which this attack reads. Use a "
-            "label-only attack, or wrap the model in CalibratedClassifierCV."
+            f"{type(model).__name__} has no predict_proba, which this attack needs. Use "
+            "LabelOnlyAttack, which needs only predicted labels."
         )
     proba = np.asarray(model.predict_proba(X), dtype=float)
     if proba.ndim != 2 or proba.shape[1] != len(model.classes_):
@@ -69,8 +69,9 @@ def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Floats:
         )
     if not np.isfinite(proba).all() or proba.min(initial=0.0) < 0 or proba.max(initial=1.0) > 1.001:
         raise ValueError(
-            f"{type(model).__name__}.predict_proba returned values outside [0, 1] or not finite; "
-            "the model is broken, not private. Refit it (a smaller learning rate, scaled inputs)."
+            f"{type(model).__name__}.predict_proba returned values that are not finite or lie "
+            "outside [0, 1]; the model is broken, not private. Refit it with a smaller learning "
+            "rate or scaled inputs."
         )
     columns = np.searchsorted(classes, model.classes_)
     known = columns < len(classes)
@@ -78,16 +79,3 @@ def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Floats:
     aligned = np.zeros((len(proba), len(classes)))
     aligned[:, columns[known]] = proba[:, known]
     return aligned
-
-
-def label_columns(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the column of each label in ``classes``."""
-    y = np.asarray(y)
-    columns = np.searchsorted(classes, y)
-    unknown = (columns == len(classes)) | (classes[np.minimum(columns, len(classes) - 1)] != y)
-    if unknown.any():
-        raise ValueError(
-            f"y holds the label {y[unknown][0]!r}, which neither the model nor the attacker's "
-            f"records know; expected one of {classes.tolist()[:20]}."
-        )
-    return columns

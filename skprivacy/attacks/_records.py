@@ -1,4 +1,4 @@
-"""Telling records apart, and choosing some of them, in any container scikit-learn takes."""
+"""Comparing and selecting records, in any container that scikit-learn accepts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy import sparse
 
 from .._sklearn import num_samples, safe_indexing
 
-Floats = NDArray[np.float64]
+Float64Array = NDArray[np.float64]
 
 __all__ = [
     "as_records",
@@ -27,14 +27,14 @@ __all__ = [
 
 
 def as_records(X: Any) -> Any:
-    """Return X itself if it is an array, a DataFrame or sparse (then by rows), else an array."""
+    """Return X itself if it is an array, DataFrame or CSR matrix; else as CSR or an array."""
     if sparse.issparse(X):
         return sparse.csr_matrix(X) if X.format != "csr" else X
     return X if isinstance(X, pd.DataFrame) else np.asarray(X)
 
 
 def fingerprints(X: Any) -> NDArray[np.uint64]:
-    """Return a 64-bit fingerprint of each row: equal rows, equal fingerprints.
+    """Return a 64-bit fingerprint of each row; equal rows have equal fingerprints.
 
     Numbers are compared by value: integers, booleans, single and double precision agree, and so
     do 0.0 and -0.0. Other columns are compared by their text. Two different rows among a million
@@ -44,13 +44,13 @@ def fingerprints(X: Any) -> NDArray[np.uint64]:
         return _sparse_fingerprints(X)
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
     plain: dict[int, Any] = {}
-    for place in range(frame.shape[1]):
-        column = frame.iloc[:, place]
+    for i in range(frame.shape[1]):
+        column = frame.iloc[:, i]
         if pd.api.types.is_numeric_dtype(column.dtype):
             # + 0.0 turns -0.0 into 0.0
-            plain[place] = column.to_numpy(dtype=float, na_value=np.nan) + 0.0
+            plain[i] = column.to_numpy(dtype=float, na_value=np.nan) + 0.0
         else:
-            plain[place] = _text(column)
+            plain[i] = _text(column)
     hashed = pd.util.hash_pandas_object(pd.DataFrame(plain), index=False)
     return np.asarray(hashed, dtype=np.uint64)
 
@@ -59,10 +59,17 @@ def concat(first: Any, second: Any) -> Any:
     """Stack two containers of records of the same kind."""
     frames = isinstance(first, pd.DataFrame), isinstance(second, pd.DataFrame)
     if frames[0] != frames[1]:
-        raise ValueError("Members and non-members must both be DataFrames, or neither.")
+        raise ValueError(
+            "The two samples of records must both be DataFrames, or neither; got "
+            f"{type(first).__name__} and {type(second).__name__}. Convert one of them."
+        )
     if frames[0]:
         if list(first.columns) != list(second.columns):
-            raise ValueError("Members and non-members have different columns.")
+            raise ValueError(
+                "The two samples of records must have the same columns in the same order; got "
+                f"{list(first.columns)[:20]} and {list(second.columns)[:20]}. Select the same "
+                "columns from both."
+            )
         return pd.concat([first, second], ignore_index=True)
     if sparse.issparse(first) or sparse.issparse(second):
         return sparse.vstack([first, second], format="csr")
@@ -76,11 +83,11 @@ def numeric_columns(X: Any) -> NDArray[np.bool_]:
     return np.array([pd.api.types.is_numeric_dtype(dtype) for dtype in X.dtypes])
 
 
-def encode(X: Any, others: Any) -> tuple[Floats, Floats, Callable[[Floats], Any]]:
-    """Return two samples of records as matrices of numbers, and the way back.
+def encode(X: Any, others: Any) -> tuple[Float64Array, Float64Array, Callable[[Float64Array], Any]]:
+    """Return two samples of records as matrices of numbers, and a function that decodes them.
 
-    Columns that are not numeric become codes of their values among both samples. The way back
-    restores the container and the types of ``X``; integers that are no longer whole stay floats.
+    Columns that are not numeric become codes of their values in both samples. Decoding restores
+    the container and the types of ``X``; integers that are no longer whole stay floats.
     """
     if sparse.issparse(X):
         return X.toarray(), others.toarray(), sparse.csr_matrix
@@ -90,20 +97,20 @@ def encode(X: Any, others: Any) -> tuple[Floats, Floats, Callable[[Floats], Any]
     number = numeric_columns(frame)
     values: dict[int, Any] = {}
     coded = np.empty((len(frame) + len(other_frame), frame.shape[1]))
-    for place in range(frame.shape[1]):
-        both = [sample.iloc[:, place].to_numpy() for sample in (frame, other_frame)]
+    for i in range(frame.shape[1]):
+        both = [sample.iloc[:, i].to_numpy() for sample in (frame, other_frame)]
         column = np.concatenate([np.asarray(part, dtype=object) for part in both])
-        if number[place]:
-            coded[:, place] = column.astype(float)
+        if number[i]:
+            coded[:, i] = column.astype(float)
         else:
-            coded[:, place], values[place] = pd.factorize(column, use_na_sentinel=False)
+            coded[:, i], values[i] = pd.factorize(column, use_na_sentinel=False)
 
-    def decode(matrix: Floats) -> Any:
+    def decode(matrix: Float64Array) -> Any:
         columns = [
-            pd.Series(values[place][matrix[:, place].astype(int)]).astype(frame.dtypes.iloc[place])
-            if place in values
-            else pd.Series(matrix[:, place])
-            for place in range(matrix.shape[1])
+            pd.Series(values[i][matrix[:, i].astype(int)]).astype(frame.dtypes.iloc[i])
+            if i in values
+            else pd.Series(matrix[:, i])
+            for i in range(matrix.shape[1])
         ]
         decoded = pd.concat(columns, axis=1).set_axis(frame.columns, axis=1)
         return decoded if isinstance(X, pd.DataFrame) else decoded.to_numpy(dtype=object)
@@ -112,7 +119,7 @@ def encode(X: Any, others: Any) -> tuple[Floats, Floats, Callable[[Floats], Any]
 
 
 def _text(column: pd.Series[Any]) -> NDArray[np.object_]:
-    """Return numbers as in a numeric column and the rest as text, all of them marked strings."""
+    """Return each value as a string that marks it as a number or as text."""
     values = column.to_numpy(dtype=object)
     return np.array([_mark(value) for value in values], dtype=object)
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from .._sklearn import Interval, safe_indexing
+from .._validation import label_columns
 from . import scores
-from ._predictions import class_list, label_columns
+from ._predictions import class_list
 from .membership import MembershipAttack
 from .shadow import ShadowPool
 
@@ -58,15 +59,15 @@ class ShadowedAttack(MembershipAttack):
     def _seen_by_shadows(
         self, X: Any, y: NDArray[Any], classes: NDArray[Any], view: View
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
-        """Return what ``view`` shows of all shadow models' predictions, members, and classes.
+        """Return ``view`` of the shadow models' predictions, the membership and the class column.
 
-        All three have a row for each shadow model and record.
+        Each has one row for every pair of a shadow model and a record.
         """
         trained, known = self.pool_.membership(X)
         if not known.any():
             raise ValueError(
-                "None of the records given to fit is among those the pool was trained on, so "
-                "there is nothing to learn members from. Give fit the pool's records."
+                "None of the records passed to fit is among those that the pool was trained on, so "
+                "their membership in the shadow models is unknown. Pass the pool's records to fit."
             )
         label = label_columns(y[known], classes)
         probas = self.pool_.iter_proba(safe_indexing(X, known), classes)
@@ -77,10 +78,10 @@ class ShadowedAttack(MembershipAttack):
         return scores.logit(*self._target_proba(X, y))
 
     def _check_known(self, X: Any) -> None:
-        strangers = int(np.sum(~self.pool_.membership(X)[1]))
-        if strangers:
+        unknown = int(np.sum(~self.pool_.membership(X)[1]))
+        if unknown:
             raise ValueError(
-                f"online=True, but {strangers} records were not among those the shadow models "
-                "were trained on, so no model has seen them. Train the pool on all records to be "
-                "scored, or use online=False."
+                f"online=True needs shadow models trained on every scored record, but {unknown} "
+                "records are not among those that the pool was trained on. Train the pool on all "
+                "records to be scored, or use online=False."
             )

@@ -1,4 +1,4 @@
-"""Attribute inference: does the model give away a sensitive attribute of its members?"""
+"""Attribute inference: does the model reveal a sensitive attribute of its members?"""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .. import metrics
+from .._validation import label_columns
 from . import scores
-from ._predictions import check_known, class_list, label_columns, predict_aligned
+from ._predictions import check_known, class_list, predict_aligned
 
 __all__ = ["AttributeInference", "AttributeResult"]
 
 
 @dataclass(frozen=True, repr=False)
 class AttributeResult:
-    """How often an attribute was inferred, beside what needs no access to the records.
+    """How often an attribute was inferred, compared with imputation without the model.
 
     Attributes
     ----------
@@ -35,8 +36,8 @@ class AttributeResult:
     baseline_in, baseline_out : float
         The same for imputation from the other attributes and the class, without the model.
     advantage : float
-        ``accuracy_in - accuracy_out``: what membership adds. A correlation that the model
-        learned helps with both alike and is no leakage of a record.
+        ``accuracy_in - accuracy_out``: what membership adds. A correlation that the model has
+        learned helps equally with members and non-members and is no leakage of a record.
     advantage_interval : (float, float)
         Confidence interval of ``advantage``.
     gain : float
@@ -75,18 +76,18 @@ class AttributeInference(BaseEstimator):
     """Infer one attribute of a record from the others, its class and the model.
 
     Each value of the attribute is tried in turn. The classic attack (Fredrikson et al. 2014,
-    Yeom et al. 2018) takes the value that fits the class best, weighed by how common it is.
-    ``prior="imputation"`` weighs it by how probable it is given the other attributes (after
+    Yeom et al. 2018) takes the value that fits the class best, weighted by how common it is.
+    ``prior="imputation"`` weights it by how probable it is given the other attributes (after
     Mehnaz et al. 2022; Jayaraman & Evans 2022), which the model must then improve upon.
 
     Parameters
     ----------
     target : fitted classifier with ``predict_proba``, default=None
-        The model attacked.
+        The target model.
     attribute : int or str, default=0
         Column of the attribute; a name if records are DataFrames.
     prior : {"imputation", "marginal", "uniform"}, default="imputation"
-        What the attacker believes before asking the model.
+        The attacker's belief about the attribute before querying the model.
     imputer : classifier with ``predict_proba``, default=None
         Learns the attribute from the other columns and the class. None: a random forest.
 
@@ -97,9 +98,9 @@ class AttributeInference(BaseEstimator):
 
     Notes
     -----
-    **Edge cases.** The attribute must have at least two values among the attacker's records. A
-    continuous one must be binned first. A record without a value of it is refused where the truth
-    is needed, in ``fit`` and ``evaluate``: it would count as inferred wrongly.
+    **Edge cases.** The attribute must have at least two values among the attacker's records. Bin a
+    continuous attribute first. ``fit`` and ``evaluate``, which need the true value, refuse records
+    in which it is missing: they would count as inferred wrongly.
 
     References
     ----------
@@ -146,23 +147,25 @@ class AttributeInference(BaseEstimator):
             Their classes.
         """
         if self.target is None:
-            raise ValueError("target=None: give the fitted model to attack.")
-        if self.prior not in ("imputation", "marginal", "uniform"):
             raise ValueError(
-                f"prior={self.prior!r}: expected 'imputation', 'marginal' or 'uniform'."
+                "target=None must be the fitted model to attack. Pass it as "
+                "AttributeInference(target) or set_params(target=model)."
             )
-        frame, truth = self._known(X)
+        if self.prior not in ("imputation", "marginal", "uniform"):
+            raise ValueError(f"prior={self.prior!r} must be 'imputation', 'marginal' or 'uniform'.")
+        frame, values = self._split_complete(X)
         check_consistent_length(frame, y)
-        self.values_, counts = np.unique(truth, return_counts=True)
+        self.values_, counts = np.unique(values, return_counts=True)
         if len(self.values_) < 2:
             raise ValueError(
-                f"attribute={self.attribute!r} has one value, {self.values_[0]!r}, among the "
-                "attacker's records; there is nothing to infer."
+                f"attribute={self.attribute!r} must have at least two values among the attacker's "
+                f"records; got {self.values_[0]!r} only, so there is nothing to infer. Pass other "
+                "records or another attribute."
             )
         self.classes_ = class_list(self.target.classes_, y)
         check_known(np.asarray(y), self.target.classes_)
         self.marginal_ = counts / counts.sum()
-        self.imputer_ = self._make_imputer().fit(self._with_class(frame, y), truth.astype(str))
+        self.imputer_ = self._make_imputer().fit(self._with_class(frame, y), values.astype(str))
         return self
 
     def predict(self, X: Any, y: Any) -> NDArray[Any]:
@@ -170,14 +173,14 @@ class AttributeInference(BaseEstimator):
         check_is_fitted(self)
         frame, _ = self._split(X)
         label = label_columns(y, self.classes_)
-        total = np.log(np.maximum(self._beliefs(frame, y), scores.FLOOR))
-        for place, value in enumerate(self.values_):
+        total = np.log(np.maximum(self._prior(frame, y), scores.FLOOR))
+        for i, value in enumerate(self.values_):
             proba = predict_aligned(self.target, self._fill(X, value), self.classes_)
-            total[:, place] += scores.loss(proba, label)
+            total[:, i] += scores.loss(proba, label)
         return self.values_[total.argmax(axis=1)]
 
     def impute(self, X: Any, y: Any) -> NDArray[Any]:
-        """Return what the other attributes and the class alone tell: the baseline."""
+        """Infer the attribute from the other attributes and the class alone: the baseline."""
         check_is_fitted(self)
         frame, _ = self._split(X)
         return self.values_[self._imputed(frame, y).argmax(axis=1)]
@@ -194,10 +197,10 @@ class AttributeInference(BaseEstimator):
         alpha : float, default=0.05
             Error probability of the interval.
         """
-        right_in, imputed_in = self._right(X_in, y_in)
-        right_out, imputed_out = self._right(X_out, y_out)
+        right_in, imputed_in = self._correct(X_in, y_in)
+        right_out, imputed_out = self._correct(X_out, y_out)
         difference = right_in.mean() - right_out.mean()
-        # Newcombe's interval of a difference, here from exact intervals of the two rates
+        # Newcombe's interval for a difference, from exact intervals for the two rates
         low_in, high_in = metrics.clopper_pearson(int(right_in.sum()), len(right_in), alpha)
         low_out, high_out = metrics.clopper_pearson(int(right_out.sum()), len(right_out), alpha)
         down = np.hypot(right_in.mean() - low_in, high_out - right_out.mean())
@@ -215,11 +218,11 @@ class AttributeInference(BaseEstimator):
             gain_p_value=float(p_value),
         )
 
-    def _right(self, X: Any, y: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        truth = self._known(X)[1]
-        return self.predict(X, y) == truth, self.impute(X, y) == truth
+    def _correct(self, X: Any, y: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        values = self._split_complete(X)[1]
+        return self.predict(X, y) == values, self.impute(X, y) == values
 
-    def _beliefs(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
+    def _prior(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
         if self.prior == "imputation":
             return self._imputed(frame, y)
         known = self.marginal_ if self.prior == "marginal" else np.ones(len(self.values_))
@@ -243,38 +246,38 @@ class AttributeInference(BaseEstimator):
         forest = RandomForestClassifier(100, min_samples_leaf=5, random_state=0)
         return make_pipeline(encode, forest)
 
-    def _known(self, X: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
-        """Return the parts of records, each of which has a value of the attribute."""
-        frame, truth = self._split(X)
-        missing = int(pd.isna(truth).sum())
+    def _split_complete(self, X: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
+        """Return the other columns and the attribute, which no record may lack."""
+        frame, values = self._split(X)
+        missing = int(pd.isna(values).sum())
         if missing:
             raise ValueError(
-                f"attribute={self.attribute!r} is missing in {missing} of {len(truth)} records: "
-                "there is nothing to infer. Leave them out, or make missing a value of its own, "
-                f"such as X[{self.attribute!r}].fillna('unknown')."
+                f"attribute={self.attribute!r} is missing in {missing} of {len(values)} records, "
+                "so there is nothing to infer. Leave these records out, or make missing a value, "
+                f"for example with X[{self.attribute!r}].fillna('unknown')."
             )
-        return frame, truth
+        return frame, values
 
     def _split(self, X: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
-        """Return the other columns, named by place, and the attribute."""
+        """Return the other columns, named by position, and the attribute."""
         frame = pd.DataFrame(X)
         if self.attribute not in frame.columns:
             raise ValueError(
-                f"attribute={self.attribute!r} is not a column; expected one of "
+                f"attribute={self.attribute!r} must be a column of X, one of "
                 f"{frame.columns.tolist()[:20]}."
             )
         others = frame.drop(columns=self.attribute)
-        others.columns = [f"x{place}" for place in range(others.shape[1])]
+        others.columns = [f"x{i}" for i in range(others.shape[1])]
         return others, frame[self.attribute].to_numpy()
 
     def _with_class(self, frame: pd.DataFrame, y: Any) -> pd.DataFrame:
         label = label_columns(y, self.classes_)
         one_hot = np.eye(len(self.classes_))[label]
-        names = [f"class{place}" for place in range(len(self.classes_))]
+        names = [f"class{i}" for i in range(len(self.classes_))]
         return frame.assign(**dict(zip(names, one_hot.T, strict=True)))
 
     def _fill(self, X: Any, value: Any) -> Any:
-        """Return the records with the attribute set to ``value``, in the container given."""
+        """Return the records with the attribute set to ``value``, in the same container."""
         if isinstance(X, pd.DataFrame):
             frame = X.copy()
             frame[self.attribute] = pd.Series(value, index=X.index).astype(X[self.attribute].dtype)

@@ -1,4 +1,4 @@
-"""The attack on models that generalise well: few members, but sure ones."""
+"""The attack on models that generalise well: it accuses few records, but with high precision."""
 
 from __future__ import annotations
 
@@ -20,31 +20,32 @@ __all__ = ["VulnerableRecordsAttack"]
 class VulnerableRecordsAttack(ShadowedAttack):
     """Long et al. 2018: accuse only records that have few neighbours.
 
-    A model that generalises well gives little away about most records, but a record unlike all
-    others may still move it. Such records are those with few neighbours in the space of shadow
-    models' predictions. They are ranked by how far the target's log-odds lie above those of
-    models that never saw them; all other records rank below.
+    A model that generalises well reveals little about most records, but a record unlike all
+    others may still influence it. Such records have few neighbours in the space of shadow models'
+    predictions. They are ranked by how far the target's log-odds lie above those of models not
+    trained on them; all other records rank below.
 
     Parameters
     ----------
     target : fitted classifier with ``predict_proba``, default=None
-        The model attacked. None makes a template for ``clone`` and ``set_params``.
+        The target model. None makes a template for ``clone`` and ``set_params``.
     n_shadows : int, default=16
-        Shadow models to train if ``pool`` is None; even.
+        Number of shadow models to train if ``pool`` is None; even.
     radius : float, default=0.1
-        Records whose predictions differ by less than this are neighbours: the root mean square
-        over models of the Euclidean distance of the probabilities, in (0, sqrt(2)).
+        Records whose predictions are closer than this are neighbours. The distance is the root
+        mean square over models of the Euclidean distance of the probabilities; the radius lies in
+        (0, sqrt(2)).
     max_neighbours : int, default=5
         Records with more neighbours among those given to ``fit`` are not accused.
     pool : ShadowPool, default=None
         Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
         trained on the records given to ``fit``. None clones the target.
     n_jobs : int, default=None
-        Shadow models trained at once, if ``pool`` is None.
+        Number of shadow models trained in parallel, if ``pool`` is None.
     random_state : int, RandomState instance or None, default=None
-        Of the shadow pool, if ``pool`` is None.
+        Seed of the shadow pool, if ``pool`` is None.
     fpr : float, default=0.05
-        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
 
     References
     ----------
@@ -93,16 +94,17 @@ class VulnerableRecordsAttack(ShadowedAttack):
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
         self._prints = np.unique(fingerprints(X))
-        # one more than needed: a known record is its own neighbour
+        # one more than needed, because a record of the pool is its own nearest neighbour
         wanted = min(self.max_neighbours + 2, len(y))
-        self._neighbours = NearestNeighbors(n_neighbors=wanted).fit(self._place(X))
+        self._neighbours = NearestNeighbors(n_neighbors=wanted).fit(self._coordinates(X))
 
-    def _place(self, X: Any) -> NDArray[np.float64]:
+    def _coordinates(self, X: Any) -> NDArray[np.float64]:
+        """Return the shadow models' predictions, scaled so that distances are root mean squares."""
         proba = np.hstack(list(self.pool_.iter_proba(X)))
         return proba / np.sqrt(self.pool_.n_shadows)
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        distance = self._neighbours.kneighbors(self._place(X))[0]
+        distance = self._neighbours.kneighbors(self._coordinates(X))[0]
         near = np.sum(distance < self.radius, axis=1) - np.isin(fingerprints(X), self._prints)
         shadow, out = self.pool_.logits(X, y), self.pool_.left_out(X)
         z = scores.lira_offline(self._target_logit(X, y), shadow, out)

@@ -1,4 +1,4 @@
-"""Membership of records in the training set of a generator, from what it generates."""
+"""Membership inference against generative models."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ N_FOLDS = 3
 
 
 class GenerativeAttack(BaseEstimator):
-    """LOGAN (Hayes et al. 2019): a discriminator's score tells a generator's training records.
+    """LOGAN (Hayes et al. 2019): score membership in a generator's training set.
 
-    Black-box: a discriminator learns to tell generated records from the attacker's own ones;
-    records it takes for generated are called members. White-box: the generator's own
-    discriminator is given, and used as it is.
+    Black-box: a discriminator learns to distinguish generated records from the attacker's own;
+    records that it classifies as generated are called members. White-box: the generator's own
+    discriminator is used as it is.
 
     Parameters
     ----------
     discriminator : classifier with ``predict_proba``, default=None
         Cloned and fitted, class 1 being "generated". None: gradient boosting.
     own : bool, default=False
-        The discriminator is the generator's own: fitted, and its class 1 (the last column)
-        means "real training record". Nothing is learned.
+        Whether ``discriminator`` is the generator's own: fitted, its class 1 (the last column)
+        meaning "real training record". ``fit`` then learns nothing.
 
     Notes
     -----
-    Of the attacker's records, each is judged by a discriminator that was not fitted on it
-    (3 folds, told by its fingerprint).
+    Each of the attacker's records is scored by a discriminator that was not fitted on it (3 folds,
+    assigned by fingerprint).
 
     References
     ----------
@@ -61,16 +61,19 @@ class GenerativeAttack(BaseEstimator):
         self.own = own
 
     def fit(self, generated: Any, reference: Any) -> GenerativeAttack:
-        """Learn to tell generated records from the attacker's own.
+        """Learn to distinguish generated records from the attacker's own.
 
         Parameters
         ----------
         generated : records that the generator made
-        reference : records like its training records, not among them
+        reference : records like its training records, but not among them
         """
         if self.own:
             if self.discriminator is None:
-                raise ValueError("own=True: give the generator's fitted discriminator.")
+                raise ValueError(
+                    "discriminator=None must be the generator's fitted discriminator if own=True. "
+                    "Pass it, or use own=False."
+                )
             self.models_ = [self.discriminator] * N_FOLDS
             return self
         base = self.discriminator or HistGradientBoostingClassifier(
@@ -85,14 +88,15 @@ class GenerativeAttack(BaseEstimator):
             rows = np.flatnonzero(fold != k)
             if len(np.unique(made[rows])) < 2:
                 raise ValueError(
-                    f"{num_samples(generated)} generated and {num_samples(reference)} reference "
-                    "records are too few; expected at least some dozens of each."
+                    f"generated holds {num_samples(generated)} records and reference "
+                    f"{num_samples(reference)}, which is too few; expected dozens of each. Pass "
+                    "more records."
                 )
             self.models_.append(clone(base).fit(safe_indexing(X, rows), made[rows].astype(int)))
         return self
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """Return the log-odds that each record is like the generated ones."""
+        """Return a membership score for each record: the discriminator's log-odds."""
         check_is_fitted(self, "models_")
         X = as_records(X)
         fold = fingerprints(X) % N_FOLDS
@@ -106,7 +110,7 @@ class GenerativeAttack(BaseEstimator):
         return values
 
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
-        """Attack training records of the generator, and records like them that were not."""
+        """Attack training records of the generator and records like them that were not used."""
         return AttackResult(
             self.score_samples(X_in), self.score_samples(X_out), type(self).__name__
         )

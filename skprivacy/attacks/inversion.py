@@ -1,4 +1,4 @@
-"""Model inversion: a picture of a class, climbed from the model's confidence."""
+"""Model inversion: reconstructing a typical input of a class from the model's confidence."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from .._validation import label_columns
 from ..mechanisms.bounds import are_arrays, could_be_pairs, two_readings
-from ._predictions import label_columns, predict_aligned
+from ._predictions import predict_aligned
 from .result import AttackResult
 
 __all__ = ["invert_class", "judge_inversion"]
 
-Floats = NDArray[np.float64]
+Float64Array = NDArray[np.float64]
 
 
 def invert_class(
@@ -26,12 +27,12 @@ def invert_class(
     n_iter: int = 200,
     n_starts: int = 8,
     random_state: Any = None,
-) -> Floats:
-    """Find an input that the target is surest to be of one class (Fredrikson et al. 2015).
+) -> Float64Array:
+    """Find an input that the target assigns to one class most confidently.
 
-    Only ``predict_proba`` is used. The climb is an evolution strategy with a separate step for
-    each feature, so it needs neither gradients nor a differentiable model; on a plateau, as of
-    trees, it stays where it is.
+    This is the attack of Fredrikson et al. 2015. Only ``predict_proba`` is used. The search is an
+    evolution strategy with a separate step for each feature, so it needs neither gradients nor a
+    differentiable model; on a plateau, as with trees, it makes no progress.
 
     Parameters
     ----------
@@ -39,13 +40,13 @@ def invert_class(
     label : object
         The class, one of ``target.classes_``.
     bounds : array-like of shape (n_features, 2) or (2,)
-        Lowest and highest value of each feature, or one pair for all. A tuple of two arrays is
-        (lower, upper), as elsewhere; two features whose bounds could be read either way must be
-        written so.
+        Lowest and highest value of each feature, or one pair for all. A tuple of two arrays means
+        (lower, upper), as elsewhere; it is required for two features whose bounds could be read
+        either way.
     n_iter : int, default=200
-        Rounds; each queries ``4 * n_starts`` inputs.
+        Number of rounds; each queries ``4 * n_starts`` inputs.
     n_starts : int, default=8
-        Climbs from different starts; the highest one is returned.
+        Number of searches from different starting points; the best result is returned.
     random_state : int, RandomState instance or None, default=None
 
     Returns
@@ -81,39 +82,39 @@ def invert_class(
     low, high = _check_bounds(bounds, target)
     names = getattr(target, "feature_names_in_", None)
 
-    def height(points: Floats) -> Floats:
-        # the log of the class against the rest still rises where the probability is flat at 1
+    def log_odds(points: Float64Array) -> Float64Array:
+        # the log-odds of the class still rise where its probability saturates at 1
         X = points if names is None else pd.DataFrame(points, columns=names)
         proba = predict_aligned(target, X, classes)
         rest = np.delete(proba, column, axis=1).sum(axis=1)
         return np.log(np.maximum(proba[:, column], 1e-300)) - np.log(np.maximum(rest, 1e-300))
 
-    place = rng.uniform(low, high, size=(n_starts, len(low)))
-    reached = height(place)
+    point = rng.uniform(low, high, size=(n_starts, len(low)))
+    reached = log_odds(point)
     step = np.full(n_starts, 0.3)
     for _ in range(n_iter):
-        noise = rng.normal(size=(4, *place.shape)) * (high - low) * step[:, None]
+        noise = rng.normal(size=(4, *point.shape)) * (high - low) * step[:, None]
         changed = rng.uniform(size=noise.shape) < max(0.2, 1 / len(low))
-        trial = np.clip(place + noise * changed, low, high)
-        heights = height(trial.reshape(-1, len(low))).reshape(4, n_starts)
-        best = heights.argmax(axis=0)
-        found = heights[best, np.arange(n_starts)]
+        trial = np.clip(point + noise * changed, low, high)
+        found_odds = log_odds(trial.reshape(-1, len(low))).reshape(4, n_starts)
+        best = found_odds.argmax(axis=0)
+        found = found_odds[best, np.arange(n_starts)]
         up = found > reached
-        place[up], reached[up] = trial[best, np.arange(n_starts)][up], found[up]
+        point[up], reached[up] = trial[best, np.arange(n_starts)][up], found[up]
         step = np.clip(np.where(up, step * 1.2, step * 0.9), 1e-3, 0.5)
-    return place[reached.argmax()]
+    return point[reached.argmax()]
 
 
 def judge_inversion(x: ArrayLike, X_in: ArrayLike, X_out: ArrayLike) -> AttackResult:
-    """Ask whether an inverted class lies nearer to members than to other records of the class.
+    """Test whether an inverted class lies nearer to members than to other records of the class.
 
     A model shows what its classes look like: that is its purpose. An inversion leaks members only
-    if it lies nearer to them than to people of the class who were not in the training set.
+    if it lies nearer to them than to records of the class that were not in the training set.
 
     Parameters
     ----------
     x : array-like of shape (n_features,)
-        What :func:`invert_class` found.
+        The result of :func:`invert_class`.
     X_in, X_out : array-like of shape (n_in, n_features) and (n_out, n_features)
         Members and non-members, all of the class.
 
@@ -137,18 +138,20 @@ def judge_inversion(x: ArrayLike, X_in: ArrayLike, X_out: ArrayLike) -> AttackRe
     )
 
 
-def _check_bounds(bounds: ArrayLike, target: Any) -> tuple[Floats, Floats]:
+def _check_bounds(bounds: ArrayLike, target: Any) -> tuple[Float64Array, Float64Array]:
     box = np.transpose(bounds) if are_arrays(bounds) else np.asarray(bounds, dtype=float)
     width = getattr(target, "n_features_in_", None)
     if box.shape == (2,) and width is not None:
         box = np.tile(box, (width, 1))
     if box.ndim != 2 or box.shape[1] != 2 or not (box[:, 0] < box[:, 1]).all():
         raise ValueError(
-            f"bounds has shape {box.shape}; expected (lowest, highest) or one such pair for each "
-            "feature, each lowest below highest."
+            f"bounds={bounds!r} must be (lowest, highest) or one such pair for each feature, with "
+            f"lowest below highest; got shape {box.shape}."
         )
     if not are_arrays(bounds) and np.ndim(bounds) == 2 and could_be_pairs(box.T, 2):
         raise two_readings("bounds", bounds)
     if width not in (None, len(box)):
-        raise ValueError(f"bounds has {len(box)} pairs; target takes {width} features.")
+        raise ValueError(
+            f"bounds has {len(box)} pairs; target takes {width} features. Pass one pair for each."
+        )
     return box[:, 0], box[:, 1]

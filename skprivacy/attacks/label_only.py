@@ -1,4 +1,4 @@
-"""Membership from predicted labels alone: how far is a record from the decision boundary?"""
+"""Membership from predicted labels alone: how far a record is from the decision boundary."""
 
 from __future__ import annotations
 
@@ -18,47 +18,46 @@ from .result import AttackResult
 
 __all__ = ["LabelOnlyAttack"]
 
-Floats = NDArray[np.float64]
+Float64Array = NDArray[np.float64]
 NOISE_LEVELS = (0.05, 0.1, 0.2, 0.4)
 HALVINGS = 8
 
 
 class LabelOnlyAttack(MembershipAttack):
-    """Membership from labels alone (Choquette-Choo et al. 2021; Li & Zhang 2021).
+    """Infer membership from labels alone (Choquette-Choo et al. 2021; Li & Zhang 2021).
 
-    Only ``target.predict`` is asked, so hiding or rounding probabilities is no defence. A model
-    that has seen a record keeps its label under larger changes.
+    Only ``target.predict`` is queried, so hiding or rounding probabilities is no defence. A model
+    trained on a record keeps its label under larger changes.
 
     Parameters
     ----------
     target : fitted classifier, default=None
-        The model attacked. None makes a template for ``clone`` and ``set_params``.
+        The target model. None makes a template for ``clone`` and ``set_params``.
     method : {"noise", "boundary", "hopskipjump"}, default="noise"
-        "noise": share of perturbed copies that keep the right label, over noise of growing
-        size. "boundary": distance at which the label is lost on the way to records of other
-        classes. "hopskipjump": distance of the decision boundary, approached with directions
-        estimated from labels (Chen et al. 2020); takes some hundreds of queries to be worth it.
-        A record with a wrong label scores lowest in all.
+        "noise": share of perturbed copies that keep the right label, over noise of growing size.
+        "boundary": distance at which the label changes on the way to records of other classes.
+        "hopskipjump": distance to the decision boundary, approached in directions estimated from
+        labels (Chen et al. 2020); worthwhile only with some hundreds of queries. With each
+        method, records that the target labels wrongly score lowest.
     n_queries : int, default=100
-        Labels asked for each record, at most.
+        Maximum number of queries for each record.
     random_state : int, RandomState instance or None, default=0
-        Seeds noise and paths, the same for every record.
+        Seeds the noise and the paths, which are the same for every record.
     fpr : float, default=0.05
-        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
 
     Attributes
     ----------
     queries_ : int ndarray of shape (n_records,)
-        Labels asked for each record in the latest scoring. ``evaluate`` puts the largest number
-        into ``details["queries"]``.
+        Number of queries for each record in the latest scoring. ``evaluate`` stores the largest
+        one in ``details["queries"]``.
 
     Notes
     -----
-    Numbers with more than two values are continuous: they take Gaussian noise and straight paths,
-    in units of their standard deviation among the attacker's records. Binary, categorical and
-    text features are exchanged for those of other records; as a distance, each counts 1 under
-    the square root that straight distances are taken by, so that of discrete features alone it
-    ranks as the number of flips.
+    Numeric features with more than two values are continuous: they get Gaussian noise and straight
+    paths, in units of their standard deviation among the attacker's records. Binary, categorical
+    and text features are exchanged for those of other records. A distance is the square root of
+    the sum of the squared continuous distance and the number of exchanged discrete features.
 
     References
     ----------
@@ -111,7 +110,7 @@ class LabelOnlyAttack(MembershipAttack):
         self._labels = np.asarray(self.target.predict(X))
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _score(self, X: Any, y: NDArray[Any]) -> Floats:
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         if self.method == "noise":
             return self._noise_robustness(X, y)
         if self.method == "hopskipjump":
@@ -124,23 +123,23 @@ class LabelOnlyAttack(MembershipAttack):
         result.details["queries"] = int(self.queries_.max())
         return result
 
-    def _noise_robustness(self, X: Any, y: NDArray[Any]) -> Floats:
+    def _noise_robustness(self, X: Any, y: NDArray[Any]) -> Float64Array:
         rng = np.random.default_rng(self._seed)
         matrix, others, decode = encode(X, self._others)
         kept = np.zeros(len(y))
-        # the last query is for the record itself
+        # the last query is the record itself
         levels = np.sort(np.resize(NOISE_LEVELS, self.n_queries - 1))
         self.queries_ = np.full(len(y), len(levels) + 1)
         for level in levels:
             shifted = matrix + rng.normal(size=matrix.shape[1]) * level * self._scale
-            stranger = others[rng.integers(len(others))]
-            swapped = np.where(rng.random(matrix.shape[1]) < level, stranger, matrix)
+            other = others[rng.integers(len(others))]
+            swapped = np.where(rng.random(matrix.shape[1]) < level, other, matrix)
             moved = np.where(self._continuous, shifted, swapped)
             kept += self.target.predict(decode(moved)) == y
         right = np.asarray(self.target.predict(X)) == y
         return np.where(right, 1 + kept / len(levels), kept / len(levels))
 
-    def _boundary_distance(self, X: Any, y: NDArray[Any]) -> Floats:
+    def _boundary_distance(self, X: Any, y: NDArray[Any]) -> Float64Array:
         rng = np.random.default_rng(self._seed)
         matrix, others, decode = encode(X, self._others)
         prints = fingerprints(X)
@@ -148,7 +147,7 @@ class LabelOnlyAttack(MembershipAttack):
         n_paths = (self.n_queries - 1) // HALVINGS
         self.queries_ = np.full(len(y), n_paths * HALVINGS + 1)
         for path in range(n_paths):
-            goal = others[self._strangers(prints, y, path)]
+            goal = others[self._differently_labelled(prints, y, path)]
             swap_at = rng.uniform(size=matrix.shape[1:])
 
             inside, outside = np.zeros(len(y)), np.ones(len(y))
@@ -161,17 +160,17 @@ class LabelOnlyAttack(MembershipAttack):
             nearest = np.minimum(nearest, np.linalg.norm(np.nan_to_num(in_units), axis=1))
         return np.where(self.target.predict(X) == y, nearest, 0.0)
 
-    def _decision_distance(self, X: Any, y: NDArray[Any]) -> Floats:
+    def _decision_distance(self, X: Any, y: NDArray[Any]) -> Float64Array:
         matrix, others, decode = encode(X, self._others)
         wrong = np.asarray(self.target.predict(X)) != y
         rows = np.flatnonzero(~wrong)
 
-        def changed(asked: NDArray[np.intp], points: Floats) -> NDArray[np.bool_]:
-            return np.asarray(self.target.predict(decode(points))) != y[rows[asked]]
+        def changed(queried: NDArray[np.intp], points: Float64Array) -> NDArray[np.bool_]:
+            return np.asarray(self.target.predict(decode(points))) != y[rows[queried]]
 
         oracle = Oracle(changed, len(rows), self.n_queries - 1)
         prints = fingerprints(X)
-        goals = (others[self._strangers(prints, y, path)][rows] for path in count())
+        goals = (others[self._differently_labelled(prints, y, path)][rows] for path in count())
         distance = np.zeros(len(y))
         if len(rows):
             rng = np.random.default_rng(self._seed)
@@ -182,24 +181,26 @@ class LabelOnlyAttack(MembershipAttack):
         self.queries_[rows] += oracle.used
         return distance
 
-    def _strangers(
+    def _differently_labelled(
         self, prints: NDArray[np.uint64], y: NDArray[Any], path: int
     ) -> NDArray[np.intp]:
-        """Choose for each record one that the target labels differently; any if there is none.
+        """Choose for each record one that the target labels differently; if there is none, any.
 
-        The choice depends on the record and the path alone, not on the other records of a call.
+        The choice depends only on the record and the path, not on the other records of a call.
         """
         mixed = (prints ^ np.uint64(path * 0x9E3779B1 + self._seed)) * np.uint64(0xBF58476D1CE4E5B9)
         draw = (mixed >> np.uint64(33)).astype(np.intp)
         rows = draw % len(self._labels)
         for c in np.unique(y):
-            strangers = np.flatnonzero(self._labels != c)
-            if len(strangers):
-                rows[y == c] = strangers[draw[y == c] % len(strangers)]
+            others = np.flatnonzero(self._labels != c)
+            if len(others):
+                rows[y == c] = others[draw[y == c] % len(others)]
         return rows
 
-    def _walk(self, matrix: Floats, goal: Floats, swap_at: Floats, way: Floats) -> Floats:
-        """Go a share ``way`` of the path to ``goal``, each discrete feature at its turn."""
+    def _walk(
+        self, matrix: Float64Array, goal: Float64Array, swap_at: Float64Array, way: Float64Array
+    ) -> Float64Array:
+        """Go a share ``way`` of the path to ``goal``; discrete features change at ``swap_at``."""
         swapped = np.where(swap_at <= way[:, None], goal, matrix)
         straight = matrix + way[:, None] * (goal - matrix)
         return np.where(self._continuous, straight, swapped)

@@ -14,41 +14,42 @@ from ._shadowed import ShadowedAttack
 
 __all__ = ["LiRA"]
 
-# Below this many models, one deviation for all records is better than one each (Carlini et al.).
+# With fewer models, one standard deviation for all records is better than one for each
+# (Carlini et al.).
 PER_EXAMPLE_FROM = 64
 
 
 class LiRA(ShadowedAttack):
     """Likelihood ratio attack (Carlini et al. 2022).
 
-    Compares the target's log-odds for a record with those of shadow models that never saw it
-    (offline) or with both kinds of shadow models (online).
+    Compares the target's log-odds for a record with those of shadow models that were not trained
+    on it (offline), or of models that were and models that were not (online).
 
     Parameters
     ----------
     target : fitted classifier with ``predict_proba``, default=None
-        The model attacked. None makes a template for ``clone`` and ``set_params``.
+        The target model. None makes a template for ``clone`` and ``set_params``.
     n_shadows : int, default=16
-        Shadow models to train if ``pool`` is None; even.
+        Number of shadow models to train if ``pool`` is None; even.
     online : bool, default=False
-        Compare with models that did see the record, too. Needs every scored record to be among
-        those the pool was trained on.
+        Whether to compare also with models trained on the record. Every scored record must then be
+        among those that the pool was trained on.
     variance : {"auto", "global", "per_example"}, default="auto"
-        One standard deviation for all records or one for each. "auto" takes one for each from
-        64 shadow models on.
+        One standard deviation for all records or one for each. "auto" takes one for each record
+        from 64 shadow models on.
     augment : callable, default=None
         ``augment(X)`` returns a list of variants of the records, row by row (shifted images,
         records with a little noise; seed the noise). Scores are summed over the records and
-        their variants, on which members stand out as well.
+        their variants, since members stand out on variants as well.
     pool : ShadowPool, default=None
         Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
         trained on the records given to ``fit``. None clones the target.
     n_jobs : int, default=None
-        Shadow models trained at once, if ``pool`` is None.
+        Number of shadow models trained in parallel, if ``pool`` is None.
     random_state : int, RandomState instance or None, default=None
-        Of the shadow pool, if ``pool`` is None.
+        Seed of the shadow pool, if ``pool`` is None.
     fpr : float, default=0.05
-        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
 
     Attributes
     ----------

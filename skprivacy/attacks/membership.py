@@ -1,4 +1,4 @@
-"""What every membership attack is: a score, a calibration and a decision."""
+"""The base of all membership attacks: a score, a calibrated threshold and a decision."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import metrics
 from .._sklearn import Interval
+from .._validation import label_columns
 from . import scores
-from ._predictions import check_known, class_list, label_columns, predict_aligned
+from ._predictions import check_known, class_list, predict_aligned
 from ._records import as_records, concat, fingerprints, num_samples
 from .result import AttackResult
 
 __all__ = ["LossThreshold", "MembershipAttack", "choose_threshold"]
 
-Floats = NDArray[np.float64]
+Float64Array = NDArray[np.float64]
 SHARED_BY_CLONES = ("target", "pool")
 
 
 class MembershipAttack(ABC, BaseEstimator):
-    """Base of attacks that ask whether a record was in a fitted model's training set.
+    """Base of attacks that infer whether a record was in a fitted model's training set.
 
-    A subclass implements ``_score(X, label)`` and, if it learns anything before, ``_learn``.
+    A subclass implements ``_score(X, y)`` and, if it learns anything in ``fit``, ``_learn``.
     A clone attacks the same fitted target with the same pool of shadow models.
     """
 
@@ -51,8 +52,7 @@ class MembershipAttack(ABC, BaseEstimator):
         y : array-like of shape (n_records,)
             Their classes, of the type the target was fitted with.
         member : array-like of bool of shape (n_records,), default=None
-            Whether each record was in the target's training set, if the attacker knows. None:
-            not known.
+            Whether each record was in the target's training set. None: the attacker does not know.
 
         Returns
         -------
@@ -65,25 +65,25 @@ class MembershipAttack(ABC, BaseEstimator):
 
         Notes
         -----
-        A label that the target does not know has probability 0, so that its records pass for
-        non-members; a warning tells of them.
+        A label that the target does not know has probability 0, so its records pass for
+        non-members; a warning gives their number.
 
-        Sets ``threshold_``, the lowest score that ``predict`` calls a member. With ``member`` it
-        is where TPR minus FPR on these records is largest, else where a share ``fpr`` of these
-        records would be called members: if some of them are members, the false positive rate
-        is lower still.
+        Sets ``threshold_``, the lowest score that ``predict`` calls a member. With ``member``, it
+        maximises TPR minus FPR on these records; otherwise, at most a share ``fpr`` of these
+        records is called members. If some of them are members, the false positive rate is lower
+        still.
         """
         self._validate_params()
         if self.target is None:
             raise ValueError(
-                "target=None: give the fitted model to attack, "
+                "target=None must be the fitted model to attack. Pass it as "
                 f"{type(self).__name__}(target) or set_params(target=model)."
             )
         classes = self._target_classes()
         if classes is None:
             raise NotFittedError(
-                f"target={type(self.target).__name__} has no classes_; expected a fitted "
-                "classifier. Call target.fit first."
+                f"target={type(self.target).__name__} must be a fitted classifier; it has no "
+                "classes_. Call target.fit first."
             )
         X, y = as_records(X), np.asarray(y)
         check_consistent_length(X, y)
@@ -93,7 +93,7 @@ class MembershipAttack(ABC, BaseEstimator):
         self.threshold_ = self._calibrated(X, y, known)
         return self
 
-    def score_samples(self, X: Any, y: Any) -> Floats:
+    def score_samples(self, X: Any, y: Any) -> Float64Array:
         """Return a membership score for each record, higher for members.
 
         Parameters
@@ -112,7 +112,7 @@ class MembershipAttack(ABC, BaseEstimator):
         return self.score_samples(X, y) >= self.threshold_
 
     def evaluate(self, X_in: Any, y_in: Any, X_out: Any, y_out: Any) -> AttackResult:
-        """Attack records whose membership is known and return how well that went.
+        """Attack records whose membership is known and return the result.
 
         Parameters
         ----------
@@ -122,8 +122,8 @@ class MembershipAttack(ABC, BaseEstimator):
         Notes
         -----
         Both samples are scored in one call. ``details["in_both"]`` counts the non-members that
-        equal a member: they are kept, since dropping them from one side only would tell the
-        sides apart without any leakage.
+        equal a member: they are kept, since dropping them from one sample only would make the
+        samples distinguishable without any leakage.
         """
         check_is_fitted(self, "threshold_")
         X_in, X_out = as_records(X_in), as_records(X_out)
@@ -151,10 +151,10 @@ class MembershipAttack(ABC, BaseEstimator):
         return choose_threshold(self._score(X, y), member, self.fpr)
 
     @abstractmethod
-    def _score(self, X: Any, y: NDArray[Any]) -> Floats:
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         """Return the scores of checked records."""
 
-    def _target_proba(self, X: Any, y: NDArray[Any]) -> tuple[Floats, NDArray[np.intp]]:
+    def _target_proba(self, X: Any, y: NDArray[Any]) -> tuple[Float64Array, NDArray[np.intp]]:
         """Return the target's probabilities over ``classes_`` and the column of each label."""
         return predict_aligned(self.target, X, self.classes_), label_columns(y, self.classes_)
 
@@ -172,9 +172,9 @@ class LossThreshold(MembershipAttack):
     Parameters
     ----------
     target : fitted classifier with ``predict_proba``, default=None
-        The model attacked. None makes a template for ``clone`` and ``set_params``.
+        The target model. None makes a template for ``clone`` and ``set_params``.
     fpr : float, default=0.05
-        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
 
     References
     ----------
@@ -197,7 +197,7 @@ class LossThreshold(MembershipAttack):
         self.target = target
         self.fpr = fpr
 
-    def _score(self, X: Any, y: NDArray[Any]) -> Floats:
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         return scores.loss(*self._target_proba(X, y))
 
 
@@ -206,15 +206,18 @@ def _check_member(member: ArrayLike, n_records: int) -> NDArray[np.bool_]:
     if known.shape != (n_records,) or known.dtype != bool:
         raise ValueError(
             f"member has shape {known.shape} and type {known.dtype}; expected one bool for each "
-            f"of the {n_records} records."
+            f"of the {n_records} records. Leave it None if membership is not known."
         )
     if known.all() or not known.any():
-        raise ValueError("member must hold both True and False; leave it None if it is not known.")
+        raise ValueError(
+            f"member must hold both True and False; got {bool(known.all())} only. Leave it None if "
+            "membership is not known."
+        )
     return known
 
 
-def choose_threshold(values: Floats, member: NDArray[np.bool_] | None, fpr: float) -> float:
-    """Return the best threshold for known members, or the one that calls a share ``fpr``."""
+def choose_threshold(values: Float64Array, member: NDArray[np.bool_] | None, fpr: float) -> float:
+    """Return the best threshold for known members, else the one that calls a share ``fpr``."""
     if member is not None:
         false, true, cuts = metrics.roc(values[member], values[~member])
         return float(cuts[np.argmax(true - false)])

@@ -1,4 +1,4 @@
-"""Property inference: what a model gives away about its training set as a whole."""
+"""Property inference: what a model reveals about its training set as a whole."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._clones import train_clone
 from . import scores
-from ._clones import train_clone
 from ._predictions import predict_aligned
 from ._records import as_records, num_samples, safe_indexing
 from .result import AttackResult
@@ -24,10 +24,10 @@ __all__ = ["PropertyInference"]
 
 
 class PropertyInference(BaseEstimator):
-    """Tell from a model which of two mixtures its training set was drawn from.
+    """Infer from a model which of two mixtures its training set was drawn from.
 
     Shadow models are trained on sets with and without the property; an attack model learns to
-    tell them by their predictions on fixed queries (Ateniese et al. 2015; black-box, after
+    distinguish them by their predictions on fixed queries (Ateniese et al. 2015; black-box, after
     Zhang, Tople & Ohrimenko 2021).
 
     Parameters
@@ -35,15 +35,16 @@ class PropertyInference(BaseEstimator):
     estimator : classifier or pipeline with ``predict_proba``
         Cloned for the shadow models.
     n_shadows : int, default=40
-        Shadow models, half of them with the property.
+        Number of shadow models; every second one has the property.
     n_train : int, default=None
-        Records each one is trained on; None: a quarter of those given.
+        Number of records each one is trained on. None: a quarter of those given.
     attack_model : classifier with ``predict_proba``, default=None
         None: logistic regression on scaled log-probabilities.
     n_queries : int, default=100
-        Records whose predictions the attack model sees.
+        Number of records on which the models are queried.
     n_jobs : int, default=None
-        Shadow models that are trained at the same time, as in scikit-learn; the result is the same.
+        Number of shadow models trained in parallel, as in scikit-learn; it does not change the
+        result.
     random_state : int, RandomState instance or None, default=None
 
     References
@@ -97,9 +98,9 @@ class PropertyInference(BaseEstimator):
         X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
         y : array-like of shape (n_records,)
         group : array-like of bool of shape (n_records,)
-            Whether each record is of the group whose share is asked for.
+            Whether each record belongs to the group whose share is to be inferred.
         shares : (float, float), default=(0.5, 0.8)
-            Share of the group in training sets without, and with, the property.
+            Share of the group in training sets without and with the property.
 
         Returns
         -------
@@ -108,28 +109,32 @@ class PropertyInference(BaseEstimator):
         Raises
         ------
         ValueError
-            If ``group`` is not of True and False (or 1 and 0), or too few records make up a share.
+            If ``group`` does not hold both True and False (or 1 and 0) and nothing else, or there
+            are too few records for a share.
         """
         rng = check_random_state(self.random_state)
         X, y, group = as_records(X), np.asarray(y), _as_bool(group)
         check_consistent_length(X, y, group)
         if group.all() or not group.any():
-            raise ValueError("group must hold both True and False.")
+            raise ValueError(
+                f"group must hold both True and False; got {bool(group.all())} only. Pass records "
+                "of the group and others."
+            )
         self.classes_ = np.unique(y)
         queries = rng.permutation(num_samples(X))[: self.n_queries]
         self._queries = safe_indexing(X, queries)
-        truth = np.arange(self.n_shadows) % 2 == 1
-        drawn = [self._drawn(group, shares[int(has_it)], rng) for has_it in truth]
+        has_property = np.arange(self.n_shadows) % 2 == 1
+        drawn = [self._drawn(group, shares[int(has_it)], rng) for has_it in has_property]
         views = Parallel(n_jobs=self.n_jobs)(
             delayed(self._shadow_view)(X, y, rows, seed) for rows, seed in drawn
         )
         default = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
         base = default if self.attack_model is None else self.attack_model
-        self.attack_model_ = clone(base).fit(np.array(views), truth)
+        self.attack_model_ = clone(base).fit(np.array(views), has_property)
         return self
 
     def train(self, X: Any, y: Any, group: Any, share: float, rng: Any) -> Any:
-        """Train one model on records of which a share ``share`` is of the group."""
+        """Train one model on records of which a share ``share`` belongs to the group."""
         rows, seed = self._drawn(_as_bool(group), share, rng)
         return train_clone(self.estimator, as_records(X), np.asarray(y), rows, seed)
 
@@ -141,9 +146,9 @@ class PropertyInference(BaseEstimator):
         n_group = round(share * n_train)
         if n_group > group.sum() or n_train - n_group > (~group).sum():
             raise ValueError(
-                f"A share of {share:g} in {n_train} records needs {n_group} of the group and "
-                f"{n_train - n_group} others; there are {group.sum()} and {(~group).sum()}. "
-                "Lower n_train or give more records."
+                f"share={share:g} of n_train={n_train} records needs {n_group} records of the "
+                f"group and {n_train - n_group} others; X has {group.sum()} and "
+                f"{(~group).sum()}. Lower n_train or pass more records."
             )
         rows = np.r_[
             rng.permutation(np.flatnonzero(group))[:n_group],
@@ -158,11 +163,11 @@ class PropertyInference(BaseEstimator):
         return float(scores.logit(np.c_[1 - proba, proba], np.array([1]))[0])
 
     def predict(self, target: Any) -> bool:
-        """Return whether the target's training set is thought to have had the property."""
+        """Return whether the target's training set probably had the property."""
         return self.decision_function(target) > 0
 
     def evaluate(self, models_with: list[Any], models_without: list[Any]) -> AttackResult:
-        """Judge models of both kinds; each model is one trial."""
+        """Attack models trained with and without the property; each model is one trial."""
         return AttackResult(
             np.array([self.decision_function(model) for model in models_with]),
             np.array([self.decision_function(model) for model in models_without]),
@@ -180,11 +185,11 @@ class PropertyInference(BaseEstimator):
 
 
 def _as_bool(group: Any) -> NDArray[np.bool_]:
-    """Return the group as booleans; text or other numbers would all count as True."""
+    """Return the group as booleans; refuse text and other numbers, which would count as True."""
     given = np.asarray(group)
     if given.ndim != 1 or not set(given.tolist()) <= {False, True}:
         raise ValueError(
             f"group holds {np.unique(given.astype(str))[:5].tolist()} in shape {given.shape}; "
-            'expected one True or False for each record, for instance X["sex"] == "female".'
+            'expected one True or False for each record, for example X["sex"] == "female".'
         )
     return given.astype(bool)

@@ -1,4 +1,4 @@
-"""An attack without shadow models: what the target says of records like this one."""
+"""Membership from quantile regression of the target's signal, without shadow models."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from .._sklearn import HasMethods, num_samples, safe_indexing
+from .._validation import label_columns
 from . import scores
-from ._predictions import label_columns
 from ._records import fingerprints
 from .membership import MembershipAttack
 
 __all__ = ["QuantileAttack"]
 
-Floats = NDArray[np.float64]
+Float64Array = NDArray[np.float64]
 N_FOLDS = 3
 HIGH = 0.9
 
@@ -27,24 +27,24 @@ HIGH = 0.9
 class QuantileAttack(MembershipAttack):
     """Quantile regression (Bertran et al. 2023): a threshold for each record, no shadow models.
 
-    On records that were not in the target's training set it learns the median and a high
-    quantile of the target's log-odds as functions of the record. A member lies far above both.
+    The attack learns the median and a high quantile of the target's log-odds as functions of the
+    record, from records that were not in the target's training set. A member lies far above both.
 
     Parameters
     ----------
     target : fitted classifier with ``predict_proba``, default=None
-        The model attacked. None makes a template for ``clone`` and ``set_params``.
+        The target model. None makes a template for ``clone`` and ``set_params``.
     regressor : regressor with a ``quantile`` parameter, default=None
-        Fitted at two levels. None: gradient boosting on features, with text and categories as
-        numbers, and the class.
+        Fitted at two levels. None: gradient boosting on the class and the features, with text and
+        categories encoded as numbers.
     fpr : float, default=0.05
-        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
 
     Notes
     -----
-    Of the records given to ``fit``, those known to be members are left out. Every record is
-    judged by regressors that were not fitted on it (3 folds, told by its fingerprint): otherwise
-    their overfitting would look like the target's.
+    Records given to ``fit`` that are known to be members are left out. Every record is scored by
+    regressors that were not fitted on it (3 folds, assigned by fingerprint): otherwise their
+    overfitting would look like the target's.
 
     References
     ----------
@@ -79,8 +79,8 @@ class QuantileAttack(MembershipAttack):
         fold = fingerprints(X) % N_FOLDS
         if len(np.unique(fold)) < N_FOLDS:
             raise ValueError(
-                f"{num_samples(X)} non-members are too few to learn from; expected at least some "
-                "dozens. Give fit more records that were not in the target's training set."
+                f"X holds {num_samples(X)} non-members, too few to learn from; expected dozens. "
+                "Pass more records to fit that were not in the target's training set."
             )
         self._values = _text_values(X)
         features = self._features(X, y)
@@ -96,7 +96,7 @@ class QuantileAttack(MembershipAttack):
             for k in range(N_FOLDS)
         ]
 
-    def _score(self, X: Any, y: NDArray[Any]) -> Floats:
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         signal = scores.logit(*self._target_proba(X, y))
         features, fold = self._features(X, y), fingerprints(X) % N_FOLDS
         middle, high = np.empty(len(signal)), np.empty(len(signal))
@@ -105,32 +105,31 @@ class QuantileAttack(MembershipAttack):
             if here.any():
                 middle[here] = median.predict(features[here])
                 high[here] = quantile.predict(features[here])
-        # quantiles fitted apart may cross, and a constant model has none
+        # quantiles fitted separately may cross, and those of a constant model coincide
         spread = np.maximum(high - middle, 0.1)
         return (signal - middle) / spread
 
-    def _features(self, X: Any, y: NDArray[Any]) -> Floats:
+    def _features(self, X: Any, y: NDArray[Any]) -> Float64Array:
         label = label_columns(y, self.classes_)
         if sparse.issparse(X):
             X = X.toarray()
         frame = pd.DataFrame(X)
         columns = [
-            _as_numbers(frame.iloc[:, place], self._values.get(place))
-            for place in range(frame.shape[1])
+            _as_numbers(frame.iloc[:, i], self._values.get(i)) for i in range(frame.shape[1])
         ]
         return np.column_stack([*columns, np.eye(len(self.classes_))[label]])
 
 
 def _text_values(X: Any) -> dict[int, NDArray[Any]]:
-    """Return the distinct texts of each column that is not numeric, by place."""
+    """Return the distinct texts of each column that is not numeric, by column index."""
     if not isinstance(X, pd.DataFrame):
         X = pd.DataFrame(X.toarray() if sparse.issparse(X) else X)
-    places = range(X.shape[1])
-    text = [p for p in places if not pd.api.types.is_numeric_dtype(X.iloc[:, p].dtype)]
-    return {p: np.unique(X.iloc[:, p].astype(str).to_numpy(dtype=object)) for p in text}
+    columns = range(X.shape[1])
+    text = [i for i in columns if not pd.api.types.is_numeric_dtype(X.iloc[:, i].dtype)]
+    return {i: np.unique(X.iloc[:, i].astype(str).to_numpy(dtype=object)) for i in text}
 
 
-def _as_numbers(column: Any, values: NDArray[Any] | None) -> Floats:
+def _as_numbers(column: Any, values: NDArray[Any] | None) -> Float64Array:
     if values is None:
         return column.to_numpy(dtype=float, na_value=np.nan)
     return np.searchsorted(values, column.astype(str).to_numpy(dtype=object)).astype(float)

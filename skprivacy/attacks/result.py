@@ -1,4 +1,4 @@
-"""What an attack measured, with its uncertainty and without what it cannot know."""
+"""The result of an attack: its scores, and metrics with their uncertainty."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REPORTED_FPRS = (0.1, 0.01, 0.001)
 
 @dataclass(frozen=True, eq=False)
 class AttackResult:
-    """Scores of members and non-members under one attack, and what follows from them.
+    """Scores of members and non-members under one attack, and the metrics computed from them.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class AttackResult:
     alpha : float, default=0.05
         Error probability of every interval and bound.
     details : dict, default={}
-        What the attack says beside its scores; goes into ``to_dict`` as it is.
+        Further figures of the attack; ``to_dict`` includes them unchanged.
 
     Attributes
     ----------
@@ -98,10 +98,10 @@ class AttackResult:
         return metrics.tpr_at_fpr(self.scores_in, self.scores_out, fpr, alpha=self.alpha)
 
     def epsilon_lower_bound(self, delta: float = 0.0, alpha: float | None = None) -> float:
-        """Return the epsilon that the scores refute, at confidence ``1 - alpha``.
+        """Return a lower confidence bound on epsilon, at confidence ``1 - alpha``.
 
-        The better of two bounds: one of the ROC curve at a threshold that is chosen on one half of
-        the records and judged on the other, one of the area under it.
+        It is the better of two bounds: one from the ROC curve at a threshold that is chosen on one
+        half of the records and tested on the other, and one from the area under the curve.
         """
         return metrics.epsilon_lower_bound(
             self.scores_in,
@@ -111,10 +111,10 @@ class AttackResult:
         )
 
     def precision_recall(self, threshold: float) -> tuple[float, float]:
-        """Precision and recall of "member if the score is at least ``threshold``".
+        """Return precision and recall of "member if the score is at least ``threshold``".
 
-        Precision is that among equally many members and non-members, whatever the sample sizes;
-        it is 0.5 by chance and NaN when nobody is called a member.
+        Precision is given for equally many members and non-members, whatever the sample sizes;
+        it is 0.5 by chance and NaN if no record is called a member.
         """
         tpr = float(np.mean(self.scores_in >= threshold))
         fpr = float(np.mean(self.scores_out >= threshold))
@@ -125,7 +125,8 @@ class AttackResult:
 
         ``risk`` is how unusual the record's score is for a non-member: the share of OTHER
         non-members (plus one) that score at least as high. A member with a risk of 0.01 stands
-        out as one non-member in a hundred does. Small is exposed.
+        out as much as one non-member in a hundred does. The smaller the figure, the more exposed
+        the record.
         """
         import pandas as pd
 
@@ -153,17 +154,18 @@ class AttackResult:
         -------
         DataFrame
             Indexed by group; ``alpha`` is shared among the groups (Bonferroni), so that all
-            intervals together miss with probability ``alpha``. A group without members or
-            without non-members is told with NaN, and so is a TPR at 1% FPR that too few
-            non-members refuse.
+            intervals together miss with probability ``alpha``. Figures of a group without members
+            or without non-members are NaN, and so is a TPR at 1% FPR that cannot be measured with
+            so few non-members.
         """
         import pandas as pd
 
         members, others = np.asarray(groups_in), np.asarray(groups_out)
         if members.shape != self.scores_in.shape or others.shape != self.scores_out.shape:
             raise ValueError(
-                f"groups have shapes {members.shape} and {others.shape}; expected one group per "
-                f"score, {self.scores_in.shape} and {self.scores_out.shape}."
+                f"groups_in and groups_out have shapes {members.shape} and {others.shape}; "
+                f"expected one group per score, {self.scores_in.shape} and "
+                f"{self.scores_out.shape}. Pass the groups in the order of the scores."
             )
         names = np.unique(np.concatenate([members, others]))
         rows = {}
@@ -199,7 +201,7 @@ class AttackResult:
         return pd.DataFrame([row])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return figures and scores as plain values; ``json.dumps`` takes them."""
+        """Return figures and scores as plain values that ``json.dumps`` accepts."""
         return {
             "attack": self.attack,
             "alpha": self.alpha,
@@ -216,7 +218,7 @@ class AttackResult:
 
     @classmethod
     def from_dict(cls, state: dict[str, Any]) -> AttackResult:
-        """Rebuild a result from :meth:`to_dict`; figures are computed anew from the scores."""
+        """Rebuild a result from :meth:`to_dict`; metrics are recomputed from the scores."""
         return cls(
             np.asarray(state["scores_in"], dtype=float),
             np.asarray(state["scores_out"], dtype=float),
@@ -226,7 +228,7 @@ class AttackResult:
         )
 
     def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON; what was refused, and an infinite threshold, is null."""
+        """Return :meth:`to_dict` as JSON; refused figures and infinite thresholds are null."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def __repr__(self) -> str:
@@ -243,7 +245,7 @@ class AttackResult:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value with None for what JSON cannot say: NaN and infinity."""
+    """Return the value with None for NaN and infinity, which JSON cannot represent."""
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -17,7 +17,7 @@ __all__ = ["RMIA"]
 
 
 class RMIA(ShadowedAttack):
-    """Robust membership inference attack (Zarifzadeh et al. 2024): strong with few shadows.
+    """Robust membership inference attack (Zarifzadeh et al. 2024), strong with few shadow models.
 
     A record is a member if the target raises its probability, relative to the mean over models,
     more than it raises the probabilities of population records.
@@ -25,26 +25,26 @@ class RMIA(ShadowedAttack):
     Parameters
     ----------
     target : fitted classifier with ``predict_proba``, default=None
-        The model attacked. None makes a template for ``clone`` and ``set_params``.
+        The target model. None makes a template for ``clone`` and ``set_params``.
     n_shadows : int, default=16
-        Shadow models to train if ``pool`` is None; even.
+        Number of shadow models to train if ``pool`` is None; even.
     online : bool, default=False
-        Take the mean over models that saw the record, too. Needs every record, those given to
-        ``fit`` included, to be among those the pool was trained on.
+        Whether the mean includes models trained on the record. Every record, those given to
+        ``fit`` included, must then be among those that the pool was trained on.
     gamma : float, default=1.0
         Factor by which a record's ratio must exceed a population record's.
     offline_a : float, default=0.3
-        Offline, the mean over all models is guessed from the mean over those that did not see
-        the record: ``((1 + a) p_out + 1 - a) / 2``. Lower for targets that overfit more.
+        Offline, the mean over all models is estimated from the mean over those not trained on the
+        record: ``((1 + a) p_out + 1 - a) / 2``. Choose it lower for targets that overfit more.
     pool : ShadowPool, default=None
         Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
         trained on the records given to ``fit``. None clones the target.
     n_jobs : int, default=None
-        Shadow models trained at once, if ``pool`` is None.
+        Number of shadow models trained in parallel, if ``pool`` is None.
     random_state : int, RandomState instance or None, default=None
-        Of the shadow pool, if ``pool`` is None.
+        Seed of the shadow pool, if ``pool`` is None.
     fpr : float, default=0.05
-        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class RMIA(ShadowedAttack):
 
     Notes
     -----
-    The records given to ``fit`` are the population. The score counts how many of them a record
+    The records given to ``fit`` are the population. The score is the share of them that a record
     beats; records that beat equally many are ordered by their ratio.
 
     References
@@ -119,7 +119,7 @@ class RMIA(ShadowedAttack):
         if self.online:
             self._check_known(X)
             out = self.pool_.left_out(X)
-            # both kinds weigh the same; halves of a pool are balanced, so this is the plain mean
+            # both kinds have equal weight; a pool's halves are balanced, so this is the plain mean
             mean = (np.mean(proba, axis=0, where=out) + np.mean(proba, axis=0, where=~out)) / 2
         else:
             mean_out = np.mean(proba, axis=0, where=self.pool_.left_out(X))

@@ -1,9 +1,9 @@
 """Membership scores as pure functions of predictions. HIGHER means MEMBER, everywhere.
 
-Two kinds. The scores of one model take ``proba`` of shape (n_records, n_classes), rows summing
-to one, and ``label`` of shape (n_records,), the column of each record's true class. The
-calibrated scores (:func:`lira_offline`, :func:`lira_online`, :func:`rmia`) compare the target's
-signal for a record with the signals of shadow models.
+There are two kinds. Scores of one model take ``proba`` of shape (n_records, n_classes), whose rows
+sum to one, and ``label`` of shape (n_records,), the column of each record's true class. Calibrated
+scores (:func:`lira_offline`, :func:`lira_online`, :func:`rmia`) compare the target's signal for a
+record with the signals of shadow models.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
     "rmia",
 ]
 
-Floats = NDArray[np.float64]
+Float64Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 
 # Probabilities of exactly 0 and 1 (trees, nearest neighbours, saturated softmax) get a finite
@@ -38,46 +38,46 @@ Labels = NDArray[np.intp]
 FLOOR = 1e-12
 
 
-def _of_label(proba: Floats, label: Labels) -> Floats:
+def _of_label(proba: Float64Array, label: Labels) -> Float64Array:
     return np.take_along_axis(proba, label[:, None], axis=1)[:, 0]
 
 
-def _others(proba: Floats, label: Labels) -> Floats:
+def _others(proba: Float64Array, label: Labels) -> Float64Array:
     rest = proba.copy()
     np.put_along_axis(rest, label[:, None], 0.0, axis=1)
     return rest
 
 
-def correctness(proba: Floats, label: Labels) -> Floats:
-    """1 where the model predicts the true class, else 0 (the gap attack of Yeom et al. 2018)."""
+def correctness(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return 1 if the model predicts the true class, else 0 (gap attack, Yeom et al. 2018)."""
     return (proba.argmax(axis=1) == label).astype(float)
 
 
-def confidence(proba: Floats, label: Labels) -> Floats:
-    """Probability of the true class."""
+def confidence(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return the probability of the true class."""
     return _of_label(proba, label)
 
 
-def max_confidence(proba: Floats, label: Labels) -> Floats:
-    """Highest probability; the label is not used (ML-Leaks adversary 3, Salem et al. 2019)."""
+def max_confidence(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return the highest probability; the label is ignored (ML-Leaks adversary 3, Salem 2019)."""
     return proba.max(axis=1)
 
 
-def loss(proba: Floats, label: Labels) -> Floats:
-    """Minus the cross-entropy loss (Yeom et al. 2018)."""
+def loss(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return minus the cross-entropy loss (Yeom et al. 2018)."""
     return np.log(np.maximum(_of_label(proba, label), FLOOR))
 
 
-def entropy(proba: Floats, label: Labels) -> Floats:
-    """Minus the entropy of the prediction; the label is not used."""
+def entropy(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return minus the entropy of the prediction; the label is ignored."""
     return np.sum(proba * np.log(np.maximum(proba, FLOOR)), axis=1)
 
 
-def modified_entropy(proba: Floats, label: Labels) -> Floats:
-    """Minus the modified entropy (Song & Mittal 2021), which knows the true class.
+def modified_entropy(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return minus the modified entropy (Song & Mittal 2021), which uses the true class.
 
-    ``-(1 - p_y) ln p_y - sum over i != y of p_i ln(1 - p_i)`` is small for a sure and right
-    prediction and large for a sure and wrong one.
+    The modified entropy, ``-(1 - p_y) ln p_y - sum over i != y of p_i ln(1 - p_i)``, is small for
+    a confident correct prediction and large for a confident wrong one.
     """
     p = _of_label(proba, label)
     rest = _others(proba, label)
@@ -85,21 +85,21 @@ def modified_entropy(proba: Floats, label: Labels) -> Floats:
     return (1 - p) * np.log(np.maximum(p, FLOOR)) + wrong
 
 
-def logit(proba: Floats, label: Labels) -> Floats:
-    """Log-odds of the true class: ``ln p_y - ln(1 - p_y)`` (Carlini et al. 2022).
+def logit(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return the log-odds of the true class: ``ln p_y - ln(1 - p_y)`` (Carlini et al. 2022).
 
-    ``1 - p_y`` is summed from the other classes: near ``p_y = 1`` the subtraction would lose it.
+    ``1 - p_y`` is the sum over the other classes: near ``p_y = 1``, subtraction loses precision.
     """
     p = np.maximum(_of_label(proba, label), FLOOR)
     return np.log(p) - np.log(np.maximum(_others(proba, label).sum(axis=1), FLOOR))
 
 
-def margin(proba: Floats, label: Labels) -> Floats:
-    """Probability of the true class minus the highest other one, in [-1, 1]."""
+def margin(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return the probability of the true class minus the highest other one, in [-1, 1]."""
     return _of_label(proba, label) - _others(proba, label).max(axis=1)
 
 
-SIGNALS: dict[str, Callable[[Floats, Labels], Floats]] = {
+SIGNALS: dict[str, Callable[[Float64Array, Labels], Float64Array]] = {
     "loss": loss,
     "correctness": correctness,
     "confidence": confidence,
@@ -111,12 +111,14 @@ SIGNALS: dict[str, Callable[[Floats, Labels], Floats]] = {
 }
 
 
-def _spread(values: Floats, used: NDArray[np.bool_], *, per_example: bool) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of each column over the rows where ``used``.
+def _spread(
+    values: Float64Array, used: NDArray[np.bool_], *, per_example: bool
+) -> tuple[Float64Array, Float64Array]:
+    """Return mean and standard deviation of each column over the rows where ``used``.
 
-    The global deviation pools the deviations WITHIN columns: differences between records are
-    what the mean already accounts for. It never falls below ``1e-6`` of log-odds, so that models
-    that do not vary at all divide by something.
+    The global standard deviation pools the deviations WITHIN columns: the means already account
+    for differences between records. It never falls below ``1e-6`` of log-odds, so that models that
+    do not vary at all cause no division by zero.
     """
     count = used.sum(axis=0)
     mean = np.sum(values, axis=0, where=used) / count
@@ -129,14 +131,14 @@ def _spread(values: Floats, used: NDArray[np.bool_], *, per_example: bool) -> tu
 
 
 def lira_offline(
-    target: Floats, shadow: Floats, out: NDArray[np.bool_], *, per_example: bool = False
-) -> Floats:
-    """How far the target's signal lies above what models show that never saw the record.
+    target: Float64Array, shadow: Float64Array, out: NDArray[np.bool_], *, per_example: bool = False
+) -> Float64Array:
+    """Compare the target's signal with those of models that were not trained on the record.
 
     Parameters
     ----------
     target : ndarray of shape (n_records,)
-        Signal (:func:`logit`) of the attacked model.
+        Signal (:func:`logit`) of the target model.
     shadow : ndarray of shape (n_shadows, n_records)
         Signals of the shadow models.
     out : bool ndarray of shape (n_shadows, n_records)
@@ -162,12 +164,12 @@ def lira_offline(
 
 
 def lira_online(
-    target: Floats, shadow: Floats, out: NDArray[np.bool_], *, per_example: bool = False
-) -> Floats:
-    """Log-likelihood ratio of the target's signal under models with and without the record.
+    target: Float64Array, shadow: Float64Array, out: NDArray[np.bool_], *, per_example: bool = False
+) -> Float64Array:
+    """Return the log-likelihood ratio of the target's signal, with against without the record.
 
-    Parameters and return value as in :func:`lira_offline`; every record needs at least one
-    model on either side.
+    Parameters and return shape are those of :func:`lira_offline`; every record needs at least one
+    model trained on it and one that was not.
 
     Examples
     --------
@@ -184,15 +186,17 @@ def lira_online(
     return (z_out**2 - z_in**2) / 2 + np.log(sd_out) - np.log(sd_in)
 
 
-def rmia(ratio: Floats, population_ratio: Floats, *, gamma: float = 1.0) -> Floats:
-    """Share of population records that the record's likelihood ratio beats by ``gamma``.
+def rmia(
+    ratio: Float64Array, population_ratio: Float64Array, *, gamma: float = 1.0
+) -> Float64Array:
+    """Return the share of population records that a record's ratio beats by ``gamma``.
 
     Parameters
     ----------
     ratio : ndarray of shape (n_records,)
         ``p(x) / pbar(x)``: the target's probability of the true class over its mean over models.
     population_ratio : ndarray of shape (n_population,)
-        The same for records z of the population.
+        The same for the records of the population.
     gamma : float, default=1.0
         Factor by which a ratio must exceed another one.
 
@@ -212,7 +216,7 @@ def rmia(ratio: Floats, population_ratio: Floats, *, gamma: float = 1.0) -> Floa
     return beaten / len(population_ratio)
 
 
-def break_ties(share: Floats, finer: Floats, steps: int) -> Floats:
+def break_ties(share: Float64Array, finer: Float64Array, steps: int) -> Float64Array:
     """Order equal shares by a finer score, without changing the order of unequal ones.
 
     Parameters

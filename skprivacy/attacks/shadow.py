@@ -1,4 +1,4 @@
-"""One pool of shadow models, trained once and shared by every attack that wants it."""
+"""A pool of shadow models, trained once and shared by several attacks."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
+from .._clones import train_clone
 from .._sklearn import Interval, StrOptions
+from .._stacked import is_stackable, train_stacked
+from .._validation import label_columns
 from . import scores
-from ._clones import train_clone
-from ._predictions import class_list, label_columns, predict_aligned
+from ._predictions import class_list, predict_aligned
 from ._records import as_records, fingerprints
-from ._stacked import is_stackable, train_stacked
 
 __all__ = ["ShadowPool"]
 
@@ -38,8 +39,8 @@ class ShadowPool(BaseEstimator):
     """Models like the target, each trained on a random half of the attacker's records.
 
     Models come in pairs that train on complementary halves, so every record is in the training
-    half of exactly ``n_shadows / 2`` models. Rows with equal features are kept together: a
-    record is "out" for a model only if no copy of it was "in".
+    half of exactly ``n_shadows / 2`` models. Rows with equal features stay together: a record
+    counts as "out" for a model only if no copy of it was "in".
 
     Parameters
     ----------
@@ -48,21 +49,22 @@ class ShadowPool(BaseEstimator):
     n_shadows : int, default=16
         Number of models; even.
     n_jobs : int, default=None
-        Models trained at once, as in joblib, whose backend is honoured. If models are stacked,
-        each job trains several, in threads if they are done within seconds; None then takes as
-        many jobs as joblib is configured for, else as many as the linear algebra takes threads.
+        Number of models trained in parallel, as in joblib, whose backend is honoured. If models
+        are stacked, each job trains several, in threads if that takes only seconds; None then
+        means as many jobs as joblib is configured for, or else as many as the linear algebra
+        library uses threads.
     random_state : int, RandomState instance or None, default=None
         Seeds the halves, and the models if they take a ``random_state``.
     path : str or path-like, default=None
         Folder in which every model is saved as soon as it is trained. A later ``fit`` on the same
-        records with the same estimator and ``n_shadows`` loads what is there and trains the rest,
-        with the halves that the folder was begun with, whatever ``random_state`` is then: a killed
-        run resumes. The files are pickles: open only folders that you wrote.
+        records with the same estimator and ``n_shadows`` loads the saved models and trains the
+        rest, so that an interrupted run resumes. It keeps the halves of the first run, whatever
+        ``random_state`` is by then. The files are pickles: open only folders that you wrote.
     stacked : bool or "auto", default="auto"
         Train several networks side by side on each core, in single precision: much faster. "auto"
-        does so with what can be stacked, alone or at the end of a pipeline:
-        ``MLPClassifier(solver="adam", early_stopping=False)`` and the perceptron of
-        ``DPSGDClassifier``. True refuses other estimators, False trains every model by itself.
+        does so if the estimator can be stacked: ``MLPClassifier(solver="adam",
+        early_stopping=False)`` or ``DPSGDClassifier`` with its perceptron, alone or at the end of
+        a pipeline. True refuses other estimators, False trains every model separately.
     verbose : int, default=0
         Verbosity of joblib; a progress bar if models are stacked.
 
@@ -80,12 +82,12 @@ class ShadowPool(BaseEstimator):
 
     Notes
     -----
-    Where joblib would fork although torch is imported, it takes its own "loky" processes instead: a
-    fork of a process that has used torch hangs.
+    If joblib is set to fork and torch is imported, "loky" processes are used instead: a fork of a
+    process that has used torch hangs.
 
-    Warnings of shadow models are silenced: the target raised the same ones. A parameter named
-    ``budget`` is set to None in the clones: shadow models belong to the attacker and are never
-    charged to a privacy budget.
+    Warnings of shadow models are silenced, since the target raised the same ones. A parameter
+    named ``budget`` is set to None in the clones: shadow models belong to the attacker and are
+    never charged to a privacy budget.
 
     Examples
     --------
@@ -148,7 +150,7 @@ class ShadowPool(BaseEstimator):
         if self.n_shadows % 2:
             raise ValueError(
                 f"n_shadows={self.n_shadows} must be even: shadow models come in pairs that "
-                "train on complementary halves."
+                f"train on complementary halves. Use {self.n_shadows + 1}."
             )
         X, y = as_records(X), np.asarray(y)
         check_consistent_length(X, y)
@@ -157,8 +159,8 @@ class ShadowPool(BaseEstimator):
         prints, groups = np.unique(all_prints, return_inverse=True)
         if len(prints) < 4 or len(np.unique(y)) < 2:
             raise ValueError(
-                f"{len(prints)} distinct rows of {len(np.unique(y))} classes cannot be halved; "
-                "expected at least 4 rows and 2 classes. Give the attacker more records."
+                f"X has {len(prints)} distinct rows of {len(np.unique(y))} classes, which cannot "
+                "be halved; expected at least 4 distinct rows and 2 classes. Pass more records."
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         folder = None if self.path is None else Path(self.path)
@@ -183,21 +185,21 @@ class ShadowPool(BaseEstimator):
                 )
         self.fingerprints_, self.masks_ = prints, masks
         self.classes_ = class_list(y, *(model.classes_ for model in self.estimators_))
-        self._memo: tuple[str, Any] | None = None
+        self._cached: tuple[str, Any] | None = None
         return self
 
     def _stacks(self) -> bool:
-        """Whether models are trained side by side."""
+        """Return whether models are trained side by side."""
         if self.stacked is True and not is_stackable(self.estimator):
             raise ValueError(
-                "stacked=True trains MLPClassifier(solver='adam', early_stopping=False) or a "
-                "DPSGDClassifier without a module of its own, alone or at the end of a pipeline; "
+                "stacked=True needs MLPClassifier(solver='adam', early_stopping=False) or a "
+                "DPSGDClassifier without a custom module, alone or at the end of a pipeline; "
                 f"got {self.estimator!r}. Use stacked='auto' or stacked=False."
             )
         return bool(self.stacked) and is_stackable(self.estimator)
 
     def membership(self, X: Any) -> tuple[Mask, Mask]:
-        """Return which models trained on each row, and which rows the pool knows at all.
+        """Return which models trained on each row, and which rows the pool knows.
 
         Returns
         -------
@@ -205,29 +207,29 @@ class ShadowPool(BaseEstimator):
         known : bool ndarray of shape (n_records,)
         """
         check_is_fitted(self)
-        places, known = self._places(X)
-        return self.masks_[:, places] & known, known
+        columns, known = self._columns(X)
+        return self.masks_[:, columns] & known, known
 
     def left_out(self, X: Any) -> Mask:
-        """Return the models to take as not having seen each row, of shape (n_shadows, n_records).
+        """Return the models that count as not trained on each row: (n_shadows, n_records).
 
-        Among rows of which the pool knows some, each row gets exactly half of the models, known
-        or not. All rows are then measured against equally many models; otherwise a steadier
-        mean for unknown rows would itself tell them apart.
+        If the pool knows any of the rows, each row gets exactly half of the models, known or not.
+        All rows are then compared with equally many models; otherwise the steadier mean of
+        unknown rows would itself distinguish them.
         """
         check_is_fitted(self)
-        places, known = self._places(X)
+        columns, known = self._columns(X)
         if not known.any():
             return np.ones((self.n_shadows, len(known)), dtype=bool)
-        return ~self.masks_[:, places]
+        return ~self.masks_[:, columns]
 
-    def _places(self, X: Any) -> tuple[NDArray[np.intp], Mask]:
-        """Return the column of each row in ``masks_``, one by hash for unknown rows."""
+    def _columns(self, X: Any) -> tuple[NDArray[np.intp], Mask]:
+        """Return the column of each row in ``masks_``; for unknown rows, one chosen by hash."""
         prints = fingerprints(as_records(X))
-        places = np.minimum(np.searchsorted(self.fingerprints_, prints), self.masks_.shape[1] - 1)
-        known = self.fingerprints_[places] == prints
+        columns = np.minimum(np.searchsorted(self.fingerprints_, prints), self.masks_.shape[1] - 1)
+        known = self.fingerprints_[columns] == prints
         stand_in = (prints % self.masks_.shape[1]).astype(np.intp)
-        return np.where(known, places, stand_in), known
+        return np.where(known, columns, stand_in), known
 
     def iter_proba(self, X: Any, classes: Any = None) -> Iterator[NDArray[np.float64]]:
         """Yield each model's probabilities over ``classes`` (None: ``classes_``)."""
@@ -239,27 +241,28 @@ class ShadowPool(BaseEstimator):
     def logits(self, X: Any, y: Any) -> NDArray[np.float64]:
         """Return the log-odds of the true class, of shape (n_shadows, n_records).
 
-        The last answer is remembered, so that several attacks on one target ask once.
+        The latest result is cached, so that several attacks on the same records query the models
+        only once.
         """
         check_is_fitted(self)
         X = as_records(X)
         classes = class_list(self.classes_, y)
         label = label_columns(y, classes)
         key = joblib.hash((fingerprints(X), label))
-        if self._memo is None or self._memo[0] != key:
+        if self._cached is None or self._cached[0] != key:
             values = np.stack([scores.logit(proba, label) for proba in self.iter_proba(X, classes)])
-            self._memo = key, values
-        return self._memo[1]
+            self._cached = key, values
+        return self._cached[1]
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        return state | {"_memo": None} if "_memo" in state else state
+        return state | {"_cached": None} if "_cached" in state else state
 
 
 def _halves(
     groups: NDArray[np.intp], y: NDArray[Any], n_shadows: int, rng: np.random.Generator
 ) -> Mask:
-    """Draw complementary halves of the groups, each with at least two classes in it."""
+    """Draw complementary halves of the groups, each with at least two classes."""
     n_groups = int(groups.max()) + 1
     masks = np.zeros((n_shadows, n_groups), dtype=bool)
     for pair in range(0, n_shadows, 2):
@@ -271,8 +274,8 @@ def _halves(
                 break
         else:
             raise ValueError(
-                f"No half with two classes in it was found in {REDRAWS} draws: one class is too "
-                "rare. Give the attacker more records of it."
+                f"y has a class that is too rare: each of {REDRAWS} random halvings left a half "
+                "with a single class. Pass more records of that class."
             )
         masks[pair], masks[pair + 1] = half, ~half
     return masks
@@ -308,13 +311,13 @@ def _train_stacked(
     n_jobs: int | None,
     verbose: int,
 ) -> list[Any]:
-    """Load the models that are there and train the others."""
+    """Load the models that are saved and train the others."""
     models = [joblib.load(file) if file is not None and file.exists() else None for file in files]
-    missing = [place for place, model in enumerate(models) if model is None]
+    missing = [i for i, model in enumerate(models) if model is None]
     with tqdm(total=len(missing), desc="shadow models", unit="model", disable=not verbose) as bar:
 
-        def keep(place: int, model: Any) -> None:
-            models[missing[place]] = _save(model, files[missing[place]])
+        def keep(i: int, model: Any) -> None:
+            models[missing[i]] = _save(model, files[missing[i]])
             bar.update()
 
         train_stacked(
@@ -333,16 +336,16 @@ def _save(model: Any, file: Path | None) -> Any:
     if file is not None:
         unfinished = file.with_suffix(f".{os.getpid()}")
         joblib.dump(model, unfinished)
-        os.replace(unfinished, file)  # a kill leaves a whole file or none
+        os.replace(unfinished, file)  # an interruption leaves a whole file or none
     return model
 
 
 def _files(folder: Path | None, n_shadows: int) -> list[Path | None]:
-    return [folder and folder / f"shadow_{place:04d}.joblib" for place in range(n_shadows)]
+    return [folder and folder / f"shadow_{i:04d}.joblib" for i in range(n_shadows)]
 
 
 def _open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
-    """Return the seed of the pool in the folder, after checking that it is the same pool."""
+    """Return the seed of the pool in the folder, after checking that the pool is the same."""
     folder.mkdir(parents=True, exist_ok=True)
     plan = folder / "pool.json"
     if not plan.exists():
@@ -354,7 +357,7 @@ def _open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
     if known["content"] != content:
         raise ValueError(
             f"path={str(folder)!r} holds shadow models of other records, of another estimator "
-            f"or in another number than n_shadows={n_shadows}. Give another folder, or delete "
+            f"or of another number than n_shadows={n_shadows}. Pass another folder, or delete "
             "this one."
         )
     return int(known["seed"])

@@ -1,4 +1,4 @@
-"""Attack models trained on what shadow models say of their own members and non-members."""
+"""Attack models trained on shadow models' predictions for their members and non-members."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .membership import choose_threshold
 
 __all__ = ["MLLeaksAttack", "ShokriAttack"]
 
-Floats = NDArray[np.float64]
+Float64Array = NDArray[np.float64]
 ALL_CLASSES = -1
 
 
@@ -30,27 +30,27 @@ class ShokriAttack(ShadowedAttack):
     Parameters
     ----------
     target : fitted classifier with ``predict_proba``, default=None
-        The model attacked. None makes a template for ``clone`` and ``set_params``.
+        The target model. None makes a template for ``clone`` and ``set_params``.
     n_shadows : int, default=16
-        Shadow models to train if ``pool`` is None; even.
+        Number of shadow models to train if ``pool`` is None; even.
     attack_model : classifier with ``predict_proba``, default=None
-        Cloned for each class. None: logistic regression on scaled inputs. The paper's is a small
+        Cloned for each class. None: logistic regression on scaled inputs. The paper uses a small
         network, ``MLPClassifier((64,))``.
     view : {"confidence", "signals"}, default="confidence"
-        What the attack model sees of a prediction: the confidence vector, as published, or its
+        Input of the attack model for each prediction: the confidence vector, as published, or its
         logarithm with the log-odds and the modified entropy of the true class, which is stronger.
     per_class : bool, default=True
-        One attack model for each class of record. A class without members or without
+        Whether to train one attack model for each class. A class without members or without
         non-members among the training vectors gets the attack model of all classes.
     pool : ShadowPool, default=None
         Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
         trained on the records given to ``fit``. None clones the target.
     n_jobs : int, default=None
-        Shadow models trained at once, if ``pool`` is None.
+        Number of shadow models trained in parallel, if ``pool`` is None.
     random_state : int, RandomState instance or None, default=None
-        Of the shadow pool, if ``pool`` is None.
+        Seed of the shadow pool, if ``pool`` is None.
     fpr : float, default=0.05
-        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
 
     Attributes
     ----------
@@ -60,8 +60,8 @@ class ShokriAttack(ShadowedAttack):
     Notes
     -----
     The records given to ``fit`` must be those that the pool was trained on, or some of them:
-    they are shown to every shadow model, with and without which half it was trained. Attackers
-    without data can synthesise some (:mod:`skprivacy.attacks.synthesis`).
+    the attack model learns from every shadow model's predictions for them. Attackers without data
+    can synthesise some (:mod:`skprivacy.attacks.synthesis`).
 
     References
     ----------
@@ -112,30 +112,30 @@ class ShokriAttack(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        features, truth, label = self._seen_by_shadows(X, y, self.classes_, self._view)
-        self._models: dict[int, Any] = {ALL_CLASSES: self._train(features, truth)}
+        features, trained, label = self._seen_by_shadows(X, y, self.classes_, self._view)
+        self._models: dict[int, Any] = {ALL_CLASSES: self._train(features, trained)}
         if not self.per_class:
             return
         for c in np.unique(label):
             here = label == c
-            if len(np.unique(truth[here])) > 1:
-                self._models[int(c)] = self._train(features[here], truth[here])
+            if len(np.unique(trained[here])) > 1:
+                self._models[int(c)] = self._train(features[here], trained[here])
 
-    def _train(self, features: Floats, truth: NDArray[np.bool_]) -> Any:
+    def _train(self, features: Float64Array, trained: NDArray[np.bool_]) -> Any:
         if self.attack_model is not None:
-            return clone(self.attack_model).fit(features, truth)
+            return clone(self.attack_model).fit(features, trained)
         return make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000)).fit(
-            features, truth
+            features, trained
         )
 
-    def _view(self, proba: Floats, label: NDArray[np.intp]) -> Floats:
-        """Return what the attack model sees of each prediction."""
+    def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
+        """Return the attack model's input for each prediction."""
         if self.view == "confidence":
             return proba
         signals = [scores.logit(proba, label), scores.modified_entropy(proba, label)]
         return np.column_stack([np.log(np.maximum(proba, scores.FLOOR)), *signals])
 
-    def _score(self, X: Any, y: NDArray[Any]) -> Floats:
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         proba, label = self._target_proba(X, y)
         features = self._view(proba, label)
         values = np.empty(len(label))
@@ -149,41 +149,41 @@ class ShokriAttack(ShadowedAttack):
 class MLLeaksAttack(ShokriAttack):
     """ML-Leaks, adversaries 1 and 2 (Salem et al. 2019): the highest probabilities, no labels.
 
-    One attack model for all classes sees the highest probabilities in order, so it needs neither
-    labels nor many shadow models. Adversary 1 trains shadow models like the target on data like
-    the target's: the default. Adversary 2 has other data, with other features and classes: give
-    a ``pool`` of models for these, and ``fit`` these data. Adversary 3 trains nothing:
+    One attack model for all classes takes the highest probabilities in order, so it needs neither
+    labels nor many shadow models. Adversary 1, the default, trains shadow models like the target
+    on data like the target's. Adversary 2 has other data, with other features and classes: pass a
+    ``pool`` of models for these data, and pass these data to ``fit``. Adversary 3 trains nothing:
     ``SignalThreshold(target, signal="max_confidence")``.
 
     Parameters
     ----------
     target : fitted classifier with ``predict_proba``, default=None
-        The model attacked. None makes a template for ``clone`` and ``set_params``.
+        The target model. None makes a template for ``clone`` and ``set_params``.
     n_shadows : int, default=2
-        Shadow models to train if ``pool`` is None; even.
+        Number of shadow models to train if ``pool`` is None; even.
     top : int, default=3
-        How many of the highest probabilities the attack model sees; no more than target and
-        shadow models have classes.
+        How many of the highest probabilities the attack model takes; limited to the number of
+        classes of the target and of the shadow models.
     attack_model : classifier with ``predict_proba``, default=None
         None: logistic regression on scaled log-probabilities.
     pool : ShadowPool, default=None
         Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``, which may be of another kind than the target's.
-        None clones the target.
+        trained on the records given to ``fit``, whose features and classes may differ from the
+        target's. None clones the target.
     n_jobs : int, default=None
-        Shadow models trained at once, if ``pool`` is None.
+        Number of shadow models trained in parallel, if ``pool`` is None.
     random_state : int, RandomState instance or None, default=None
-        Of the shadow pool, if ``pool`` is None.
+        Seed of the shadow pool, if ``pool`` is None.
     fpr : float, default=0.05
-        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
 
     Notes
     -----
-    Classes given to ``score_samples``, ``predict`` and ``evaluate`` are not looked at. Without
+    The classes passed to ``score_samples``, ``predict`` and ``evaluate`` are ignored. Without
     known members, ``threshold_`` is set on the records that the shadow models were not trained
-    on, since the target may not take the records given to ``fit``. From other data the order of
-    scores carries over, but not the threshold where the target is surer, or less sure, of
-    everything than the shadow models are.
+    on, since the target may not accept the records given to ``fit``. With other data, the ranking
+    of the scores carries over; the threshold does not if the target is generally more or less
+    confident than the shadow models.
 
     References
     ----------
@@ -235,20 +235,20 @@ class MLLeaksAttack(ShokriAttack):
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         self._take_pool(X, y)
         self._n_seen = min(self.top, len(self.classes_), len(self.pool_.classes_))
-        features, truth, _ = self._seen_by_shadows(X, y, self.pool_.classes_, self._view)
-        self._model = self._train(features, truth)
-        self._of_others = self._model.predict_proba(features[~truth])[:, -1]
+        features, trained, _ = self._seen_by_shadows(X, y, self.pool_.classes_, self._view)
+        self._model = self._train(features, trained)
+        self._non_member_scores = self._model.predict_proba(features[~trained])[:, -1]
 
     def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         if member is not None:
             return super()._calibrated(X, y, member)
-        return choose_threshold(self._of_others, None, self.fpr)
+        return choose_threshold(self._non_member_scores, None, self.fpr)
 
-    def _view(self, proba: Floats, label: NDArray[np.intp]) -> Floats:
+    def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
         highest = -np.sort(-proba, axis=1)[:, : self._n_seen]
         return np.log(np.maximum(highest, scores.FLOOR))
 
-    def _score(self, X: Any, y: NDArray[Any]) -> Floats:
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         proba = predict_aligned(self.target, X, self.classes_)
         features = self._view(proba, np.zeros(len(proba), dtype=np.intp))
         return self._model.predict_proba(features)[:, -1]

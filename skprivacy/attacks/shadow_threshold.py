@@ -1,4 +1,4 @@
-"""Thresholds on a signal, learned where membership is known: on shadow models."""
+"""Thresholds on a signal, learned on shadow models, whose members are known."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ __all__ = ["ShadowThreshold"]
 
 
 class ShadowThreshold(ShadowedAttack):
-    """Call a record a member if its signal exceeds what best tells members of shadow models.
+    """Call a record a member if its signal exceeds the best threshold on shadow models.
 
     Parameters
     ----------
     target : fitted classifier with ``predict_proba``, default=None
-        The model attacked. None makes a template for ``clone`` and ``set_params``.
+        The target model. None makes a template for ``clone`` and ``set_params``.
     signal : str, default="modified_entropy"
-        One of ``skprivacy.attacks.scores.SIGNALS``, as of :class:`SignalThreshold`.
+        One of ``skprivacy.attacks.scores.SIGNALS``, as for :class:`SignalThreshold`.
     per_class : bool, default=True
-        Whether each class has a threshold of its own. Classes of which the shadow models had no
-        member or no non-member take the threshold for all.
+        Whether each class has its own threshold. Classes without members or without non-members
+        of the shadow models use the threshold for all records.
     n_shadows : int, default=16
-        Shadow models to train if ``pool`` is None; even.
+        Number of shadow models to train if ``pool`` is None; even.
     pool : ShadowPool, default=None
         Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
         trained on the records given to ``fit``. None clones the target.
     n_jobs : int, default=None
-        Shadow models trained at once, if ``pool`` is None.
+        Number of shadow models trained in parallel, if ``pool`` is None.
     random_state : int, RandomState instance or None, default=None
-        Of the shadow pool, if ``pool`` is None.
+        Seed of the shadow pool, if ``pool`` is None.
 
     Notes
     -----
@@ -89,14 +89,14 @@ class ShadowThreshold(ShadowedAttack):
         super()._learn(X, y, member)
         view = scores.SIGNALS[self.signal]
         signal, trained, label = self._seen_by_shadows(X, y, self.classes_, view)
-        self._of_all = _Threshold(signal, trained)
-        self._of_class = {}
+        self._threshold = _Threshold(signal, trained)
+        self._class_thresholds = {}
         if not self.per_class:
             return
         for c in np.unique(label):
             here = label == c
             if len(np.unique(trained[here])) == 2:
-                self._of_class[int(c)] = _Threshold(signal[here], trained[here])
+                self._class_thresholds[int(c)] = _Threshold(signal[here], trained[here])
 
     def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         return 0.0 if member is None else choose_threshold(self._score(X, y), member, 0.0)
@@ -107,7 +107,7 @@ class ShadowThreshold(ShadowedAttack):
         score = np.empty(len(signal))
         for c in np.unique(label):
             here = label == c
-            score[here] = self._of_class.get(int(c), self._of_all)(signal[here])
+            score[here] = self._class_thresholds.get(int(c), self._threshold)(signal[here])
         return score
 
 

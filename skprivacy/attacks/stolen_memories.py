@@ -1,4 +1,4 @@
-"""White-box membership without known members: what a network uses that the others do not."""
+"""White-box membership without known members: features that only the target network uses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sklearn.utils import check_random_state
 
 from .. import metrics
 from .._sklearn import Interval, safe_indexing
+from .._validation import label_columns
 from ._networks import Network, network_classes, open_network
-from ._predictions import label_columns
 from ._records import fingerprints
 from .membership import MembershipAttack
 
 __all__ = ["StolenMemoriesAttack"]
 
-Floats = NDArray[np.float64]
+Float64Array = NDArray[np.float64]
 Folds = NDArray[np.intp]
 N_FOLDS = 3
 
@@ -29,11 +29,12 @@ N_FOLDS = 3
 class StolenMemoriesAttack(MembershipAttack):
     """Stolen memories (Leino & Fredrikson 2020): white-box, calibrated, no member known.
 
-    A network uses some features of its training records that mean nothing elsewhere. Proxies show
-    what they should mean: for each layer, the layers from it on are trained anew on the attacker's
-    records, as the target's lower layers represent them. The displacement of the target's local
-    linear approximation from the proxy's is the evidence of that layer. A shadow network, whose
-    members the attacker knows, tells how to weigh the layers, and which score is high enough.
+    A network uses some features in a way that is peculiar to its training records. Proxies show
+    how these features are used otherwise: for each layer, the layers from it on are retrained on
+    the attacker's records, as the target's lower layers represent them. The displacement of the
+    target's local linear approximation from the proxy's is the evidence of that layer. A shadow
+    network, whose members the attacker knows, determines the weights of the layers and the
+    threshold on the score.
 
     Parameters
     ----------
@@ -43,29 +44,29 @@ class StolenMemoriesAttack(MembershipAttack):
         a torch module alone are 0, 1, ...
     precision : float, default=0.9
         ``predict`` calls as many members as it can while at least this share of them is right,
-        with 95% confidence on the shadow network, of whose records half are members. Nobody, if
-        the shadow network has no such threshold.
+        with 95% confidence on the shadow network, half of whose records are members. If the shadow
+        network has no such threshold, ``predict`` calls no record a member.
     epochs : int, default=100
-        Passes of Adam over the attacker's records in the training of proxies, for torch modules.
-        As many as the target had are best. Other models bring their own recipe.
+        Number of passes of Adam over the attacker's records in which proxies of torch modules are
+        trained. It is best to use as many as the target had. Ignored for other models, whose
+        parameters say how to train them.
     random_state : int, RandomState instance or None, default=0
         Seeds proxies and shadow network.
 
     Attributes
     ----------
     threshold_ : float
-        Lowest score that ``predict`` calls a member; infinity for nobody.
+        Lowest score that ``predict`` calls a member; infinity if it calls no record one.
     shadow_precision_ : float
-        Precision at ``threshold_`` on the shadow network; NaN for nobody.
+        Precision at ``threshold_`` on the shadow network; NaN if the threshold is infinite.
 
     Notes
     -----
-    The linear approximation is that of the log-odds of the record's class (a logit is defined up
-    to a constant only), taken at the record; its weights and its bias are weighed apart. Every
-    record is judged by proxies that were not trained on it (3 folds, told by its fingerprint),
-    and records that ``fit`` is told are members train no proxy. With L layers, ``6 L + 1``
-    networks or parts of them are trained. A record of a class the target does not know scores
-    lowest.
+    The linear approximation is that of the log-odds of the record's class (a logit is defined only
+    up to a constant), taken at the record; its weights and its bias are weighted separately. Every
+    record is scored by proxies that were not trained on it (3 folds, assigned by fingerprint), and
+    records that ``member`` marks as members train no proxy. With L layers, ``6 L + 1`` networks or
+    parts of networks are trained. A record of a class that the target does not know scores lowest.
 
     References
     ----------
@@ -105,8 +106,8 @@ class StolenMemoriesAttack(MembershipAttack):
         self.random_state = random_state
 
     def _target_classes(self) -> Any:
-        own = network_classes(self.target)
-        return super()._target_classes() if own is None else own
+        module_classes = network_classes(self.target)
+        return super()._target_classes() if module_classes is None else module_classes
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -119,36 +120,36 @@ class StolenMemoriesAttack(MembershipAttack):
         fold = _folds(prints)
         if min(np.bincount(fold, minlength=N_FOLDS)) < 2 * N_FOLDS:
             raise ValueError(
-                f"{len(y)} non-members are too few to train proxies on; expected at least some "
-                "dozens. Give fit more records."
+                f"X holds {len(y)} non-members, too few to train proxies on; expected dozens. Pass "
+                "more records to fit."
             )
         self._proxies = _proxies(self._network, inputs, label, fold, seed)
-        # folds take the remainder of the fingerprint, halves its quotient
+        # the fingerprint's remainder assigns the fold, its quotient the half
         half = prints // np.uint64(N_FOLDS) % np.uint64(2) == 0
         shadow = self._network.retrained(inputs[half], label[half], 0, seed + 1)
         proxies = _proxies(shadow, inputs[~half], label[~half], fold[~half], seed + 2)
         evidence = _evidence(shadow, proxies, inputs, label, fold)
-        self._judge = make_pipeline(
+        self._attack_model = make_pipeline(
             StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000)
         ).fit(evidence, half)
-        known = self._judge.decision_function(evidence)
+        known = self._attack_model.decision_function(evidence)
         self._lowest = float(known.min()) - 1.0
-        self._choose_cut(known[half], known[~half])
+        self._choose_threshold(known[half], known[~half])
 
-    def _choose_cut(self, members: Floats, others: Floats) -> None:
+    def _choose_threshold(self, members: Float64Array, others: Float64Array) -> None:
         false, true, cuts = metrics.roc(members, others)
         hits = np.rint(true[1:] * len(members)).astype(int)
         called = hits + np.rint(false[1:] * len(others)).astype(int)
         sure = [metrics.clopper_pearson(k, n, 0.1)[0] for k, n in zip(hits, called, strict=True)]
         enough = np.flatnonzero(np.array(sure) >= self.precision)
         last = enough[-1] if len(enough) else None
-        self._cut = np.inf if last is None else float(cuts[1:][last])
+        self._threshold = np.inf if last is None else float(cuts[1:][last])
         self.shadow_precision_ = float("nan") if last is None else float(hits[last] / called[last])
 
     def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
-        return self._cut
+        return self._threshold
 
-    def _score(self, X: Any, y: NDArray[Any]) -> Floats:
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         values = np.full(len(y), self._lowest)
         known = np.isin(y, self._target_classes())
         if known.any():
@@ -157,7 +158,7 @@ class StolenMemoriesAttack(MembershipAttack):
             evidence = _evidence(
                 self._network, self._proxies, self._inputs(X), label, _folds(fingerprints(X))
             )
-            values[known] = np.maximum(self._judge.decision_function(evidence), self._lowest)
+            values[known] = np.maximum(self._attack_model.decision_function(evidence), self._lowest)
         return values
 
 
@@ -166,7 +167,7 @@ def _folds(prints: NDArray[np.uint64]) -> Folds:
 
 
 def _proxies(
-    network: Network, inputs: Floats, label: NDArray[np.intp], fold: Folds, seed: int
+    network: Network, inputs: Float64Array, label: NDArray[np.intp], fold: Folds, seed: int
 ) -> list[list[Network]]:
     """Train for each fold, on the other folds, a proxy of the network from each layer on."""
     return [
@@ -181,10 +182,10 @@ def _proxies(
 def _evidence(
     network: Network,
     proxies: list[list[Network]],
-    inputs: Floats,
+    inputs: Float64Array,
     label: NDArray[np.intp],
     fold: Folds,
-) -> Floats:
+) -> Float64Array:
     """Return displaced weights times inputs, and displaced bias, for each layer."""
     evidence = np.empty((len(label), 2 * network.n_layers))
     for k in range(N_FOLDS):
@@ -192,11 +193,11 @@ def _evidence(
         if not here.any():
             continue
         layers, odds = network.trace(inputs[here], label[here], "odds")
-        for place, proxy in enumerate(proxies[k]):
-            own = layers[place]
-            others, usual = proxy.trace(inputs[here], label[here], "odds")
-            displaced = (own.at_inputs - others[place].at_inputs) * own.inputs
-            weights = displaced.reshape(len(usual), -1).sum(axis=1)
-            evidence[here, 2 * place] = weights
-            evidence[here, 2 * place + 1] = odds - usual - weights
+        for i, proxy in enumerate(proxies[k]):
+            layer = layers[i]
+            proxy_layers, proxy_odds = proxy.trace(inputs[here], label[here], "odds")
+            displaced = (layer.at_inputs - proxy_layers[i].at_inputs) * layer.inputs
+            weights = displaced.reshape(len(proxy_odds), -1).sum(axis=1)
+            evidence[here, 2 * i] = weights
+            evidence[here, 2 * i + 1] = odds - proxy_odds - weights
     return evidence

@@ -1,8 +1,9 @@
-"""Records for an attacker who has none: inputs of any attack that trains shadow models.
+"""Synthetic records for an attacker who has none, for attacks that train shadow models.
 
-Three attackers of Shokri et al. 2017, section V-C. :func:`from_model` climbs the target's
-confidence and knows nothing but the features' ranges. :func:`from_marginals` knows the marginal
-distribution of each feature. :func:`noisy` has real records of which some features are wrong.
+These are the three attackers of Shokri et al. 2017, section V-C. :func:`from_model` searches for
+records of high confidence and needs to know only the features' values. :func:`from_marginals` needs
+the marginal distribution of each feature. :func:`noisy` needs real records, some of whose features
+may be wrong.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ def from_model(
     least_changed: int = 4,
     random_state: Any = None,
 ) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    """Synthesise records that the target is sure about (Algorithm 1 of Shokri et al. 2017).
+    """Synthesise records the target is confident about (Algorithm 1 of Shokri et al. 2017).
 
-    Many records climb at once, one query for all of them a round: random features are redrawn,
-    fewer after ``patience`` rejections in a row, and kept if the class becomes more probable.
+    All searches run together, with one query for all of them in each round: random features are
+    redrawn, fewer after ``patience`` rejections in a row, and kept if the class becomes more
+    probable.
 
     Parameters
     ----------
@@ -44,16 +46,17 @@ def from_model(
         Values that the feature may take, drawn with equal probability; a grid for a
         continuous feature.
     n_per_class : int
-        Climbs for each class. Fewer records come back for classes that are hard to reach.
+        Number of searches for each class. Fewer records are returned for classes that are hard to
+        reach.
     confidence : float, default=0.2
-        Probability of the class from which on a record may be accepted: if the class is then the
-        predicted one, it is accepted with its probability.
+        A record may be accepted if its class is the predicted one with a probability above this;
+        it is then accepted with that probability.
     max_queries : int, default=1000
-        Rounds before a climb is given up.
+        Number of rounds after which a search is abandoned.
     patience : int, default=10
-        Rejections in a row after which half as many features are redrawn.
+        Number of rejections in a row after which half as many features are redrawn.
     least_changed : int, default=4
-        Features redrawn at the least.
+        Minimum number of features redrawn.
     random_state : int, RandomState instance or None, default=None
 
     Returns
@@ -70,8 +73,8 @@ def from_model(
     >>> real = rng.integers(0, 2, (200, 8))
     >>> target = LogisticRegression().fit(real, real[:, 0])
     >>> X, y = synthesis.from_model(target, [[0, 1]] * 8, 5, random_state=0)
-    >>> (target.predict(X) == y).all()
-    np.True_
+    >>> bool((target.predict(X) == y).all())
+    True
     """
     rng = check_random_state(random_state)
     choices = [np.asarray(choice, dtype=float) for choice in values]
@@ -82,10 +85,10 @@ def from_model(
     reached = np.full(len(goal), -1.0)
     changed = np.full(len(goal), n_features)
     rejected = np.zeros(len(goal), dtype=int)
-    climbing, accepted = np.ones(len(goal), dtype=bool), np.zeros(len(goal), dtype=bool)
+    searching, accepted = np.ones(len(goal), dtype=bool), np.zeros(len(goal), dtype=bool)
     trial = best.copy()
     for _ in range(max_queries):
-        here = np.flatnonzero(climbing)
+        here = np.flatnonzero(searching)
         if not here.size:
             break
         proba = predict_aligned(target, trial[here], classes)
@@ -95,11 +98,11 @@ def from_model(
         best[up], reached[up], rejected[up] = trial[up], of_goal[better], 0
         sure = better & (of_goal > confidence) & (proba.argmax(axis=1) == goal[here])
         taken = here[sure & (rng.uniform(size=len(here)) < of_goal)]
-        accepted[taken], climbing[taken] = True, False
+        accepted[taken], searching[taken] = True, False
         rejected[down] += 1
-        tired = down[rejected[down] > patience]
+        stuck = down[rejected[down] > patience]
         floor = min(least_changed, n_features)
-        changed[tired], rejected[tired] = np.maximum(changed[tired] // 2, floor), 0
+        changed[stuck], rejected[stuck] = np.maximum(changed[stuck] // 2, floor), 0
         trial[here] = _redraw(best[here], changed[here], choices, rng)
     return best[accepted], classes[goal[accepted]]
 
@@ -107,7 +110,7 @@ def from_model(
 def from_marginals(
     X: Any, y: ArrayLike, n_per_class: int, *, random_state: Any = None
 ) -> tuple[Any, NDArray[Any]]:
-    """Draw every feature by itself from its distribution within the class.
+    """Draw every feature independently from its distribution within the class.
 
     Parameters
     ----------
@@ -115,13 +118,13 @@ def from_marginals(
         Records whose marginals the attacker knows.
     y : array-like of shape (n_records,)
     n_per_class : int
-        Records to draw for each class.
+        Number of records to draw for each class.
     random_state : int, RandomState instance or None, default=None
 
     Returns
     -------
     X : {ndarray, DataFrame} of shape (n_classes * n_per_class, n_features)
-        In the form of the ``X`` given.
+        Of the same type as the input.
     y : ndarray of shape (n_classes * n_per_class,)
 
     Examples
@@ -137,13 +140,13 @@ def from_marginals(
     parts = []
     classes = np.unique(labels)
     for c in classes:
-        own = np.flatnonzero(labels == c)
-        parts.append(own[rng.randint(len(own), size=(n_per_class, known.shape[1]))])
+        rows = np.flatnonzero(labels == c)
+        parts.append(rows[rng.randint(len(rows), size=(n_per_class, known.shape[1]))])
     return _gather(known, np.concatenate(parts)), np.repeat(classes, n_per_class)
 
 
 def noisy(X: Any, share: float = 0.1, *, random_state: Any = None) -> Any:
-    """Reset a share of the features of every record to values of other records.
+    """Replace a share of the features of every record by values of other records.
 
     Binary features are flipped, as in the paper; others take the value of a random record.
 
@@ -151,13 +154,13 @@ def noisy(X: Any, share: float = 0.1, *, random_state: Any = None) -> Any:
     ----------
     X : {array-like, DataFrame} of shape (n_records, n_features)
     share : float, default=0.1
-        Share of features reset, in [0, 1]; the paper takes 0.1 and 0.2.
+        Share of features replaced, in [0, 1]; the paper uses 0.1 and 0.2.
     random_state : int, RandomState instance or None, default=None
 
     Returns
     -------
     X : {ndarray, DataFrame} of shape (n_records, n_features)
-        A changed copy, in the form of the ``X`` given.
+        A changed copy, of the same type as the input.
 
     Examples
     --------
@@ -169,28 +172,27 @@ def noisy(X: Any, share: float = 0.1, *, random_state: Any = None) -> Any:
            [0, 1]])
     """
     if not 0 <= share <= 1:
-        raise ValueError(f"share={share!r} must lie in [0, 1].")
+        raise ValueError(f"share={share!r} must lie in [0, 1]. The paper uses 0.1 and 0.2.")
     rng = check_random_state(random_state)
     known = as_records(X)
     n_records, n_features = known.shape
     order = rng.uniform(size=known.shape).argsort(axis=1)
-    reset = order < round(share * n_features)
+    replaced = order < round(share * n_features)
     other = rng.randint(n_records, size=known.shape)
-    for place in range(n_features):
-        column = known.iloc[:, place] if isinstance(known, pd.DataFrame) else known[:, place]
+    for i in range(n_features):
+        column = known.iloc[:, i] if isinstance(known, pd.DataFrame) else known[:, i]
         codes, values = pd.factorize(column, use_na_sentinel=False)
-        if len(values) == 2:  # some record that has the other value
-            other[:, place] = np.array([codes.argmax(), codes.argmin()])[codes]
-    return _gather(known, np.where(reset, other, np.arange(n_records)[:, None]))
+        if len(values) == 2:  # a record that has the other value
+            other[:, i] = np.array([codes.argmax(), codes.argmin()])[codes]
+    return _gather(known, np.where(replaced, other, np.arange(n_records)[:, None]))
 
 
 def _gather(known: Any, rows: NDArray[np.intp]) -> Any:
-    """Return records made of each feature's values in the records that ``rows`` names."""
+    """Return records whose features are taken from the records that ``rows`` indexes."""
     if not isinstance(known, pd.DataFrame):
         return np.take_along_axis(known, rows, axis=0)
     columns = [
-        known.iloc[:, place].take(rows[:, place]).reset_index(drop=True)
-        for place in range(known.shape[1])
+        known.iloc[:, i].take(rows[:, i]).reset_index(drop=True) for i in range(known.shape[1])
     ]
     return pd.concat(columns, axis=1)
 

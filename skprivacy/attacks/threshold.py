@@ -1,4 +1,4 @@
-"""Thresholds on a signal: one for all, one for each class, one for each record."""
+"""Thresholds on a signal: one for all records, one for each class, or one for each record."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class SignalThreshold(MembershipAttack):
     Parameters
     ----------
     target : fitted classifier with ``predict_proba``, default=None
-        The model attacked. None makes a template for ``clone`` and ``set_params``.
+        The target model. None makes a template for ``clone`` and ``set_params``.
     signal : str, default="modified_entropy"
         One of ``skprivacy.attacks.scores.SIGNALS``: "loss" (Yeom et al. 2018), "correctness"
         (the gap attack), "confidence", "max_confidence", "entropy", "modified_entropy" (Song &
         Mittal 2021), "logit", "margin".
     per_class : bool, default=False
-        Rank the signal among the records of the same class that ``fit`` was given. Classes
-        without such records are ranked among all of them.
+        Rank the signal among the records of the same class that were given to ``fit``. Records of
+        classes without such records are ranked among all of them.
     fpr : float, default=0.05
-        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
 
     References
     ----------
@@ -78,8 +78,8 @@ class SignalThreshold(MembershipAttack):
             return
         proba, label = self._target_proba(X, y)
         signal = scores.SIGNALS[self.signal](proba, label)
-        self._of_class = {c: np.sort(signal[label == c]) for c in np.unique(label)}
-        self._of_all = np.sort(signal)
+        self._class_signals = {c: np.sort(signal[label == c]) for c in np.unique(label)}
+        self._all_signals = np.sort(signal)
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
         proba, label = self._target_proba(X, y)
@@ -89,29 +89,29 @@ class SignalThreshold(MembershipAttack):
         rank = np.empty(len(signal))
         for c in np.unique(label):
             here = label == c
-            rank[here] = rank_among(signal[here], self._of_class.get(c, self._of_all))
+            rank[here] = rank_among(signal[here], self._class_signals.get(c, self._all_signals))
         return rank
 
 
 class ReferenceThreshold(ShadowedAttack):
-    """Attack-R of Ye et al. 2022: rank the target among models that never saw the record.
+    """Attack-R of Ye et al. 2022: rank the target among models not trained on the record.
 
     Parameters
     ----------
     target : fitted classifier with ``predict_proba``, default=None
-        The model attacked. None makes a template for ``clone`` and ``set_params``.
+        The target model. None makes a template for ``clone`` and ``set_params``.
     n_shadows : int, default=16
-        Shadow models to train if ``pool`` is None; even. The score has this many steps, so low
-        false positive rates need many.
+        Number of shadow models to train if ``pool`` is None; even. The score has this many steps,
+        so low false positive rates need many.
     pool : ShadowPool, default=None
         Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
         trained on the records given to ``fit``. None clones the target.
     n_jobs : int, default=None
-        Shadow models trained at once, if ``pool`` is None.
+        Number of shadow models trained in parallel, if ``pool`` is None.
     random_state : int, RandomState instance or None, default=None
-        Of the shadow pool, if ``pool`` is None.
+        Seed of the shadow pool, if ``pool`` is None.
     fpr : float, default=0.05
-        False positive rate that ``predict`` aims at when ``fit`` knows no members.
+        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
 
     References
     ----------
@@ -157,10 +157,10 @@ class ReferenceThreshold(ShadowedAttack):
 
 
 def rank_among(values: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Share of ``ordered`` below each value, ties half.
+    """Return the share of ``ordered`` below each value, counting ties half.
 
-    Ties half keep the mean at 0.5 for a value that is itself in ``ordered`` and for one that is
-    not: being known to the attacker must not tell members from others.
+    The mean is then 0.5 whether or not a value is itself in ``ordered``: being known to the
+    attacker must not distinguish members from non-members.
     """
     below = np.searchsorted(ordered, values, side="left")
     upto = np.searchsorted(ordered, values, side="right")

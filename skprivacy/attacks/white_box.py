@@ -1,4 +1,4 @@
-"""White-box membership: what each layer of a network does with a record."""
+"""White-box membership inference from the layers of a network."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from .membership import MembershipAttack
 
 __all__ = ["WhiteBoxAttack"]
 
-Floats = NDArray[np.float64]
+Float64Array = NDArray[np.float64]
 N_FOLDS = 5
 
 
 class WhiteBoxAttack(MembershipAttack):
-    """Membership from gradients and activations of every layer (after Nasr et al. 2019).
+    """Infer membership from gradients and activations of every layer (after Nasr et al. 2019).
 
-    The attacker has the network itself and knows the membership of some records. An attack model
-    sees, for each linear layer, the norm of the record's gradient and statistics of the layer's
-    input, beside loss and prediction.
+    The attacker has the network itself and knows the membership of some records. The attack model
+    takes, for each linear layer, the norm of the record's gradient and statistics of the layer's
+    input, in addition to the loss and the prediction.
 
     Parameters
     ----------
     target : fitted network, default=None
         ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear
-        layers that returns logits; alone or at the end of a pipeline.
+        layers and returns logits; alone or at the end of a pipeline.
     attack_model : classifier with ``predict_proba``, default=None
         Learns membership. None: logistic regression with balanced classes on scaled features.
     fpr : float, default=0.05
-        False positive rate that ``predict`` aims at; not used, since membership is known.
+        Ignored: the threshold is set on the records of known membership.
 
     Notes
     -----
-    ``fit`` needs ``member``. Every record is judged by an attack model that was not fitted on it
-    (5 folds, told by its fingerprint): otherwise the attack model's memory would be taken for
-    the target's.
+    ``fit`` needs ``member``. Every record is scored by an attack model that was not fitted on it
+    (5 folds, assigned by fingerprint): otherwise the attack model's overfitting would be mistaken
+    for the target's.
 
     References
     ----------
@@ -77,8 +77,8 @@ class WhiteBoxAttack(MembershipAttack):
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         if member is None:
             raise ValueError(
-                "member=None: this attack learns from records of known membership. Give fit "
-                "`member`, one bool for each record."
+                "member=None must be one bool for each record: this attack learns from records of "
+                "known membership. Call fit(X, y, member)."
             )
         default = make_pipeline(
             StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
@@ -89,10 +89,13 @@ class WhiteBoxAttack(MembershipAttack):
         for k in range(N_FOLDS):
             others = fold != k
             if len(np.unique(member[others])) < 2:
-                raise ValueError("Too few members or non-members to hold out a fold of 5.")
+                raise ValueError(
+                    f"member holds {int(member.sum())} members and {int((~member).sum())} "
+                    f"non-members, too few to hold out one fold of {N_FOLDS}. Pass more records."
+                )
             self._models.append(clone(base).fit(features[others], member[others]))
 
-    def _score(self, X: Any, y: NDArray[Any]) -> Floats:
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         features, fold = self._view(X, y), fingerprints(X) % N_FOLDS
         values = np.empty(len(features))
         for k, model in enumerate(self._models):
@@ -100,16 +103,16 @@ class WhiteBoxAttack(MembershipAttack):
                 values[fold == k] = model.predict_proba(features[fold == k])[:, -1]
         return values
 
-    def _view(self, X: Any, y: NDArray[Any]) -> Floats:
+    def _view(self, X: Any, y: NDArray[Any]) -> Float64Array:
         proba, label = self._target_proba(X, y)
         columns = [scores.loss(proba, label), scores.logit(proba, label)]
         columns += [scores.entropy(proba, label), scores.margin(proba, label)]
         network, as_inputs = open_network(self.target)
         classes = np.asarray(self.target.classes_)
-        place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
-        for inputs, gradient, _ in network.trace(as_inputs(X), place, "loss")[0]:
+        column = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+        for inputs, gradient, _ in network.trace(as_inputs(X), column, "loss")[0]:
             size = np.sum(inputs**2, axis=1)
-            # the gradient of a linear layer is an outer product: so is its norm a product
+            # the gradient of a linear layer is an outer product, so its norm is a product
             norm = np.sqrt((size + 1) * np.sum(gradient**2, axis=1))
             columns += [np.log(norm + 1e-12), np.sqrt(size), inputs.mean(axis=1)]
         return np.column_stack(columns)

@@ -1,6 +1,7 @@
 """How private is a trained model: what it claims against what attacks measure."""
 
+from .claims import Claim, claim_of
 from .report import AttackFinding, AuditReport
 from .runner import audit
 
-__all__ = ["AttackFinding", "AuditReport", "audit"]
+__all__ = ["AttackFinding", "AuditReport", "Claim", "audit", "claim_of"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +13,23 @@ import jinja2
 from markupsafe import Markup
 
 from .._version import __version__
+from ..accounting import PrivacyGuarantee
 from ..display import MembershipRocDisplay
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["embed", "render", "roc_figure"]
+__all__ = ["bare", "embed", "render", "roc_figure"]
 
 
 def render(template: str, **context: Any) -> str:
     """Fill a template of this package; every value is escaped unless it is an embedded image."""
     return _environment().get_template(template).render(version=__version__, **context)
+
+
+def bare(guarantee: PrivacyGuarantee | None, absent: str = "none") -> str:
+    """Return a guarantee in words without its assumptions, where a list of them stands beside."""
+    return absent if guarantee is None else repr(replace(guarantee, assumptions=()))
 
 
 def embed(figure: Figure, alt: str) -> Markup:
@@ -39,7 +46,7 @@ def roc_figure(report: Any) -> Markup:
 
     figure = Figure(figsize=(7, 5.2), layout="constrained")
     ax = figure.subplots()
-    claimed = report.guarantee if report.verdict != "no claim" else None
+    claimed = report.guarantee if report.claims and not report.uncovered else None
     for place, finding in enumerate(report.findings):
         last = place == len(report.findings) - 1
         MembershipRocDisplay.from_result(finding.result, ax=ax, bound=claimed if last else None)
@@ -69,6 +76,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": _number, "percent": _percent, "share": _share}
+    environment.filters["bare"] = bare
     return environment
 
 

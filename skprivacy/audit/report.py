@@ -14,6 +14,7 @@ import pandas as pd
 from ..attacks import AttackResult
 from ..metrics import epsilon_lower_bound
 from . import _html
+from .claims import CHOSEN, NO_CLAIM
 
 __all__ = ["AttackFinding", "AuditReport"]
 
@@ -88,11 +89,16 @@ class AuditReport:
     model : str
         The model and its parameters.
     guarantee : PrivacyGuarantee or None
-        What it claims.
+        What it claims, all private steps together; of kind "estimate" where a step is uncovered.
     findings : tuple of AttackFinding
         One for each attack.
+    reason : str
+        Why it makes no claim, beginning with "no claim"; empty where it makes one.
     uncovered : dict
         Steps of a pipeline that read private data outside the guarantee, and why.
+    charged : PrivacyGuarantee or None
+        What all of its fits cost together, those of a search's candidates included; None where
+        it is not known.
     n_train, n_test : int
         Numbers of members and of non-members.
     train_accuracy, test_accuracy : float
@@ -110,7 +116,9 @@ class AuditReport:
     model: str
     guarantee: Any
     findings: tuple[AttackFinding, ...]
+    reason: str
     uncovered: dict[str, str]
+    charged: Any
     n_train: int
     n_test: int
     train_accuracy: float
@@ -131,6 +139,18 @@ class AuditReport:
         return "none" if self.guarantee is None else repr(self.guarantee)
 
     @property
+    def unit(self) -> str:
+        """Whose data the claim protects: one record's, or those of one value of a column."""
+        return "record" if self.guarantee is None else str(self.guarantee.unit)
+
+    @property
+    def cost_of_search(self) -> str:
+        """What all fits cost together, in words, where that is not what is claimed; else empty."""
+        if self.charged is not None and self.guarantee is None:
+            return repr(self.charged)
+        return "unknown" if self.reason == CHOSEN else ""
+
+    @property
     def epsilon_within_reach(self) -> float:
         """The most that ``epsilon_lower_bound`` could have been, had an attack been perfect."""
         perfect = np.ones(self.n_train), np.zeros(self.n_test)
@@ -148,23 +168,28 @@ class AuditReport:
         return 0.0 if self.guarantee is None else float(self.guarantee.at_delta or 0.0)
 
     @property
+    def claims(self) -> bool:
+        """Whether a finite epsilon is claimed."""
+        return math.isfinite(self.claimed_epsilon)
+
+    @property
     def verdict(self) -> str:
-        """ "consistent", "VIOLATED" or "no claim".
+        """ "consistent", "VIOLATED", "no claim", or "no claim: " and the reason.
 
         "consistent" means that no attack refuted the claim, and no more than that.
         """
-        if not math.isfinite(self.claimed_epsilon):
-            return "no claim"
+        if not self.claims:
+            return self.reason or NO_CLAIM
         return "VIOLATED" if self.epsilon_lower_bound > self.claimed_epsilon else "consistent"
 
     @property
     def caveats(self) -> list[str]:
         """What limits the claim or the measurement, in words."""
         found = [f"Step {name!r}: {reason}." for name, reason in self.uncovered.items()]
-        if self.uncovered and self.verdict != "no claim":
+        if self.uncovered and self.claims:
             found.append(
-                "Because of these steps the claim holds for the last step alone, "
-                "not for the pipeline as it would be released."
+                "Because of these steps no guarantee covers the model as it would be released: "
+                "what is claimed would hold if they told nothing of the records."
             )
         if self.guarantee is not None and self.guarantee.kind != "proved":
             found.append(f"The claim is of kind {self.guarantee.kind!r}: it is not proved.")
@@ -230,9 +255,8 @@ class AuditReport:
             row["epsilon_lower_bound"] = finding.epsilon_lower_bound
             row["claimed_epsilon"] = self.claimed_epsilon
             row["claimed_delta"] = math.nan if self.guarantee is None else self.claimed_delta
-            row["violated"] = (
-                self.verdict != "no claim" and finding.epsilon_lower_bound > self.claimed_epsilon
-            )
+            row["claim_kind"] = None if self.guarantee is None else self.guarantee.kind
+            row["violated"] = self.claims and finding.epsilon_lower_bound > self.claimed_epsilon
             rows.append(row)
         return pd.DataFrame(rows)
 
@@ -242,7 +266,10 @@ class AuditReport:
             {
                 "model": self.model,
                 "verdict": self.verdict,
+                "reason": self.reason,
                 "claim": None if self.guarantee is None else self.guarantee.to_dict(),
+                "charged": None if self.charged is None else self.charged.to_dict(),
+                "uncovered": self.uncovered,
                 "claimed_epsilon": self.claimed_epsilon,
                 "claimed_delta": self.claimed_delta,
                 "epsilon_lower_bound": self.epsilon_lower_bound,
@@ -282,11 +309,18 @@ class AuditReport:
     def _repr_html_(self) -> str:
         return _html.render("audit_brief.html", report=self)
 
+    def _charged_lines(self) -> list[str]:
+        if not self.cost_of_search:
+            return []
+        return [f"  charged:  {_html.bare(self.charged, 'unknown')}, all fits together"]
+
     def __repr__(self) -> str:
-        assumed = () if self.guarantee is None else self.guarantee.assumptions
+        shown = self.guarantee if self.claims else self.charged if self.cost_of_search else None
+        assumed = () if shown is None else shown.assumptions
         lines = [
             f"Audit: {self.verdict}",
-            f"  claimed:  {self.claim}",
+            f"  claimed:  {_html.bare(self.guarantee)}",
+            *self._charged_lines(),
             *(f"            if {assumption}" for assumption in assumed),
             f"  measured: epsilon of at least {self.epsilon_lower_bound:.3g} at delta "
             f"{self.claimed_delta:g} (confidence {1 - self.alpha:.0%}); "

@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 from .._sklearn import num_samples
 from ..attacks import LiRA, LossThreshold, MembershipAttack, ShadowPool
 from ..attacks._records import as_records, concat, fingerprints
-from ._claims import guarantee_of, uncovered_steps
+from .claims import claim_of
 from .report import AttackFinding, AuditReport
 
 __all__ = ["audit"]
@@ -44,7 +44,8 @@ def audit(
     Parameters
     ----------
     model : fitted classifier or pipeline
-        The model as it would be released. Its claim is the ``privacy_`` of the last step.
+        The model as it would be released, wrapped as it may be. Its claim is that of all private
+        steps together, as :func:`~skprivacy.audit.claim_of` finds it.
     X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
         The records that the model was trained on, all or a random part of them.
     X_test, y_test : array-like of shape (n_test, n_features) and (n_test,)
@@ -116,19 +117,21 @@ def audit(
             model, n_shadows=size, random_state=random_state, n_jobs=n_jobs, verbose=verbose
         ).fit(*everything)
 
-    guarantee = guarantee_of(model)
+    claim = claim_of(model, X_train)
     findings = []
     for attack in tqdm(chosen, disable=not verbose, desc="attacks", unit="attack"):
         pooled = {"pool": pool} if _wants_pool(attack) else {}
         fitted = clone(attack).set_params(target=model, **pooled).fit(*everything)
         result = fitted.evaluate(X_train, y_train, X_test, y_test)
         # Bonferroni: the verdict is a statement over all attacks together.
-        findings.append(AttackFinding.of(result, guarantee, alpha, alpha / len(chosen)))
+        findings.append(AttackFinding.of(result, claim.guarantee, alpha, alpha / len(chosen)))
     return AuditReport(
         model=_describe(model),
-        guarantee=guarantee,
+        guarantee=claim.guarantee,
         findings=tuple(findings),
-        uncovered=uncovered_steps(model),
+        reason=claim.reason,
+        uncovered=claim.uncovered,
+        charged=claim.charged,
         n_train=num_samples(X_train),
         n_test=num_samples(X_test),
         train_accuracy=_accuracy(model, X_train, y_train),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ._console import UserError, say
 
 __all__ = ["Records", "add_arguments", "load"]
 
+_CLASSES_READ_OFF = "the set of class labels is public (it was read off the data)"
 MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "None", "?"]
 
 
@@ -32,6 +33,7 @@ class Records:
     y: np.ndarray
     schema: Schema
     classes: np.ndarray
+    assumptions: tuple[str, ...] = ()  # what has to be public although it was read off the data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,13 +72,7 @@ def load(args: argparse.Namespace) -> Records:
     if args.rows is not None:
         if args.rows < 1:
             raise UserError(f"--rows must be at least 1, got {args.rows}.")
-        records = Records(
-            records.name,
-            records.X.iloc[: args.rows],
-            records.y[: args.rows],
-            records.schema,
-            records.classes,
-        )
+        records = replace(records, X=records.X[: args.rows], y=records.y[: args.rows])
     if len(np.unique(records.y)) < 2:
         raise UserError(f"{records.name} has one class only; there is nothing to learn.")
     return records
@@ -121,7 +117,10 @@ def _csv(path: Path, target: str | None, schema_path: str | None) -> Records:
     if extra := [str(name) for name in X if name not in schema]:
         say(f"Columns that the schema does not describe are not used: {', '.join(extra)}.")
     y, classes = _labels(frame[target], schema)
-    return Records(path.name, X[list(schema)], y, schema, classes)
+    read_off = schema.inferred or schema.classes is None
+    return Records(
+        path.name, X[list(schema)], y, schema, classes, (_CLASSES_READ_OFF,) if read_off else ()
+    )
 
 
 def _check_target(target: str, schema: Schema) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 from sklearn.model_selection import train_test_split
@@ -79,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
         n_jobs=args.n_jobs,
         verbose=not args.quiet,
     )
+    report = _assuming(report, records.assumptions)
     print(report)
     if args.csv:
         report.to_frame().to_csv(args.csv, index=False)
@@ -87,3 +89,13 @@ def run(args: argparse.Namespace) -> int:
     for name in filter(None, (args.out, args.csv)):
         say(f"wrote {name}")
     return 1 if report.verdict == "VIOLATED" else 0
+
+
+def _assuming(report: Any, assumptions: tuple[str, ...]) -> Any:
+    """Return the report with what the command itself read off the data among its assumptions."""
+    claimed = report.guarantee
+    if claimed is None:
+        return report
+    return replace(
+        report, guarantee=replace(claimed, assumptions=(*claimed.assumptions, *assumptions))
+    )

@@ -7,16 +7,15 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
 
 from .. import __version__
 from ..exceptions import PrivacyWarning
-from . import audit, datasets, sweep
+from . import audit, budget, datasets, sweep
 from ._console import UserError, say, warn
 
 __all__ = ["main"]
 
+COMMANDS = (sweep, audit, budget, datasets)  # in the order of the help
 DESCRIPTION = "Train private models and prove how private they are."
 EPILOG = """\
 start here:
@@ -82,9 +81,6 @@ def _parser() -> argparse.ArgumentParser:
         "--traceback", action="store_true", help="show where an error came from, for bug reports"
     )
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    sweep.add_parser(subparsers)
-    audit.add_parser(subparsers)
-    if find_spec("skprivacy.cli.budget") is not None:
-        import_module("skprivacy.cli.budget").add_parser(subparsers)
-    datasets.add_parser(subparsers)
+    for command in COMMANDS:
+        command.add_parser(subparsers)
     return parser

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import StratifiedKFold
 
-from ..accounting import Composed, PrivacyGuarantee
+from ..audit._composition import composed
+from ..audit._html import bare, embed, render
 from . import _data, _model
 from ._console import UserError, check_outputs, number_list, say
 
@@ -88,8 +89,10 @@ def run(args: argparse.Namespace) -> int:
     ).fit(records.X, records.y)
     table = _table(sweep)
     print(_printable(table))
-    print(f"\nReleasing these {len(epsilons) * args.cv} models would cost {_cost(sweep)}.")
-    for assumption in sweep.privacy_.assumptions:
+    print(
+        f"\nReleasing these {len(epsilons) * args.cv} models would cost {_cost(sweep)}; mind that"
+    )
+    for assumption in _assumptions(sweep, records):
         print(f"  - {assumption}")
     print("The scores are not private.")
     _write(args, sweep, table, records)
@@ -101,7 +104,7 @@ def _table(sweep: Any) -> pd.DataFrame:
     columns = {"epsilon": [next(iter(params.values())) for params in results["params"]]}
     for key in ("test_score", "train_score", "attack_auc"):
         columns |= {key: results[f"mean_{key}"], f"{key}_std": results[f"std_{key}"]}
-    for key in ("attack_auc_bound", "attack_tpr_at_0.01", "fit_time"):
+    for key in ("claimed_epsilon", "attack_auc_bound", "attack_tpr_at_0.01", "fit_time"):
         columns[key] = results[f"mean_{key}"]
     return pd.DataFrame(columns)
 
@@ -129,18 +132,17 @@ def _cost(sweep: Any) -> str:
     private = [g for g in sweep.guarantees_ if math.isfinite(g.epsilon())]
     if not private:
         return "epsilon = infinity"
-    delta, relation = private[0].at_delta, private[0].relation
-    together = PrivacyGuarantee(Composed(tuple(g.event for g in private)), delta, relation)
-    cost = f"epsilon = {together.epsilon():.2f} {_unit(sweep)}"
-    if len(private) < len(sweep.guarantees_):
-        cost += " (those without privacy left out)"
-    return cost
+    left_out = len(private) < len(sweep.guarantees_)
+    return bare(composed(private)) + (" (those without privacy left out)" if left_out else "")
 
 
-def _unit(sweep: Any) -> str:
-    """Return what the epsilons are to be read with."""
-    first = sweep.guarantees_[0]
-    return f"at delta = {first.at_delta or 0:g}, {first.relation.replace('_', '-')}"
+def _unit(delta: float | None, relation: str) -> str:
+    """Return what an epsilon is to be read with."""
+    return f"at delta = {delta or 0:g}, {relation.replace('_', '-')}"
+
+
+def _assumptions(sweep: Any, records: Any) -> list[str]:
+    return list(dict.fromkeys([*sweep.charged_.assumptions, *records.assumptions]))
 
 
 def _write(args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: Any) -> None:
@@ -160,9 +162,7 @@ def _write(args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: A
 
 
 def _page(sweep: Any, table: pd.DataFrame, records: Any, figure: Any) -> str:
-    from ..audit._html import embed, render
-
-    caveats = list(sweep.privacy_.assumptions)
+    caveats = _assumptions(sweep, records)
     if records.schema.inferred:
         caveats.insert(0, "The schema was read off the private data; no guarantee covers that.")
     return render(
@@ -177,6 +177,6 @@ def _page(sweep: Any, table: pd.DataFrame, records: Any, figure: Any) -> str:
         inf=math.inf,
         caveats=caveats,
         cost=_cost(sweep),
-        unit=_unit(sweep),
+        unit=_unit(sweep.estimator[-1].delta, sweep.guarantees_[0].relation),
         model=" ".join(repr(sweep.estimator).split()),
     )

@@ -1,4 +1,4 @@
-"""Data sets with public schemas, checked against the published files, and look-alikes."""
+"""Data sets with public schemas: published files, checked by checksum, and synthetic ones."""
 
 from .adult import fetch_adult
 from .demo import load_demo

@@ -1,4 +1,4 @@
-"""Data files: where they lie, whether they are the published ones, how to get them."""
+"""Data files: locating, downloading and checking them."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def data_folder(data_home: str | PathLike[str] | None = None) -> Path:
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A file as it was published, known by its checksum.
+    """A published file, identified by its checksum.
 
-    ``checksum`` is "sha256:..." of the bytes, "git:..." (the id that git gives to them), or
-    "unzipped:...", the sha256 of what a gzip file holds: some files are found compressed in
-    several ways.
+    ``checksum`` is "sha256:..." of the bytes, "git:..." (git's id of the bytes), or
+    "unzipped:...", the sha256 of the contents of a gzip file: some files are published in several
+    compressed forms.
     """
 
     folder: str
@@ -50,20 +50,20 @@ class PublishedFile:
     url: str
 
     def path(self, data_home: str | PathLike[str] | None = None, download: bool = True) -> Path:
-        """Return where the file lies, downloading it first if it must and may.
+        """Return the path of the file, after downloading it if it is missing and ``download``.
 
         Raises
         ------
         DatasetNotFoundError
-            If the file is absent and cannot be had, or is another file of that name.
+            If the file is missing and cannot be downloaded, or is not the published one.
         """
         path = data_folder(data_home) / self.folder / self.name
         if not path.is_file():
             self._download(path, download)
         if (found := self._checksum_of(path)) != self.checksum:
             raise DatasetNotFoundError(
-                f"{path} is not the published {self.name}: its checksum is {found}, expected "
-                f"{self.checksum}. Remove or replace it; it is not read."
+                f"{path} is not the published {self.name}: its checksum is {found}; expected "
+                f"{self.checksum}. It was not read; remove or replace it."
             )
         return path
 
@@ -85,7 +85,7 @@ class PublishedFile:
         return DatasetNotFoundError(
             f"{self.name} is not in {path.parent}, and {reason}. Put the file with checksum "
             f"{self.checksum} there (it is published at {self.url}), or set the environment "
-            f"variable {ENVIRONMENT} or data_home to a folder that has {self.folder}/{self.name}."
+            f"variable {ENVIRONMENT} or data_home to a folder with {self.folder}/{self.name} in it."
         )
 
     def _checksum_of(self, path: Path) -> str:
@@ -108,7 +108,7 @@ class PublishedFile:
 
 @contextmanager
 def _timeout(seconds: float) -> Iterator[None]:
-    """Give up on a host that drops packets; ``fetch_file`` itself would wait for minutes."""
+    """Time out for a host that drops packets; ``fetch_file`` would wait for minutes."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:

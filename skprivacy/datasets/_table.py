@@ -1,4 +1,4 @@
-"""A table with its public facts, in the form scikit-learn's loaders return."""
+"""A table with its public facts, in the form that scikit-learn's loaders return."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def as_bunch(
     as_frame: bool = False,
     return_X_y: bool = False,
 ) -> Bunch | tuple[Any, Any]:
-    """Return features and target as ``sklearn.datasets`` would.
+    """Return features and target in the form of ``sklearn.datasets``.
 
     ``data`` has the schema's columns, in its order; ``schema`` knows the classes.
     """
     classes = np.array(schema.classes)
-    # Copies: pandas hands out read-only views, which torch and others refuse.
+    # Copies, because pandas returns read-only views, which torch and others refuse.
     X: Any = data if as_frame else data.to_numpy(copy=True)
     y: Any = target if as_frame else target.to_numpy(dtype=classes.dtype, copy=True)
     if return_X_y:

@@ -1,4 +1,4 @@
-"""Adult: the 1994 census extract of the UCI repository, in its original files."""
+"""Adult: the 1994 census extract of the UCI repository, read from its original files."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def _listed(names: str) -> Categories:
     return Categories(tuple(names.split("|")))
 
 
-# Categories as adult.names lists them, bounds as the census's codebook and the file's
-# documentation give them: age is top-coded at 90, hours and capital gains at rows of nines.
+# Categories are those listed in adult.names; bounds are those of the census codebook and the file's
+# documentation: age is top-coded at 90, hours at 99 and capital gains at 99,999.
 ADULT_SCHEMA = Schema(
     {
         "age": Bounded(17, 90),
@@ -87,7 +87,7 @@ def fetch_adult(
     return_X_y: bool = False,
     download_if_missing: bool = True,
 ) -> Bunch | tuple[Any, Any]:
-    """Load Adult: does a person earn more than 50,000 dollars a year?
+    """Load Adult, whose target is whether a person earns more than 50,000 dollars a year.
 
     =================   =====================
     Classes                                 2
@@ -99,16 +99,16 @@ def fetch_adult(
     Parameters
     ----------
     subset : {"train", "test", "all"}, default="train"
-        ``adult.data``, ``adult.test``, or the one after the other.
+        ``adult.data``, ``adult.test``, or both, in this order.
     data_home : path-like, default=None
-        The data folder; the files lie in ``<data_home>/adult``. ``None`` means the environment
+        The data folder; the files are in ``<data_home>/adult``. ``None`` means the environment
         variable ``SKPRIVACY_DATA`` or, without it, ``~/skprivacy_data``.
     as_frame : bool, default=False
         Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
     return_X_y : bool, default=False
         Whether to return ``(data, target)`` only.
     download_if_missing : bool, default=True
-        Whether files that are not there are downloaded from the UCI repository.
+        Whether to download missing files from the UCI repository.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def fetch_adult(
     Raises
     ------
     DatasetNotFoundError
-        If a file is neither there nor can be downloaded, or is not the published one.
+        If a file is missing and cannot be downloaded, or is not the published one.
 
     References
     ----------
@@ -129,7 +129,7 @@ def fetch_adult(
     """
     parts = {"train": ["train"], "test": ["test"], "all": ["train", "test"]}
     if subset not in parts:
-        raise ValueError(f"subset must be one of {sorted(parts)}, got {subset!r}.")
+        raise ValueError(f"subset={subset!r} must be one of {sorted(parts)}.")
     frames = [_read(part, data_home, download_if_missing) for part in parts[subset]]
     frame = pd.concat(frames, ignore_index=True)
     return as_bunch(
@@ -150,7 +150,7 @@ def _read(part: str, data_home: Any, download: bool) -> pd.DataFrame:
         names=names,
         skipinitialspace=True,
         keep_default_na=False,
-        skiprows=1 if part == "test" else 0,  # adult.test opens with a remark
+        skiprows=1 if part == "test" else 0,  # adult.test begins with a comment
     )
     frame["income"] = frame["income"].str.rstrip(".")
     return frame

@@ -23,14 +23,14 @@ __all__ = ["CATALOGUE", "Entry"]
 
 @dataclass(frozen=True)
 class Entry:
-    """A named data set: how to load it and what it is."""
+    """A named data set: its loader and a summary."""
 
     load: Callable[..., Any]
     summary: str
 
 
 def _seeded(make: Callable[..., Any]) -> Callable[..., Any]:
-    """A name must mean the same rows each time."""
+    """Fix the seed: a name must mean the same rows each time."""
     return partial(make, random_state=0)
 
 

@@ -17,7 +17,7 @@ __all__ = ["load_demo"]
 def load_demo(*, as_frame: bool = False, return_X_y: bool = False) -> Bunch | tuple[Any, Any]:
     """Load the embedded data set: 1,797 handwritten digits of 8 by 8 pixels, with a schema.
 
-    The bounds are public: a pixel counts the dark points of a 4 by 4 block, 0 to 16.
+    The bounds are public: each pixel counts the dark points of a 4 by 4 block, so it is 0 to 16.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def load_demo(*, as_frame: bool = False, return_X_y: bool = False) -> Bunch | tu
     Returns
     -------
     Bunch
-        As :func:`~skprivacy.datasets.fetch_adult` returns it.
+        As returned by :func:`~skprivacy.datasets.fetch_adult`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Generated tables of the shape of well-known ones: for tests and benchmarks without any file."""
+"""Synthetic tables shaped like well-known ones, for tests and benchmarks without any files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make_adult_like(
     as_frame: bool = False,
     return_X_y: bool = False,
 ) -> Bunch | tuple[Any, Any]:
-    """Generate a table in Adult's schema, about as hard to learn, about nobody.
+    """Generate a synthetic table in Adult's schema that is about as hard to learn.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def make_adult_like(
     Returns
     -------
     Bunch
-        As :func:`~skprivacy.datasets.fetch_adult` returns it.
+        As returned by :func:`~skprivacy.datasets.fetch_adult`.
 
     Examples
     --------
@@ -97,14 +97,14 @@ def make_purchase_like(
     as_frame: bool = False,
     return_X_y: bool = False,
 ) -> Bunch | tuple[Any, Any]:
-    """Generate binary rows of Purchase-100's shape: many classes, dense features.
+    """Generate binary rows shaped like Purchase-100: many classes, dense features.
 
     Parameters
     ----------
     n_samples : int, default=20000
         Number of rows.
     n_features, n_classes : int
-        The shape; as published by default.
+        Numbers of features and of classes, by default those of the published table.
     random_state : int, RandomState instance or None, default=None
         Seed.
     as_frame : bool, default=False
@@ -115,7 +115,7 @@ def make_purchase_like(
     Returns
     -------
     Bunch
-        As :func:`~skprivacy.datasets.fetch_purchase100` returns it.
+        As returned by :func:`~skprivacy.datasets.fetch_purchase100`.
 
     Examples
     --------
@@ -137,14 +137,14 @@ def make_texas_like(
     as_frame: bool = False,
     return_X_y: bool = False,
 ) -> Bunch | tuple[Any, Any]:
-    """Generate binary rows of Texas-100's shape: thousands of features, few of them set.
+    """Generate binary rows shaped like Texas-100: thousands of features, few of them set.
 
     Parameters
     ----------
     n_samples : int, default=10000
         Number of rows.
     n_features, n_classes : int
-        The shape; as published by default.
+        Numbers of features and of classes, by default those of the published table.
     random_state : int, RandomState instance or None, default=None
         Seed.
     as_frame : bool, default=False
@@ -155,7 +155,7 @@ def make_texas_like(
     Returns
     -------
     Bunch
-        As :func:`~skprivacy.datasets.fetch_texas100` returns it.
+        As returned by :func:`~skprivacy.datasets.fetch_texas100`.
     """
     shape = n_samples, n_features, n_classes
     return _clusters(shape, 0.03, 0.01, random_state, as_frame, return_X_y, "Texas-100")
@@ -170,14 +170,14 @@ def make_location_like(
     as_frame: bool = False,
     return_X_y: bool = False,
 ) -> Bunch | tuple[Any, Any]:
-    """Generate binary rows of Location-30's shape: few rows, easy to memorise.
+    """Generate binary rows shaped like Location-30: few rows, easy to memorise.
 
     Parameters
     ----------
     n_samples : int, default=5010
         Number of rows.
     n_features, n_classes : int
-        The shape; as published by default.
+        Numbers of features and of classes, by default those of the published table.
     random_state : int, RandomState instance or None, default=None
         Seed.
     as_frame : bool, default=False
@@ -188,7 +188,7 @@ def make_location_like(
     Returns
     -------
     Bunch
-        As :func:`~skprivacy.datasets.fetch_location30` returns it.
+        As returned by :func:`~skprivacy.datasets.fetch_location30`.
     """
     shape = n_samples, n_features, n_classes
     return _clusters(shape, 0.12, 0.027, random_state, as_frame, return_X_y, "Location-30")
@@ -203,18 +203,18 @@ def _clusters(
     return_X_y: bool,
     name: str,
 ) -> Bunch | tuple[Any, Any]:
-    """Draw each bit with a probability of its class and column, ``spread`` around the column's."""
+    """Draw each bit with a probability that varies by ``spread`` around its column's, by class."""
     names = ("n_samples", "n_features", "n_classes")
     n, d, k = (_check_size(n, v) for n, v in zip(names, shape, strict=True))
     if k < 2:
-        raise ValueError(f"n_classes must be at least 2, got {k}.")
+        raise ValueError(f"n_classes={k} must be at least 2.")
     rng = check_random_state(random_state)
     common = rng.beta(1, 1 / density - 1, size=d)
     concentration = 1 / spread
     rates = rng.beta(common * concentration + 1e-3, (1 - common) * concentration + 1e-3, (k, d))
     y = rng.randint(k, size=n)
     X = np.empty((n, d), dtype=np.uint8)
-    for start in range(0, n, 1000):  # so that the draws never take more memory than the table
+    for start in range(0, n, 1000):  # limits the memory that the draws take
         block = slice(start, start + 1000)
         X[block] = rng.random_sample((len(y[block]), d)) < rates[y[block]]
     schema = Schema(
@@ -232,5 +232,5 @@ def _clusters(
 
 def _check_size(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be an integer, at least 1, got {value!r}.")
+        raise ValueError(f"{name}={value!r} must be an integer >= 1.")
     return int(value)

@@ -1,4 +1,4 @@
-"""Location-30, Purchase-100 and Texas-100: the tables on which membership attacks are compared."""
+"""Location-30, Purchase-100 and Texas-100: the usual benchmarks of membership attacks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _URL = "https://github.com/privacytrustlab/datasets/raw/master/"
 
 @dataclass(frozen=True)
 class _BinaryTable:
-    """An archive with lines of zeros and ones, the label before them or in a file of its own."""
+    """An archive of lines of zeros and ones, with the label before them or in a separate file."""
 
     file: PublishedFile
     member: str
@@ -45,7 +45,7 @@ class _BinaryTable:
         )
 
     def read(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
-        """Return features (uint8) and labels (1 to n_classes); the archive is never unpacked."""
+        """Return features (uint8) and labels (1 to n_classes) without unpacking the archive."""
         X = np.empty((self.n_samples, self.n_features), dtype=np.uint8)
         y = np.empty(self.n_samples, dtype=np.int64)
         try:
@@ -69,12 +69,12 @@ class _BinaryTable:
         return X, y
 
     def _lines(self, archive: tarfile.TarFile, name: str) -> Iterable[bytes]:
-        """Yield the lines of the one member that is looked for, if it is a file of sane size."""
+        """Yield the lines of one member of the archive, if it is a file of plausible size."""
         try:
             member = archive.getmember(name)
         except KeyError as error:
             raise ValueError(f"it has no member {name}") from error
-        # a comma or line end follows each value, and a label takes 16 bytes at most
+        # a comma or line end follows each value, and a label takes at most 16 bytes
         most = self.n_samples * (2 * self.n_features + 16)
         stream = archive.extractfile(member) if member.isfile() else None
         if stream is None or member.size > most:
@@ -91,7 +91,10 @@ class _BinaryTable:
         return bits
 
     def _broken(self, path: Path, reason: str) -> DatasetNotFoundError:
-        return DatasetNotFoundError(f"{path} does not hold {self.description}: {reason}.")
+        return DatasetNotFoundError(
+            f"{path} does not hold {self.description}: {reason}. Remove it, so that it is "
+            "downloaded again."
+        )
 
     def fetch(
         self, data_home: Any, as_frame: bool, return_X_y: bool, download: bool
@@ -165,24 +168,24 @@ def fetch_location30(
     Parameters
     ----------
     data_home : path-like, default=None
-        The data folder; the file lies in ``<data_home>/location``. ``None`` means the environment
+        The data folder; the file is in ``<data_home>/location``. ``None`` means the environment
         variable ``SKPRIVACY_DATA`` or, without it, ``~/skprivacy_data``.
     as_frame : bool, default=False
         Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
     return_X_y : bool, default=False
         Whether to return ``(data, target)`` only.
     download_if_missing : bool, default=True
-        Whether the file is downloaded if it is not there.
+        Whether to download the file if it is missing.
 
     Returns
     -------
     Bunch
-        As :func:`~skprivacy.datasets.fetch_adult` returns it; classes are 1 to 30.
+        As returned by :func:`~skprivacy.datasets.fetch_adult`; classes are 1 to 30.
 
     Raises
     ------
     DatasetNotFoundError
-        If the file is neither there nor can be downloaded, or is not the published one.
+        If the file is missing and cannot be downloaded, or is not the published one.
 
     References
     ----------
@@ -204,24 +207,24 @@ def fetch_purchase100(
     Parameters
     ----------
     data_home : path-like, default=None
-        The data folder; the file lies in ``<data_home>/purchase``. ``None`` means the environment
+        The data folder; the file is in ``<data_home>/purchase``. ``None`` means the environment
         variable ``SKPRIVACY_DATA`` or, without it, ``~/skprivacy_data``.
     as_frame : bool, default=False
         Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
     return_X_y : bool, default=False
         Whether to return ``(data, target)`` only.
     download_if_missing : bool, default=True
-        Whether the file is downloaded if it is not there.
+        Whether to download the file if it is missing.
 
     Returns
     -------
     Bunch
-        As :func:`~skprivacy.datasets.fetch_adult` returns it; classes are 1 to 100.
+        As returned by :func:`~skprivacy.datasets.fetch_adult`; classes are 1 to 100.
 
     Raises
     ------
     DatasetNotFoundError
-        If the file is neither there nor can be downloaded, or is not the published one.
+        If the file is missing and cannot be downloaded, or is not the published one.
     """
     return _PURCHASE.fetch(data_home, as_frame, return_X_y, download_if_missing)
 
@@ -233,28 +236,28 @@ def fetch_texas100(
     return_X_y: bool = False,
     download_if_missing: bool = True,
 ) -> Bunch | tuple[Any, Any]:
-    """Load Texas-100: 67,330 hospital stays, 6,169 binary facts, the 100 commonest procedures.
+    """Load Texas-100: 67,330 hospital stays, 6,169 binary features, 100 most common procedures.
 
     Parameters
     ----------
     data_home : path-like, default=None
-        The data folder; the file lies in ``<data_home>/texas``. ``None`` means the environment
+        The data folder; the file is in ``<data_home>/texas``. ``None`` means the environment
         variable ``SKPRIVACY_DATA`` or, without it, ``~/skprivacy_data``.
     as_frame : bool, default=False
         Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
     return_X_y : bool, default=False
         Whether to return ``(data, target)`` only.
     download_if_missing : bool, default=True
-        Whether the file is downloaded if it is not there.
+        Whether to download the file if it is missing.
 
     Returns
     -------
     Bunch
-        As :func:`~skprivacy.datasets.fetch_adult` returns it; classes are 1 to 100.
+        As returned by :func:`~skprivacy.datasets.fetch_adult`; classes are 1 to 100.
 
     Raises
     ------
     DatasetNotFoundError
-        If the file is neither there nor can be downloaded, or is not the published one.
+        If the file is missing and cannot be downloaded, or is not the published one.
     """
     return _TEXAS.fetch(data_home, as_frame, return_X_y, download_if_missing)

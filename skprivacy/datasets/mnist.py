@@ -19,7 +19,7 @@ from ._table import as_bunch
 __all__ = ["fetch_mnist"]
 
 _URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-# Of the idx files themselves: they are found compressed in several ways.
+# Checksums of the uncompressed idx files: they are published in several compressed forms.
 _SHA256 = {
     "train-images-idx3": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "train-labels-idx1": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -48,25 +48,25 @@ def fetch_mnist(
     subset : {"train", "test", "all"}, default="train"
         60,000 images, 10,000 images, or both.
     data_home : path-like, default=None
-        The data folder; the files lie in ``<data_home>/mnist``. ``None`` means the environment
+        The data folder; the files are in ``<data_home>/mnist``. ``None`` means the environment
         variable ``SKPRIVACY_DATA`` or, without it, ``~/skprivacy_data``.
     as_frame : bool, default=False
         Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
     return_X_y : bool, default=False
         Whether to return ``(data, target)`` only.
     download_if_missing : bool, default=True
-        Whether files that are not there are downloaded.
+        Whether to download missing files.
 
     Returns
     -------
     Bunch
-        As :func:`~skprivacy.datasets.fetch_adult` returns it; ``data`` is (n_samples, 784) of
-        ``uint8``, row by row.
+        As returned by :func:`~skprivacy.datasets.fetch_adult`; ``data`` has shape (n_samples, 784)
+        and type ``uint8``, with the pixels row by row.
 
     Raises
     ------
     DatasetNotFoundError
-        If a file is neither there nor can be downloaded, or is not the published one.
+        If a file is missing and cannot be downloaded, or is not the published one.
 
     References
     ----------
@@ -74,7 +74,7 @@ def fetch_mnist(
     """
     parts = {"train": ["train"], "test": ["test"], "all": ["train", "test"]}
     if subset not in parts:
-        raise ValueError(f"subset must be one of {sorted(parts)}, got {subset!r}.")
+        raise ValueError(f"subset={subset!r} must be one of {sorted(parts)}.")
     read = [_read(*_PARTS[part], data_home, download_if_missing) for part in parts[subset]]
     names = [f"pixel_{row}_{column}" for row in range(28) for column in range(28)]
     return as_bunch(
@@ -95,11 +95,13 @@ def _read(stem: str, count: int, data_home: Any, download: bool) -> tuple[np.nda
 
 
 def _idx(path: Path, shape: tuple[int, ...]) -> np.ndarray:
-    """Read an idx file of bytes, which must have just this shape; never more than that."""
+    """Read an idx file of bytes that must have this shape, without reading more than that."""
     header = np.array([0x0800 + len(shape), *shape], dtype=">u4").tobytes()
     size = len(header) + int(np.prod(shape))
     with gzip.open(path) as stream:
         content = stream.read(size + 1)
     if len(content) != size or not content.startswith(header):
-        raise DatasetNotFoundError(f"{path} is no idx file of shape {shape}.")
+        raise DatasetNotFoundError(
+            f"{path} is no idx file of shape {shape}. Remove it, so that it is downloaded again."
+        )
     return np.frombuffer(content, dtype=np.uint8, offset=len(header)).reshape(shape)

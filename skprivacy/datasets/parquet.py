@@ -1,4 +1,4 @@
-"""Parquet files larger than memory, as arrays that stay on disk."""
+"""Parquet files larger than memory, as memory-mapped arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sklearn.utils import Bunch
 
 __all__ = ["open_parquet"]
 
-_ROWS = 1 << 14  # at a time
+_ROWS = 1 << 14  # rows read at a time
 _BUFFER = 1 << 20  # bytes of a column's pages that are read ahead
 _READABLE = "iufb"
 
@@ -33,24 +33,24 @@ def open_parquet(
     """Read Parquet files of any size into a memory-mapped array of single precision.
 
     The files are read once, some thousand rows at a time, into a temporary file from which the
-    private networks take what a step needs. Parquet itself cannot give single rows: whole pages
-    must be decoded for each.
+    private networks read the rows of each step. Parquet itself gives no fast access to single rows:
+    a whole page must be decoded for each.
 
     Parameters
     ----------
     path : str, path-like or sequence of these
-        The file, or files with the same columns, whose rows follow each other.
+        The file, or files with the same columns, whose rows are concatenated.
     target : str or list of str, default=None
         The column of the target, or the columns of several labels. It is kept in memory.
     columns : list of str, default=None
         The columns to use as features, in this order; all but the target by default.
     transformer : object, default=None
-        Its ``transform`` makes numbers of each part of the table, a DataFrame, such as a fitted
-        :class:`skprivacy.preprocessing.SchemaTransformer`. It must treat each row by itself and
-        know nothing of these records.
+        Its ``transform`` turns each part of the table, a DataFrame, into numbers; for example a
+        fitted :class:`skprivacy.preprocessing.SchemaTransformer`. It must treat each row
+        independently and must not have been fitted on these records.
     directory : str or path-like, default=None
-        Folder on the disk that is to hold the temporary file; by default the system's, which may
-        lie in memory.
+        Folder for the temporary file. The default is the system's temporary folder, which may be
+        held in memory.
     return_X_y : bool, default=False
         Whether to return ``(data, target)`` only.
 
@@ -69,13 +69,13 @@ def open_parquet(
 
     Notes
     -----
-    **Guarantees.** The temporary file holds private records as they are. It has no name, so nobody
+    **Guarantees.** The temporary file holds private records, unencrypted. It has no name, so nobody
     else can open it, and the system frees its disk space when ``data`` is no longer used or the
-    process ends, however it ends (on Windows it has a name until then). It is not encrypted.
+    process ends, however it ends (on Windows it has a name until then).
 
-    **Edge cases.** A missing number becomes NaN; a network leaves such a record out. Numbers beyond
-    single precision become infinite. A copy of ``data`` in another process, as joblib makes one, is
-    in memory: let each process open the file by itself.
+    **Edge cases.** A missing number becomes NaN; a network ignores such a record. Numbers beyond
+    single precision become infinite. Passing ``data`` to another process, as joblib does, copies it
+    into memory: let each process open the file itself.
 
     Examples
     --------
@@ -98,9 +98,12 @@ def open_parquet(
             width = _written(cache, numbers, width)
             rows += len(numbers)
         if rows == 0 or width == 0:
-            raise ValueError(f"path={path!r} has {rows} rows and {width} features: none to use.")
+            raise ValueError(
+                f"path={path!r} has {rows} rows and {width} features; expected at least one of "
+                "each. Check the file and the parameter columns."
+            )
         cache.flush()
-        # The mapping keeps the file, which has no name any more, for as long as it is used.
+        # The mapping keeps the nameless file alive for as long as it is used.
         data = np.memmap(cache, np.float32, "r", shape=(rows, width))
     y = np.concatenate(labels) if labels else None
     if y is not None and isinstance(target, str):
@@ -115,31 +118,34 @@ def _open(path: Path) -> Any:
         from pyarrow import ArrowInvalid, parquet
     except ImportError as error:
         raise ImportError(
-            "open_parquet needs pyarrow: pip install 'skprivacy[parquet]', or pip install pyarrow."
+            "open_parquet needs pyarrow. Run pip install 'skprivacy[parquet]', or pip install "
+            "pyarrow."
         ) from error
     try:
         return parquet.ParquetFile(fspath(path), buffer_size=_BUFFER, pre_buffer=False)
     except ArrowInvalid as error:
         raise ValueError(
-            f"path={fspath(path)!r} is damaged or no Parquet file ({error}). Copy or export it "
+            f"path={fspath(path)!r} is damaged or not a Parquet file ({error}). Copy or export it "
             "again."
         ) from error
 
 
 def _columns(files: list[Any], targets: list[str], columns: list[str] | None) -> list[str]:
     if not files:
-        raise ValueError("path=[] names no file.")
+        raise ValueError("path=[] must name at least one file.")
     found = files[0].schema_arrow.names
     names = [c for c in found if c not in targets] if columns is None else list(columns)
     for file in files:
         missing = {*names, *targets} - set(file.schema_arrow.names)
         if missing:
             raise ValueError(
-                f"Columns {sorted(missing)!r} are not in the file; it has "
-                f"{file.schema_arrow.names!r}."
+                f"The columns {sorted(missing)!r} are not in the file; expected some of "
+                f"{file.schema_arrow.names!r}. Correct columns or target."
             )
     if both := set(names) & set(targets):
-        raise ValueError(f"columns={columns!r} holds the target {sorted(both)!r} too.")
+        raise ValueError(
+            f"columns={columns!r} also holds the target {sorted(both)!r}. Remove it from columns."
+        )
     return names
 
 
@@ -150,7 +156,7 @@ def _parts(files: list[Any], names: list[str]) -> Iterator[pd.DataFrame]:
 
 
 def _numbers(frame: pd.DataFrame, transformer: Any) -> tuple[NDArray[np.float32], list[str]]:
-    """Return the rows in single precision, and what the columns are called."""
+    """Return the rows in single precision, and the names of the columns."""
     names = list(frame.columns)
     numbers: Any = frame
     if transformer is not None:
@@ -158,22 +164,22 @@ def _numbers(frame: pd.DataFrame, transformer: Any) -> tuple[NDArray[np.float32]
         if hasattr(transformer, "get_feature_names_out"):
             names = list(transformer.get_feature_names_out())
     if isinstance(numbers, pd.DataFrame):
-        words = [c for c, kind in numbers.dtypes.items() if kind.kind not in _READABLE]
-        if words:
+        not_numeric = [c for c, kind in numbers.dtypes.items() if kind.kind not in _READABLE]
+        if not_numeric:
             raise ValueError(
-                f"Columns {words!r} are no numbers. Leave them out of columns, or give "
-                "transformer=..., such as a SchemaTransformer, that makes numbers of them."
+                f"The columns {not_numeric!r} are not numeric. Leave them out of columns, or pass "
+                "transformer=..., for example a SchemaTransformer, to turn them into numbers."
             )
         numbers = numbers.to_numpy(dtype=np.float64)
-    with np.errstate(over="ignore"):  # beyond single precision means infinite
+    with np.errstate(over="ignore"):  # numbers beyond single precision become infinite
         return np.ascontiguousarray(numbers, dtype=np.float64).astype(np.float32), names
 
 
 def _written(cache: IO[bytes], numbers: NDArray[np.float32], width: int) -> int:
     if width and numbers.shape[1] != width:
         raise ValueError(
-            f"transformer made {numbers.shape[1]} columns of one part of the table and {width} of "
-            "another: it must treat each row by itself."
+            f"transformer returned {numbers.shape[1]} columns for one part of the table and "
+            f"{width} for another. Use a transformer that treats each row independently."
         )
     cache.write(numbers.data)
     return int(numbers.shape[1])

@@ -1,4 +1,4 @@
-"""Plots in scikit-learn's manner: ``from_...`` computes and draws, ``plot`` draws again."""
+"""Plots in the style of scikit-learn: ``from_...`` computes and draws, ``plot`` draws again."""
 
 from .membership_roc import MembershipRocDisplay
 from .privacy_utility import PrivacyUtilityDisplay

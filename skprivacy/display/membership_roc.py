@@ -1,4 +1,4 @@
-"""The ROC curve of membership attacks, where it matters: at low false positive rates."""
+"""The ROC curve of membership attacks, on logarithmic axes that show low false positive rates."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["MembershipRocDisplay"]
 class MembershipRocDisplay:
     """ROC curve of a membership attack on logarithmic axes.
 
-    Make one with :meth:`from_result` or :meth:`from_predictions`.
+    Create one with :meth:`from_result` or :meth:`from_predictions`.
 
     Parameters
     ----------
     fpr, tpr : ndarray of shape (n_points,)
-        The curve, from nobody called a member to everybody.
+        The curve, by decreasing threshold.
     n_in, n_out : int
-        Members and non-members behind it.
+        Numbers of members and non-members it is computed from.
     alpha : float, default=0.05
-        Error probability of the band, at each single point.
+        Error probability of the confidence band, at each single point.
     name : str, default=None
         Label of the curve.
     bound : callable, default=None
@@ -84,7 +84,7 @@ class MembershipRocDisplay:
         ax : matplotlib Axes, default=None
             None makes a new figure.
         bound : callable or PrivacyGuarantee, default=None
-            Drawn as the limit that the guarantee sets to every attack.
+            Drawn as the limit that the guarantee sets for every attack.
         **kwargs
             Passed to matplotlib's ``plot`` for the curve.
         """
@@ -125,14 +125,14 @@ class MembershipRocDisplay:
         return display.plot(ax=ax, **kwargs)
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Any:
-        """Draw the curve, its band and the line of chance; a bound if there is one.
+        """Draw the curve, its confidence band, the line of chance and the bound, if there is one.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
             None makes a new figure.
         name : str, default=None
-            Label of the curve, instead of the one given before.
+            Label of the curve; None keeps the label given at construction.
         **kwargs
             Passed to matplotlib's ``plot`` for the curve.
         """
@@ -140,7 +140,7 @@ class MembershipRocDisplay:
 
         self.ax_ = plt.subplots()[1] if ax is None else ax
         self.figure_ = self.ax_.figure
-        least = 0.5 / self.n_out  # below one non-member; zero has no place on a log axis
+        least = 0.5 / self.n_out  # stands for zero, which a log axis cannot show
         fpr, tpr = np.maximum(self.fpr, least), np.maximum(self.tpr, 0.5 / self.n_in)
         low, high = clopper_pearson(np.rint(self.tpr * self.n_in), self.n_in, self.alpha)
         (self.line_,) = self.ax_.step(

@@ -1,4 +1,4 @@
-"""What privacy costs and what it buys: utility and attack success over epsilon."""
+"""The privacy-utility curve: utility and attack success over epsilon."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UTILITY, ATTACK, PLAIN = "#1b6ca8", "#c0392b", "#5f6b76"
 class PrivacyUtilityDisplay:
     """Utility and membership leakage over epsilon, on two panels with a common axis.
 
-    Make one with :meth:`from_estimator`, or with ``PrivacySweepCV.plot``.
+    Create one with :meth:`from_estimator` or with ``PrivacySweepCV.plot``.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class PrivacyUtilityDisplay:
     attack_auc, attack_auc_std : array-like of shape (n_candidates,)
         Mean AUC of the attack and its standard deviation over splits.
     attack_auc_bound : array-like of shape (n_candidates,), default=None
-        The most that the claimed guarantee allows; NaN where there is no claim.
+        Largest AUC that the claimed guarantee allows; NaN where there is no claim.
     utility_name : str, default="score"
         Label of the utility axis.
     attack_name : str, default="attack"
@@ -114,7 +114,10 @@ class PrivacyUtilityDisplay:
             )
         self.axes_ = np.asarray(axes, dtype=object)
         if self.axes_.shape != (2,):
-            raise ValueError(f"axes must be two matplotlib Axes, got shape {self.axes_.shape}.")
+            raise ValueError(
+                f"axes must be two matplotlib Axes; got shape {self.axes_.shape}. Pass the axes of "
+                "matplotlib.pyplot.subplots(2)."
+            )
         above, below = self.axes_
         self.figure_ = above.figure
         self._curve(above, self.utility, self.utility_std, UTILITY, "private, mean ± std of splits")
@@ -147,7 +150,8 @@ class PrivacyUtilityDisplay:
             )
         highest = np.nanmax(self.attack_auc + self.attack_auc_std)
         lowest = np.nanmin(self.attack_auc - self.attack_auc_std)
-        # The ceiling soon nears 1; the axis follows the measurements, and never magnifies noise.
+        # The guarantee's bound soon nears 1; the axis follows the measurements instead, over a
+        # range wide enough not to magnify noise.
         ax.set_ylim(min(0.45, lowest - 0.02), min(1.02, max(0.7, highest + 0.12)))
         ax.set_ylabel("Attack AUC")
 

@@ -1,4 +1,4 @@
-"""Linear models with proved privacy: the functional mechanism and its rivals."""
+"""Linear models with proved privacy: the functional mechanism and its alternatives."""
 
 from .functional import FunctionalMechanismClassifier, FunctionalMechanismRegressor
 from .perturbation import ObjectivePerturbationClassifier, OutputPerturbationClassifier

@@ -1,9 +1,8 @@
-"""What the private linear models have in common: public bounds, certificate, prediction."""
+"""The base of the private linear models: checks, public bounds and prediction."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from contextlib import AbstractContextManager
 from numbers import Integral, Real
 from typing import Any
@@ -12,30 +11,30 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .. import _config
 from .._sklearn import Interval, StrOptions
 from .._validation import check_column_names, check_numbers
-from ..accounting import Event, PrivacyBudget, PrivacyGuarantee, charge, check_delta
-from ..exceptions import PrivacyWarning
+from ..accounting import Event, PrivacyBudget, check_delta
+from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
-from ..mechanisms.bounds import UnitBall, checked_bounds
+from ..mechanisms.bounds import UnitBall
+from ..public_facts import public_bounds
 
 __all__ = ["PrivateLinearClassifier", "PrivateLinearModel", "PrivateLinearRegressor"]
 
-# No table is so small that more would mean anything; how many records there are may be private.
+# A larger delta is meaningless for any table; the number of records, which may be private, is not
+# used.
 _LARGEST_DELTA = 0.1
-# The constant column, beside features in [-1, 1]: small, for it adds to the norm and so to the
-# noise, but not so small beside long records that a ridge drowns it.
+# The constant column, next to features in [-1, 1]: small, because it adds to the norm and so to the
+# noise, but not so small compared with records of large norm that the ridge suppresses it.
 _CONSTANT = 0.35
 _CONSTANT_SHARE = 0.25
 _HUGE = 1e150  # so that no prediction overflows
 
 
-class PrivateLinearModel(BaseEstimator):
-    """Parameters and steps that all private linear models share."""
+class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
+    """Parameters and methods that all private linear models share."""
 
     _parameter_constraints: dict = {
         "epsilon": [Interval(Real, 0, None, closed="right")],
@@ -48,15 +47,9 @@ class PrivateLinearModel(BaseEstimator):
         "noise_seed": [Integral, None],
     }
 
-    def __getstate__(self):
-        state = super().__getstate__()
-        # A fitted model is what gets out; the seed of its noise must not get out with it.
-        return state | {"noise_seed": None} if "privacy_" in state else state
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        tags.input_tags.allow_nan = True  # refusing a record in fit would tell that it is there
+        tags.input_tags.allow_nan = True  # refusing a record in fit would reveal its presence
         return tags
 
     def _validated(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
@@ -68,31 +61,18 @@ class PrivateLinearModel(BaseEstimator):
         )
         if self.delta > _LARGEST_DELTA:
             raise ValueError(
-                f"delta={self.delta!r} must be far below 1 / number of records, and is not even "
-                f"below {_LARGEST_DELTA:g}: a record might be published outright. A usual choice "
-                "is 1e-6; 0 gives a pure guarantee."
+                f"delta={self.delta!r} must be far below 1 / number of records; it exceeds even "
+                f"{_LARGEST_DELTA:g}, which would allow publishing a record outright. Use 1e-6, or "
+                "0 for a pure guarantee."
             )
         if self.relation != "add_remove" and self.delta > 0:
             check_delta(self.delta, len(rows))
         return rows, target
 
-    def _ball(self, X: NDArray, assumptions: list[str]) -> UnitBall:
+    def _ball(self, fit: PrivateFit, X: NDArray) -> UnitBall:
         """Return the map of records into the unit ball, from public bounds."""
         d = X.shape[1]
-        if self.bounds is None:
-            _config.leak(
-                "bounds=None: the bounds of the features are read off X. Pass "
-                "bounds=(lower, upper), numbers or one per feature, from public knowledge."
-            )
-            assumptions.append("the bounds of the features are public (they were read off X)")
-            finite = np.where(np.isfinite(X), X, np.nan)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # a column without any number
-                lower, upper = np.nanmin(finite, axis=0), np.nanmax(finite, axis=0)
-            lower, upper = np.nan_to_num(lower), np.nan_to_num(upper)
-        else:
-            lower, upper = checked_bounds("bounds", self.bounds, d)
-        self.bounds_ = (np.array(lower), np.array(upper))
+        lower, upper = self.bounds_ = public_bounds(fit, X, self.bounds)
         radius = 0.5 * math.sqrt(d) if self.radius is None else float(self.radius)
         radius = min(radius, math.sqrt(d))
         constant = max(_CONSTANT, _CONSTANT_SHARE * radius)
@@ -104,7 +84,7 @@ class PrivateLinearModel(BaseEstimator):
         )
 
     def _noise(self, sensitivity: float) -> Laplace | Gaussian:
-        """Return the mechanism of a single release that spends the whole target."""
+        """Return the mechanism for a single release that spends all of epsilon and delta."""
         pure = self.delta == 0
         if math.isinf(self.epsilon):
             multiplier = 0.0
@@ -114,43 +94,9 @@ class PrivateLinearModel(BaseEstimator):
             multiplier = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
         return (Laplace if pure else Gaussian)(multiplier, sensitivity)
 
-    def _certify(self, event: Event, assumptions: list[str]) -> None:
-        """Set what is claimed, before any noise is drawn; forget what an earlier fit released.
-
-        Were this fit refused or broken off, the earlier model would stand under the new claim.
-        """
-        for released in ("coef_", "intercept_", "polynomial_", "ridge_"):
-            self.__dict__.pop(released, None)
-        if self.noise_seed is not None:
-            warnings.warn(
-                f"noise_seed={self.noise_seed!r} makes the noise predictable: there is no "
-                "privacy. Use it in tests only.",
-                PrivacyWarning,
-                stacklevel=3,
-            )
-            assumptions.append("nobody knows or guesses noise_seed")
-        if self.relation == "zero_out":
-            assumptions.append("the number of records is public")
-        self.privacy_event_ = event
-        self.privacy_ = PrivacyGuarantee(
-            event,
-            at_delta=float(self.delta),
-            relation=self.relation,
-            kind="proved" if self.noise_seed is None else "estimate",
-            assumptions=tuple(assumptions),
-        )
-        self.epsilon_ = self.privacy_.epsilon()
-        self.delta_ = float(self.delta)
-
-    def _charged(self) -> AbstractContextManager:
-        """Charge the budget, if there is one, for what is done inside."""
-        return charge(
-            self.budget,
-            self.privacy_event_,
-            self.relation,
-            who=type(self).__name__,
-            kind=self.privacy_.kind,
-        )
+    def _charged(self, fit: PrivateFit, event: Event) -> AbstractContextManager[None]:
+        """State the guarantee and charge the budget for the release made inside."""
+        return fit.charged(event, relation=self.relation, at_delta=self.delta)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self, "coef_")
@@ -164,12 +110,12 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     _parameter_constraints: dict = {
         **PrivateLinearModel._parameter_constraints,
-        "y_bounds": ["array-like", None],
+        "target_bounds": ["array-like", None],
     }
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # epsilon=1 is not much for the few rows of a check
+        tags.regressor_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
         return tags
 
     def _validated(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
@@ -179,38 +125,24 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         except ValueError:
             raise ValueError(
                 f"y holds {target.dtype.type.__name__} values; {type(self).__name__} expects "
-                "numbers. Convert them with y.astype(float), or take a classifier for labels."
+                "numbers. Convert them with y.astype(float), or use a classifier for labels."
             ) from None
 
-    def _target_bounds(self, y: NDArray, assumptions: list[str]) -> tuple[float, float]:
-        if self.y_bounds is None:
-            _config.leak(
-                "y_bounds=None: the bounds of the target are read off y. Pass "
-                "y_bounds=(lower, upper) from public knowledge."
-            )
-            assumptions.append("the bounds of the target are public (they were read off y)")
-            low, high = float(y.min()), float(y.max())
-            return (low, high) if low < high else (low - 1.0, high + 1.0)
-        lower, upper = checked_bounds("y_bounds", self.y_bounds, 1)
-        if lower[0] == upper[0]:
-            raise ValueError(f"y_bounds={self.y_bounds!r} are equal: nothing to learn.")
-        return float(lower[0]), float(upper[0])
-
     def _coefficients(self, ball: UnitBall, solution: NDArray) -> tuple[NDArray, float]:
-        """Return ``coef`` and ``intercept`` of weights, (size, 1), that predict within [-1, 1]."""
+        """Return ``coef`` and ``intercept`` for weights (size, 1) of targets in [-1, 1]."""
         coef, intercept = ball.coefficients(solution)
-        lower, upper = self.y_bounds_
+        lower, upper = self.target_bounds_
         half, middle = (upper - lower) / 2, (upper + lower) / 2
         return coef[0] * half, float(intercept[0] * half + middle)
 
     def _scaled_target(self, y: NDArray) -> NDArray[np.float64]:
-        """Clip targets to their bounds and scale those to [-1, 1]."""
-        lower, upper = self.y_bounds_
+        """Clip targets to their bounds and scale them to [-1, 1]."""
+        lower, upper = self.target_bounds_
         scaled = (np.clip(y, lower, upper) - lower) * (2.0 / (upper - lower)) - 1.0
         return np.clip(scaled, -1.0, 1.0)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Predict, within the public bounds of the target.
+        """Predict the target, clipped to its public bounds.
 
         Parameters
         ----------
@@ -220,11 +152,11 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         -------
         ndarray of shape (n_samples,)
         """
-        return np.clip(self._scores(X), *self.y_bounds_)
+        return np.clip(self._scores(X), *self.target_bounds_)
 
 
 class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
-    """A linear classifier whose labels are public."""
+    """A linear classifier whose set of labels is public."""
 
     _parameter_constraints: dict = {
         **PrivateLinearModel._parameter_constraints,
@@ -233,33 +165,8 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # epsilon=1 is not much for the few rows of a check
+        tags.classifier_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
         return tags
-
-    def _encode(self, y: NDArray, assumptions: list[str]) -> NDArray[np.int64]:
-        """Set ``classes_`` and return the labels as indices into them."""
-        check_classification_targets(y)
-        if self.classes is None:
-            _config.leak(
-                "classes=None: the labels are read off y, which tells whether a rare class "
-                "occurs. Pass classes=[...], all labels that are publicly possible."
-            )
-            assumptions.append("the set of class labels is public (it was read off y)")
-        classes = np.unique(np.asarray(y if self.classes is None else self.classes))
-        if len(classes) < 2:
-            raise ValueError(
-                f"classes={classes.tolist()!r}: {type(self).__name__} needs at least two classes, "
-                f"got {len(classes)} class. Pass classes=[...] with all possible labels."
-            )
-        known = np.isin(y, classes)
-        if not known.all():
-            strange = np.unique(y[~known])[:5].tolist()
-            raise ValueError(
-                f"y holds labels that are not in classes={classes.tolist()!r}: {strange!r}. "
-                "Add them to classes, or drop those records."
-            )
-        self.classes_ = classes
-        return np.searchsorted(classes, y)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the log-odds of the second class, or one score per class.

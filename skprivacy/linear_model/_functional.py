@@ -1,4 +1,4 @@
-"""The release that both functional-mechanism estimators are made of."""
+"""The release that both functional-mechanism estimators share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn import Interval
+from ..base import PrivateFit
 from ..mechanisms import SecureRandom
 from ._base import PrivateLinearModel
 from .polynomial import PolynomialObjective
@@ -16,7 +17,7 @@ __all__ = ["FunctionalMechanism", "checked_alphas"]
 
 
 class FunctionalMechanism(PrivateLinearModel):
-    """One noisy polynomial of the weights; all else is computed from it."""
+    """Base of estimators that release one noisy polynomial and compute all else from it."""
 
     _parameter_constraints: dict = {
         "alpha": [Interval(Real, 0, None, closed="left")],
@@ -24,17 +25,16 @@ class FunctionalMechanism(PrivateLinearModel):
     }
 
     def _release(
-        self, X: NDArray, target: NDArray, objective: PolynomialObjective, assumptions: list[str]
+        self, fit: PrivateFit, X: NDArray, target: NDArray, objective: PolynomialObjective
     ) -> None:
         """Release the noisy polynomial, the only access to the private records."""
-        self._ball_ = self._ball(X, assumptions)
+        self._ball_ = self._ball(fit, X)
         mechanism = self._noise(
             objective.sensitivity(
                 self._ball_.size, self._ball_.l1_radius, self.relation, pure=self.delta == 0
             )
         )
-        self._certify(mechanism.event, assumptions)
-        with self._charged():
+        with self._charged(fit, mechanism.event):
             rows, weights = self._ball_.transform(X)
             self.polynomial_ = objective.release(
                 rows, weights, target, mechanism, SecureRandom(self.noise_seed)
@@ -42,7 +42,7 @@ class FunctionalMechanism(PrivateLinearModel):
 
 
 def checked_alphas(alphas: ArrayLike) -> NDArray[np.float64]:
-    """Return regularisation strengths, (n_alphas,), or say what is wrong with them."""
+    """Return the regularisation strengths, (n_alphas,), after checking them."""
     values = np.asarray(alphas, np.float64)
     if values.ndim != 1 or not (np.isfinite(values) & (values >= 0)).all() or not values.size:
         raise ValueError(f"alphas={alphas!r} must be a non-empty sequence of finite numbers >= 0.")

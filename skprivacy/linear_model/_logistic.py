@@ -1,4 +1,4 @@
-"""Minimise a regularised logistic loss to a gradient norm that the privacy proof relies on."""
+"""Minimise a regularised logistic loss to the gradient norm that the privacy proof requires."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ _CG_STEPS = 100
 class LogisticLoss:
     """``sum_i v_i**2 loss(y_i, x_i @ W / v_i) + ridge / 2 ||W||**2 + <tilt, W>``.
 
-    The rows x hold their weights v, as :class:`UnitBall` makes them. Written so, a record keeps its
-    own margin, and still has a gradient of at most ``||x||`` and a curvature of ``||x||**2``.
+    The rows x include their weights v, as returned by :class:`UnitBall`. In this form a record
+    keeps its unweighted margin, and still has a gradient of norm at most ``||x||`` and a curvature
+    of at most ``||x||**2``.
 
     Attributes
     ----------
     rows : ndarray of shape (n_samples, size)
         In the unit ball.
     targets : ndarray of shape (n_samples, n_outputs)
-        Indicators of the classes: of the second alone for two classes, else of all.
+        Indicators of the classes: for two classes, of the second only; otherwise of all.
     weights : ndarray of shape (n_samples,)
         In [0, 1]; 0 for a record that contributes nothing, whose row is 0 too.
     ridge : float
@@ -54,7 +55,7 @@ class LogisticLoss:
         return self.rows.T @ residuals + self.ridge * W + self.tilt
 
     def hessian_product(self, V: NDArray, probabilities: NDArray) -> NDArray[np.float64]:
-        """Return the Hessian, where ``probabilities`` are, times V."""
+        """Return the product of V and the Hessian at the point that gives ``probabilities``."""
         change = self.rows @ V
         if change.shape[1] == 1:
             change *= probabilities * (1.0 - probabilities)
@@ -68,14 +69,15 @@ class LogisticLoss:
 def minimize(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
     """Return W with a gradient of norm at most ``tolerance``.
 
-    Newton's method, its linear systems solved by conjugate gradients. The step is halved until
-    the norm of the gradient falls, which it does for a small enough step: the loss is strictly
-    convex. Function values are never compared, for they lose half the digits of a gradient.
+    Newton's method, with its linear systems solved by conjugate gradients. The step is halved until
+    the norm of the gradient decreases, which it does for a small enough step because the loss is
+    strictly convex. Function values are never compared, because they lose half the digits of a
+    gradient.
 
     Raises
     ------
     RuntimeError
-        If the tolerance is out of reach: it lies below rounding error then.
+        If the tolerance cannot be reached, because it is below the rounding error.
     """
     W = np.zeros_like(loss.tilt)
     inverse = _preconditioner(loss)
@@ -98,8 +100,8 @@ def minimize(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
             break
         W = trial
     raise RuntimeError(
-        f"the gradient could not be brought below {tolerance:.3g}; nothing was released. "
-        "A larger alpha makes the problem better conditioned."
+        f"The norm of the gradient could not be reduced to {tolerance:.3g}; nothing was released. "
+        "Increase alpha, which makes the problem better conditioned."
     )
 
 
@@ -112,7 +114,7 @@ def _preconditioner(loss: LogisticLoss) -> NDArray[Any]:
 
 
 def _solve(loss: LogisticLoss, probabilities, gradient, inverse) -> NDArray[Any]:
-    """Solve Hessian @ step = gradient, the more exactly the smaller the gradient is."""
+    """Solve Hessian @ step = gradient, more exactly for smaller gradients."""
     step = np.zeros_like(gradient)
     residual = gradient.copy()
     scaled = inverse @ residual

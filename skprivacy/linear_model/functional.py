@@ -1,4 +1,4 @@
-"""The functional mechanism: perturb the loss function itself, once, and minimise what comes out."""
+"""The functional mechanism: perturb the loss function itself, once, and minimise the result."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import Interval
 from ..accounting import PrivacyBudget
+from ..public_facts import public_classes, public_target_bounds
 from ._base import PrivateLinearClassifier, PrivateLinearRegressor
 from ._functional import FunctionalMechanism, checked_alphas
 from .polynomial import PolynomialObjective, multinomial_objective, squared_objective
@@ -28,32 +29,33 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     ----------
     epsilon : float, default=1.0
         Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, to compare against.
+        guarantee**, for comparison.
     delta : float, default=0.0
-        0 for pure differential privacy (Laplace noise). Above 0 (Gaussian noise) the noise is
-        several times smaller, the more so the more features there are.
+        0 for pure differential privacy (Laplace noise). Above 0 (Gaussian noise), the noise is
+        several times smaller; the advantage grows with the number of features.
     bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. Of two
-        features, two arrays, if one pair per feature could be meant. Values beyond are clipped.
-        The tighter they are, the less noise.
-    y_bounds : tuple (lower, upper), default=None
-        Public bounds of the target. Where nothing can be learned their middle is predicted.
+        Public bounds of the features: two numbers, or two sequences of length n_features. With two
+        features, pass a tuple of two arrays if they could also be one pair per feature. Values
+        outside are clipped. Tighter bounds mean less noise.
+    target_bounds : tuple (lower, upper), default=None
+        Public bounds of the target. If nothing can be learned, their middle is predicted.
     radius : float, default=None
-        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` lose
-        weight. Must not be chosen by looking at the data. ``None`` is sqrt(n_features) / 2.
+        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
+        weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
         For one-hot features given bounds (-1, 1), the root of the number of categorical columns
         plus that of numeric ones is a better choice.
     fit_intercept : bool, default=True
-        Whether to fit a constant. It counts in the radius.
+        Whether to fit a constant. It counts towards the radius.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are. "replace_one" needs more noise.
+        Neighbouring relation. "replace_one" needs more noise.
     alpha : float, default=1.0
-        Regularisation, in units of what matches the noise. It depends on no data.
+        Regularisation, relative to the strength that matches the noise, which does not depend on
+        the data.
     objective : PolynomialObjective, default=None
-        Another loss than the squared one. It gets the targets clipped to ``y_bounds`` but not
+        A loss other than the squared loss. It gets the targets clipped to ``target_bounds`` but not
         scaled, and ``predict`` returns the margin.
     budget : PrivacyBudget, default=None
-        Is charged for the fit before the data is touched; refuses what it cannot afford.
+        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -64,33 +66,33 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     intercept_ : float
         The constant.
     polynomial_ : NoisyPolynomial
-        What was released.
+        The released polynomial.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds in use. ``predict`` takes their middle for a missing value.
+        The bounds used. ``predict`` replaces a missing value by their middle.
     privacy_ : PrivacyGuarantee
-        What is guaranteed, in which relation and under which assumptions.
+        The guarantee, with its neighbouring relation and its assumptions.
     privacy_event_ : Event
         What was released, for composition with other releases.
     epsilon_, delta_ : float
         The guarantee in two numbers.
-    y_bounds_ : tuple of float
+    target_bounds_ : tuple of float
         Bounds that predictions are clipped to.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+        Names of features, if all of them are strings.
 
     Notes
     -----
     **Guarantees.** The fitted attributes are (``epsilon``, ``delta``)-differentially private with
     one record as the unit. Records are clipped to the bounds, weighted into a ball, and rounded to
     a grid on which sums are exact; the noise is exact on a grid as well, so that the guarantee
-    holds in floating point. Sensitivities (see :meth:`PolynomialObjective.sensitivity`) are half
-    of the published 2 (d + 1)**2 and less: the constant term is never released, the radius
+    holds in floating point. Sensitivities (see :meth:`PolynomialObjective.sensitivity`) are at most
+    half of the published 2 (d + 1)**2: the constant term is never released, the radius
     bounds all features together, and no record is counted twice under "add_remove".
 
     **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
-    reported, since that would tell that the record is there. NaN targets are refused. A feature of
+    reported, since that would reveal the record's presence. NaN targets are refused. A feature of
     equal bounds gets weight 0. One row is enough to fit (noise).
 
     References
@@ -105,7 +107,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(size=(5000, 3))
     >>> y = X @ [3.0, -2.0, 0.0] + rng.normal(size=5000)
-    >>> model = FunctionalMechanismRegressor(epsilon=1.0, bounds=(0, 1), y_bounds=(-5, 6))
+    >>> model = FunctionalMechanismRegressor(epsilon=1.0, bounds=(0, 1), target_bounds=(-5, 6))
     >>> model.fit(X, y).score(X, y) > 0.3
     True
     >>> model.privacy_
@@ -123,7 +125,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         epsilon: float = 1.0,
         delta: float = 0.0,
         bounds: ArrayLike | None = None,
-        y_bounds: ArrayLike | None = None,
+        target_bounds: ArrayLike | None = None,
         radius: float | None = None,
         fit_intercept: bool = True,
         relation: str = "add_remove",
@@ -135,7 +137,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
-        self.y_bounds = y_bounds
+        self.target_bounds = target_bounds
         self.radius = radius
         self.fit_intercept = fit_intercept
         self.relation = relation
@@ -159,17 +161,17 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         Raises
         ------
         ValueError
-            If a parameter or a shape is not as described. Nothing has been released then.
+            If a parameter or a shape is not as described. Nothing is released then.
         """
-        X, y = self._validated(X, y)
-        assumptions: list[str] = []
-        self.y_bounds_ = self._target_bounds(y, assumptions)
-        if self.objective is None:
-            self._release(X, self._scaled_target(y), squared_objective(), assumptions)
-        else:
-            self._release(X, np.clip(y, *self.y_bounds_), self.objective, assumptions)
-            self.y_bounds_ = (-math.inf, math.inf)
-        self.coef_, self.intercept_ = self._solution(self.polynomial_.minimize([self.alpha])[0])
+        with self._private_fit() as fit:
+            X, y = self._validated(X, y)
+            self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
+            if self.objective is None:
+                self._release(fit, X, self._scaled_target(y), squared_objective())
+            else:
+                self._release(fit, X, np.clip(y, *self.target_bounds_), self.objective)
+                self.target_bounds_ = (-math.inf, math.inf)
+            self.coef_, self.intercept_ = self._solution(self.polynomial_.minimize([self.alpha])[0])
         return self
 
     def _solution(self, solution: NDArray) -> tuple[NDArray, float]:
@@ -179,10 +181,10 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         return coef[0], float(intercept[0])
 
     def regularization_path(self, alphas: ArrayLike) -> tuple[NDArray, NDArray]:
-        """Return the coefficients for other values of ``alpha``, at no cost of privacy.
+        """Return the coefficients for other values of ``alpha``, at no privacy cost.
 
-        Choosing among them by their score on *private* records is not free: use public ones, or
-        pay for the choice.
+        Choosing among them by their score on *private* records costs privacy: use public ones, or
+        account for the choice.
 
         Parameters
         ----------
@@ -205,39 +207,40 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
 
     The logistic loss is replaced by its expansion around 0, a polynomial of the weights. The
     polynomial summed over all records is released with noise, once, and everything else is
-    computed from it. It has a coefficient for each pair of columns: with more than a few dozen of
-    them pass a ``delta``, or take :class:`ObjectivePerturbationClassifier`.
+    computed from it. It has a coefficient for each pair of columns: with more than a few dozen
+    columns, pass a ``delta`` or use :class:`ObjectivePerturbationClassifier`.
 
     Parameters
     ----------
     epsilon : float, default=1.0
         Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, to compare against.
+        guarantee**, for comparison.
     delta : float, default=0.0
-        0 for pure differential privacy (Laplace noise). Above 0 (Gaussian noise) the noise is
-        several times smaller, the more so the more features there are.
+        0 for pure differential privacy (Laplace noise). Above 0 (Gaussian noise), the noise is
+        several times smaller; the advantage grows with the number of features.
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur, from public knowledge.
     bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. Of two
-        features, two arrays, if one pair per feature could be meant. Values beyond are clipped.
-        The tighter they are, the less noise.
+        Public bounds of the features: two numbers, or two sequences of length n_features. With two
+        features, pass a tuple of two arrays if they could also be one pair per feature. Values
+        outside are clipped. Tighter bounds mean less noise.
     radius : float, default=None
-        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` lose
-        weight. Must not be chosen by looking at the data. ``None`` is sqrt(n_features) / 2.
+        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
+        weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
         For one-hot features given bounds (-1, 1), the root of the number of categorical columns
         plus that of numeric ones is a better choice.
     fit_intercept : bool, default=True
-        Whether to fit a constant. It counts in the radius.
+        Whether to fit a constant. It counts towards the radius.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are. "replace_one" needs more noise.
+        Neighbouring relation. "replace_one" needs more noise.
     order : {1, 2}, default=2
-        Order of the released expansion: 2 takes the whole matrix of second moments, 1 its
-        diagonal alone. 1 has less noise but treats features as uncorrelated.
+        Order of the released expansion: 2 includes the whole matrix of second moments, 1 only its
+        diagonal. 1 has less noise but treats features as uncorrelated.
     alpha : float, default=1.0
-        Regularisation, in units of what matches the noise. It depends on no data.
+        Regularisation, relative to the strength that matches the noise, which does not depend on
+        the data.
     budget : PrivacyBudget, default=None
-        Is charged for the fit before the data is touched; refuses what it cannot afford.
+        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -250,11 +253,11 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
     intercept_ : ndarray of shape (1,) or (n_classes,)
         The constants.
     polynomial_ : NoisyPolynomial
-        What was released.
+        The released polynomial.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds in use. ``predict`` takes their middle for a missing value.
+        The bounds used. ``predict`` replaces a missing value by their middle.
     privacy_ : PrivacyGuarantee
-        What is guaranteed, in which relation and under which assumptions.
+        The guarantee, with its neighbouring relation and its assumptions.
     privacy_event_ : Event
         What was released, for composition with other releases.
     epsilon_, delta_ : float
@@ -262,20 +265,20 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+        Names of features, if all of them are strings.
 
     Notes
     -----
-    **Guarantees.** As :class:`FunctionalMechanismRegressor`.
+    **Guarantees.** As for :class:`FunctionalMechanismRegressor`.
 
     **Approximation.** With t the margin, log(1 + exp(t)) is replaced by log 2 + t/2 + t**2/8. The
     error per record is below t**4/192: 0.005 at abs(t) = 1, 0.08 at 2, but 1.2 at 4. There is no
-    order 3, for its term is 0, nor 4: with -t**4/192 the loss has no minimum. The expansion
-    underestimates no loss, so confident probabilities come out too timid while the decision
-    boundary stays close.
+    order 3, because its term is 0, nor order 4: with -t**4/192 the loss has no minimum. The
+    expansion never underestimates a loss, so confident probabilities are estimated too near 1/2,
+    while the decision boundary changes little.
 
     **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
-    reported, since that would tell that the record is there. A class without records is
+    reported, since that would reveal the record's presence. A class without records is
     learned as rare. A feature of equal bounds gets weight 0.
 
     References
@@ -344,22 +347,22 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         Raises
         ------
         ValueError
-            If a parameter, a shape or a label is not as described. Nothing has been released then.
+            If a parameter, a shape or a label is not as described. Nothing is released then.
         """
-        X, y = self._validated(X, y)
-        assumptions: list[str] = []
-        labels = self._encode(y, assumptions)
-        objective = multinomial_objective(len(self.classes_), int(self.order))
-        self._release(X, labels, objective, assumptions)
-        solution = self.polynomial_.minimize([self.alpha])[0]
-        self.coef_, self.intercept_ = self._ball_.coefficients(solution)
+        with self._private_fit() as fit:
+            X, y = self._validated(X, y)
+            self.classes_, labels = public_classes(fit, y, self.classes)
+            objective = multinomial_objective(len(self.classes_), int(self.order))
+            self._release(fit, X, labels, objective)
+            solution = self.polynomial_.minimize([self.alpha])[0]
+            self.coef_, self.intercept_ = self._ball_.coefficients(solution)
         return self
 
     def regularization_path(self, alphas: ArrayLike) -> tuple[NDArray, NDArray]:
-        """Return the coefficients for other values of ``alpha``, at no cost of privacy.
+        """Return the coefficients for other values of ``alpha``, at no privacy cost.
 
-        Choosing among them by their score on *private* records is not free: use public ones, or
-        pay for the choice.
+        Choosing among them by their score on *private* records costs privacy: use public ones, or
+        account for the choice.
 
         Parameters
         ----------

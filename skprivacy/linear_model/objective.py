@@ -1,4 +1,4 @@
-"""Objective perturbation: the mechanism, and the proof of what it costs."""
+"""Objective perturbation: the mechanism, and the proof of its privacy cost."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ._logistic import LogisticLoss, minimize
 
 __all__ = ["TOLERANCE", "ObjectivePerturbation"]
 
-TOLERANCE = 1e-6  # norm of the gradient at the minimiser: records have norm 1
-_CURVATURE = 0.1  # share of epsilon for the Jacobian of the perturbed problem, at most
+TOLERANCE = 1e-6  # largest norm of the gradient at the minimiser, for records of norm 1
+_CURVATURE = 0.1  # largest share of epsilon for the Jacobian of the perturbed problem
 _MAX_CURVATURE = 1.0
 
 
@@ -27,33 +27,34 @@ class ObjectivePerturbation(Mechanism):
     Parameters
     ----------
     epsilon, delta : float
-        Privacy of one release under add/remove. ``delta=0`` takes noise of density
+        Privacy loss of one release under add/remove. ``delta=0`` means noise of density
         proportional to exp(-norm / scale), ``delta > 0`` Gaussian noise.
     n_classes : int
         At least 2.
     alpha : float
-        Strength of the ridge, in units of the noise; never below what the proof needs.
+        Strength of the ridge, in units of the noise. The ridge is never below what the proof needs.
 
     Notes
     -----
-    **Guarantees.** Let record x, in the unit ball, be in D' and not in D. The minimiser fixes the
-    noise b that led to it, b' = b - g with g the record's gradient, so the ratio of densities is
-    that of the noise times that of the Jacobians.
+    **Guarantees.** Let record x, in the unit ball, be in D' and not in D. The minimiser determines
+    the noise b that led to it, b' = b - g with g the record's gradient, so the ratio of densities
+    is that of the noise times that of the Jacobians.
 
-    - The Jacobians' ratio is between 1 and det(I + S / ridge), S the Hessian of the record's loss
-      in its margins: log at most log(1 + 1 / (4 ridge)) for two classes, and for k classes, by
-      the means of S's eigenvalues, (k-1) log(1 + (1 - 1/k) / ((k-1) ridge)). Call it J.
+    - The Jacobians' ratio is between 1 and det(I + S / ridge), where S is the Hessian of the
+      record's loss in its margins. Its log is at most log(1 + 1 / (4 ridge)) for two classes, and
+      for k classes, by the mean of S's eigenvalues, (k-1) log(1 + (1 - 1/k) / ((k-1) ridge)). Call
+      it J.
     - Gaussian noise, two classes: g = p u with u = +-x fixed by the label and p in (0, 1), though
-      p depends on b. The loss (p**2 - 2 p b u) / (2 s**2) is convex in p, hence below the larger
+      p depends on b. The loss (p**2 - 2 p b u) / (2 s**2) is convex in p, hence at most the larger
       of 0 and the loss of a Gaussian release of u. So delta(epsilon) is at most that of a
-      Gaussian mechanism of sensitivity 1 at epsilon - J >= 0. (Known proofs lose a factor 2 in
-      delta, Redberg et al. 2023, or more, since they take the sign of g as unknown.)
+      Gaussian mechanism of sensitivity 1 at epsilon - J >= 0. (Known proofs lose a factor of 2 in
+      delta, Redberg et al. 2023, or more, because they take the sign of g as unknown.)
     - k classes: g = x (p - e_y)', p in the simplex; a convex function is largest at a vertex, so
       delta is at most (k-1) times that of sensitivity sqrt(2).
     - Pure: the ratio of noise densities is at most exp(||g|| / scale).
 
-    The noise is an ordinary floating-point number and passes through an optimiser: **not hardened**
-    against floating-point attacks, as the functional mechanism is.
+    The noise consists of ordinary floating-point numbers and passes through an optimiser. Unlike
+    that of the functional mechanism, it is **not hardened** against floating-point attacks.
 
     References
     ----------
@@ -81,17 +82,18 @@ class ObjectivePerturbation(Mechanism):
         return NonPrivate() if math.isinf(self.epsilon) else ApproxDP(self.epsilon, self.delta)
 
     def _jacobian(self, size: int) -> float:
-        """Share of epsilon for the Jacobian: no more than the ridge that is wanted anyway needs."""
-        most = min(_CURVATURE * self.epsilon, _MAX_CURVATURE)
-        wanted = self.alpha * self._entry(self.epsilon, size)  # of the least noise: a bound
-        if wanted == 0:
-            return most
+        """Return the share of epsilon for the Jacobian: no more than the desired ridge needs."""
+        largest = min(_CURVATURE * self.epsilon, _MAX_CURVATURE)
+        # a lower bound on the desired ridge, from the least noise
+        desired = self.alpha * self._entry(self.epsilon, size)
+        if desired == 0:
+            return largest
         trace, rank = self._curvature
-        return min(most, rank * math.log1p(trace / (rank * wanted)))
+        return min(largest, rank * math.log1p(trace / (rank * desired)))
 
     @property
     def _curvature(self) -> tuple[float, int]:
-        """Trace and rank of the Hessian of one record's loss in its margins, at most."""
+        """Largest trace and rank of the Hessian of one record's loss in its margins."""
         k = self.n_classes
         return (0.25, 1) if k == 2 else (1.0 - 1.0 / k, k - 1)
 
@@ -104,16 +106,16 @@ class ObjectivePerturbation(Mechanism):
         return self.sensitivity * analytic_noise_multiplier(epsilon, share)
 
     def _entry(self, epsilon: float, size: int) -> float:
-        """Typical noise of one entry of the random term."""
+        """Return the typical noise of one entry of the random term."""
         outputs = 1 if self.n_classes == 2 else self.n_classes
         return self._scale(epsilon) * (1.0 if self.delta else math.sqrt(size * outputs))
 
     def scale(self, size: int) -> float:
-        """Return the standard deviation of Gaussian noise, or the scale of the norm of pure one."""
+        """Return the standard deviation of Gaussian noise; for pure noise, its norm's scale."""
         return self._scale(self.epsilon - self._jacobian(size))
 
     def ridge(self, size: int) -> float:
-        """Return the ridge for rows of ``size`` columns: a matter of parameters alone."""
+        """Return the ridge for rows of ``size`` columns; it depends only on the parameters."""
         trace, rank = self._curvature
         jacobian = self._jacobian(size)
         needed = trace / (rank * math.expm1(jacobian / rank))

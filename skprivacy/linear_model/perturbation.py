@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._sklearn import Interval
 from ..accounting import ApproxDP, Event, NonPrivate, PrivacyBudget
 from ..mechanisms import Gaussian, Laplace, SecureRandom, analytic_noise_multiplier
+from ..public_facts import public_classes
 from ._base import PrivateLinearClassifier
 from ._logistic import LogisticLoss, minimize
 from .objective import TOLERANCE, ObjectivePerturbation
@@ -21,7 +22,7 @@ __all__ = [
     "OutputPerturbationClassifier",
 ]
 
-_LAST_STEP = 0.01  # share of epsilon and delta that hides how exactly the minimum was met
+_LAST_STEP = 0.01  # share of epsilon and delta for noise that hides the optimiser's error
 
 
 class _PerturbedClassifier(PrivateLinearClassifier):
@@ -71,21 +72,20 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         Raises
         ------
         ValueError
-            If a parameter, a shape or a label is not as described. Nothing has been released then.
+            If a parameter, a shape or a label is not as described. Nothing is released then.
         """
-        X, y = self._validated(X, y)
-        assumptions: list[str] = []
-        labels = self._encode(y, assumptions)
-        ball = self._ball(X, assumptions)
-        self._certify(self._event(), assumptions)
-        k = len(self.classes_)
-        with self._charged():
-            rows, weights = ball.transform(X)
-            targets = labels[:, None] == (np.array([1]) if k == 2 else np.arange(k))
-            solution = self._solve(
-                rows, targets.astype(np.float64), weights, SecureRandom(self.noise_seed)
-            )
-        self.coef_, self.intercept_ = ball.coefficients(solution)
+        with self._private_fit() as fit:
+            X, y = self._validated(X, y)
+            self.classes_, labels = public_classes(fit, y, self.classes)
+            ball = self._ball(fit, X)
+            k = len(self.classes_)
+            with self._charged(fit, self._event()):
+                rows, weights = ball.transform(X)
+                targets = labels[:, None] == (np.array([1]) if k == 2 else np.arange(k))
+                solution = self._solve(
+                    rows, targets.astype(np.float64), weights, SecureRandom(self.noise_seed)
+                )
+            self.coef_, self.intercept_ = ball.coefficients(solution)
         return self
 
     def _event(self) -> Event:
@@ -94,7 +94,7 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         return ApproxDP(float(self.epsilon), float(self.delta))
 
     def _target(self) -> tuple[float, float]:
-        """Epsilon and delta under add/remove that make up those asked for."""
+        """Return the epsilon and delta under add/remove that give those of ``relation``."""
         epsilon, delta = float(self.epsilon), float(self.delta)
         if self.relation != "replace_one" or math.isinf(epsilon):
             return epsilon, delta
@@ -117,33 +117,34 @@ def _additive(epsilon: float, delta: float, l2: float, size: int) -> Laplace | G
 class ObjectivePerturbationClassifier(_PerturbedClassifier):
     """Logistic regression, binary or multinomial, by objective perturbation.
 
-    A random linear term is added to the regularised loss, and the sum is minimised. Directions
-    that many records determine are hardly moved, so of the linear classifiers this one needs the
-    least privacy for its accuracy.
+    A random linear term is added to the regularised loss, and the sum is minimised. It has little
+    effect in directions that many records determine, so of the linear classifiers this one is the
+    most accurate for a given epsilon.
 
     Parameters
     ----------
     epsilon : float, default=1.0
         Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, to compare against.
+        guarantee**, for comparison.
     delta : float, default=0.0
         0 for pure differential privacy, above 0 for Gaussian noise.
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur, from public knowledge.
     bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. Of two
-        features, two arrays, if one pair per feature could be meant. Values beyond are clipped.
+        Public bounds of the features: two numbers, or two sequences of length n_features. With two
+        features, pass a tuple of two arrays if they could also be one pair per feature. Values
+        outside are clipped.
     radius : float, default=None
-        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` lose
-        weight. Must not be chosen by looking at the data. ``None`` is sqrt(n_features) / 2.
+        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
+        weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
     fit_intercept : bool, default=True
-        Whether to fit a constant. It counts in the radius and in the regularisation.
+        Whether to fit a constant. It counts towards the radius and the regularisation.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are. "replace_one" costs about twice the epsilon.
+        Neighbouring relation. "replace_one" costs about twice the epsilon.
     alpha : float, default=1.0
         Strength of the ridge, in units of the noise. It is never below what the guarantee needs.
     budget : PrivacyBudget, default=None
-        Is charged for the fit before the data is touched; refuses what it cannot afford.
+        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -156,9 +157,9 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     intercept_ : ndarray of shape (1,) or (n_classes,)
         The constants.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds in use. ``predict`` takes their middle for a missing value.
+        The bounds used. ``predict`` replaces a missing value by their middle.
     privacy_ : PrivacyGuarantee
-        What is guaranteed, in which relation and under which assumptions.
+        The guarantee, with its neighbouring relation and its assumptions.
     privacy_event_ : Event
         What was released, for composition with other releases.
     epsilon_, delta_ : float
@@ -166,21 +167,21 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+        Names of features, if all of them are strings.
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit; the
-    proof is at :class:`~skprivacy.linear_model.objective.ObjectivePerturbation`. It speaks of
-    the exact minimiser. The computed one has a gradient of norm at most 1e-6, which puts it within
-    1e-6 / ridge of the exact one, and noise for twice that distance is added, at 1% of epsilon
-    and delta. "replace_one" is a removal and an addition: each gets half of epsilon. The noise in
-    the objective is a floating-point number: not hardened against an adversary who reads the
-    lowest bits.
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit. The
+    proof, in :class:`~skprivacy.linear_model.objective.ObjectivePerturbation`, is about the exact
+    minimiser. The computed one has a gradient of norm at most 1e-6, so it is within 1e-6 / ridge of
+    the exact one, and noise for twice that distance is added, at 1% of epsilon and delta.
+    "replace_one" is a removal and an addition: each gets half of epsilon. The noise in the
+    objective consists of floating-point numbers: it is not hardened against an adversary who reads
+    the lowest bits.
 
     **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
-    reported. A class without records is learned as rare. Should the minimum not be met within the
-    tolerance, which rounding allows for up to some 10**9 records, RuntimeError says so.
+    reported. A class without records is learned as rare. If the minimum cannot be reached within
+    the tolerance, which rounding permits for up to some 10**9 records, RuntimeError is raised.
 
     References
     ----------
@@ -219,32 +220,33 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
 class OutputPerturbationClassifier(_PerturbedClassifier):
     """Logistic regression, binary or multinomial, with noise added to its weights.
 
-    The simplest of the private classifiers, and the one that needs most records: the noise is
-    the same in directions that the data determines well and in those that it does not.
+    This is the simplest of the private classifiers, and the one that needs the most records: the
+    noise is as large in directions that the data determines well as in the others.
 
     Parameters
     ----------
     epsilon : float, default=1.0
         Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, to compare against.
+        guarantee**, for comparison.
     delta : float, default=0.0
         0 for pure differential privacy (Laplace noise), above 0 for Gaussian noise.
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur, from public knowledge.
     bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. Of two
-        features, two arrays, if one pair per feature could be meant. Values beyond are clipped.
+        Public bounds of the features: two numbers, or two sequences of length n_features. With two
+        features, pass a tuple of two arrays if they could also be one pair per feature. Values
+        outside are clipped.
     radius : float, default=None
-        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` lose
-        weight. Must not be chosen by looking at the data. ``None`` is sqrt(n_features) / 2.
+        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
+        weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
     fit_intercept : bool, default=True
-        Whether to fit a constant. It counts in the radius and in the regularisation.
+        Whether to fit a constant. It counts towards the radius and the regularisation.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are. "replace_one" costs about twice the epsilon.
+        Neighbouring relation. "replace_one" costs about twice the epsilon.
     alpha : float, default=1.0
         Strength of the ridge, in units of the noise. Must be above 0.
     budget : PrivacyBudget, default=None
-        Is charged for the fit before the data is touched; refuses what it cannot afford.
+        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -257,9 +259,9 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
     intercept_ : ndarray of shape (1,) or (n_classes,)
         The constants.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds in use. ``predict`` takes their middle for a missing value.
+        The bounds used. ``predict`` replaces a missing value by their middle.
     privacy_ : PrivacyGuarantee
-        What is guaranteed, in which relation and under which assumptions.
+        The guarantee, with its neighbouring relation and its assumptions.
     privacy_event_ : Event
         What was released, for composition with other releases.
     epsilon_, delta_ : float
@@ -267,14 +269,14 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+        Names of features, if all of them are strings.
 
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit. The
-    loss of a record of norm 1 is Lipschitz with 1 (sqrt(2) for three classes and more), and the
+    loss of a record of norm 1 has Lipschitz constant 1 (sqrt(2) for three or more classes), and the
     ridge makes the objective strongly convex: adding a record moves the minimiser by at most
-    Lipschitz / ridge. The gradient is brought below 1e-6, which adds 2e-6 / ridge. The noise is
+    Lipschitz / ridge. The gradient is reduced below 1e-6, which adds 2e-6 / ridge. The noise is
     exact on a grid; rounding inside the minimisation (about 1e-12) is within that tolerance.
     "replace_one" is a removal and an addition: each gets half of epsilon.
 
@@ -308,7 +310,7 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
         size = rows.shape[1] * targets.shape[1]
         lipschitz = 1.0 if targets.shape[1] == 1 else math.sqrt(2.0)
         noise = _additive(epsilon, delta, lipschitz, size).std
-        # Noise of a weight is noise / ridge; with this ridge it is about 1 / 4 in the unit ball.
+        # The noise of a weight is noise / ridge; this ridge makes it about 1 / 4 in the unit ball.
         ridge = float(self.alpha) * max(4.0 * noise, 1e-3)
         sensitivity = (lipschitz + 2.0 * TOLERANCE) / ridge
         mechanism = _additive(epsilon, delta, sensitivity, size)

@@ -19,6 +19,9 @@ _INWARDS = 1.0 - 2.0**-40
 _RIDGE = 0.6
 _STEIN = 0.5
 _EVIDENCE = 2.0
+# Public targets that a slope is tried on, and how closely one must get the same among others: what
+# mixes records is off by far more, rounding by less.
+_TRIED, _AGREE = 100, 2.0**-40
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class PolynomialObjective:
     ----------
     slope : callable
         Maps targets of shape (n_samples,) to slopes of shape (n_samples, n_outputs). It must
-        treat each record by itself.
+        treat each record by itself, and use nothing of private records that it was made with.
     curvature : float
         The coefficient of the square, above 0.
     slope_l1, slope_l2 : float
@@ -64,6 +67,48 @@ class PolynomialObjective:
                 raise ValueError(f"{name}={number!r} must be a finite number > 0.")
         if self.order not in (1, 2):
             raise ValueError(f"order={self.order!r} must be 1 or 2.")
+
+    @property
+    def assumption(self) -> str:
+        """What the guarantee of a release with an objective of one's own rests on."""
+        return "the objective treats each record by itself (tried on random numbers)"
+
+    def check_records_apart(self, lower: float = -1.0, upper: float = 1.0) -> None:
+        """Try ``slope`` on random public targets, jointly and one by one.
+
+        Parameters
+        ----------
+        lower, upper : float, default=-1.0 and 1.0
+            Bounds of the targets that it will be given.
+
+        Raises
+        ------
+        ValueError
+            If a target gets another slope among others than alone, or after others were seen, or
+            if what is returned has not a row for each target.
+
+        Notes
+        -----
+        **Edge cases.** What mixes records only on other numbers, or on more than two hundred of
+        them, is not found: hence :attr:`assumption`.
+        """
+        random = np.random.default_rng(0).uniform(lower, upper, _TRIED)
+        ends = np.array([lower, upper, (lower + upper) / 2])
+        # Whole numbers too, and many of them twice: slopes of labels and of counts.
+        targets = np.concatenate([random, ends, np.clip(np.round(random), lower, upper)])
+        for together in (targets, targets[::-1]):
+            slopes = self._slopes(together)
+            for i, target in enumerate(together):
+                alone = self._slopes(together[i : i + 1])[0]
+                if alone.shape != slopes[i].shape or not np.allclose(
+                    alone, slopes[i], _AGREE, _AGREE * self.slope_l2, equal_nan=True
+                ):
+                    raise ValueError(
+                        f"objective.slope gives a target of {target:.6g} the slope {slopes[i]} "
+                        f"among {len(together)} targets, and {alone} when it is alone: one record "
+                        "would change what all others add, and the guarantee would be false. Let "
+                        "each slope depend on its own target alone."
+                    )
 
     def sensitivity(self, size: int, l1_radius: float, relation: str, pure: bool) -> float:
         """Return how far one record can move the coefficients that :meth:`release` perturbs.
@@ -172,13 +217,17 @@ class PolynomialObjective:
             return np.triu_indices(p)
         return tuple(np.indices((p, p)).reshape(2, -1))
 
-    def _bounded_slopes(self, target: NDArray, pure: bool) -> NDArray[np.float64]:
-        """Slopes divided by their bound, clipped so that the bound holds without trust."""
-        slopes = np.array(self.slope(target), np.float64)
+    def _slopes(self, target: NDArray) -> NDArray[np.float64]:
+        slopes = np.array(self.slope(target.copy()), np.float64)
         if slopes.ndim != 2 or len(slopes) != len(target):
             raise ValueError(
                 f"slope returned shape {slopes.shape}; expected ({len(target)}, n_outputs)."
             )
+        return slopes
+
+    def _bounded_slopes(self, target: NDArray, pure: bool) -> NDArray[np.float64]:
+        """Slopes divided by their bound, clipped so that the bound holds without trust."""
+        slopes = self._slopes(target)
         slopes /= self.slope_l1 if pure else self.slope_l2
         norms = np.linalg.norm(slopes, ord=1 if pure else 2, axis=1)
         slopes *= (_INWARDS / np.maximum(norms, 1.0))[:, None]

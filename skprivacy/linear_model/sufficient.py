@@ -6,46 +6,48 @@ import math
 from numbers import Real
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn import Interval
 from ..accounting import PrivacyBudget
 from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
-from ..mechanisms.bounds import exact_product, quantize
+from ..mechanisms.bounds import UnitBall, exact_product, quantize
+from ..public_facts import public_target_bounds
 from ._base import PrivateLinearRegressor
 
 __all__ = ["AdaSSPRegressor"]
 
-_FAILURE = 0.05  # probability with which the ridge may be too small; of accuracy, not of privacy
+_FAILURE = 0.05  # probability that the ridge is too small, which affects accuracy, not privacy
 
 
 class AdaSSPRegressor(PrivateLinearRegressor):
     """Linear regression by adaptive sufficient statistics perturbation (AdaSSP).
 
-    The second moments, the correlations with the target and the smallest eigenvalue, which tells
-    how much ridge is needed, are released with noise of one size.
+    The second moments, the correlations with the target and the smallest eigenvalue, which
+    determines the ridge needed, are released with noise of one scale.
 
     Parameters
     ----------
     epsilon : float, default=1.0
         Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, to compare against.
+        guarantee**, for comparison.
     delta : float, default=1e-6
         Probability with which ``epsilon`` may be exceeded. Must be above 0.
     bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. Of two
-        features, two arrays, if one pair per feature could be meant. Values beyond are clipped.
-    y_bounds : tuple (lower, upper), default=None
+        Public bounds of the features: two numbers, or two sequences of length n_features. With two
+        features, pass a tuple of two arrays if they could also be one pair per feature. Values
+        outside are clipped.
+    target_bounds : tuple (lower, upper), default=None
         Public bounds of the target.
     radius : float, default=None
-        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` lose
-        weight. Must not be chosen by looking at the data. ``None`` is sqrt(n_features) / 2.
+        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
+        weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
     fit_intercept : bool, default=True
-        Whether to fit a constant. It counts in the radius and in the ridge.
+        Whether to fit a constant. It counts towards the radius and the ridge.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are. "replace_one" needs more noise.
+        Neighbouring relation. "replace_one" needs more noise.
     budget : PrivacyBudget, default=None
-        Is charged for the fit before the data is touched; refuses what it cannot afford.
+        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -56,30 +58,31 @@ class AdaSSPRegressor(PrivateLinearRegressor):
     intercept_ : float
         The constant.
     ridge_ : float
-        The ridge that was found necessary, for records in the unit ball.
+        The ridge used, for records in the unit ball.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds in use. ``predict`` takes their middle for a missing value.
+        The bounds used. ``predict`` replaces a missing value by their middle.
     privacy_ : PrivacyGuarantee
-        What is guaranteed, in which relation and under which assumptions.
+        The guarantee, with its neighbouring relation and its assumptions.
     privacy_event_ : Event
         What was released, for composition with other releases.
     epsilon_, delta_ : float
         The guarantee in two numbers.
-    y_bounds_ : tuple of float
+    target_bounds_ : tuple of float
         Bounds that predictions are clipped to.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+        Names of features, if all of them are strings.
 
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit.
-    With records x in the unit ball and targets in [-1, 1], one record moves x x' by 1 (two:
-    sqrt(2)), x y by 1 (2) and the smallest eigenvalue by 1 (1, Weyl). They are released together,
-    by one Gaussian mechanism of sensitivity sqrt(3) (sqrt(7)): the noise is below that of the
-    published split of (epsilon, delta) in three. The sums are exact, the eigenvalue is so to a
-    part in 10**15, for which the mechanism keeps a margin, and the noise is exact on a grid.
+    With records x in the unit ball and targets in [-1, 1], adding or removing a record changes
+    x x' by at most 1, x y by 1 and the smallest eigenvalue by 1; replacing one, by sqrt(2), 2 and
+    1 (Weyl). They are released together by one Gaussian mechanism of sensitivity sqrt(3), or
+    sqrt(7): the noise is below that of the published split of (epsilon, delta) into three. The
+    sums are exact, the eigenvalue is exact to one part in 10**15, for which the mechanism keeps a
+    margin, and the noise is exact on a grid.
 
     **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
     reported. NaN targets are refused.
@@ -96,7 +99,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(size=(5000, 3))
     >>> y = X @ [3.0, -2.0, 0.0] + rng.normal(size=5000)
-    >>> AdaSSPRegressor(bounds=(0, 1), y_bounds=(-5, 6)).fit(X, y).score(X, y) > 0.2
+    >>> AdaSSPRegressor(bounds=(0, 1), target_bounds=(-5, 6)).fit(X, y).score(X, y) > 0.2
     True
     """
 
@@ -111,7 +114,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         bounds: ArrayLike | None = None,
-        y_bounds: ArrayLike | None = None,
+        target_bounds: ArrayLike | None = None,
         radius: float | None = None,
         fit_intercept: bool = True,
         relation: str = "add_remove",
@@ -121,7 +124,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
-        self.y_bounds = y_bounds
+        self.target_bounds = target_bounds
         self.radius = radius
         self.fit_intercept = fit_intercept
         self.relation = relation
@@ -143,36 +146,41 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         Raises
         ------
         ValueError
-            If a parameter or a shape is not as described. Nothing has been released then.
+            If a parameter or a shape is not as described. Nothing is released then.
         """
-        X, y = self._validated(X, y)
-        assumptions: list[str] = []
-        self.y_bounds_ = self._target_bounds(y, assumptions)
-        ball = self._ball(X, assumptions)
-        z = 0.0
-        if math.isfinite(self.epsilon):
-            z = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
-        # One record moves each of the three by 1 at most; two move them by sqrt(2), 2 and 1.
-        mechanism = Gaussian(z, math.sqrt(7.0 if self.relation == "replace_one" else 3.0))
-        self._certify(mechanism.event, assumptions)
-        with self._charged():
-            rows, weights = ball.transform(X)
-            target = quantize(self._scaled_target(y) * weights)[:, None]
-            square = exact_product(rows, rows)
-            smallest = max(0.0, float(np.linalg.eigvalsh(square)[0]))
-            cross = exact_product(rows, target)[:, 0]
-            noisy = mechanism.release(
-                np.concatenate([[smallest], cross, square.ravel()]), SecureRandom(self.noise_seed)
-            )
-
-        p = ball.size
-        eigenvalue, linear, moments = noisy[0], noisy[1 : p + 1, None], noisy[p + 1 :].reshape(p, p)
-        # With probability 1 - _FAILURE the noise of the moments has a smaller spectral norm.
-        spread = mechanism.std * math.sqrt(p * math.log(2.0 * p * p / _FAILURE) / 2.0)
-        doubt = mechanism.std * math.sqrt(2.0 * math.log(1.0 / _FAILURE))
-        self.ridge_ = max(0.0, spread - max(0.0, eigenvalue - doubt))
-        system = (moments + moments.T) / 2 + self.ridge_ * np.eye(p)
-        self.coef_, self.intercept_ = self._coefficients(
-            ball, np.linalg.lstsq(system, linear, rcond=2.0**-24)[0]
-        )
+        with self._private_fit() as fit:
+            X, y = self._validated(X, y)
+            self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
+            ball = self._ball(fit, X)
+            z = 0.0
+            if math.isfinite(self.epsilon):
+                z = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
+            # Adding a record changes each of the three by at most 1; replacing one changes them by
+            # at most sqrt(2), 2 and 1.
+            mechanism = Gaussian(z, math.sqrt(7.0 if self.relation == "replace_one" else 3.0))
+            with self._charged(fit, mechanism.event):
+                statistics = self._statistics(ball, X, y)
+                noisy = mechanism.release(statistics, SecureRandom(self.noise_seed))
+            self.coef_, self.intercept_ = self._solution(ball, mechanism.std, noisy)
         return self
+
+    def _statistics(self, ball: UnitBall, X: NDArray, y: NDArray) -> NDArray[np.float64]:
+        """Return the smallest eigenvalue, the products with the target, and the second moments."""
+        rows, weights = ball.transform(X)
+        target = quantize(self._scaled_target(y) * weights)[:, None]
+        square = exact_product(rows, rows)
+        smallest = max(0.0, float(np.linalg.eigvalsh(square)[0]))
+        cross = exact_product(rows, target)[:, 0]
+        return np.concatenate([[smallest], cross, square.ravel()])
+
+    def _solution(self, ball: UnitBall, std: float, noisy: NDArray) -> tuple[NDArray, float]:
+        """Return the coefficients computed from noisy statistics; sets ``ridge_``."""
+        p = ball.size
+        eigenvalue, linear, moments = noisy[0], noisy[1 : p + 1, None], noisy[p + 1 :]
+        moments = moments.reshape(p, p)
+        # With probability 1 - _FAILURE, the noise of the moments has a smaller spectral norm.
+        spread = std * math.sqrt(p * math.log(2.0 * p * p / _FAILURE) / 2.0)
+        margin = std * math.sqrt(2.0 * math.log(1.0 / _FAILURE))
+        self.ridge_ = max(0.0, spread - max(0.0, eigenvalue - margin))
+        system = (moments + moments.T) / 2 + self.ridge_ * np.eye(p)
+        return self._coefficients(ball, np.linalg.lstsq(system, linear, rcond=2.0**-24)[0])

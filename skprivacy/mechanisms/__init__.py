@@ -1,4 +1,4 @@
-"""What adds noise: mechanisms, their entropy and their sampling."""
+"""Mechanisms that add noise, and their sources of randomness and sampling."""
 
 from .additive import (
     Gaussian,

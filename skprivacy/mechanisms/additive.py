@@ -30,7 +30,7 @@ __all__ = [
 _SCALE_BITS = 36  # the noise scale is 2**35 to 2**36 grid steps
 _MARGIN = 1.0 + 2.0**-20  # covers the rounding of the scale and the step from real to grid noise
 _INT64_SAFE = 2.0**61
-_UPWARDS = 1.0 + 2.0**-30  # so that no accountant's own rounding finds the target exceeded
+_UPWARDS = 1.0 + 2.0**-30  # so that an accountant's rounding never puts epsilon above the target
 _HUGE = 1e150  # finite in grid steps, whatever the grid
 
 
@@ -45,52 +45,53 @@ class _GridNoise(Mechanism):
         if not (self.noise_multiplier == 0 or 1e-50 < self.noise_multiplier < 1e50):
             raise ValueError(
                 f"noise_multiplier={self.noise_multiplier!r} must be 0 (no noise, no privacy) or "
-                "a number between 1e-50 and 1e50."
+                "a number between 1e-50 and 1e50. Use calibrated() to compute it from epsilon."
             )
         if not 1e-50 < self.sensitivity < 1e50:
             raise ValueError(
-                f"sensitivity={self.sensitivity!r} must be a number between 1e-50 and 1e50."
+                f"sensitivity={self.sensitivity!r} must be a number between 1e-50 and 1e50. "
+                "Rescale the value."
             )
         if not self.lower < self.upper:
             raise ValueError(
-                f"lower={self.lower!r} must be below upper={self.upper!r}: they are the public "
-                "range that every entry of the value is clipped to."
+                f"lower={self.lower!r} must be below upper={self.upper!r}. Pass the public range "
+                "that every entry of the value is clipped to."
             )
 
     @property
     def grid(self) -> float:
-        """The power of two of which every released number is a multiple."""
+        """Power of two of which every released number is a multiple."""
         return math.ldexp(
             1.0, math.frexp(self.noise_multiplier * self.sensitivity)[1] - _SCALE_BITS
         )
 
     @property
     def scale(self) -> float:
-        """Scale of the noise of a single number (of a vector: larger by its rounding)."""
+        """Scale of the noise of a single number (for a vector, larger by its rounding)."""
         return self.grid * self._scale_steps(1)
 
     @property
     def event(self) -> events.Event:
-        """What to account for; ``NonPrivate()`` without noise."""
+        """The accounting event; ``NonPrivate()`` without noise."""
         return self._event() if self.noise_multiplier else events.NonPrivate()
 
     @abstractmethod
     def _event(self) -> events.Event: ...
 
     def _scale_steps(self, size: int) -> int:
-        """Scale of the noise in grid steps, for neighbours that are further apart by rounding."""
-        apart = math.ceil(self.sensitivity / self.grid) + self._rounding(size)
-        steps = math.ceil(self.noise_multiplier * apart * _MARGIN)
-        if steps >= 1 << 54:  # noise of 128 scales would leave 64-bit integers
+        """Return the noise scale in grid steps; the sensitivity includes the rounding."""
+        sensitivity = math.ceil(self.sensitivity / self.grid) + self._rounding(size)
+        steps = math.ceil(self.noise_multiplier * sensitivity * _MARGIN)
+        if steps >= 1 << 54:  # noise of 128 scales would overflow 64-bit integers
             raise ValueError(
                 f"noise_multiplier={self.noise_multiplier!r} is too large for a vector of {size} "
-                "numbers: the noise would leave 64-bit integers."
+                "numbers: the noise would overflow 64-bit integers. Use a smaller one."
             )
         return steps
 
     @abstractmethod
     def _rounding(self, size: int) -> float:
-        """How far rounding can move two vectors apart, in grid steps and the mechanism's norm."""
+        """Return what rounding can add to the sensitivity, in grid steps."""
 
     @abstractmethod
     def _noise(self, scale: int, size: int, random: SecureRandom) -> NDArray[np.int64]: ...
@@ -98,7 +99,9 @@ class _GridNoise(Mechanism):
     def _release(self, value: ArrayLike, random: SecureRandom) -> Any:
         exact = unrounded(value)
         if np.isnan(exact).any():
-            raise ValueError("value holds NaN. Clip and impute records before they are summed.")
+            raise ValueError(
+                "value holds NaN; expected numbers. Impute and clip records before summing them."
+            )
         exact = np.clip(exact, max(self.lower, -_HUGE), min(self.upper, _HUGE))
         steps = np.rint(exact.ravel() / self.grid)
         if self.noise_multiplier:
@@ -108,7 +111,7 @@ class _GridNoise(Mechanism):
 
 
 def _add(steps: NDArray[np.float64], noise: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Add exactly, then round to float64: a function of the exact sum, so it tells no more."""
+    """Add exactly, then round to float64, which is post-processing of the exact sum."""
     if np.abs(steps).max(initial=0.0) < _INT64_SAFE:
         return (steps.astype(np.int64) + noise).astype(np.float64)
     return np.array([float(int(a) + int(b)) for a, b in zip(steps, noise, strict=True)])
@@ -121,24 +124,24 @@ class Laplace(_GridNoise):
     Parameters
     ----------
     noise_multiplier : float
-        Scale of the noise divided by ``sensitivity``: 1 / epsilon. 0 adds none: no privacy.
+        Scale of the noise divided by ``sensitivity``: 1 / epsilon. 0: no noise, no privacy.
     sensitivity : float
         L1 sensitivity of the value.
     lower, upper : float, default=-inf, inf
-        Public range of every entry. The value is clipped to it, which never adds sensitivity.
+        Public range of every entry. The value is clipped to it, which adds no sensitivity.
 
     Notes
     -----
     **Guarantees.** Pure ``1 / noise_multiplier`` differential privacy for values whose
     neighbours lie within ``sensitivity`` in L1, in floating point as in real numbers: the value
-    is rounded to a grid that depends on the parameters alone, the rounding (at most one step a
+    is rounded to a grid that depends only on the parameters, the rounding (at most one step per
     coordinate) is added to the sensitivity, and the noise is an exact discrete Laplace on the
-    grid. Every multiple of the grid can come out, whatever the data. The time that rejection
-    sampling takes depends on the noise, not on the value.
+    grid. Every multiple of the grid is a possible result, whatever the data. The time that
+    rejection sampling takes depends on the noise, not on the value.
 
     **Edge cases.** NaN raises. Infinity is clipped to ``lower`` or ``upper``, or else to
-    1e150, and a value of integer type to 2**53. A scalar returns a float; an array a new array of
-    its shape; an empty array an empty array.
+    1e150, and a value of integer type to 2**53. A scalar returns a float, an array a new array of
+    its shape, and an empty array an empty array.
 
     References
     ----------
@@ -157,7 +160,7 @@ class Laplace(_GridNoise):
 
     @classmethod
     def calibrated(cls, epsilon: float, sensitivity: float, **bounds: Any) -> Laplace:
-        """Return the mechanism of pure differential privacy ``epsilon``."""
+        """Return the mechanism of pure ``epsilon`` differential privacy."""
         return cls(1.0 / epsilon, sensitivity, **bounds)
 
     def _event(self) -> events.Event:
@@ -182,24 +185,24 @@ class Gaussian(_GridNoise):
     Parameters
     ----------
     noise_multiplier : float
-        Standard deviation of the noise divided by ``sensitivity``. 0 adds none: no privacy.
+        Standard deviation of the noise divided by ``sensitivity``. 0: no noise, no privacy.
     sensitivity : float
         L2 sensitivity of the value.
     lower, upper : float, default=-inf, inf
-        Public range of every entry. The value is clipped to it, which never adds sensitivity.
+        Public range of every entry. The value is clipped to it, which adds no sensitivity.
 
     Notes
     -----
-    **Guarantees.** As ``Gaussian(noise_multiplier)`` for values whose neighbours lie within
-    ``sensitivity`` in L2, on a grid as :class:`Laplace` describes. The noise is an exact
+    **Guarantees.** Those of the event ``Gaussian(noise_multiplier)``, for values whose neighbours
+    lie within ``sensitivity`` in L2, on a grid as for :class:`Laplace`. The noise is an exact
     discrete Gaussian. Its Renyi divergences never exceed those of the continuous one (Canonne
     et al., Theorem 4). For the exact trade-off: rounding the continuous Gaussian to the grid
     is post-processing, and its probabilities differ from the discrete Gaussian's by a factor
     within exp(+-k**2 / (24 sigma**4) +- 1 / (8 sigma**2)) at k steps; sigma is at least 2**35
     steps, so within 40 sigma the factor is 1 +- 1e-19, and beyond lies a mass of exp(-800).
-    The noise is made larger by one part in 2**20, which outweighs this by far.
+    The noise is increased by one part in 2**20, which outweighs this by far.
 
-    **Edge cases.** As :class:`Laplace`.
+    **Edge cases.** As for :class:`Laplace`.
 
     References
     ----------
@@ -234,12 +237,12 @@ class Gaussian(_GridNoise):
         Parameters
         ----------
         epsilon, delta : float
-            What one release may cost.
+            Privacy loss of one release.
         sensitivity : float
             L2 sensitivity of the value.
         gaussian : {"analytic", "classic"}, default="analytic"
-            The least noise that there is, or the formula of the textbooks, which gives a quarter
-            more and up and is proved for ``epsilon`` up to 1 only.
+            The least noise possible, or the textbook formula, which adds at least a quarter more
+            and is proved only for ``epsilon`` up to 1.
         **bounds : float
             ``lower`` and ``upper``.
 
@@ -273,27 +276,27 @@ class Logistic(_GridNoise):
     Parameters
     ----------
     noise_multiplier : float
-        Scale of the noise divided by ``sensitivity``. 0 adds none: no privacy.
+        Scale of the noise divided by ``sensitivity``. 0: no noise, no privacy.
     sensitivity : float
         Sensitivity of the value in the norm ``norm``.
     lower, upper : float, default=-inf, inf
-        Public range of every entry. The value is clipped to it, which never adds sensitivity.
+        Public range of every entry. The value is clipped to it, which adds no sensitivity.
     norm : {"l1", "l2"}, default="l1"
         Norm of the sensitivity.
 
     Notes
     -----
-    **Guarantees.** As the event ``Logistic``: under L1, pure
+    **Guarantees.** Those of the event ``Logistic``: under L1, pure
     ``1 / noise_multiplier`` differential privacy; under L2, ``1 / (6 noise_multiplier**2)``-zCDP
-    in any dimension. On a grid as :class:`Laplace` describes, with probabilities proportional
-    to the logistic density at the grid's points. Sketch of why the bounds carry over: the slope
-    of the log density is tanh(k / (2 s)) / s, below 1 / s, so the pure bound is exact. Its
+    in any dimension. The noise is on a grid as for :class:`Laplace`, with probabilities
+    proportional to the logistic density at the grid's points. The bounds carry over because the
+    slope of the log density is tanh(k / (2 s)) / s, below 1 / s, so the pure bound is exact. Its
     second derivative is at most 1 / (2 s**2), so the mass of the real logistic in a cell differs
     from its density at the centre by a factor within exp(+-1 / (6 s**2)), and so do the two
     normalisers. Here s is at least 2**35 steps: a factor within 1 +- 1e-20 of the rounded, hence
-    post-processed, real mechanism, which the noise's extra part in 2**20 outweighs.
+    post-processed, real mechanism. Increasing the noise by one part in 2**20 outweighs it.
 
-    **Edge cases.** As :class:`Laplace`.
+    **Edge cases.** As for :class:`Laplace`.
 
     References
     ----------
@@ -312,11 +315,13 @@ class Logistic(_GridNoise):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.norm not in ("l1", "l2"):
-            raise ValueError(f"norm={self.norm!r} must be 'l1' or 'l2'.")
+            raise ValueError(
+                f"norm={self.norm!r} must be 'l1' or 'l2', the norm of the sensitivity."
+            )
 
     @classmethod
     def calibrated(cls, epsilon: float, sensitivity: float, **bounds: Any) -> Logistic:
-        """Return the mechanism of pure differential privacy ``epsilon`` (L1 sensitivity)."""
+        """Return the mechanism of pure ``epsilon`` differential privacy for L1 sensitivity."""
         return cls(1.0 / epsilon, sensitivity, **bounds)
 
     def _event(self) -> events.Event:
@@ -336,7 +341,7 @@ class Logistic(_GridNoise):
 
 @lru_cache(maxsize=256)
 def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
-    """Return the least noise multiplier with which a Gaussian release is (epsilon, delta)-DP.
+    """Return the smallest noise multiplier for which a Gaussian release is (epsilon, delta)-DP.
 
     Parameters
     ----------
@@ -370,39 +375,39 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
         raise ValueError(f"epsilon={epsilon!r} must be a finite number >= 0.")
     _check_gaussian_delta(delta)
 
-    def spent(z: float) -> float:
+    def delta_at(z: float) -> float:
         a, b = 0.5 / z, epsilon * z
         return float(ndtr(a - b) - math.exp(epsilon + float(log_ndtr(-a - b))))
 
     low = high = 1.0
-    while spent(high) > delta:
+    while delta_at(high) > delta:
         high *= 2.0
-    while spent(low) <= delta:
+    while delta_at(low) <= delta:
         low /= 2.0
     while high > low * (1.0 + 1e-12):
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if spent(middle) <= delta else (middle, high)
+        low, high = (low, middle) if delta_at(middle) <= delta else (middle, high)
     return high * _UPWARDS
 
 
 def _check_gaussian_delta(delta: float) -> None:
     if not 0 < delta < 1:
         raise ValueError(
-            f"delta={delta!r} must be in (0, 1): Gaussian noise has no pure guarantee. "
+            f"delta={delta!r} must lie in (0, 1): Gaussian noise has no pure guarantee. "
             "Use Laplace for delta=0."
         )
 
 
 def classic_noise_multiplier(epsilon: float, delta: float) -> float:
-    """Return the noise multiplier of the textbooks, sqrt(2 ln(1.25/delta)) / epsilon.
+    """Return the textbook noise multiplier, sqrt(2 ln(1.25/delta)) / epsilon.
 
-    For comparison with what was published by it: :func:`analytic_noise_multiplier` needs less.
+    Use it for comparison with published results; :func:`analytic_noise_multiplier` is smaller.
 
     Parameters
     ----------
     epsilon : float
-        Above 0 and at most 1. The theorem says nothing beyond, and from about 9 on (at delta 1e-5)
-        the formula gives too little noise.
+        Above 0 and at most 1. The theorem does not cover larger values, and from about 9 on (at
+        delta 1e-5) the formula gives too little noise.
     delta : float
         In (0, 1).
 
@@ -428,7 +433,7 @@ def classic_noise_multiplier(epsilon: float, delta: float) -> float:
     """
     if not 0 < epsilon <= 1:
         raise ValueError(
-            f"epsilon={epsilon!r} must be in (0, 1]: the classic theorem holds there only. Use "
+            f"epsilon={epsilon!r} must lie in (0, 1], the range of the classic theorem. Use "
             "gaussian='analytic' (analytic_noise_multiplier), which holds for every epsilon."
         )
     _check_gaussian_delta(delta)

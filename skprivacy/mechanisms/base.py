@@ -1,4 +1,4 @@
-"""What every mechanism promises: the one door through which private data leaves."""
+"""The interface of every mechanism: all private data is released through it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["Mechanism"]
 class Mechanism(ABC):
     """A randomised function of a value computed from private data.
 
-    Concrete mechanisms are small frozen dataclasses with a declared ``sensitivity``: the most by
-    which neighbouring data sets can move ``value``, in the norm that the mechanism names. Every
-    release of the library passes through :meth:`release`, so that a test can record what goes in
-    and replay what comes out.
+    Concrete mechanisms are small frozen dataclasses with a declared ``sensitivity``: the largest
+    distance between the ``value`` of two neighbouring data sets, in the norm that the mechanism
+    names. Every release of the library passes through :meth:`release`, so that a test can record
+    the inputs and replay the outputs.
     """
 
     sensitivity: float

@@ -1,4 +1,4 @@
-"""The clipping that a sensitivity is derived from, and sums that it holds for exactly."""
+"""Clipping to public bounds, from which sensitivities follow, and exact sums they hold for."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _STEP = 2.0**-16
 _ROWS = 1 << 20  # rows whose products sum exactly in float64: 2**20 * 2**32 < 2**53
 _INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm
 _LARGEST = 1e150  # so that neither a width nor its inverse overflows
-_WHOLE = 1 << 53  # float64 holds every whole number up to here
+_WHOLE = 1 << 53  # float64 represents every integer up to here
 
 
 def checked_bounds(
     name: str, bounds: Any, size: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return lower and upper bounds, (size,) each, of a pair of numbers or of sequences.
+    """Return lower and upper bounds, of shape (size,) each, from a pair of numbers or sequences.
 
     **Edge cases.** A number holds for all features. A sequence of length 1 does not: for several
-    features it is a mistake more often than a wish, and a wrong bound costs accuracy in silence.
-    With two features, two sequences of two numbers that make as much sense as one pair per feature
-    are refused, unless they are a tuple of two arrays, as a fitted model's ``bounds_`` is.
+    features it is more likely a mistake, and a wrong bound silently costs accuracy. With two
+    features, two sequences of two numbers that could also be one pair per feature are refused,
+    unless they are a tuple of two arrays, like a fitted model's ``bounds_``.
     """
     if size == 2 and not are_arrays(bounds) and could_be_pairs(bounds, size):
         raise two_readings(name, bounds)
@@ -59,14 +59,14 @@ def _spread(bound: Any, size: int) -> NDArray[np.float64]:
 
 
 def are_arrays(bounds: Any) -> bool:
-    """Tell whether bounds are written so that nothing but (lower, upper) can be meant."""
+    """Return whether bounds are a tuple of arrays, which can only mean (lower, upper)."""
     return isinstance(bounds, tuple) and all(isinstance(bound, np.ndarray) for bound in bounds)
 
 
 def could_be_pairs(bounds: Any, size: int) -> bool:
-    """Tell whether one pair per feature makes sense, and is not the same as (lower, upper).
+    """Return whether bounds could be one pair per feature, different from (lower, upper).
 
-    A pair of equal numbers makes none: it would be a feature that is constant.
+    A pair of equal numbers could not: the feature would be constant.
     """
     try:
         pairs = np.asarray(bounds, np.float64)
@@ -78,11 +78,11 @@ def could_be_pairs(bounds: Any, size: int) -> bool:
 
 
 def two_readings(name: str, bounds: Any) -> ValueError:
-    """Return the error that says how to write either."""
+    """Return the error for ambiguous bounds, which says how to write either reading."""
     return ValueError(
-        f"{name}={bounds!r} can be read in two ways, for there are two features: as (lower, upper) "
-        "or as one pair per feature. Write (numpy.array(lower), numpy.array(upper)), or turn the "
-        "pairs by tuple(numpy.transpose(pairs))."
+        f"{name}={bounds!r} can be read in two ways, because there are two features: as "
+        "(lower, upper) or as one pair per feature. Write (numpy.array(lower), "
+        "numpy.array(upper)), or convert pairs by tuple(numpy.transpose(pairs))."
     )
 
 
@@ -90,9 +90,10 @@ def _wrong_bounds(name: str, bounds: Any, size: int) -> ValueError:
     return ValueError(
         f"{name}={bounds!r} must be a pair (lower, upper) with lower <= upper: two finite numbers "
         f"that hold for every feature, or two sequences of length {size}, one number per feature. "
-        f"Magnitudes up to {_LARGEST:g}, and either equal or at least {1 / _LARGEST:g} apart."
+        f"Magnitudes must not exceed {_LARGEST:g}, and lower and upper must be equal or at least "
+        f"{1 / _LARGEST:g} apart."
         + (
-            " Turn a list of one pair per feature by tuple(numpy.transpose(pairs))."
+            " Convert a list of one pair per feature by tuple(numpy.transpose(pairs))."
             if could_be_pairs(bounds, size)
             else ""
         )
@@ -100,10 +101,10 @@ def _wrong_bounds(name: str, bounds: Any, size: int) -> ValueError:
 
 
 def unrounded(value: Any) -> NDArray[np.float64]:
-    """Return numbers as float64 that no rounding has moved further apart.
+    """Return numbers as float64 such that rounding has moved no two of them further apart.
 
-    Whole numbers beyond 2**53 are clipped: float64 would round two that differ by 1 to numbers
-    that differ by 256 and more, which no sensitivity accounts for.
+    Integers beyond 2**53 are clipped: float64 would round two that differ by 1 to numbers that
+    differ by 256 and more, which no sensitivity accounts for.
 
     Raises
     ------
@@ -119,8 +120,8 @@ def unrounded(value: Any) -> NDArray[np.float64]:
         given = np.array([min(max(v, -_WHOLE), _WHOLE) for v in given.flat]).reshape(given.shape)
     elif given.dtype.kind != "f" or given.dtype.itemsize > 8:
         raise ValueError(
-            f"value has dtype {given.dtype}; expected real numbers in double precision, or whole "
-            "ones. Convert each record before they are summed."
+            f"value has dtype {given.dtype}; expected real numbers in double precision, or "
+            "integers. Convert each record before summing them."
         )
     return given.astype(np.float64)
 
@@ -138,9 +139,9 @@ def exact_product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
 
     **Guarantees.** Every product is a multiple of 2**-32 and every partial sum below 2**20, so
     float64 holds all of them, whatever the order of summation: neighbours differ by exactly one
-    record's product. Above 2**20 rows the partial results are added in float64, exact up to two
-    million rows and within 2**-53 of the number of rows beyond, which is far below the margin
-    that the mechanisms keep.
+    record's product. Above 2**20 rows, the partial results are added in float64, exactly up to two
+    million rows and within 2**-53 times the number of rows beyond, which is far below the margin
+    of the mechanisms.
     """
     total = np.zeros((a.shape[1], b.shape[1]))
     for start in range(0, len(a), _ROWS):
@@ -150,18 +151,18 @@ def exact_product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
 
 @dataclass(frozen=True)
 class UnitBall:
-    """Map records of public bounds into the unit ball by weighting them.
+    """Map records with public bounds into the unit ball by weighting them.
 
     A feature is clipped to its bounds and scaled to [-1, 1]. A record of norm above ``radius``
-    gets a weight below 1, which multiplies its target too: the fit of a linear model stays
-    unbiased, where shrinking the features alone would bend it.
+    gets a weight below 1, which multiplies its target too: the fit of a linear model then stays
+    unbiased, whereas shrinking the features alone would bias it.
 
     Parameters
     ----------
     lower, upper : tuple of float
         Public bounds of each feature.
     radius : float
-        L2 norm, after scaling, above which a record loses weight.
+        L2 norm, after scaling, above which a record gets a weight below 1.
     intercept : float
         Value of the constant column; 0 for no such column.
 
@@ -181,7 +182,7 @@ class UnitBall:
 
     @property
     def norm(self) -> float:
-        """Radius of the records with the constant column in it; it becomes 1."""
+        """Radius of the records including the constant column; it is scaled to 1."""
         return math.hypot(self.radius, self.intercept)
 
     @property
@@ -191,13 +192,13 @@ class UnitBall:
 
     @property
     def l1_radius(self) -> float:
-        """The largest L1 norm of a row: equal features, and the constant at its share or whole."""
+        """Largest L1 norm of a row, reached by equal features."""
         d = len(self.lower)
         constant = min(self.intercept / self.norm, 1.0 / math.sqrt(d + 1))
         return math.sqrt(d * (1.0 - constant**2)) + constant
 
     def transform(self, X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the rows (n_samples, size) and the weights (n_samples,) that they contain."""
+        """Return the weighted rows (n_samples, size), and their weights (n_samples,)."""
         lower, scale = np.asarray(self.lower), self._scale()
         rows = np.empty((len(X), self.size))
         features = rows[:, : len(lower)]

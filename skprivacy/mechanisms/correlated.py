@@ -1,4 +1,4 @@
-"""Gaussian noise that is correlated from release to release, for streams."""
+"""Gaussian noise that is correlated between the releases of a stream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .floating import check_flat, check_noise
 __all__ = ["MatrixGaussian"]
 
 _CHUNK = 1 << 16  # numbers of noise in memory at a time
-# Single precision keeps four digits of a step's fresh noise beside earlier noise of this size.
+# Single precision keeps four digits of a step's fresh noise next to earlier noise of this size.
 _MOST_SPREAD = 1e3
 
 
@@ -29,25 +29,25 @@ class MatrixGaussian(Mechanism):
     Parameters
     ----------
     run : MatrixFactorization
-        What all releases together are accounted as; one ``release`` is one of its steps.
+        The event that accounts for all releases together; one ``release`` is one of its steps.
     sensitivity : float
         L2 norm of one record's contribution to one vector: the clipping norm.
 
     Notes
     -----
     **Guarantees.** Release t adds row t of C^-1 z (for a tree: of the differences between its noisy
-    running sums), z being independent normal numbers of standard deviation
-    ``run.noise_multiplier * sensitivity``. All releases together are ``run``, whose terms the
-    caller has to keep: each record in the batch of its place, in every epoch. More releases than
-    it has steps are refused. The numbers are floating point and **not hardened**, as those of
-    :class:`FloatGaussian`.
+    running sums), where z are independent normal numbers of standard deviation
+    ``run.noise_multiplier * sensitivity``. All releases together are accounted as ``run``, whose
+    conditions the caller has to meet: each record is in the same batch of every epoch. More
+    releases than it has steps are refused. The numbers are floating point and **not hardened**,
+    like those of :class:`FloatGaussian`.
 
-    **Edge cases.** As :class:`FloatGaussian`. Coefficients under which C^-1 z grows from step to
-    step without bound, such as (1, 2), are refused when it would grow more than a thousandfold:
-    rounding would swallow the fresh noise of each step, and C times the stream would tell the data.
-    The object remembers noise: it cannot be copied, and
-    whoever reads its memory can take the noise off. Memory: ``len(coefficients) - 1`` vectors of
-    single precision for a band, one for each binary digit of the number of steps for a tree.
+    **Edge cases.** As for :class:`FloatGaussian`. Coefficients under which C^-1 z grows from step
+    to step without bound, such as (1, 2), are refused if it would grow more than a thousandfold:
+    rounding would swallow the fresh noise of each step, and C times the stream would reveal the
+    data. The object stores noise: it cannot be copied, and whoever reads its memory can remove the
+    noise. Memory: ``len(coefficients) - 1`` vectors of single precision for a band, one for each
+    binary digit of the number of steps for a tree.
 
     Examples
     --------
@@ -70,13 +70,13 @@ class MatrixGaussian(Mechanism):
 
     def __reduce__(self):
         raise TypeError(
-            "MatrixGaussian cannot be copied or pickled: two copies would go on from the same "
+            "MatrixGaussian cannot be copied or pickled: two copies would continue with the same "
             "noise. Create a new one for a new stream."
         )
 
     @property
     def event(self) -> MatrixFactorization:
-        """``run``: what all releases together are, not a single one."""
+        """``run``, which accounts for all releases together, not for a single one."""
         return self.run
 
     @property
@@ -88,8 +88,8 @@ class MatrixGaussian(Mechanism):
         check_flat(value)
         if self._noise.step == self.run.n_steps:
             raise RuntimeError(
-                f"The stream was accounted as {self.run.n_steps} steps, and they are all used. "
-                "Account for more, and start a new MatrixGaussian."
+                f"The stream was accounted as {self.run.n_steps} steps, which are all used. Create "
+                "a new MatrixGaussian, accounted for more steps."
             )
         noise = self._noise.draw(value.size, random)
         std = np.float32(self.noise_multiplier * self.sensitivity)
@@ -99,19 +99,19 @@ class MatrixGaussian(Mechanism):
 
 
 class _CorrelatedNoise(ABC):
-    """Noise of a stream, made from independent normal numbers of variance 1."""
+    """Noise of a stream, computed from independent normal numbers of variance 1."""
 
     step = 0
     size = -1
 
     def draw(self, size: int, random: SecureRandom) -> NDArray[np.float32]:
-        """Return the noise of the next step; its memory is used again."""
+        """Return the noise of the next step in a buffer that is reused."""
         if self.step == 0:
             self.size = size
         if size != self.size:
             raise ValueError(
-                f"value has {size} numbers, the vectors before it had {self.size}: the numbers of "
-                "a stream keep their places."
+                f"value has {size} numbers; expected {self.size}, as in the earlier vectors of the "
+                "stream. Create a new MatrixGaussian for vectors of another length."
             )
         noise = self._next(size, random)
         self.step += 1
@@ -122,15 +122,15 @@ class _CorrelatedNoise(ABC):
 
 
 class _BandedNoise(_CorrelatedNoise):
-    """Solves C y = z forward: y_t = z_t - sum of c_j y_(t-j), from the last few y alone."""
+    """Forward solution of C y = z: y_t = z_t - sum of c_j y_(t-j), from the last few y only."""
 
     def __init__(self, coefficients: tuple[float, ...], n_steps: int) -> None:
         spread = last_step_spread(np.asarray(coefficients), n_steps)
         if not spread <= _MOST_SPREAD:
             raise ValueError(
                 f"coefficients={coefficients!r} make the noise of step {n_steps} {spread:.3g} "
-                "times that of the first: single precision would lose the fresh noise in it. "
-                "Take coefficients that fall, such as square_root_band, or fewer steps."
+                "times that of the first step: single precision would lose the fresh noise in it. "
+                "Use decreasing coefficients, such as square_root_band, or fewer steps."
             )
         self._behind = np.asarray(coefficients[1:], np.float32)
 
@@ -139,7 +139,8 @@ class _BandedNoise(_CorrelatedNoise):
         if self.step == 0:
             self._past = np.zeros((max(reach, 1), size), np.float32)
         here = self.step % max(reach, 1)
-        # Row i of the ring holds the noise of (here - i) steps ago, or one whole turn if i = here.
+        # Row i of the ring buffer holds the noise of (here - i) steps ago, modulo its length; the
+        # row at i = here is the oldest.
         ago = (here - np.arange(reach) - 1) % max(reach, 1)
         weights = self._behind[ago]
         for start in range(0, size, _CHUNK):
@@ -162,7 +163,7 @@ class _TreeNoise(_CorrelatedNoise):
         level = (done & -done).bit_length() - 1
         fresh = random.normal(size)
         noise = fresh.copy()
-        for lower in range(level):  # the sums that the new one takes the place of
+        for lower in range(level):  # the sums that the new one replaces
             noise -= self._parts.pop(lower)
         self._parts[level] = fresh
         return noise

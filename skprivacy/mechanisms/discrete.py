@@ -1,7 +1,7 @@
-"""Exact samplers of integers, by rejection and in integer arithmetic alone.
+"""Exact samplers of integers, by rejection, using only integer arithmetic.
 
-The algorithms are those of Canonne, Kamath and Steinke, worked on whole arrays. No logarithm,
-exponential or other rounded operation takes part, so the distributions are exact, given
+The algorithms are those of Canonne, Kamath and Steinke, applied to whole arrays. No logarithm,
+exponential or other rounded operation is involved, so the distributions are exact, given
 uniformly random bits. Scales may reach 2**60.
 
 References
@@ -30,7 +30,7 @@ _DIVISIBLE = 840  # by every number from 1 to 8
 
 
 def _bernoulli_exp_product(fractions: list[Fraction], size: int, random: SecureRandom) -> Booleans:
-    """Bernoulli(exp(-g)) where g, in [0, 1], is the product of ``fractions``, each in [0, 1].
+    """Draw Bernoulli(exp(-g)), where g is the product of ``fractions``, each in [0, 1].
 
     With A_k ~ Bernoulli(g / k), the first k with A_k = 0 is odd with probability exp(-g). A
     product of probabilities is a conjunction of independent events, so nothing is multiplied
@@ -39,7 +39,7 @@ def _bernoulli_exp_product(fractions: list[Fraction], size: int, random: SecureR
     result = np.empty(size, bool)
     going = np.arange(size)
     k = 1
-    if size < _FEW:  # eight rounds at once spare small arrays a loop
+    if size < _FEW:  # small arrays are faster with eight rounds at once
         result, going = _eight_rounds(fractions, size, random)
         k = 9
     while going.size:
@@ -55,7 +55,7 @@ def _bernoulli_exp_product(fractions: list[Fraction], size: int, random: SecureR
 def _eight_rounds(
     fractions: list[Fraction], size: int, random: SecureRandom
 ) -> tuple[Booleans, Integers]:
-    """Return the results of the rounds 1 to 8, and the places that they leave open."""
+    """Return the results of the rounds 1 to 8, and the indices that they leave undecided."""
     drawn = random.integers(_DIVISIBLE, 8 * size).reshape(8, size)
     more = drawn % np.arange(1, 9)[:, None] == 0  # uniform below each k: they divide 840
     for numerator, denominator in fractions:
@@ -86,7 +86,7 @@ def bernoulli_exp(numerator: Integers, denominator: int, random: SecureRandom) -
 
 
 def _rejection(size: int, yield_: float, propose: Callable[[int], Integers]) -> Integers:
-    """Collect ``size`` accepted proposals; ``propose(n)`` returns those of n that it accepts."""
+    """Collect ``size`` accepted proposals; ``propose(n)`` makes n and returns the accepted ones."""
     parts: list[Integers] = []
     missing = size
     while missing > 0:
@@ -113,8 +113,8 @@ def discrete_gaussian(sigma: int, size: int, random: SecureRandom) -> Integers:
     """Draw integers k with probability proportional to exp(-k**2 / (2 sigma**2)).
 
     A discrete Laplace number of scale sigma is kept with probability exp(-d**2 / (2 sigma**2)),
-    d = abs(abs(k) - sigma). With d = a sigma + r the exponent is the sum of a**2 / 2,
-    a r / sigma and (r / sigma) (r / (2 sigma)): three independent coins.
+    d = abs(abs(k) - sigma). With d = a sigma + r, the exponent is the sum of a**2 / 2,
+    a r / sigma and (r / sigma) (r / (2 sigma)), hence three independent coins.
     """
 
     def propose(n: int) -> Integers:
@@ -131,8 +131,8 @@ def discrete_gaussian(sigma: int, size: int, random: SecureRandom) -> Integers:
 def discrete_logistic(scale: int, size: int, random: SecureRandom) -> Integers:
     """Draw integers k with probability proportional to 1 / cosh(k / (2 scale))**2.
 
-    That is q / (1 + q)**2 with q = exp(-abs(k) / scale): a discrete Laplace number is kept when
-    two coins of probability 1 / (1 + q) both say so.
+    That is proportional to q / (1 + q)**2 with q = exp(-abs(k) / scale): a discrete Laplace number
+    is kept if two coins of probability 1 / (1 + q) both succeed.
     """
 
     def propose(n: int) -> Integers:
@@ -145,9 +145,9 @@ def discrete_logistic(scale: int, size: int, random: SecureRandom) -> Integers:
 
 
 def _bernoulli_half_up(numerator: Integers, denominator: int, random: SecureRandom) -> Booleans:
-    """Bernoulli(1 / (1 + q)), q = exp(-numerator / denominator).
+    """Draw Bernoulli(1 / (1 + q)), q = exp(-numerator / denominator).
 
-    A round says yes with probability 1/2, no with q/2, and otherwise is repeated.
+    A round gives 1 with probability 1/2, 0 with probability q/2, and is repeated otherwise.
     """
     result = np.ones(len(numerator), bool)
     going = np.arange(len(numerator))

@@ -10,6 +10,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
+from ._process import process
+
 __all__ = ["SecureRandom"]
 
 _CHUNK = 1 << 15  # numbers at a time: the work arrays stay in the second-level cache
@@ -32,9 +34,12 @@ class SecureRandom:
     Notes
     -----
     The stream is AES-256-CTR (NIST SP 800-38A) over a key from :func:`os.urandom`. A copy made
-    by ``fork``, ``pickle`` or ``deepcopy`` never continues the parent's stream: the first two
-    would repeat its noise in two places, so a fork draws a fresh key and the others are refused. (A
-    snapshot of a whole virtual machine, resumed twice, cannot be noticed from inside.)
+    by ``fork``, ``pickle`` or ``deepcopy`` never continues the parent's stream, which would repeat
+    its noise in two places: a fork draws a fresh key, and the others are refused.
+
+    **Edge cases.** A fork is noticed by Python's hook, by the number of the process and, on Linux
+    from 4.14 on, by memory that the kernel clears in every child, even of a raw system call. A
+    snapshot of a whole process or machine that is resumed twice cannot be noticed from inside.
 
     Examples
     --------
@@ -45,7 +50,7 @@ class SecureRandom:
 
     def __init__(self, seed: int | None = None) -> None:
         self._seed = seed
-        self._streams = {os.getpid(): _new_stream(self._key())}
+        self._streams = {process(): _new_stream(self._key())}
 
     @property
     def seeded(self) -> bool:
@@ -76,12 +81,14 @@ class SecureRandom:
             stream.update_into(_ZEROS[:n], room)
 
     def _stream(self) -> tuple[threading.Lock, CipherContext]:
-        pid = os.getpid()
-        if pid not in self._streams:
+        here = process()
+        stream = self._streams.get(here)
+        if stream is None:
             # Forked: take a new key, and a new lock, for the parent may have held the old one.
             # setdefault is atomic, so threads that come here together agree; the parent's key goes.
-            self._streams = {pid: self._streams.setdefault(pid, _new_stream(self._key()))}
-        return self._streams[pid]
+            stream = self._streams.setdefault(here, _new_stream(self._key()))
+            self._streams = {here: stream}
+        return stream
 
     def _uint(self, size: int, dtype: type) -> NDArray:
         return np.frombuffer(self.random_bytes(size * np.dtype(dtype).itemsize), dtype=dtype)

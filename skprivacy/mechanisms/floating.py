@@ -14,7 +14,7 @@ from .entropy import SecureRandom
 
 __all__ = ["FloatGaussian"]
 
-# Noise in single precision has all its digits between these, and so has a vector of this norm.
+# Between these, noise in single precision keeps all its digits, and so does a vector of this norm.
 _LEAST_STD, _MOST_STD = 1e-30, 1e30
 _LEAST_NORM, _MOST_NORM = 1e-20, 1e20
 
@@ -34,13 +34,13 @@ class FloatGaussian(Mechanism):
     Notes
     -----
     **Guarantees.** One release of a vector whose neighbours lie within ``sensitivity`` in L2 is
-    accounted as ``Gaussian(noise_multiplier)``, whatever the length. That is the guarantee of
-    real numbers. The noise is rounded to floating point and **not hardened**: the lowest bits
-    of a result can tell more than the real-number guarantee allows (Mironov 2012). For a single
-    release use :class:`Gaussian`, which is exact on a grid.
+    accounted as ``Gaussian(noise_multiplier)``, whatever the length. That is the guarantee for
+    real numbers. The noise is rounded to floating point and **not hardened**: the lowest bits of
+    a result can reveal more than the real-number guarantee allows (Mironov 2012). For a single
+    release, use :class:`Gaussian`, which is exact on a grid.
 
     **Edge cases.** NaN and infinity pass through: the caller's clipping has to remove them. An
-    empty vector is returned as it is.
+    empty vector is returned unchanged.
 
     References
     ----------
@@ -81,9 +81,12 @@ class FloatGaussian(Mechanism):
 
 
 def check_noise(noise_multiplier: float, sensitivity: float) -> None:
-    """Refuse what is no size of noise or no sensitivity, or vanishes in single precision."""
+    """Refuse invalid noise multipliers and sensitivities, and noise outside single precision."""
     if not (math.isfinite(noise_multiplier) and noise_multiplier >= 0):
-        raise ValueError(f"noise_multiplier={noise_multiplier!r} must be a finite number >= 0.")
+        raise ValueError(
+            f"noise_multiplier={noise_multiplier!r} must be a finite number >= 0. Use 0 for no "
+            "noise."
+        )
     if not _LEAST_NORM <= sensitivity <= _MOST_NORM:
         raise ValueError(
             f"sensitivity={sensitivity!r} must be a number from {_LEAST_NORM:g} to "
@@ -93,12 +96,12 @@ def check_noise(noise_multiplier: float, sensitivity: float) -> None:
         raise ValueError(
             f"noise_multiplier={noise_multiplier!r} times sensitivity={sensitivity!r} must lie "
             f"between {_LEAST_STD:g} and {_MOST_STD:g}: the noise is in single precision, where "
-            "less would be rounded to none. Scale the vector."
+            "less would be rounded to zero. Scale the vector."
         )
 
 
 def check_flat(value: NDArray) -> None:
-    """Refuse what cannot be changed in place, number by number."""
+    """Refuse arrays that are not flat or not of float32 or float64."""
     if value.ndim != 1 or value.dtype not in (np.float32, np.float64):
         raise ValueError(
             f"value has shape {value.shape} and dtype {value.dtype}; expected a flat array "

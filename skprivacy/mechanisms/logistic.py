@@ -15,7 +15,7 @@ from .floating import check_flat, check_noise
 
 __all__ = ["FloatLogistic", "standard_logistic"]
 
-_CHUNK = 1 << 14  # numbers at a time: the work arrays stay in the second-level cache
+_CHUNK = 1 << 14  # numbers at a time, so that the work arrays stay in the second-level cache
 _SIGN = np.uint32(1 << 31)
 _TAIL = np.uint32(1 << 11)
 _MIDDLE = np.uint32((1 << 31) - (1 << 24))
@@ -37,11 +37,11 @@ class FloatLogistic(Mechanism):
     -----
     **Guarantees.** One release of a vector whose neighbours lie within ``sensitivity`` in L2 is
     accounted as ``Logistic(noise_multiplier, norm=2)``, whatever the length: it composes like
-    Gaussian noise of sqrt(3) times the scale. That is the guarantee of real numbers. The noise is
-    rounded to floating point and **not hardened**, as that of :class:`FloatGaussian`. For a single
-    release use :class:`Logistic`, which is exact on a grid.
+    Gaussian noise of sqrt(3) times the scale. That is the guarantee for real numbers. The noise is
+    rounded to floating point and **not hardened**, like that of :class:`FloatGaussian`. For a
+    single release, use :class:`Logistic`, which is exact on a grid.
 
-    **Edge cases.** As :class:`FloatGaussian`.
+    **Edge cases.** As for :class:`FloatGaussian`.
 
     References
     ----------
@@ -88,10 +88,10 @@ class FloatLogistic(Mechanism):
 def standard_logistic(size: int, random: SecureRandom) -> NDArray[np.float32]:
     """Draw logistic numbers of scale 1 in single precision.
 
-    A sign and a tail probability w in (0, 1), from 32 bits, give +-ln((2 - w) / w). Where w is
-    below 2**-20 another 32 bits are taken, so that the tail reaches 44 scales, not 22. Where w is
-    close to 1 the ratio would round to 1, that is to no noise at all: there the logarithm is taken
-    of its exact distance from 1.
+    A sign and a tail probability w in (0, 1), from 32 bits, give +-ln((2 - w) / w). If w is below
+    2**-20, another 32 bits are drawn, so that the tail reaches 44 scales instead of 22. If w is
+    close to 1, the ratio would round to 1, which is no noise at all: the logarithm is then computed
+    from the exact distance of the ratio from 1.
     """
     bits = np.frombuffer(random.random_bytes(4 * size), np.uint32)
     steps = bits & ~_SIGN

@@ -26,18 +26,18 @@ class RandomizedResponse(Mechanism):
     Parameters
     ----------
     epsilon : float
-        Privacy of one report, from 1e-6 to 700.
+        Privacy loss of one report, from 1e-6 to 700.
     n_categories : int
         k, the number of public categories, at least 2. Reports are integers 0 .. k-1.
     sensitivity : float, default=1.0
-        Of no effect: one category may become any other.
+        Ignored: one category may become any other.
 
     Notes
     -----
     **Guarantees.** Pure ``epsilon`` *local* differential privacy for every report: whoever reads
-    it learns no more, whatever else they know. Records are perturbed one by one, so a data set
-    with one report a person is ``epsilon``-DP under replace-one. The coin is a multiple of
-    2**-53, rounded towards privacy, hence exact.
+    it learns no more than that allows, whatever else they know. Records are perturbed one by one,
+    so a data set with one report per person is ``epsilon``-DP under replace-one. The coin's
+    probability is a multiple of 2**-53, rounded towards privacy, so the coin is exact.
 
     **Edge cases.** A value outside 0 .. k-1 raises. An empty array returns an empty array.
 
@@ -60,36 +60,42 @@ class RandomizedResponse(Mechanism):
 
     def __post_init__(self) -> None:
         if not 1e-6 <= self.epsilon < 700:
-            raise ValueError(f"epsilon={self.epsilon!r} must be a number from 1e-6 to 700.")
+            raise ValueError(
+                f"epsilon={self.epsilon!r} must be a number from 1e-6 to 700, for example 1.0."
+            )
         if not (isinstance(self.n_categories, (int, np.integer)) and self.n_categories >= 2):
-            raise ValueError(f"n_categories={self.n_categories!r} must be an integer >= 2.")
+            raise ValueError(
+                f"n_categories={self.n_categories!r} must be an integer >= 2. Pass the number of "
+                "public categories."
+            )
 
     @property
     def event(self) -> accounting.Event:
-        """``RandomizedResponse(epsilon, n_categories)``, of one report."""
+        """``RandomizedResponse(epsilon, n_categories)``, for one report."""
         return accounting.RandomizedResponse(self.epsilon, int(self.n_categories))
 
     @property
     def truth_probability(self) -> float:
-        """Probability, on a grid of 2**-53, that a report is the truth."""
+        """Probability, on a grid of 2**-53, that a report is true."""
         others = (self.n_categories - 1) * math.exp(-self.epsilon)
-        truth = 1.0 / (1.0 + others)
-        # The relative margin keeps truth / lie <= e^epsilon; a lie must stay possible.
-        lie = math.ceil((1.0 - truth) * (1.0 + 2.0**-40) * _ONE + 2.0 * self.n_categories)
-        return (_ONE - min(lie, _ONE)) / _ONE
+        p_true = 1.0 / (1.0 + others)
+        # The relative margin keeps the ratio of the probability of the true category to that of any
+        # other <= e^epsilon; false reports must stay possible.
+        false = math.ceil((1.0 - p_true) * (1.0 + 2.0**-40) * _ONE + 2.0 * self.n_categories)
+        return (_ONE - min(false, _ONE)) / _ONE
 
     def _release(self, value: ArrayLike, random: SecureRandom) -> NDArray[np.int64]:
         codes = np.asarray(value)
         k = self.n_categories
         if codes.size and not np.isin(codes, np.arange(k)).all():
             raise ValueError(
-                f"value holds codes outside 0 .. {k - 1}. Encode categories against the public "
-                "list first."
+                f"value holds codes outside 0 .. {k - 1}; expected n_categories={k} codes. Encode "
+                "categories by the public list first."
             )
-        truth = codes.astype(np.int64).ravel()
-        lie = random.integers(_ONE, truth.size) >= int(self.truth_probability * _ONE)
-        shift = random.integers(k - 1, truth.size) + 1
-        return np.where(lie, (truth + shift) % k, truth).reshape(codes.shape)
+        true = codes.astype(np.int64).ravel()
+        falsify = random.integers(_ONE, true.size) >= int(self.truth_probability * _ONE)
+        shift = random.integers(k - 1, true.size) + 1
+        return np.where(falsify, (true + shift) % k, true).reshape(codes.shape)
 
     def debias(self, counts: ArrayLike) -> NDArray[np.float64]:
         """Turn counts of reports into unbiased estimates of the true counts.
@@ -106,7 +112,10 @@ class RandomizedResponse(Mechanism):
         """
         reported = np.asarray(counts, np.float64)
         if reported.shape != (self.n_categories,):
-            raise ValueError(f"counts has shape {reported.shape}; expected ({self.n_categories},).")
-        truth = self.truth_probability
-        lie = (1.0 - truth) / (self.n_categories - 1)
-        return (reported - reported.sum() * lie) / (truth - lie)
+            raise ValueError(
+                f"counts has shape {reported.shape}; expected ({self.n_categories},). Pass one "
+                "count per category."
+            )
+        p_true = self.truth_probability
+        p_other = (1.0 - p_true) / (self.n_categories - 1)
+        return (reported - reported.sum() * p_other) / (p_true - p_other)

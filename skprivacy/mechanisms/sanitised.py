@@ -1,9 +1,8 @@
-"""A data-dependent cost, published with noise that hides what one record changes."""
+"""A data-dependent privacy cost, published with noise that hides any single record's effect."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 
 from scipy.special import ndtri
@@ -14,14 +13,13 @@ from ..accounting import (
     PrivacyBudget,
     Smoothed,
     VoteThreshold,
-    charge,
     check_delta,
     events,
     flatten,
     rdp,
     smoothed_cost,
 )
-from ..exceptions import PrivacyWarning
+from ..base import private_release
 from .additive import Gaussian
 from .base import Mechanism
 from .entropy import SecureRandom
@@ -40,24 +38,25 @@ class SmoothGaussian(Mechanism):
     noise_multiplier, smoothness, lift : float
         See :class:`skprivacy.accounting.SmoothGaussian`.
     upper : float
-        The public end of the range; it also sets the grid, a billionth of it.
+        Public upper end of the range; it also sets the grid, a billionth of it.
     sensitivity : float, default=1.0
-        In units of the smooth sensitivity, which comes with the value.
+        In units of the smooth sensitivity, which is part of the value.
 
     Notes
     -----
-    **Guarantees.** As the event of the same name. The noise is exact on a grid. Its unit is private
-    and the product is rounded to ``grid``, which hides all but a part in 10**7 of what
-    floating-point multiplication could tell; it is not hardened further.
+    **Guarantees.** Those of the event of the same name. The noise is exact on a grid. Its unit is
+    private and the product is rounded to ``grid``, which hides all but one part in 10**7 of what
+    floating-point multiplication could reveal; it is not hardened further.
 
-    **Edge cases.** A sensitivity of 0 adds no noise, and a data set next to it has none either.
+    **Edge cases.** A smooth sensitivity of 0 adds no noise; neighbouring data sets then have a
+    smooth sensitivity of 0 too.
     """
 
     noise_multiplier: float
     smoothness: float
     lift: float = 0.0
     upper: float = 1.0
-    sensitivity: float = 1.0  # in units of the smooth one
+    sensitivity: float = 1.0  # in units of the smooth sensitivity
 
     @property
     def event(self) -> Event:
@@ -65,7 +64,7 @@ class SmoothGaussian(Mechanism):
 
     @property
     def grid(self) -> float:
-        """The power of two of which the result is a multiple."""
+        """Power of two of which the result is a multiple."""
         return math.ldexp(1.0, math.frexp(self.upper)[1] - 30)
 
     def _release(self, value: Smoothed, random: SecureRandom) -> float:
@@ -77,18 +76,18 @@ class SmoothGaussian(Mechanism):
 
 @dataclass(frozen=True)
 class SanitisedCost:
-    """What a data set's own votes cost, fit to be published.
+    """The data-dependent cost of votes, in a form that may be published.
 
     Attributes
     ----------
     order : float
         The Renyi order.
     renyi : float
-        The published cost, without that of publishing it.
+        The published cost, without the cost of publishing it.
     release : Event
-        What publishing it cost.
+        The cost of publishing it.
     confidence : float
-        How likely it was, before the noise was drawn, that ``renyi`` is not below the truth.
+        Probability, before the noise is drawn, that ``renyi`` is not below the true cost.
     proved : bool
         False if the noise was seeded.
     """
@@ -102,7 +101,9 @@ class SanitisedCost:
     def epsilon(self, delta: float) -> float:
         """Return epsilon at ``delta`` of the votes and of this release together."""
         if check_delta(delta) == 0:
-            raise ValueError("delta=0 was asked of a Renyi cost; give a delta > 0.")
+            raise ValueError(
+                "delta=0 must be above 0: a Renyi cost gives no pure guarantee. Pass a delta > 0."
+            )
         a = self.order
         together = self.renyi + float(rdp(self.release, [a])[0])
         spread = math.log1p(-1 / a) - (math.log(a) + math.log(delta)) / (a - 1)
@@ -134,38 +135,39 @@ def sanitised_cost(
     event : Event
         Votes and threshold tests that hold the true counts, and any data-independent events.
     order : float
-        Above 1, chosen without a look at the votes. Of teachers who mostly agree, 5 to 10 is good
+        Above 1, chosen without looking at the votes. If the teachers mostly agree, 5 to 10 is good
         for hundreds of queries and delta = 1e-5.
     noise_multiplier : float, default=5.0
         Noise of the release, in units of the smooth sensitivity. More noise makes the release
         cheaper and the published number larger.
     smoothness : float, default=None
-        ``None`` takes 0.25 / order. It must be below -ln(1 - 1/order)/2.
+        ``None`` means 0.25 / order. It must be below -ln(1 - 1/order)/2.
     confidence : float, default=0.99
-        The probability with which the published number may be relied upon, in (0.5, 1).
+        Probability, in (0.5, 1), that the published number is not below the true cost.
     budget : PrivacyBudget, default=None
-        Is charged for the release, before the votes are looked at. The votes themselves have to be
-        charged by their data-independent events: a budget knows no data-dependent cost.
+        Charged for the release before the votes are read. The votes themselves have to be charged
+        by their data-independent events: a budget accepts no data-dependent cost.
     relation : str, default="add_remove"
-        What the release is charged for.
+        Neighbouring relation under which the release is charged.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
     Returns
     -------
     SanitisedCost
-        Its ``epsilon(delta)`` includes what the release itself costs.
+        Its ``epsilon(delta)`` includes the cost of the release itself.
 
     Notes
     -----
-    **Guarantees.** The published number is private with the cost ``release``. With the probability
-    ``confidence`` it is at least the Renyi divergence, at this order, between what was released
-    about the data at hand and what would have been about any neighbour of it. That is a statement
-    on *this* data set. It is not differential privacy, which speaks of all of them, and is
-    never added to a budget.
+    **Guarantees.** The published number is private at the cost ``release``. With probability
+    ``confidence`` it is at least the Renyi divergence, at this order, between the distributions of
+    what was released for this data set and for any neighbour of it. That is a statement about
+    *this* data set. It is not differential privacy, which is about all data sets, and it is never
+    added to a budget.
 
-    **Edge cases.** Never more than the data-independent cost is published. It is no gain where the
-    votes were close, the order is far above the noise of the votes, or teachers were few.
+    **Edge cases.** The published number never exceeds the data-independent cost. Nothing is gained
+    if the votes were close, the order is far above the noise of the votes, or there are few
+    teachers.
 
     References
     ----------
@@ -182,27 +184,23 @@ def sanitised_cost(
     """
     smoothness = 0.25 / order if smoothness is None else smoothness
     if not 0.5 < confidence < 1:
-        raise ValueError(f"confidence={confidence!r} must be in (0.5, 1).")
+        raise ValueError(f"confidence={confidence!r} must lie in (0.5, 1), for example 0.99.")
     lift = noise_multiplier * float(ndtri(confidence)) if noise_multiplier > 0 else 0.0
     upper = float(rdp(_data_independent(event), [order])[0])
     mechanism = SmoothGaussian(noise_multiplier, smoothness, lift, upper=upper)
     if math.isinf(float(rdp(mechanism.event, [order])[0])):
         raise ValueError(
             f"smoothness={smoothness!r} is too large for order={order!r}: it must be below "
-            f"{-math.log1p(-1 / order) / 2:.4g}."
+            f"{-math.log1p(-1 / order) / 2:.4g}. Pass None for the default."
         )
-    if noise_seed is not None:
-        warnings.warn(
-            f"noise_seed={noise_seed!r} makes the noise predictable: there is no privacy. Use it "
-            "in tests only.",
-            PrivacyWarning,
-            stacklevel=2,
-        )
-    kind = "proved" if noise_seed is None else "estimate"
-    with charge(budget, mechanism.event, relation, "sanitised_cost", kind):
+    with private_release(
+        mechanism.event, relation=relation, at_delta=0.0, who="sanitised_cost", budget=budget,
+        noise_seed=noise_seed,
+    ) as privacy:  # fmt: skip
         value = smoothed_cost(event, order, smoothness)
         published = mechanism.release(value, SecureRandom(noise_seed))
-    return SanitisedCost(float(order), published, mechanism.event, confidence, kind == "proved")
+    proved = privacy.kind == "proved"
+    return SanitisedCost(float(order), published, mechanism.event, confidence, proved)
 
 
 def _data_independent(event: Event) -> Event:
@@ -215,5 +213,9 @@ def _without_votes(event: Event) -> Event:
     if not event.data_dependent:
         return event
     if not isinstance(event, GNMaxVote | VoteThreshold):
-        raise TypeError(f"No smooth sensitivity is known for the cost of {event!r}.")
+        raise TypeError(
+            f"event={event!r} must be made of GNMaxVote, VoteThreshold and data-independent "
+            "events: no smooth sensitivity is known for the cost of others. Account for the "
+            "data-independent cost."
+        )
     return type(event)(event.noise_multiplier)

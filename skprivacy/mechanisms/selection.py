@@ -31,22 +31,27 @@ class _Selection(Mechanism):
         for name in ("epsilon", "sensitivity"):
             number = getattr(self, name)
             if not 1e-6 <= number < 1e50:
-                raise ValueError(f"{name}={number!r} must be a number from 1e-6 to 1e50.")
+                raise ValueError(
+                    f"{name}={number!r} must be a number from 1e-6 to 1e50. Rescale the scores."
+                )
 
     def _release(self, value: ArrayLike, random: SecureRandom) -> int:
         scores = unrounded(value)
         if scores.ndim != 1 or scores.size == 0:
             raise ValueError(
-                f"value has shape {scores.shape}; expected one score per candidate, at least one."
+                f"value has shape {scores.shape}; expected a flat array of at least one score. "
+                "Pass one score per candidate."
             )
         if np.isnan(scores).any():
-            raise ValueError("value holds NaN; every candidate needs a score.")
+            raise ValueError(
+                "value holds NaN; expected numbers. Give every candidate a score, or leave it out."
+            )
         grid = math.ldexp(1.0, math.frexp(self.sensitivity)[1] - _SCALE_BITS)
         steps = np.rint(np.clip(scores, -1e150, 1e150) / grid)
-        # Up to 2**53 the difference is exact. Beyond, the chance is below exp(-2**15 epsilon).
+        # Up to 2**53 the difference is exact. Beyond, the probability is below exp(-2**15 epsilon).
         behind = np.minimum(steps.max() - steps, 2.0**53).astype(np.int64)
-        apart = math.ceil(self.sensitivity / grid) + 1  # rounding adds a step
-        scale = math.ceil((1 if self.monotonic else 2) * apart / self.epsilon * (1.0 + 2.0**-40))
+        moved = math.ceil(self.sensitivity / grid) + 1  # rounding adds a step
+        scale = math.ceil((1 if self.monotonic else 2) * moved / self.epsilon * (1.0 + 2.0**-40))
         return self._select(behind, scale, random)
 
     @abstractmethod
@@ -60,12 +65,12 @@ class Exponential(_Selection):
     Parameters
     ----------
     epsilon : float
-        Privacy of one choice, at least 1e-6.
+        Privacy loss of one choice, at least 1e-6.
     sensitivity : float
-        The most by which neighbouring data sets move any single score.
+        Largest difference of any single score between neighbouring data sets.
     monotonic : bool, default=False
-        Whether a record moves all scores in the same direction (counts under add/remove). Then
-        the factor 2 is not needed.
+        Whether a record changes all scores in the same direction (counts under add/remove). The
+        factor 2 is then unnecessary.
 
     Notes
     -----
@@ -73,9 +78,8 @@ class Exponential(_Selection):
     rounding is added to the sensitivity, and the choice is exact: a candidate drawn uniformly is
     accepted with probability exp(-distance to the best score), in integer arithmetic.
 
-    **Edge cases.** One candidate is always chosen. NaN raises. Of several infinite scores each
-    counts as 1e150. How long the rejection takes depends on the scores: do not let an adversary
-    time it.
+    **Edge cases.** One candidate is always chosen. NaN raises. An infinite score counts as 1e150.
+    How long rejection sampling takes depends on the scores: do not let an adversary time it.
 
     References
     ----------
@@ -105,27 +109,27 @@ class Exponential(_Selection):
 class ReportNoisyMax(_Selection):
     """Choose the candidate whose score plus exponential noise is largest.
 
-    It is worked as "permute and flip": the candidates are visited in random order and each is
-    accepted with probability exp(-epsilon (best - u_r) / (2 sensitivity)). The two have the same
-    distribution (Ding et al. 2021). Its expected score is never below that of
+    It is computed as "permute and flip", which has the same distribution (Ding et al. 2021): the
+    candidates are visited in random order and each is accepted with probability
+    exp(-epsilon (best - u_r) / (2 sensitivity)). The expected score is never below that of
     :class:`Exponential`.
 
     Parameters
     ----------
     epsilon : float
-        Privacy of one choice, at least 1e-6.
+        Privacy loss of one choice, at least 1e-6.
     sensitivity : float
-        The most by which neighbouring data sets move any single score.
+        Largest difference of any single score between neighbouring data sets.
     monotonic : bool, default=False
-        Whether a record moves all scores in the same direction (counts under add/remove). Then
-        the factor 2 is not needed.
+        Whether a record changes all scores in the same direction (counts under add/remove). The
+        factor 2 is then unnecessary.
 
     Notes
     -----
     **Guarantees.** Pure ``epsilon`` differential privacy, exact on a grid as for
-    :class:`Exponential`. Only the index leaves: the noisy score would cost more.
+    :class:`Exponential`. Only the index is released: the noisy score would cost more.
 
-    **Edge cases.** As :class:`Exponential`.
+    **Edge cases.** As for :class:`Exponential`.
 
     References
     ----------
@@ -148,5 +152,5 @@ class ReportNoisyMax(_Selection):
 
     def _select(self, behind: NDArray[np.int64], scale: int, random: SecureRandom) -> int:
         accepted = np.flatnonzero(bernoulli_exp(behind, scale, random))
-        # The first of a random order among the accepted is a uniform one of them.
+        # The first accepted candidate in random order is uniform among the accepted ones.
         return int(accepted[random.integers(accepted.size, 1)[0]])

@@ -1,7 +1,7 @@
-"""How much a membership attack learned: pure functions of two samples of scores.
+"""Metrics of membership attacks: pure functions of two samples of scores.
 
 Throughout, ``scores_in`` are the scores of members, ``scores_out`` those of non-members,
-HIGHER means MEMBER, and a record is called a member when its score is at least the threshold.
+HIGHER means MEMBER, and a record is called a member if its score is at least the threshold.
 """
 
 from ._area import auc, auc_interval

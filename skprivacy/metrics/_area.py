@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
-from scipy.stats import rankdata
 
-from ._samples import Floats, Interval, check_open_unit, check_scores
+from ._samples import Float64Array, Interval, check_open_unit, check_scores
 
 __all__ = ["auc", "auc_interval"]
 
 
 def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
-    """Probability that a member scores above a non-member, ties counted half.
+    """Return the probability that a member scores above a non-member, counting ties half.
 
     Parameters
     ----------
@@ -23,7 +22,7 @@ def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     Returns
     -------
     area : float
-        In [0, 1]; 0.5 tells nothing.
+        In [0, 1]; 0.5 is chance.
 
     Examples
     --------
@@ -37,10 +36,10 @@ def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
 
 
 def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 0.05) -> Interval:
-    """Confidence interval of :func:`auc` that is safe for any kind of scores.
+    """Return a confidence interval of :func:`auc` that is safe for any kind of scores.
 
-    Wilson's score interval with an effective number of records: as many independent pairs of a
-    member and a non-member as would give the variance of the area.
+    This is Wilson's score interval with an effective number of records: the number of independent
+    pairs of a member and a non-member that would give the variance of the area.
 
     Parameters
     ----------
@@ -58,14 +57,14 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
     -----
     The variance is the larger of two. One is DeLong's estimate. The other is the variance of one
     comparison, ``A (1 - A) - ties / 4`` with ``ties`` the probability of a tie, over the harmonic
-    mean of the sample sizes. For samples of equal size no distribution of scores has a larger one
-    (Birnbaum and Klose, whose bound is extended to ties). The price: on scores without ties that
-    carry no information the interval is about 1.2 times as wide as need be, and covers 0.5 in
-    about 98% of samples at ``alpha=0.05``; with two distinct scores it is no wider than need be.
+    mean of the sample sizes. For samples of equal size, no distribution of scores has a larger one
+    (Birnbaum and Klose, whose bound is extended to ties). The cost: on scores without ties that
+    carry no information, the interval is about 1.2 times as wide as necessary and covers 0.5 in
+    about 98% of samples at ``alpha=0.05``; with two distinct scores it is no wider than necessary.
 
     **Edge cases.** DeLong's estimate alone is zero or far too small for separated samples, rare
-    scores, constant scores and few records. So both variances are taken after two imaginary
-    records were added to each sample, one above and one below all others, and quantiles are those
+    scores, constant scores and few records. Therefore both variances are computed after adding two
+    imaginary records to each sample, one above and one below all others, and quantiles are those
     of Student's distribution. The interval never collapses to a point.
 
     References
@@ -92,12 +91,20 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
     per_record = quantile**2 / _effective_records(members, others)
     centre = (area + per_record / 2) / (1 + per_record)
     spread = np.sqrt(per_record * (area * (1 - area) + per_record / 4)) / (1 + per_record)
-    # rounding must not put an area of exactly 0 or 1 outside
-    return max(0.0, min(float(centre - spread), area)), min(1.0, max(float(centre + spread), area))
+    # Rounding must not exclude an area of exactly 0 or 1. Python's min and max cannot be used to
+    # clamp: of NaN and a number they may return the number, and the interval would be (0, 1).
+    low, high = np.clip(centre - spread, 0.0, area), np.clip(centre + spread, area, 1.0)
+    if not low <= area <= high:
+        raise ArithmeticError(
+            f"auc_interval computed ({low}, {high}) around an area of {area}, from {len(members)} "
+            f"members, {len(others)} non-members and a quantile of {quantile}. This is a bug of "
+            "skprivacy or of the installed scipy. Update scipy, or report it."
+        )
+    return float(low), float(high)
 
 
-def _effective_records(members: Floats, others: Floats) -> float:
-    """Independent pairs that would give as large a variance of the area, pessimistically."""
+def _effective_records(members: Float64Array, others: Float64Array) -> float:
+    """Return the number of independent pairs that would give the (pessimistic) variance."""
     members, others = _with_imaginary(members), _with_imaginary(others)
     n_in, n_out = len(members), len(others)
     above, below = _placements(members, others)
@@ -105,24 +112,32 @@ def _effective_records(members: Floats, others: Floats) -> float:
     estimate = above.var(ddof=1) / n_in + below.var(ddof=1) / n_out
     scale = area * (1 - area)
     worst = (scale - _ties(members, others) / 4) * (n_in + n_out) / (2 * n_in * n_out)
-    return scale / float(max(estimate, worst))
+    return scale / float(np.maximum(estimate, worst))
 
 
-def _with_imaginary(scores: Floats) -> Floats:
+def _with_imaginary(scores: Float64Array) -> Float64Array:
     return np.concatenate([scores, [-np.inf, np.inf]])
 
 
-def _ties(members: Floats, others: Floats) -> float:
-    """Probability that a member and a non-member have equal scores."""
+def _ties(members: Float64Array, others: Float64Array) -> float:
+    """Return the probability that a member and a non-member have equal scores."""
     ordered = np.sort(others)
     equal = np.searchsorted(ordered, members, "right") - np.searchsorted(ordered, members, "left")
     return float(equal.mean() / len(others))
 
 
-def _placements(members: Floats, others: Floats) -> tuple[Floats, Floats]:
-    """Share of others below each member, and of members above each other, ties half."""
-    n_in, n_out = len(members), len(others)
-    ranks = rankdata(np.concatenate([members, others]))
-    above = (ranks[:n_in] - rankdata(members)) / n_out
-    below = 1 - (ranks[n_in:] - rankdata(others)) / n_in
-    return above, below
+def _placements(members: Float64Array, others: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Return the share of others below each member, and of members above each other."""
+    return _share_below(members, others), 1 - _share_below(others, members)
+
+
+def _share_below(scores: Float64Array, others: Float64Array) -> Float64Array:
+    """Return the share of ``others`` below each score, counting ties half.
+
+    It is counted in the sorted sample. ``scipy.stats.rankdata`` is unsuitable for infinite scores:
+    before scipy 1.13 it mistook every sample with both -inf and inf, whose sum is NaN, for one with
+    NaN, and returned NaN for all ranks.
+    """
+    ordered = np.sort(others)
+    below = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
+    return below / (2 * len(others))

@@ -1,4 +1,4 @@
-"""The epsilon that scores refute."""
+"""Lower bounds on epsilon from the scores of an attack."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ._rates import clopper_pearson
-from ._samples import Floats, check_scores
+from ._samples import Float64Array, check_scores
 
 __all__ = ["epsilon_from_counts", "epsilon_lower_bound"]
 
@@ -23,7 +23,7 @@ def epsilon_from_counts(
     delta: float = 0.0,
     alpha: float = 0.05,
 ) -> Any:
-    """Lower confidence bound on epsilon from the counts of ONE threshold fixed beforehand.
+    """Return a lower confidence bound on epsilon from the counts at ONE threshold fixed beforehand.
 
     Every (epsilon, delta)-private model has ``TPR <= e^epsilon FPR + delta`` and
     ``1 - FPR <= e^epsilon (1 - TPR) + delta``. Both rates are replaced by the pessimistic ends
@@ -32,9 +32,9 @@ def epsilon_from_counts(
     Parameters
     ----------
     true_positives, false_positives : int or array of int
-        Members, and non-members, called members.
+        Numbers of members and of non-members that are called members.
     n_in, n_out : int
-        Members and non-members tried.
+        Numbers of members and of non-members.
     delta : float, default=0.0
         The delta of the guarantee that is tested, in [0, 1).
     alpha : float, default=0.05
@@ -52,7 +52,9 @@ def epsilon_from_counts(
     3.242
     """
     if not 0 <= delta < 1:
-        raise ValueError(f"delta={delta!r} must lie in [0, 1).")
+        raise ValueError(
+            f"delta={delta!r} must lie in [0, 1). Pass the delta of the guarantee that is tested."
+        )
     tpr = np.asarray(clopper_pearson(true_positives, n_in, alpha)[0])
     fpr = np.asarray(clopper_pearson(false_positives, n_out, alpha)[1])
     tiny = np.finfo(float).tiny
@@ -71,14 +73,15 @@ def epsilon_lower_bound(
     thresholds: ArrayLike | None = None,
     random_state: int = 0,
 ) -> float:
-    """Lower confidence bound on epsilon from the scores of an attack.
+    """Return a lower confidence bound on epsilon from the scores of an attack.
 
-    The better of two bounds, ``alpha / 2`` on each. One is that of a threshold, for leaks of few
-    records: the best of many on one sample shows an epsilon above 3 on pure noise, so it is chosen
-    on one random half of the records and judged on the other half. The other is that of the area
-    under the ROC curve, for leaks of a little of everybody.
+    It is the better of two bounds, with ``alpha / 2`` for each. The first uses a threshold and
+    detects strong leakage of few records. The best of many thresholds on one sample would show an
+    epsilon above 3 on pure noise, so the threshold is chosen on one random half of the records and
+    tested on the other half. The second uses the area under the ROC curve and detects slight
+    leakage of many records.
 
-    Thresholds fixed BEFORE the scores were seen need no split; they are judged on all records
+    Thresholds fixed BEFORE the scores were seen need no split; they are tested on all records
     with ``alpha`` shared among them (Bonferroni).
 
     Parameters
@@ -90,14 +93,14 @@ def epsilon_lower_bound(
     alpha : float, default=0.05
         Probability that the bound exceeds the true epsilon.
     thresholds : array-like, default=None
-        Thresholds fixed beforehand, which are then all that is looked at.
+        Thresholds fixed beforehand; the bound then uses only these.
     random_state : int, default=0
         Seed of the split and of the pairs. Trying several and keeping the best voids the bound.
 
     Returns
     -------
     epsilon : float
-        At least 0. It is 0 when there are too few records to split (two of each are needed).
+        At least 0. It is 0 if there are too few records to split (two of each are needed).
 
     Notes
     -----
@@ -106,8 +109,8 @@ def epsilon_lower_bound(
 
     An ROC curve below both lines of (epsilon, delta), as in :func:`epsilon_from_counts`, has an
     area of at most ``1 - (1 - delta)^2 / (1 + e^epsilon)``. The area is the probability that a
-    member scores above a non-member. Each record is put into at most one random pair, ties are
-    settled by a coin, so that the number of pairs won is binomial and its bound exact.
+    member scores above a non-member. Each record is put into at most one random pair and ties are
+    settled by a coin flip, so the number of pairs won is binomial and its bound exact.
 
     References
     ----------
@@ -127,7 +130,10 @@ def epsilon_lower_bound(
     if thresholds is not None:
         cuts = np.unique(np.asarray(thresholds, dtype=float))
         if not cuts.size or np.isnan(cuts).any():
-            raise ValueError("thresholds must be a non-empty list of numbers without NaN.")
+            raise ValueError(
+                f"thresholds={thresholds!r} must be a non-empty list of numbers without NaN. Pass "
+                "None to have one chosen."
+            )
         return _best_epsilon(members, others, cuts, delta, alpha / len(cuts))[0]
     if min(len(members), len(others)) < 2:
         return 0.0
@@ -139,33 +145,41 @@ def epsilon_lower_bound(
 
 
 def _epsilon_of_threshold(
-    members: Floats, others: Floats, delta: float, alpha: float, rng: np.random.Generator
+    members: Float64Array,
+    others: Float64Array,
+    delta: float,
+    alpha: float,
+    rng: np.random.Generator,
 ) -> float:
-    """Return the epsilon that a threshold refutes: chosen on one half, judged on the other."""
-    choose_in, judge_in = np.array_split(rng.permutation(members), 2)
-    choose_out, judge_out = np.array_split(rng.permutation(others), 2)
+    """Return the bound from a threshold that is chosen on one half and tested on the other."""
+    choose_in, test_in = np.array_split(rng.permutation(members), 2)
+    choose_out, test_out = np.array_split(rng.permutation(others), 2)
     candidates = np.unique(np.concatenate([choose_in, choose_out]))
     _, cut = _best_epsilon(choose_in, choose_out, candidates, delta, alpha)
-    return _best_epsilon(judge_in, judge_out, np.array([cut]), delta, alpha)[0]
+    return _best_epsilon(test_in, test_out, np.array([cut]), delta, alpha)[0]
 
 
 def _epsilon_of_area(
-    members: Floats, others: Floats, delta: float, alpha: float, rng: np.random.Generator
+    members: Float64Array,
+    others: Float64Array,
+    delta: float,
+    alpha: float,
+    rng: np.random.Generator,
 ) -> float:
-    """Return the epsilon that pairs of a member and a non-member refute, each record in one."""
+    """Return the bound from disjoint random pairs of a member and a non-member."""
     n_pairs = min(len(members), len(others))
     first, second = rng.permutation(members)[:n_pairs], rng.permutation(others)[:n_pairs]
     ties = int((first == second).sum())
     won = int((first > second).sum()) + rng.binomial(ties, 0.5)
-    area = float(clopper_pearson(won, n_pairs, 2 * alpha)[0])  # its lower end alone errs by alpha
+    area = float(clopper_pearson(won, n_pairs, 2 * alpha)[0])  # one-sided error alpha
     odds = (1 - delta) ** 2 / (1 - area) - 1
     return math.log(odds) if odds > 1 else 0.0
 
 
 def _best_epsilon(
-    members: Floats, others: Floats, cuts: Floats, delta: float, alpha: float
+    members: Float64Array, others: Float64Array, cuts: Float64Array, delta: float, alpha: float
 ) -> tuple[float, float]:
-    """Return the largest bound over ``cuts`` and the cut it is reached at."""
+    """Return the largest bound over the thresholds ``cuts``, and its threshold."""
     n_in, n_out = len(members), len(others)
     bounds = epsilon_from_counts(
         n_in - np.searchsorted(np.sort(members), cuts),

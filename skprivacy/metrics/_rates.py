@@ -1,4 +1,4 @@
-"""Rates of hits and false alarms at one threshold, with exact intervals."""
+"""True and false positive rates at one threshold, with exact intervals."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
-from ._samples import Floats, Interval, check_open_unit, check_scores
+from ._samples import Float64Array, Interval, check_open_unit, check_scores
 
 __all__ = ["OperatingPoint", "advantage", "clopper_pearson", "roc", "tpr_at_fpr"]
 
 
 def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
-    """Exact two-sided confidence interval for the probability behind ``k`` hits in ``n`` draws.
+    """Return an exact confidence interval for the probability behind ``k`` hits in ``n`` trials.
 
     Parameters
     ----------
     k : int or array of int
-        Hits, between 0 and ``n``.
+        Number of hits, between 0 and ``n``.
     n : int
-        Independent draws, at least 1.
+        Number of independent trials, at least 1.
     alpha : float, default=0.05
         Probability, in (0, 1), that the interval misses; half of it on each side.
 
     Returns
     -------
-    low, high : float or ndarray, shaped as ``k``
+    low, high : float or ndarray of the shape of ``k``
 
     Raises
     ------
@@ -49,13 +49,21 @@ def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
     """
     alpha = check_open_unit("alpha", alpha)
     if n < 1:
-        raise ValueError(f"n={n!r} must be at least 1: no interval follows from no draws.")
+        raise ValueError(
+            f"n={n!r} must be at least 1: without trials there is no interval. Pass more records."
+        )
     hits = np.asarray(k, dtype=float)
     if np.any((hits < 0) | (hits > n) | np.isnan(hits)):
-        raise ValueError(f"k={k!r} must lie between 0 and n={n}.")
-    # betaincinv wants positive shapes; the two clipped corners are overwritten right after.
+        raise ValueError(f"k={k!r} must lie between 0 and n={n}. Count the hits in n trials.")
+    # betaincinv needs positive parameters; the two clipped cases are overwritten by 0 and 1.
     low = np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), n - hits + 1, alpha / 2))
     high = np.where(hits == n, 1.0, betaincinv(hits + 1, np.maximum(n - hits, 1), 1 - alpha / 2))
+    if not (low <= high).all():  # False for NaN
+        raise ArithmeticError(
+            f"clopper_pearson computed {low} to {high} for k={k} hits in n={n} trials at "
+            f"alpha={alpha}. This is a bug of skprivacy or of betaincinv in the installed scipy. "
+            "Update scipy, or report it."
+        )
     return (low, high) if hits.ndim else (float(low), float(high))
 
 
@@ -66,7 +74,7 @@ class OperatingPoint:
     Attributes
     ----------
     fpr : float
-        The false positive rate asked for.
+        The largest false positive rate allowed.
     tpr : float
         Share of members called members; NaN if refused.
     interval : (float, float)
@@ -75,14 +83,14 @@ class OperatingPoint:
         Share of non-members called members, at most ``fpr``; NaN if refused.
     fpr_interval : (float, float)
         Clopper-Pearson interval of ``realised_fpr``: the threshold was set on the same
-        non-members, so this is how far the true rate may be off.
+        non-members, so the true rate may differ this much.
     threshold : float
-        Smallest score called a member; infinity if even the highest would break ``fpr``.
+        Smallest score called a member; infinity if even the highest would exceed ``fpr``.
     ties : int
-        Members and non-members that share the next lower score. Only taking all of them or none
-        is possible, so ``realised_fpr`` may fall well short of ``fpr`` when this is large.
+        Number of members and non-members that share the next lower score. They can only be called
+        members together, so ``realised_fpr`` may fall well short of ``fpr`` if this is large.
     refused : str or None
-        Why no rate is given, or None.
+        Why no rate is given, or None if one is.
     """
 
     fpr: float
@@ -99,10 +107,12 @@ class OperatingPoint:
         return asdict(self)
 
 
-def roc(scores_in: ArrayLike, scores_out: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """Return the ROC curve as ``fpr, tpr, thresholds``, from nobody called to everybody.
+def roc(
+    scores_in: ArrayLike, scores_out: ArrayLike
+) -> tuple[Float64Array, Float64Array, Float64Array]:
+    """Return the ROC curve as ``fpr, tpr, thresholds``, by decreasing threshold.
 
-    Tied scores make one step: no point is interpolated.
+    Tied scores form one step: no point is interpolated.
 
     Parameters
     ----------
@@ -130,7 +140,7 @@ def roc(scores_in: ArrayLike, scores_out: ArrayLike) -> tuple[Floats, Floats, Fl
 def tpr_at_fpr(
     scores_in: ArrayLike, scores_out: ArrayLike, fpr: float, *, alpha: float = 0.05
 ) -> OperatingPoint:
-    """True positive rate at the largest realised false positive rate not above ``fpr``.
+    """Return the true positive rate at the largest realised false positive rate up to ``fpr``.
 
     Parameters
     ----------
@@ -144,8 +154,8 @@ def tpr_at_fpr(
     Returns
     -------
     OperatingPoint
-        Refused (with the reason in ``refused``) if ``n_out * fpr < 1``: fewer non-members than
-        that cannot tell such a rate from zero.
+        Refused (with the reason in ``refused``) if ``n_out * fpr < 1``: so few non-members cannot
+        distinguish such a rate from zero.
 
     Examples
     --------
@@ -183,10 +193,10 @@ def tpr_at_fpr(
 
 
 def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
-    """Largest TPR minus FPR over all thresholds (Yeom et al. 2018), in [0, 1].
+    """Return the largest TPR minus FPR over all thresholds (Yeom et al. 2018), in [0, 1].
 
-    It is the best of many thresholds on the very sample it is measured on, hence biased upwards:
-    on pure noise it is about ``1 / sqrt(n)``, not 0. Judge leakage by intervals and by
+    It is biased upwards, since the best of many thresholds is evaluated on the same sample: on
+    pure noise it is about ``1 / sqrt(n)``, not 0. Assess leakage by intervals and by
     :func:`epsilon_lower_bound`.
 
     Parameters
@@ -209,8 +219,8 @@ def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     return float(np.max(tpr - fpr))
 
 
-def _hits(members: Floats, others: Floats) -> tuple[Any, Any, Floats]:
-    """Count members and others at or above each distinct score, from the highest down."""
+def _hits(members: Float64Array, others: Float64Array) -> tuple[Any, Any, Float64Array]:
+    """Count members and others at or above each distinct score, in decreasing order."""
     thresholds = np.append(np.unique(np.concatenate([members, others])), np.inf)[::-1]
     true_hits = len(members) - np.searchsorted(np.sort(members), thresholds)
     false_hits = len(others) - np.searchsorted(np.sort(others), thresholds)

@@ -6,6 +6,7 @@ import math
 import numbers
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
 from .._sklearn import safe_indexing
-from ..accounting import Composed, NonPrivate, PrivacyGuarantee
+from ..accounting import NonPrivate, PrivacyGuarantee
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool
-from ..audit._claims import auc_ceiling, guarantee_of, uncovered_steps
+from ..audit import Claim, claim_of
+from ..audit._ceiling import auc_ceiling
+from ..audit.claims import total
 
 __all__ = ["PrivacySweepCV"]
 
@@ -75,11 +78,14 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         ``param_<name>``, ``mean_fit_time``, ``split<i>_test_score``, ``mean_``, ``std_`` and
         ``rank_test_score``, the same for ``train_score``, ``attack_auc``,
         ``attack_tpr_at_0.01`` (TPR at 1% FPR; NaN where the test folds are too small to tell)
-        and ``attack_auc_bound``: the most that the claimed guarantee allows any attack.
+        ``claimed_epsilon``, which a model claims with all of its private steps, and
+        ``attack_auc_bound``, the most that this claim allows any attack; both NaN where nothing
+        is proved for the model as a whole.
     best_index_, best_score_, best_params_
         The candidate with the highest mean test score.
-    privacy_ : PrivacyGuarantee
-        What all trained models TOGETHER cost, see Notes.
+    charged_ : PrivacyGuarantee
+        What all trained models TOGETHER cost, see Notes. There is no ``privacy_``: no guarantee
+        covers the scores, nor a model that was chosen by them.
     guarantees_ : list of PrivacyGuarantee
         The same for each epsilon: what the models of all its splits cost together.
     attack_name_ : str
@@ -87,7 +93,8 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
     n_splits_ : int
         Number of splits.
     estimator_ : estimator
-        The model trained on all data, if ``refit`` was given.
+        The model trained on all data, if ``refit`` was given. It claims what it would claim
+        without the sweep, provided that ``refit`` was chosen without looking at any scores.
 
     Raises
     ------
@@ -97,13 +104,15 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
     Notes
     -----
     **Guarantees.** The sweep is a tool of whoever may see the data. Its models compose: releasing
-    all of them costs candidates times folds (plus the refit), which is what ``privacy_`` holds.
-    Test scores, attack results and the choice of an epsilon by them are computed from the private
-    data without noise; NO guarantee covers ``cv_results_``. Publishing them, or tuning by them,
-    leaks beyond every epsilon in the table.
+    all of them costs candidates times folds (plus the refit), each with all of its private steps,
+    which is what ``charged_`` holds; its delta is the sum of all deltas. Shadow models are never
+    handed out and not counted. Test scores, attack results and the choice of an epsilon by them
+    are computed from the private data without noise; NO guarantee covers ``cv_results_``.
+    Publishing them, or tuning by them, leaks beyond every epsilon in the table.
 
-    **Edge cases.** A sweep with ``numpy.inf``, or over an estimator without ``privacy_``, costs
-    epsilon = infinity, and ``privacy_`` says so.
+    **Edge cases.** A sweep with ``numpy.inf``, or over a model that makes no claim, costs
+    epsilon = infinity, and ``charged_`` says so and why. It is an estimate where a step of the
+    model read private data outside any guarantee.
 
     Examples
     --------
@@ -205,14 +214,13 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         self.best_index_ = int(np.argmin(self.cv_results_["rank_test_score"]))
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.best_params_ = self.cv_results_["params"][self.best_index_]
-        claims = [row["guarantee"] for row in rows]
-        gaps = rows[0]["uncovered"]
+        claims = [row["claim"] for row in rows]
         n = self.n_splits_
-        self.guarantees_ = [_together(claims[i : i + n], gaps) for i in range(0, len(claims), n)]
+        self.guarantees_ = [_together(claims[i : i + n]) for i in range(0, len(claims), n)]
         if self.refit is not None:
             self.estimator_ = candidates[epsilons.index(float(self.refit))].fit(X, y)
-            claims.append(guarantee_of(self.estimator_))
-        self.privacy_ = _together(claims, gaps)
+            claims.append(claim_of(self.estimator_, X))
+        self.charged_ = _together(claims)
         return self
 
     def plot(self, **kwargs: Any) -> Any:
@@ -337,7 +345,8 @@ def _fit_and_attack(
         attack.set_params(pool=pool)
     attack.fit(safe_indexing(X, known), safe_indexing(y, known))
     result = attack.evaluate(X_in, y_in, X_out, y_out)
-    guarantee = guarantee_of(model)
+    claim = claim_of(model, X_in)
+    proved = claim.guarantee if claim.proved else None
     return {
         "fit_time": fitted - start,
         "score_time": scored - fitted,
@@ -345,9 +354,9 @@ def _fit_and_attack(
         "train_score": scorer(model, X_in, y_in),
         "attack_auc": result.auc,
         f"attack_tpr_at_{FPR}": result.tpr_at_fpr(FPR).tpr,
-        "attack_auc_bound": math.nan if guarantee is None else auc_ceiling(guarantee),
-        "guarantee": guarantee,
-        "uncovered": uncovered_steps(model),
+        "claimed_epsilon": math.nan if proved is None else proved.epsilon(),
+        "attack_auc_bound": math.nan if proved is None else auc_ceiling(proved),
+        "claim": claim,
     }
 
 
@@ -356,12 +365,13 @@ def _format(rows: list[dict[str, Any]], params: list[dict[str, float]], n_splits
     (name,) = params[0]
     values = np.ma.MaskedArray([p[name] for p in params], mask=False)
     results: dict[str, Any] = {}
-    for key in (key for key in rows[0] if key not in ("guarantee", "uncovered")):
+    for key in (key for key in rows[0] if key != "claim"):
         table = np.array([row[key] for row in rows], dtype=float).reshape(len(params), n_splits)
         if not key.endswith("_time"):
             results |= {f"split{i}_{key}": table[:, i] for i in range(n_splits)}
         results[f"mean_{key}"] = table.mean(axis=1)
-        results[f"std_{key}"] = table.std(axis=1)
+        with np.errstate(invalid="ignore"):  # infinite epsilons have no spread
+            results[f"std_{key}"] = table.std(axis=1)
         if key == "test_score":
             ranked = rankdata(-np.nan_to_num(table.mean(axis=1), nan=-np.inf), method="min")
             results["rank_test_score"] = ranked.astype(np.int32)
@@ -370,20 +380,10 @@ def _format(rows: list[dict[str, Any]], params: list[dict[str, float]], n_splits
     return results
 
 
-def _together(guarantees: list[Any], uncovered: dict[str, str]) -> PrivacyGuarantee:
-    """Compose what every trained model claims; a model without a claim is not private."""
-    note = "covers the trained models together, never the scores and attack results in cv_results_"
-    gaps = [f"step {step!r} is not covered: {reason}" for step, reason in uncovered.items()]
-    relations = {g.relation for g in guarantees if g is not None}
-    if None in guarantees or len(relations) != 1:
-        return PrivacyGuarantee(NonPrivate(), at_delta=0.0, assumptions=(note, *gaps))
-    first = guarantees[0]
-    assumptions = {a: None for g in guarantees for a in g.assumptions}
-    weakest = next((g.kind for g in guarantees if g.kind != "proved"), "proved")
-    return PrivacyGuarantee(
-        Composed(tuple(g.event for g in guarantees)),
-        at_delta=first.at_delta,
-        relation=first.relation,
-        kind=weakest,
-        assumptions=(*assumptions, note, *gaps),
-    )
+def _together(claims: list[Claim]) -> PrivacyGuarantee:
+    """Compose what every trained model has cost; one that claims nothing is not private."""
+    whole = total(claims)
+    note = "it covers the trained models together, never the scores and attacks in cv_results_"
+    if whole.charged is None:
+        return PrivacyGuarantee(NonPrivate(), assumptions=(whole.reason, note))
+    return replace(whole.charged, assumptions=(*whole.charged.assumptions, note))

@@ -1,11 +1,17 @@
-"""Private neural networks (needs torch and skorch, which are imported here and not before)."""
+"""Private neural networks (they need torch and skorch, which are imported on first use)."""
 
-from ._adam import PrivateAdam
-from ._persistence import load_model, save_model
-from .augmentation import RandomFlip, RandomShift
-from .dp_net import DPNeuralNet
-from .dpsgd import DPSGDClassifier
-from .regression import DPSGDRegressor
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._persistence import load_model, save_model
+    from ._training.optimizers import PrivateAdam
+    from .augmentation import RandomFlip, RandomShift
+    from .dp_net import DPNeuralNet
+    from .dpsgd import DPSGDClassifier
+    from .regression import DPSGDRegressor
 
 __all__ = [
     "DPNeuralNet",
@@ -17,3 +23,25 @@ __all__ = [
     "load_model",
     "save_model",
 ]
+
+# Where each name lives. A process that reads a training configuration alone then needs no torch.
+_PUBLIC = {
+    "DPNeuralNet": "dp_net",
+    "DPSGDClassifier": "dpsgd",
+    "DPSGDRegressor": "regression",
+    "PrivateAdam": "_training.optimizers",
+    "RandomFlip": "augmentation",
+    "RandomShift": "augmentation",
+    "load_model": "_persistence",
+    "save_model": "_persistence",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})

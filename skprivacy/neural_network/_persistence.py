@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from ..accounting import PrivacyGuarantee
-from ._modules import make_module
+from ._training.net import make_module
 from .dp_net import DPNeuralNet
 from .dpsgd import DPSGDClassifier
 from .regression import DPSGDRegressor
@@ -29,14 +29,14 @@ _KINDS: dict[str, type] = {
 # Parameters that are numbers or words. The rest (budget, seeds, module, augment, classes) is
 # not written.
 _PARAMS = (
-    "hidden_layer_sizes", "activation", "epsilon", "delta", "noise", "max_grad_norm", "clipping",
-    "target_quantile",
-    "batch_size", "epochs", "optimizer", "learning_rate", "schedule", "momentum", "averaging",
-    "averaging_decay", "n_records",
+    "hidden_layer_sizes", "activation", "epsilon", "delta", "noise_multiplier", "noise",
+    "max_grad_norm", "clipping", "target_quantile", "batch_size", "epochs", "optimizer",
+    "learning_rate", "schedule", "momentum", "averaging", "averaging_decay", "n_records",
 )  # fmt: skip
 _NET_PARAMS = (
-    "epsilon", "delta", "noise", "max_grad_norm", "clipping", "target_quantile", "batch_size",
-    "max_epochs", "lr", "schedule", "averaging", "averaging_decay", "n_records",
+    "epsilon", "delta", "noise_multiplier", "noise", "max_grad_norm", "clipping",
+    "target_quantile", "batch_size", "max_epochs", "lr", "schedule", "averaging",
+    "averaging_decay", "n_records",
 )  # fmt: skip
 _FITTED = ("n_features_in_", "noise_multiplier_", "n_steps_", "gradients_", "max_grad_norm_")
 

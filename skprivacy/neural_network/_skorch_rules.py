@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 from skorch.dataset import Dataset
-from torch import nn
 from torch.utils.data import DataLoader
 
-__all__ = ["per_example_criterion", "refuse_more_than_one", "refuse_what_is_not_private"]
+__all__ = ["refuse_more_than_one", "refuse_what_is_not_private"]
 
 _INSTEAD_OF_CALLBACKS = {
     "LRScheduler": "use schedule='cosine' or 'linear'",
@@ -44,15 +43,15 @@ def refuse_what_is_not_private(net: Any, base: type) -> None:
             f"callbacks={kind}: callbacks see private records, losses and gradients. Leave "
             f"callbacks=None; {_INSTEAD_OF_CALLBACKS.get(kind, 'do it after fit')}."
         )
-    own = [k for k in vars(net) if k.startswith(("iterator_train__", "dataset__"))]
-    if net.iterator_train is not DataLoader or net.dataset is not Dataset or own:
+    given = [k for k in vars(net) if k.startswith(("iterator_train__", "dataset__"))]
+    if net.iterator_train is not DataLoader or net.dataset is not Dataset or given:
         raise ValueError(
-            f"{own[0] if own else 'iterator_train or dataset'} is given, but batches are Poisson "
-            "samples of the rows of X, which no iterator or data set can replace. Use batch_size "
-            "for their expected size."
+            f"{given[0] if given else 'iterator_train or dataset'} is given, but batches are "
+            "Poisson samples of the rows of X, which no iterator or data set can replace. Use "
+            "batch_size for their expected size."
         )
     if net.compile:
-        raise ValueError("compile=True cannot be: gradients of single examples are needed. "
+        raise ValueError("compile=True is not supported: per-example gradients are needed. "
                          "Use compile=False.")  # fmt: skip
     _refuse_optimizer(net)
     for name in _OURS:
@@ -87,26 +86,6 @@ def _refuse_optimizer(net: Any) -> None:
         )
     if hasattr(net, "optimizer__param_groups"):
         raise ValueError(
-            "optimizer__param_groups cannot be: all weights are one vector. Set requires_grad=False"
-            " for weights that are not to be trained."
+            "optimizer__param_groups is not supported: all weights form one vector. Set "
+            "requires_grad=False for weights that are not to be trained."
         )
-
-
-def per_example_criterion(criterion: Any, params: dict[str, Any]) -> nn.Module:
-    """Return the loss with one number for each example or output, never a mean over a batch."""
-    if params.get("reduction", "none") != "none":
-        raise ValueError(
-            f"criterion__reduction={params['reduction']!r} mixes examples: the gradient of each is "
-            "clipped by itself. Leave it out; the sum is divided by the expected batch size."
-        )
-    if isinstance(criterion, nn.Module):
-        made = type(criterion)(**params) if params else criterion
-        if getattr(made, "reduction", "none") != "none":
-            raise ValueError(
-                f"criterion={type(made).__name__}(reduction={made.reduction!r}) mixes examples. "
-                "Give the class, or reduction='none'."
-            )
-        return made
-    if "reduction" in inspect.signature(criterion).parameters:
-        params = {**params, "reduction": "none"}
-    return criterion(**params)

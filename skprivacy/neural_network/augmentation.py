@@ -102,28 +102,28 @@ class Views:
     Notes
     -----
     **Guarantees.** :meth:`check` tries on random numbers that an augmentation treats each row by
-    itself, remembers nothing of the rows before, and draws its chance from torch, in a way that
-    does not depend on the values. A record then touches its own views alone, and the mean of their
-    gradients is clipped like any gradient: the sensitivity stays what it was. The steps are copies
-    of the caller's, whose own never see a record.
+    itself, remembers nothing of the rows before, and draws its randomness from torch, in a way that
+    does not depend on the values. A record then touches only the views of itself, and the mean of
+    their gradients is clipped like any gradient: the sensitivity stays what it was. The steps are
+    copies of the caller's, which never see a record.
 
     **Edge cases.** What an augmentation does only at values far from those of the trial, or keeps
     outside of itself, is not noticed.
     """
 
-    augment: tuple[Augment, ...] = ()
-    count: int = 1
+    augment: tuple[Augment, ...]
+    count: int
 
     @classmethod
-    def of(cls, augment: Any, count: int) -> Views:
-        """Return the views that the parameters ``augment`` and ``augmentations`` ask for."""
+    def of(cls, augment: Any, count: int) -> Views | None:
+        """Return the views that these parameters ask for; ``None`` for each row itself."""
         if augment is None:
             if count > 1:
                 raise ValueError(
                     f"augmentations={count} views of a record are all the same with augment=None. "
                     "Say how they differ, for instance augment=RandomShift((1, 28, 28))."
                 )
-            return cls()
+            return None
         steps = (augment,) if callable(augment) else tuple(augment)
         if not steps or not all(callable(step) for step in steps):
             raise ValueError(
@@ -134,12 +134,10 @@ class Views:
 
     @property
     def ours(self) -> bool:
-        """Whether all steps are the library's own, known to treat each record by itself."""
+        """Whether all steps are of this library, hence known to treat each record by itself."""
         return all(isinstance(step, RandomShift | RandomFlip) for step in self.augment)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        if not self.augment:
-            return rows
         rows = rows.repeat_interleave(self.count, 0)
         for step in self.augment:
             rows = step(rows)
@@ -147,8 +145,6 @@ class Views:
 
     def check(self, inputs: Tensor) -> None:
         """Refuse, after a trial on public numbers, what mixes rows or changes their form."""
-        if not self.augment:
-            return
         other = inputs.flip(-1) * 3 + 1
         views = copy.deepcopy(self)._seeded(inputs)
         if not isinstance(views, Tensor):
@@ -162,8 +158,9 @@ class Views:
         if not all(self._keeps_apart(inputs, other, seed) for seed in range(_TRIALS)):
             raise ValueError(
                 f"augment={self.augment!r} gave other views of a row when the other rows were "
-                "changed: it mixes records, or its chance is not torch's or depends on the values. "
-                "Treat each row by itself, and draw random numbers with torch, as many for any row."
+                "changed: it mixes records, or its randomness is not torch's or depends on the "
+                "values. Treat each row by itself, and draw as many random numbers for any row, "
+                "with torch."
             )
         if not torch.equal(self._after(other, inputs), self._after(inputs, inputs)):
             raise ValueError(
@@ -174,10 +171,12 @@ class Views:
     def _keeps_apart(self, inputs: Tensor, other: Tensor, seed: int) -> bool:
         """Tell whether the views of each row stay as they are when all other rows change."""
         views = self._seeded(inputs, seed).unflatten(0, (-1, self.count))
-        for i, (row, own) in enumerate(zip(inputs, views, strict=True)):
+        for i, (row, expected) in enumerate(zip(inputs, views, strict=True)):
             rows = other.clone()
             rows[i] = row
-            if not torch.equal(self._seeded(rows, seed).unflatten(0, (-1, self.count))[i], own):
+            if not torch.equal(
+                self._seeded(rows, seed).unflatten(0, (-1, self.count))[i], expected
+            ):
                 return False
         return True
 

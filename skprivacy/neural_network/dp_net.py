@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from dataclasses import replace
+from typing import Any
 
 import torch
-from numpy.typing import ArrayLike
-from skorch import NeuralNet
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from skorch.utils import to_device
 from torch import Tensor, nn
 
 from .._sklearn import validate_parameter_constraints
 from ..accounting import PrivacyBudget
-from ._base import COMMON_CONSTRAINTS
-from ._skorch_rules import per_example_criterion, refuse_more_than_one, refuse_what_is_not_private
-from ._skorch_training import SkorchTraining, as_rows, as_targets
-from ._unchanged import unchanged_on_error
+from ._gradients.losses import PerExample
+from ._gradients.trial import PROBES, Probe
+from ._network import EPOCHS, STEP_SIZE, TRAINING_CONSTRAINTS, PrivateTrainingMixin
+from ._skorch_rules import refuse_more_than_one, refuse_what_is_not_private
+from ._training.config import TrainingConfig
+from ._training.environment import usable_device
+from ._training.net import PrivateNet, begins_at_random
+from ._training.rows import MappedRows, as_rows, as_targets, single_precision
+from .augmentation import Views
 
 __all__ = ["DPNeuralNet"]
 
 _PREDICT_NUMBERS = 1 << 22  # that go through the module at a time
-# Parameters of the other networks that mean the same here, and those that skorch calls otherwise.
-_SHARED = (
-    "epsilon", "delta", "noise", "max_grad_norm", "clipping", "target_quantile", "batch_size",
-    "schedule", "averaging", "averaging_decay", "augment", "augmentations", "n_records",
-    "noise_seed", "budget", "distributed", "device", "verbose",
-)  # fmt: skip
-_RENAMED = {"max_epochs": "epochs", "lr": "learning_rate"}
-_FITTED = (
-    "privacy_", "privacy_event_", "epsilon_", "delta_", "noise_multiplier_", "n_steps_",
-    "gradients_", "max_grad_norm_",
-)  # fmt: skip
+_CLASS_LOSSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)  # of numbers of classes
 
 
-class DPNeuralNet(NeuralNet):
+class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
     """A ``skorch.NeuralNet`` whose training is differentially private (DP-SGD).
 
     For users of skorch: any module, loss and optimizer, with ``module__x``, ``criterion__x`` and
@@ -49,8 +46,9 @@ class DPNeuralNet(NeuralNet):
     criterion : type or torch.nn.Module
         The loss. It is made with ``reduction="none"``; what it gives for several outputs of one
         example is averaged. Its parameters are public numbers.
-    epsilon : float, default=1.0
+    epsilon : float or None, default=1.0
         Privacy loss that training may cost. ``numpy.inf`` trains **without any guarantee**.
+        ``None`` if ``noise_multiplier`` is given.
     delta : float, default=1e-5
         Probability with which ``epsilon`` may be exceeded. Must be below 1 / number of records.
     max_grad_norm : float, default=1.0
@@ -64,7 +62,9 @@ class DPNeuralNet(NeuralNet):
         Expected number of times that each record takes part.
     batch_size : int or "auto", default="auto"
         Expected number of records in a step. "auto" is a quarter of the records.
-    noise, clipping, target_quantile, schedule, averaging, averaging_decay, augment, augmentations
+    noise_multiplier, noise, clipping, target_quantile, schedule, averaging, averaging_decay
+        As of :class:`DPSGDClassifier`.
+    augment, augmentations
         As of :class:`DPSGDClassifier`.
     n_records : int, default=None
         A public figure for the number of records; the guarantee then hides how many there are.
@@ -106,12 +106,12 @@ class DPNeuralNet(NeuralNet):
     -----
     **Guarantees.** As of :class:`DPSGDClassifier`: the trained weights are (``epsilon``,
     ``delta``)-differentially private. Whatever of skorch would look at private records outside of
-    the mechanism is refused, with what to use instead: callbacks, validation splits, iterators and
-    data sets of one's own, overridden training steps, optimizers that compute several gradients.
+    the mechanism is refused, with what to use instead: callbacks, validation splits, custom
+    iterators and data sets, overridden training steps, optimizers that compute several gradients.
     ``history`` stays empty: losses are private. How far classes or targets reach is for the loss
     to know: a label that it cannot take is an error.
 
-    **Edge cases.** A record whose loss or gradient is not finite takes no part. Ctrl-C leaves the
+    **Edge cases.** A record whose loss or gradient is not finite is ignored. Ctrl-C leaves the
     net as it was and the budget charged, and reaches the caller. X may be a memory-mapped array.
 
     Examples
@@ -127,22 +127,25 @@ class DPNeuralNet(NeuralNet):
     ... )
     >>> net.fit(X, y).privacy_
     (2.00, 1e-05)-DP, zero-out, proved assuming the module treats each record by itself (tried on
-    random numbers); the weights that training starts from are public; the number of records is
-    public
+    random numbers); the number of records is public
     >>> bool((net.predict_proba(X).argmax(1) == y).mean() > 0.8)
     True
     """
 
-    prefixes_ = [*NeuralNet.prefixes_, "optimizer"]
-    module_: nn.Module
+    _parameter_constraints: dict = {
+        **TRAINING_CONSTRAINTS,
+        "max_epochs": EPOCHS,
+        "lr": STEP_SIZE,
+    }
 
     def __init__(
         self,
         module: Any,
         criterion: Any,
         *,
-        epsilon: float = 1.0,
+        epsilon: float | None = 1.0,
         delta: float = 1e-5,
+        noise_multiplier: float | None = None,
         max_grad_norm: float = 1.0,
         optimizer: type[torch.optim.Optimizer] = torch.optim.SGD,
         lr: float | str = "auto",
@@ -170,6 +173,7 @@ class DPNeuralNet(NeuralNet):
         )  # fmt: skip
         self.epsilon = epsilon
         self.delta = delta
+        self.noise_multiplier = noise_multiplier
         self.max_grad_norm = max_grad_norm
         self.noise = noise
         self.clipping = clipping
@@ -183,22 +187,6 @@ class DPNeuralNet(NeuralNet):
         self.noise_seed = noise_seed
         self.budget = budget
         self.distributed = distributed
-
-    @property
-    def _default_callbacks(self) -> list:
-        return []  # skorch's own record and print the loss, which is private
-
-    def initialize_criterion(self) -> DPNeuralNet:
-        """Make the loss, with one number for each example."""
-        self.criterion_ = per_example_criterion(
-            self.criterion, self.get_params_for("criterion")
-        )  # fmt: skip
-        return self
-
-    def initialize_optimizer(self, triggered_directly: Any = None) -> DPNeuralNet:
-        """Make nothing: the optimizer lives in ``fit`` alone, for its state is not released."""
-        self._register_virtual_param(["optimizer__*"])  # may be set, and nobody need be told
-        return self
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, **fit_params: Any) -> DPNeuralNet:
         """Train on private records, from the start unless ``warm_start`` is set.
@@ -249,39 +237,85 @@ class DPNeuralNet(NeuralNet):
 
     def _fit(self, X: Any, y: Any, fit_params: dict[str, Any], anew: bool) -> DPNeuralNet:
         if fit_params:
-            raise ValueError(f"fit takes X and y only, not {sorted(fit_params)}.")
+            raise ValueError(f"fit takes X and y only, got {sorted(fit_params)} as well.")
         refuse_what_is_not_private(self, DPNeuralNet)
-        with unchanged_on_error(self):
+        with self._private_fit() as fit, self._peers() as peers:
+            first = anew or not hasattr(self, "privacy_")
+            at_random = False  # weights may have been loaded since an earlier initialize()
             if anew or not self.initialized_:
-                self._forget()
                 self.initialize()
-            self._train(X, y)
+                at_random = begins_at_random(self.module_, self._made_again())
+            fit.assume("the module treats each record by itself (tried on random numbers)")
+            if first and not at_random:
+                fit.assume("the weights that training starts from are public")
+            refuse_more_than_one(self)
+            validate_parameter_constraints(
+                self._parameter_constraints, self.get_params(deep=False), fit.who
+            )
+            rows = as_rows(X)
+            targets = as_targets(y, len(rows))
+            self._check_module(rows, targets)
+            data = single_precision(rows), torch.from_numpy(targets)
+            config = self._config(peers.count(*data))
+            views = 1 if config.views is None else config.views.count
+            probe = _probe(rows, targets, usable_device(self.device), views)
+            loss = self.criterion_
+            if type(loss) is not nn.CrossEntropyLoss or targets.dtype.kind == "f":
+                loss = PerExample(loss)
+            self._train(fit, peers, self, loss, config, probe, data, first)
         return self
 
-    def _train(self, X: Any, y: Any) -> None:
-        refuse_more_than_one(self)
-        shared = {name: getattr(self, name) for name in _SHARED}
-        renamed = {theirs: getattr(self, ours) for ours, theirs in _RENAMED.items()}
-        for names in ({k: k for k in _SHARED}, _RENAMED):
-            constraints = {ours: COMMON_CONSTRAINTS[theirs] for ours, theirs in names.items()}
-            values = {name: getattr(self, name) for name in constraints}
-            validate_parameter_constraints(constraints, values, type(self).__name__)
-        rows = as_rows(X)
-        targets = as_targets(y, len(rows))
-        run = SkorchTraining(
-            self.module_, self.criterion_, self.optimizer, self.get_params_for("optimizer"),
-            self._fitted(), **shared, **renamed,
-        )  # fmt: skip
-        run.run(rows, targets)
-        self.module_ = run.module_.to(self.device)
-        self.__dict__.update({k: v for k, v in vars(run).items() if k in _FITTED})
+    def _made_again(self) -> nn.Module:
+        """Return the module that ``initialize`` makes under another seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.seed()
+            return clone(self).initialize().module_
 
-    def _fitted(self) -> dict[str, Any]:
-        return {k: v for k, v in vars(self).items() if k in _FITTED}
+    def _config(self, n: int) -> TrainingConfig:
+        params = self.get_params_for("optimizer")
+        planned = TrainingConfig.planned(
+            n,
+            n_records=self.n_records,
+            batch_size=self.batch_size,
+            noise=self.noise,
+            epochs=int(self.max_epochs),
+            max_grad_norm=self.max_grad_norm,
+            clipping=self.clipping,
+            target_quantile=self.target_quantile,
+            optimizer=self.optimizer,
+            optimizer_params=params,
+            learning_rate=self.lr,
+            schedule=self.schedule,
+            averaging=self.averaging,
+            averaging_decay=self.averaging_decay,
+            views=Views.of(self.augment, self.augmentations),
+            device=self.device,
+        )
+        config = planned.with_noise_for(self.epsilon, self.delta, self.noise_multiplier)
+        if self.lr != "auto" or not issubclass(self.optimizer, torch.optim.SGD):
+            return config
+        n_weights = sum(p.numel() for p in self.module_.parameters() if p.requires_grad)
+        # What the other networks take is meant for a momentum of 0.9.
+        for_momentum = (1.0 - float(params.get("momentum", 0.0))) / (1.0 - 0.9)
+        return replace(config, learning_rate=config.step_size_for_noise(n_weights) * for_momentum)
 
-    def _forget(self) -> None:
-        for name in self._fitted():
-            delattr(self, name)
+    def _check_module(self, rows: Tensor | MappedRows, targets: NDArray) -> None:
+        """Refuse a module that cannot be trained, or labels that it has no output for."""
+        kind = type(self.module_).__name__
+        if not any(p.requires_grad for p in self.module_.parameters()):
+            raise ValueError(f"module={kind} has no parameters to train.")
+        if not isinstance(self.criterion_, _CLASS_LOSSES) or targets.dtype.kind not in "iu":
+            return
+        probe = _probe(rows, targets, self.device, 1)
+        with torch.no_grad():
+            n_outputs = copy.deepcopy(self.module_).float()(probe.inputs).shape[1]
+        ignored = getattr(self.criterion_, "ignore_index", -1)
+        if ((targets != ignored) & ((targets < 0) | (targets >= n_outputs))).any():
+            raise ValueError(
+                f"y holds a class for which module={kind} has no output: it has {n_outputs} "
+                f"outputs, for the classes 0 to {n_outputs - 1}. Which class is not told, because "
+                "labels are private. Number the classes from 0, or give the module more outputs."
+            )
 
     def forward_iter(self, X: Any, training: bool = False, device: str = "cpu") -> Iterator[Tensor]:
         """Yield the outputs of the module for X, a part at a time.
@@ -304,15 +338,14 @@ class DPNeuralNet(NeuralNet):
             part = rows.index_select(0, torch.arange(start, min(start + size, len(rows))))
             yield to_device(self.evaluation_step((part, None), training=training), device)
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        # A fitted model is what gets out; the seed of its noise must not get out with it.
-        return state | {"noise_seed": None} if "privacy_" in state else state
 
-    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(
-            "A single step of DPNeuralNet cannot be called: it would be outside of the guarantee. "
-            "Use fit or partial_fit."
-        )
-
-    fit_loop = run_single_epoch = train_step = train_step_single = validation_step = _refuse
+def _probe(rows: Tensor | MappedRows, targets: NDArray, device: str, views: int) -> Probe:
+    """Return random numbers of the shape and the type of the data, and nothing else of it."""
+    generator = torch.Generator().manual_seed(0)
+    dtype = rows.index_select(0, torch.zeros(0).int()).dtype
+    X = torch.randn(PROBES * views, *rows.shape[1:], generator=generator)
+    X = X.to(dtype) if dtype.is_floating_point else (X > 0).to(dtype)
+    y = torch.rand(PROBES, *targets.shape[1:], generator=generator)
+    # Zero is a class whatever the module's outputs are.
+    y = torch.zeros_like(y).long() if targets.dtype.kind in "iu" else y
+    return Probe(X.to(device), y.to(device), None, views)

@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import ClassifierMixin
+from sklearn.utils import column_or_1d
+from torch import nn
 
 from ..accounting import PrivacyBudget
-from ._base import COMMON_CONSTRAINTS, PrivateNetwork
-from ._distributed import meeting
-from ._environment import ordinary_torch
-from ._gradients import Probe
-from ._labels import as_array, encode_classes, encode_labels
-from ._losses import LabelEntropy
-from ._stacking import Description, describable, describe
-from ._unchanged import unchanged_on_error
+from ..base import PrivateFit
+from ..public_facts import public_classes
+from ._gradients.losses import LabelEntropy
+from ._gradients.trial import Probe
+from ._network import NETWORK_CONSTRAINTS, PrivateNetwork
+from ._training.environment import ordinary_torch
+from ._training.stacking import StackedFit, as_stacked_fit, fits_the_stack
 
 __all__ = ["DPSGDClassifier"]
 
@@ -45,16 +47,21 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         apart: batch normalisation is refused. Images are reshaped inside it.
     augment : callable or list of callables, default=None
         Random changes of the rows in training, such as :class:`RandomShift` of images. Each maps a
-        tensor of rows to one of the same shape, treats each row by itself and draws its chance from
-        torch, whatever the values are; a trial on random numbers refuses what does not.
+        tensor of rows to one of the same shape, treats each row by itself and draws its randomness
+        from torch, whatever the values are; a trial on random numbers refuses what does not.
     augmentations : int, default=1
         Random views of each record in a step. Its gradient is the mean over them, and is clipped
         after that: more views cost time, but no privacy.
-    epsilon : float, default=1.0
+    epsilon : float or None, default=1.0
         Privacy loss that training may cost, in nats. Smaller is more private. ``numpy.inf``
-        trains without noise and **without any guarantee**, to compare against.
+        trains without noise and **without any guarantee**, to compare against. ``None`` if
+        ``noise_multiplier`` is given.
     delta : float, default=1e-5
         Probability with which ``epsilon`` may be exceeded. Must be below 1 / number of records.
+    noise_multiplier : float, default=None
+        How much noise there is, in units of ``max_grad_norm``, instead of what ``epsilon`` and
+        ``delta`` allow: to repeat what others did, or to compare accountants. ``epsilon`` must be
+        ``None`` then, and ``epsilon_`` says what it costs.
     noise : {"gaussian", "logistic", "banded", "tree"}, default="gaussian"
         "gaussian" and "logistic" are drawn anew in every step, and the records of a step are a
         Poisson sample. "banded" and "tree" are for streams: batches of records in the order of
@@ -74,7 +81,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     epochs : int, default=30
         Expected number of times that each record takes part.
     optimizer : {"sgd", "adam"}, default="sgd"
-        "adam" takes the known variance of the noise off its second moment.
+        "adam" subtracts the known variance of the noise from its second moment.
     learning_rate : float or "auto", default="auto"
         Step size. "auto" is 0.01 for "adam". For "sgd" it follows from the noise, hence from
         public facts alone:
@@ -87,7 +94,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         Momentum of the updates, in [0, 1); the first of Adam's two.
     averaging : float or "ema", default=0.5
         Share of the last steps whose weights are averaged into the final model, in [0, 1], or
-        "ema" for an exponential moving average. It costs no privacy and takes noise away.
+        "ema" for an exponential moving average. It costs no privacy and reduces the noise.
     averaging_decay : float, default=0.95
         For "ema": how much a step counts beside the one after it, in (0, 1).
     classes : array-like of shape (n_classes,), default=None
@@ -132,7 +139,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     privacy_event_ : DpEvent
         What was released, for composition with other releases.
     epsilon_ : float
-        The guaranteed epsilon at ``delta_``. Never above ``epsilon``.
+        The guaranteed epsilon at ``delta_``. Never above ``epsilon``, if that was given.
     delta_ : float
         The delta that ``epsilon_`` holds at.
     noise_multiplier_ : float
@@ -163,9 +170,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     Gradients and noise are floating-point numbers: not hardened against an adversary who reads
     the lowest bits of the weights (Mironov 2012). How long training takes is not protected.
 
-    **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and takes no
-    part; whether there are such records must not show, so nothing is said about them. A batch may
-    be empty: it still adds noise and counts. A class of which there is no record is learned as
+    **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and is
+    ignored; whether there are such records must not show, so nothing is said about them. A batch
+    may be empty: it still adds noise and counts. A class of which there is no record is learned as
     rare. ``predict`` refuses NaN and infinity.
 
     References
@@ -193,7 +200,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     multilabel_: bool
 
     _parameter_constraints: dict = {
-        **COMMON_CONSTRAINTS,
+        **NETWORK_CONSTRAINTS,
         "classes": ["array-like", None],
         "class_weight": [dict, None],
     }
@@ -206,8 +213,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         module: Any = None,
         augment: Any = None,
         augmentations: int = 1,
-        epsilon: float = 1.0,
+        epsilon: float | None = 1.0,
         delta: float = 1e-5,
+        noise_multiplier: float | None = None,
         noise: str = "gaussian",
         max_grad_norm: float = 1.0,
         clipping: str = "flat",
@@ -231,7 +239,36 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         verbose: int = 0,
         **module_params: Any,
     ) -> None:
-        self._set(locals(), module_params)
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.module = module
+        self.augment = augment
+        self.augmentations = augmentations
+        self.epsilon = epsilon
+        self.delta = delta
+        self.noise_multiplier = noise_multiplier
+        self.noise = noise
+        self.max_grad_norm = max_grad_norm
+        self.clipping = clipping
+        self.target_quantile = target_quantile
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.momentum = momentum
+        self.averaging = averaging
+        self.averaging_decay = averaging_decay
+        self.classes = classes
+        self.class_weight = class_weight
+        self.n_records = n_records
+        self.device = device
+        self.random_state = random_state
+        self.noise_seed = noise_seed
+        self.budget = budget
+        self.distributed = distributed
+        self.verbose = verbose
+        self._set_module_params(module_params)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -294,56 +331,58 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
                 f"class_weight={self.class_weight!r} would count the private labels. Give numbers "
                 "that are public, such as {0: 1.0, 1: 3.0}, or None."
             )
-        assumptions: list[str] = []
-        with unchanged_on_error(self), meeting(self.distributed) as peers:
-            rows, labels = self._rows(X, y, first, multi_output=True)
-            targets, training = self._encode(as_array(labels), first, classes, assumptions)
-            if self.class_weight is not None:
-                training["criterion__weight"] = self._class_weights()
-            n_outputs = len(self.classes_)
-            self._train(rows, targets, n_outputs, assumptions, first, peers, **training)
+        with self._private_fit() as fit, self._peers() as peers:
+            rows, y = self._rows(X, y, first, multi_output=True)
+            targets = self._encode(fit, _dense(y), first, classes)
+            self._train_on(fit, peers, rows, targets, first)
         return self
 
     def _encode(
-        self, labels: NDArray, first: bool, classes: ArrayLike | None, assumptions: list[str]
-    ) -> tuple[NDArray, dict[str, Any]]:
-        """Return the targets, and the loss that understands them."""
+        self, fit: PrivateFit, labels: NDArray, first: bool, classes: ArrayLike | None
+    ) -> NDArray:
+        """Return the targets; set the classes."""
         multilabel = labels.ndim == 2
         if not first and multilabel != self.multilabel_:
-            raise ValueError("partial_fit goes on with y of as many dimensions as it had in fit.")
-        targets: NDArray
-        if multilabel:
-            self.classes_, targets = encode_labels(labels, classes)
-        else:
-            public = self.classes is not None
-            self.classes_, targets = encode_classes(
-                labels, classes, public, assumptions, type(self).__name__
+            raise ValueError(
+                f"y has {labels.ndim} dimensions, in fit it had {2 if self.multilabel_ else 1}. "
+                "Go on with y of the same form, or call fit to start anew."
             )
         self.multilabel_ = multilabel
-        return targets, {"criterion": LabelEntropy} if multilabel else {}
+        targets: NDArray
+        if multilabel:
+            self.classes_, targets = _encode_columns(labels, classes)
+        else:
+            self.classes_, targets = public_classes(fit, labels, classes)
+        return targets
 
-    def _probe(self, n_classes: int | None, device: str, views: int) -> Probe:
-        shape = (self.n_features_in_,)
-        return Probe.like(shape, n_classes, device, views, labels=self.multilabel_)
+    def _n_outputs(self) -> int:
+        return len(self.classes_)
 
-    def _stacked_training(self) -> Callable[[ArrayLike, ArrayLike], Description] | None:
-        """Return what describes a fit to X and y, so that many are trained at once; None: nothing.
+    def _loss(self) -> dict[str, Any]:
+        kind = LabelEntropy if self.multilabel_ else nn.CrossEntropyLoss
+        if self.class_weight is None:
+            return {"criterion": kind}
+        return {"criterion": kind, "criterion__weight": self._class_weights()}
+
+    def _probe(self, device: str, views: int) -> Probe:
+        shape, labels = (self.n_features_in_,), self.multilabel_
+        return Probe.like(shape, self._n_outputs(), device, views, labels=labels)
+
+    def _stacked_training(self) -> Callable[[ArrayLike, ArrayLike], StackedFit] | None:
+        """Return what writes a fit to X and y out, so that many are trained at once; None: nothing.
 
         For shadow models, which belong to an attacker. To be called on a clone.
         """
-        return self._describe if type(self) is DPSGDClassifier and describable(self) else None
+        return self._stacked_fit if type(self) is DPSGDClassifier and fits_the_stack(self) else None
 
     @ordinary_torch("cpu")
-    def _describe(self, X: ArrayLike, y: ArrayLike) -> Description:
-        rows, labels = self._rows(X, y, True)
-        self.classes_, targets = encode_classes(
-            labels, self.classes, self.classes is not None, [], type(self).__name__
-        )
-        weight = None if self.class_weight is None else self._class_weights().numpy()
-        return describe(self, rows, targets, weight)
+    def _stacked_fit(self, X: ArrayLike, y: ArrayLike) -> StackedFit:
+        rows, y = self._rows(X, y, True)
+        targets = self._encode(PrivateFit(self), _dense(y), True, self.classes)
+        return as_stacked_fit(self, rows, targets)
 
     def _class_weights(self) -> torch.Tensor:
-        given: dict = dict(self.class_weight)
+        given: dict = dict(self.class_weight or {})
         found: list[Any] = [given.pop(label, 1.0) for label in self.classes_.tolist()]
         usable = all(isinstance(w, Real) and 0 < float(w) < np.inf for w in found)
         if given or not usable:
@@ -386,3 +425,26 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         if self.multilabel_:
             return (probabilities > 0.5).astype(np.int64)
         return self.classes_[probabilities.argmax(1)]
+
+
+def _dense(y: Any) -> NDArray:
+    """Return validated labels as one column, or as a dense matrix with a column for each label."""
+    if sparse.issparse(y):
+        y = y.toarray()
+    return y if y.ndim == 2 and y.shape[1] > 1 else column_or_1d(y, warn=True)
+
+
+def _encode_columns(y: NDArray, given: ArrayLike | None) -> tuple[NDArray, NDArray[np.float32]]:
+    """Return the names of the columns of ``y``, and its zeros and ones as numbers."""
+    names = np.arange(y.shape[1]) if given is None else np.asarray(given)
+    if len(names) != y.shape[1] or len(np.unique(names)) != len(names):
+        raise ValueError(
+            f"classes={names.tolist()!r} must name each of the {y.shape[1]} columns of y once: y "
+            "has two dimensions, a column of zeros and ones for each label."
+        )
+    if y.dtype.kind not in "biuf" or not np.isin(y, (0, 1)).all():
+        raise ValueError(
+            f"y has {y.shape[1]} columns, so each must hold zeros and ones: whether the record "
+            "has that label. For a single label pass a vector."
+        )
+    return names, y.astype(np.float32)

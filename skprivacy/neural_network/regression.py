@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
-from .. import _config
 from .._validation import check_numbers
 from ..accounting import PrivacyBudget
-from ._base import COMMON_CONSTRAINTS, PrivateNetwork
-from ._distributed import meeting
-from ._environment import ordinary_torch
-from ._losses import SquaredError
-from ._unchanged import unchanged_on_error
+from ..public_facts import public_target_bounds
+from ._gradients.losses import SquaredError
+from ._gradients.trial import Probe
+from ._network import NETWORK_CONSTRAINTS, PrivateNetwork
+from ._training.environment import ordinary_torch
 
 __all__ = ["DPSGDRegressor"]
 
@@ -40,16 +39,21 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         apart: batch normalisation is refused. Images are reshaped inside it.
     augment : callable or list of callables, default=None
         Random changes of the rows in training, such as :class:`RandomShift` of images. Each maps a
-        tensor of rows to one of the same shape, treats each row by itself and draws its chance from
-        torch, whatever the values are; a trial on random numbers refuses what does not.
+        tensor of rows to one of the same shape, treats each row by itself and draws its randomness
+        from torch, whatever the values are; a trial on random numbers refuses what does not.
     augmentations : int, default=1
         Random views of each record in a step. Its gradient is the mean over them, and is clipped
         after that: more views cost time, but no privacy.
-    epsilon : float, default=1.0
+    epsilon : float or None, default=1.0
         Privacy loss that training may cost, in nats. Smaller is more private. ``numpy.inf``
-        trains without noise and **without any guarantee**, to compare against.
+        trains without noise and **without any guarantee**, to compare against. ``None`` if
+        ``noise_multiplier`` is given.
     delta : float, default=1e-5
         Probability with which ``epsilon`` may be exceeded. Must be below 1 / number of records.
+    noise_multiplier : float, default=None
+        How much noise there is, in units of ``max_grad_norm``, instead of what ``epsilon`` and
+        ``delta`` allow: to repeat what others did, or to compare accountants. ``epsilon`` must be
+        ``None`` then, and ``epsilon_`` says what it costs.
     noise : {"gaussian", "logistic", "banded", "tree"}, default="gaussian"
         "gaussian" and "logistic" are drawn anew in every step, and the records of a step are a
         Poisson sample. "banded" and "tree" are for streams: batches of records in the order of
@@ -69,8 +73,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     epochs : int, default=30
         Expected number of times that each record takes part.
     optimizer : {"sgd", "adam"}, default="adam"
-        "adam" takes the known variance of the noise off its second moment. "sgd" needs a smaller
-        step than "auto" where hidden layers are wide.
+        "adam" subtracts the known variance of the noise from its second moment. "sgd" needs a
+        smaller step than "auto" where hidden layers are wide.
     learning_rate : float or "auto", default="auto"
         Step size. "auto" is 0.01 for "adam". For "sgd" it follows from the noise, hence from
         public facts alone:
@@ -83,7 +87,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         Momentum of the updates, in [0, 1); the first of Adam's two.
     averaging : float or "ema", default=0.5
         Share of the last steps whose weights are averaged into the final model, in [0, 1], or
-        "ema" for an exponential moving average. It costs no privacy and takes noise away.
+        "ema" for an exponential moving average. It costs no privacy and reduces the noise.
     averaging_decay : float, default=0.95
         For "ema": how much a step counts beside the one after it, in (0, 1).
     target_bounds : tuple of float, default=None
@@ -123,7 +127,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     privacy_event_ : DpEvent
         What was released, for composition with other releases.
     epsilon_ : float
-        The guaranteed epsilon at ``delta_``. Never above ``epsilon``.
+        The guaranteed epsilon at ``delta_``. Never above ``epsilon``, if that was given.
     delta_ : float
         The delta that ``epsilon_`` holds at.
     noise_multiplier_ : float
@@ -154,10 +158,10 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     Gradients and noise are floating-point numbers: not hardened against an adversary who reads
     the lowest bits of the weights (Mironov 2012). How long training takes is not protected.
 
-    **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and takes no
-    part; whether there are such records must not show, so nothing is said about them. A batch may
-    be empty: it still adds noise and counts. Targets must be finite. ``predict`` refuses NaN and
-    infinity.
+    **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and is
+    ignored; whether there are such records must not show, so nothing is said about them. A batch
+    may be empty: it still adds noise and counts. Targets must be finite. ``predict`` refuses NaN
+    and infinity.
 
     References
     ----------
@@ -177,7 +181,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     """
 
     _parameter_constraints: dict = {
-        **COMMON_CONSTRAINTS,
+        **NETWORK_CONSTRAINTS,
         "target_bounds": ["array-like", None],
     }
 
@@ -189,8 +193,9 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         module: Any = None,
         augment: Any = None,
         augmentations: int = 1,
-        epsilon: float = 1.0,
+        epsilon: float | None = 1.0,
         delta: float = 1e-5,
+        noise_multiplier: float | None = None,
         noise: str = "gaussian",
         max_grad_norm: float = 1.0,
         clipping: str = "flat",
@@ -213,7 +218,35 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         verbose: int = 0,
         **module_params: Any,
     ) -> None:
-        self._set(locals(), module_params)
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.module = module
+        self.augment = augment
+        self.augmentations = augmentations
+        self.epsilon = epsilon
+        self.delta = delta
+        self.noise_multiplier = noise_multiplier
+        self.noise = noise
+        self.max_grad_norm = max_grad_norm
+        self.clipping = clipping
+        self.target_quantile = target_quantile
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.momentum = momentum
+        self.averaging = averaging
+        self.averaging_decay = averaging_decay
+        self.target_bounds = target_bounds
+        self.n_records = n_records
+        self.device = device
+        self.random_state = random_state
+        self.noise_seed = noise_seed
+        self.budget = budget
+        self.distributed = distributed
+        self.verbose = verbose
+        self._set_module_params(module_params)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> DPSGDRegressor:
         """Train on private records.
@@ -255,17 +288,24 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
 
     @ordinary_torch("cpu")
     def _fit(self, X: ArrayLike, y: ArrayLike, first: bool) -> DPSGDRegressor:
-        assumptions: list[str] = []
-        with unchanged_on_error(self), meeting(self.distributed) as peers:
+        with self._private_fit() as fit, self._peers() as peers:
             check_numbers(y, "y")
             rows, values = self._rows(X, y, first, y_numeric=True)
             if first:
-                self.target_bounds_ = self._bounds(values, assumptions)
+                self.target_bounds_ = public_target_bounds(fit, values, self.target_bounds)
             low, high = self.target_bounds_
             scaled = (np.clip(values, low, high) - low) * (2.0 / (high - low)) - 1.0
-            targets = scaled.astype(np.float32)
-            self._train(rows, targets, None, assumptions, first, peers, criterion=SquaredError)
+            self._train_on(fit, peers, rows, scaled.astype(np.float32), first)
         return self
+
+    def _n_outputs(self) -> int:
+        return 1
+
+    def _loss(self) -> dict[str, Any]:
+        return {"criterion": SquaredError}
+
+    def _probe(self, device: str, views: int) -> Probe:
+        return Probe.like((self.n_features_in_,), None, device, views)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the expected target of each row, within ``target_bounds_``.
@@ -282,19 +322,3 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         outputs = self._outputs(X).flatten().clamp(-1.0, 1.0).numpy()
         low, high = self.target_bounds_
         return low + (outputs + 1.0) * ((high - low) / 2.0)
-
-    def _bounds(self, y: NDArray, assumptions: list[str]) -> tuple[float, float]:
-        if self.target_bounds is None:
-            _config.leak(
-                "target_bounds=None: the lowest and highest target are read off y, which tells "
-                "the extremes. Pass target_bounds=(low, high), known publicly."
-            )
-            assumptions.append("the bounds of the targets are public (they were read off y)")
-            low, high = float(np.min(y)), float(np.max(y))
-            return (low, high) if low < high else (low - 0.5, high + 0.5)
-        bounds = np.asarray(self.target_bounds, dtype=float)
-        if bounds.shape != (2,) or not np.isfinite(bounds).all() or bounds[0] >= bounds[1]:
-            raise ValueError(
-                f"target_bounds={self.target_bounds!r} must be two finite numbers, the lower first."
-            )
-        return float(bounds[0]), float(bounds[1])

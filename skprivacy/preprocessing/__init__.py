@@ -1,11 +1,12 @@
-"""Preprocessing that costs no privacy, or says what it costs."""
+"""Preprocessing that costs no privacy, or states its privacy cost."""
 
 from .columns import Bounded, Categories
+from .counts import private_count, private_histogram
 from .local import LocalPerturbation
 from .scaler import PrivateStandardScaler
 from .schema import Schema
 from .smoothing import SmoothedClassifier
-from .statistics import private_histogram, private_mean, private_quantile, private_variance
+from .statistics import private_mean, private_quantile, private_sum, private_variance
 from .transformer import SchemaTransformer
 
 __all__ = [
@@ -16,8 +17,10 @@ __all__ = [
     "Schema",
     "SchemaTransformer",
     "SmoothedClassifier",
+    "private_count",
     "private_histogram",
     "private_mean",
     "private_quantile",
+    "private_sum",
     "private_variance",
 ]

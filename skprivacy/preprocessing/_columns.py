@@ -11,10 +11,9 @@ from scipy import sparse
 from sklearn.utils.validation import check_array
 
 from .._validation import check_numbers
-from ..accounting import PrivacyBudget, PrivacyGuarantee, charge
-from ..mechanisms import SecureRandom
+from ..mechanisms import Gaussian, Laplace, SecureRandom
 from ..mechanisms.bounds import checked_bounds, exact_product, quantize
-from ._target import additive, check_target, guarantee
+from ._release import additive
 
 __all__ = ["Columns", "one_column"]
 
@@ -22,15 +21,17 @@ __all__ = ["Columns", "one_column"]
 def one_column(x: ArrayLike) -> NDArray:
     """Return a dense column of real values."""
     if sparse.issparse(x):
-        raise TypeError("x is sparse; expected one dense column, such as x.toarray().ravel().")
+        raise TypeError("x is sparse; expected a dense column. Pass x.toarray().ravel().")
     values = np.asarray(x)
     if values.ndim != 1:
         raise ValueError(
-            f"x has shape {values.shape}; expected one column, (n_samples,): of several a record "
-            "would count several times. Ask about each column, and pay for each."
+            f"x has shape {values.shape}; expected one column, (n_samples,): with several columns, "
+            "a record would count several times. Release each column separately, at its own cost."
         )
     if values.dtype.kind == "c":
-        raise ValueError("x holds complex numbers; expected real ones.")
+        raise ValueError(
+            "x holds complex numbers; expected real ones. Pass real and imaginary part separately."
+        )
     return values
 
 
@@ -49,42 +50,59 @@ class Columns:
         self.lower, self.upper = checked_bounds("bounds", bounds, self.d)
         self.half = (self.upper - self.lower) / 2
         self.middle = (self.upper + self.lower) / 2
-        scaled = (np.clip(rows, self.lower, self.upper) - self.middle) / np.where(
-            self.half > 0, self.half, 1.0
-        )
-        scaled = np.nan_to_num(np.clip(scaled, -1.0, 1.0))  # NaN: the middle
-        self.z = quantize(scaled)
+        self.clipped = np.clip(rows, self.lower, self.upper)
+        self.clipped = np.where(np.isnan(rows), self.middle, self.clipped)
+        self.z = self._unit(self.middle, self.half)
+
+    def _unit(self, middle: Any, half: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the columns scaled to [-1, 1], on a grid on which sums are exact."""
+        scaled = (self.clipped - middle) / np.where(half > 0, half, 1.0)
+        return quantize(np.clip(scaled, -1.0, 1.0))
+
+    def mechanism(
+        self, degree: int, epsilon: float, delta: float, relation: str
+    ) -> Laplace | Gaussian:
+        """Return the mechanism that :meth:`release` needs to spend (epsilon, delta)."""
+        size = float(degree * self.d + (relation == "add_remove"))
+        factor = 2.0 if relation == "replace_one" else 1.0
+        return additive(epsilon, delta, factor * size, factor * math.sqrt(size))
 
     def release(
-        self,
-        degree: int,
-        epsilon: float,
-        delta: float,
-        relation: str,
-        noise_seed: int | None,
-        budget: PrivacyBudget | None,
-        who: str,
-        assumptions: tuple[str, ...] = (),
-    ) -> tuple[NDArray[np.float64], PrivacyGuarantee]:
+        self, degree: int, mechanism: Laplace | Gaussian, relation: str, random: SecureRandom
+    ) -> NDArray[np.float64]:
         """Return the mean of z, and that of 2 z**2 - 1 if ``degree`` is 2: (degree, n_features).
 
-        All these lie in [-1, 1]; z = 1 reaches the bound of each, so the sensitivities are tight.
+        Both lie in [-1, 1]; z = 1 attains both bounds, so the sensitivities are tight.
         """
-        check_target(epsilon, delta, relation)
         parts = [self.z, quantize(2.0 * self.z**2 - 1.0)][:degree]
         if relation == "add_remove":
             parts.append(np.ones((self.n, 1)))
-        values = np.hstack(parts)
-        size = float(values.shape[1])
-        two = 2.0 if relation == "replace_one" else 1.0
-        mechanism = additive(epsilon, delta, two * size, two * math.sqrt(size))
-        privacy = guarantee(mechanism.event, delta, relation, noise_seed, assumptions)
-        with charge(budget, mechanism.event, relation, who, privacy.kind):
-            sums = exact_product(values, np.ones((self.n, 1)))[:, 0]
-            noisy = mechanism.release(sums, SecureRandom(noise_seed))
+        sums = exact_product(np.hstack(parts), np.ones((self.n, 1)))[:, 0]
+        noisy = mechanism.release(sums, random)
         count = self.n if relation != "add_remove" else max(1.0, noisy[-1], mechanism.std)
         means = np.clip(noisy[: degree * self.d] / count, -1.0, 1.0)
-        return means.reshape(degree, self.d), privacy
+        return means.reshape(degree, self.d)
+
+    def sums_mechanism(self, epsilon: float, delta: float, relation: str) -> Laplace | Gaussian:
+        """Return the mechanism that :meth:`sums` needs to spend (epsilon, delta)."""
+        factor = 2.0 if relation == "replace_one" else 1.0
+        return additive(epsilon, delta, factor * self.d, factor * math.sqrt(self.d))
+
+    def sums(
+        self, mechanism: Laplace | Gaussian, relation: str, random: SecureRandom
+    ) -> NDArray[np.float64]:
+        """Return the sum of each column, (n_features,).
+
+        Adding or removing a record changes the sum by its value; replacing a record changes it by
+        at most the width of the bounds. Columns are scaled so that the largest change is 1 or 2,
+        respectively.
+        """
+        middle, half = np.zeros(self.d), np.maximum(np.abs(self.lower), np.abs(self.upper))
+        if relation == "replace_one":
+            middle, half = self.middle, self.half
+        unit = exact_product(self._unit(middle, half), np.ones((self.n, 1)))[:, 0]
+        noisy = mechanism.release(unit, random)
+        return (middle * self.n if relation == "replace_one" else 0.0) + half * noisy
 
     def means(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
         return self.middle + self.half * moments[0]

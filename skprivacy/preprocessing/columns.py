@@ -22,13 +22,13 @@ class Bounded:
     Parameters
     ----------
     lower, upper : float
-        The range, in the column's own units. Values outside are clipped to it.
+        The range, in the units of the column. Values outside are clipped to it.
     scale : {"linear", "log"}, default="linear"
         How the range is mapped to the unit interval. "log" spreads out the small values of a
         column such as income: ``log1p((x - lower) / knee) / log1p((upper - lower) / knee)``.
     knee : float, default=1.0
-        Where "log" bends, in the column's own units above ``lower``: about linear below it,
-        logarithmic above. Of an amount of money, take what counts as a notable amount.
+        Point above ``lower``, in the units of the column, where "log" turns from about linear to
+        logarithmic. For an amount of money, choose what counts as a notable amount.
 
     Examples
     --------
@@ -45,24 +45,33 @@ class Bounded:
         for name in ("lower", "upper", "knee"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
-                raise TypeError(f"Bounded: {name} must be a number, got {value!r}.")
+                raise TypeError(
+                    f"Bounded: {name}={value!r} must be a number, in the units of the column."
+                )
             if not math.isfinite(value):
-                raise ValueError(f"Bounded: {name} must be finite, got {value!r}.")
+                raise ValueError(
+                    f"Bounded: {name}={value!r} must be finite. Choose a public number instead."
+                )
             # Plain floats, so that equality, hashing and JSON do not depend on the number's type.
             object.__setattr__(self, name, float(value))
         if self.lower > self.upper:
             raise ValueError(
-                f"Bounded: lower must not exceed upper, got lower={self.lower!r}, "
-                f"upper={self.upper!r}."
+                f"Bounded: lower={self.lower!r} must not exceed upper={self.upper!r}. Swap them."
             )
         if not math.isfinite(self.upper - self.lower):
-            raise ValueError("Bounded: upper - lower overflows; choose narrower bounds.")
+            raise ValueError(
+                f"Bounded: upper={self.upper!r} minus lower={self.lower!r} overflows. Choose "
+                "narrower bounds."
+            )
         if self.scale not in SCALES:
-            raise ValueError(f"Bounded: scale must be one of {SCALES}, got {self.scale!r}.")
+            raise ValueError(f"Bounded: scale={self.scale!r} must be one of {SCALES}.")
         if self.knee <= 0:
-            raise ValueError(f"Bounded: knee must be above 0, got {self.knee!r}.")
+            raise ValueError(f"Bounded: knee={self.knee!r} must be above 0, for example 1.0.")
         if not math.isfinite((self.upper - self.lower) / self.knee):
-            raise ValueError(f"Bounded: knee={self.knee!r} is too small for bounds so wide.")
+            raise ValueError(
+                f"Bounded: knee={self.knee!r} is too small for the range from {self.lower!r} to "
+                f"{self.upper!r}. Choose a larger one."
+            )
 
     def to_unit(self, values: Any) -> np.ndarray:
         """Map values to [0, 1]; NaN becomes the middle, infinities the ends.
@@ -70,7 +79,7 @@ class Bounded:
         Parameters
         ----------
         values : array-like of shape (n_samples,)
-            Numbers in the column's own units.
+            Numbers in the units of the column.
 
         Returns
         -------
@@ -84,7 +93,7 @@ class Bounded:
             unit = np.log1p(shifted / self.knee) / np.log1p(span / self.knee)
         else:
             unit = shifted / span
-        # Subnormal spans can round past the end, and the range is a promise.
+        # Subnormal spans can round past the end, but the range is guaranteed.
         return np.where(np.isnan(unit), 0.5, np.minimum(unit, 1.0))
 
 
@@ -109,32 +118,40 @@ class Categories:
     def __post_init__(self) -> None:
         if isinstance(self.values, str) or not isinstance(self.values, Iterable):
             raise TypeError(
-                f"Categories: values must be a list of categories, got {self.values!r}."
+                f"Categories: values={self.values!r} must be a list of categories. Pass a list, "
+                "even of one."
             )
         plain = tuple(v.item() if isinstance(v, np.generic) else v for v in self.values)
         if not plain:
-            raise ValueError("Categories: values is empty; give all that the column can take.")
+            raise ValueError(
+                "Categories: values is empty; expected at least one category. Pass all values that "
+                "the column can take."
+            )
         seen: set[str] = set()
         for value in plain:
             key = category_key(value)
             if key in seen:
                 raise ValueError(
-                    f"Categories: {value!r} is there more than once (1 and '1' are one)."
+                    f"Categories: {value!r} occurs more than once (1 and '1' count as equal). "
+                    "Remove the duplicate."
                 )
             seen.add(key)
         object.__setattr__(self, "values", plain)
 
 
 def category_key(value: Any) -> str:
-    """Return the text by which values are compared, so that 1, 1.0, True and "1" are one."""
+    """Return the text by which values are compared, so that 1, 1.0, True and "1" are equal."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, (numbers.Real, np.bool_)):
         number = float(value)
         if math.isnan(number):
-            raise ValueError("Categories: NaN is no category; a missing value is encoded as zeros.")
+            raise ValueError(
+                "Categories: NaN cannot be a category; a missing value is encoded as zeros. Remove "
+                "it."
+            )
         return str(int(number)) if number.is_integer() else repr(number)
-    raise TypeError(f"Categories: a category must be text, number or bool, got {value!r}.")
+    raise TypeError(f"Categories: category {value!r} must be text, number or bool. Convert it.")
 
 
 Column = Bounded | Categories

@@ -1,16 +1,15 @@
-"""Local differential privacy: records are perturbed before anybody learns from them."""
+"""Local differential privacy: records are perturbed before anything is learned from them."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..accounting import Composed, Event, PrivacyGuarantee
-from ..exceptions import PrivacyWarning
+from ..accounting import Composed, Event
+from ..base import PrivateEstimatorMixin
 from ..mechanisms import (
     Gaussian,
     Laplace,
@@ -24,28 +23,28 @@ from .transformer import SchemaTransformer
 __all__ = ["LocalPerturbation"]
 
 
-class LocalPerturbation(SchemaTransformer):
-    """Encode records by a public schema, and perturb each of them by itself.
+class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
+    """Encode records by a public schema, and perturb each of them independently.
 
-    It stands where a :class:`SchemaTransformer` would. Whatever follows, private or not, sees
-    perturbed records only, so that any estimator can be used. The price is high: every record
-    carries noise of its own, and useful models need large ``epsilon`` and many records.
+    It takes the place of a :class:`SchemaTransformer`. Whatever follows, private or not, sees only
+    perturbed records, so that any estimator can be used. The cost in accuracy is high: noise is
+    added to every record, and useful models need large ``epsilon`` and many records.
 
     Parameters
     ----------
     schema : Schema, default=None
-        The public facts on each column. ``None`` infers them from the data passed to ``fit``,
-        which must be numeric then, and leaks them: a PrivacyLeakWarning, or an error when strict.
+        Public facts about each column. ``None`` infers them from the data passed to ``fit``, which
+        must then be numeric, and leaks them: a PrivacyLeakWarning, or an error if strict.
     epsilon : float, default=1.0
         Privacy loss of one record in one call, shared equally by its columns.
     delta : float, default=0.0
-        Above 0, numeric columns get Gaussian noise instead of Laplace noise: less of it where
-        there are many.
+        Above 0, numeric columns get Gaussian instead of Laplace noise, which is less if there are
+        many such columns.
     feature_range : tuple of two floats, default=(-1.0, 1.0)
         The range of the scaled numeric columns. Perturbed numbers are clipped to it.
     perturb : {"always", "fit"}, default="always"
-        "fit" perturbs in ``fit_transform`` alone and leaves the rows passed to ``transform``
-        as they are, for predictions on rows whose owner sees the prediction.
+        "fit" perturbs only in ``fit_transform`` and leaves the rows passed to ``transform``
+        unperturbed, for predictions on rows whose owner sees the prediction.
     dtype : dtype, default=numpy.float64
         The type of the output, ``numpy.float64`` or ``numpy.float32``.
     noise_seed : int, default=None
@@ -54,29 +53,29 @@ class LocalPerturbation(SchemaTransformer):
     Attributes
     ----------
     schema_ : Schema
-        The schema in use; ``schema_.inferred`` tells whether it was read off the data.
+        The schema used; ``schema_.inferred`` is True if it was read off the data.
     privacy_ : PrivacyGuarantee
-        What is guaranteed for a record at each call that perturbs it.
+        The guarantee for a record in each call that perturbs it.
     privacy_event_ : Event
-        What is released of a record at each call.
+        The release about a record in each call.
     epsilon_, delta_ : float
         The guarantee in two numbers.
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where ``fit`` got a DataFrame.
+        Their names, if ``fit`` got a DataFrame.
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-*local* differential privacy: the law of a perturbed
-    record changes by no more when the whole record is replaced, whatever is known of all others.
-    For a data set in which a person has one record it is the same under replace-one. A number
-    moves by at most the width of its range; a category is told by randomised response, where
-    missing or unknown counts as one category more. The noise is exact on a grid. Each call is a
-    new release: perturbing the same records twice costs twice.
+    **Guarantees.** (``epsilon``, ``delta``)-*local* differential privacy: the distribution of a
+    perturbed record changes by no more than that if the whole record is replaced, whatever is known
+    of all others. For a data set in which each person has one record, the same holds under
+    replace-one. A number changes by at most the width of its range; a category is reported by
+    randomised response, where missing or unknown counts as one additional category. The noise is
+    exact on a grid. Each call is a new release: perturbing the same records twice costs twice.
 
-    **Edge cases.** A missing number is taken as the middle of its range. An unknown category
-    comes out as zeros, or as any category.
+    **Edge cases.** A missing number is treated as the middle of its range. An unknown category
+    becomes zeros, or any category.
 
     References
     ----------
@@ -94,7 +93,8 @@ class LocalPerturbation(SchemaTransformer):
     >>> local.fit_transform(X).shape
     (2, 3)
     >>> local.privacy_
-    4.00-DP, replace-one, proved assuming one record a person, perturbed once
+    4.00-DP, replace-one, proved assuming one record per person, perturbed once; the number of
+    records is public
     """
 
     def __init__(
@@ -113,11 +113,6 @@ class LocalPerturbation(SchemaTransformer):
         self.delta = delta
         self.perturb = perturb
         self.noise_seed = noise_seed
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
 
     def fit(self, X: Any, y: Any = None) -> LocalPerturbation:
         """Check the columns of ``X`` against the schema, and state the guarantee.
@@ -138,33 +133,20 @@ class LocalPerturbation(SchemaTransformer):
         ValueError
             If a column is missing or unknown, or a parameter is wrong.
         """
-        super().fit(X, y)
-        facts = list(self.schema_.values())
-        self._numeric = sum(isinstance(f, Bounded) for f in facts)
-        parts: list[Event] = [self._number_noise().event] if self._numeric else []
-        parts += [self._response(f).event for f in facts if isinstance(f, Categories)]
-        self.privacy_event_ = Composed(tuple(parts))
-        assumptions = ["one record a person, perturbed once"]
-        if self.schema_.inferred:
-            assumptions.append("the schema is public (it was read off the data)")
-        if self.noise_seed is not None:
-            warnings.warn(
-                f"noise_seed={self.noise_seed!r} makes the noise predictable: there is no "
-                "privacy. Use it in tests only.",
-                PrivacyWarning,
-                stacklevel=2,
-            )
-            assumptions.append("nobody knows or guesses noise_seed")
-        self.privacy_ = PrivacyGuarantee(
-            self.privacy_event_,
-            at_delta=float(self.delta),
-            relation="replace_one",
-            kind="proved" if self.noise_seed is None else "estimate",
-            assumptions=tuple(assumptions),
-        )
-        self._stated = self._settings()
-        # The columns' shares add up to it; composing them tightly would be a little less.
-        self.epsilon_, self.delta_ = float(self.epsilon), float(self.delta)
+        with self._private_fit() as fit:
+            super().fit(X, y)
+            facts = list(self.schema_.values())
+            self._numeric = sum(isinstance(f, Bounded) for f in facts)
+            parts: list[Event] = [self._number_noise().event] if self._numeric else []
+            parts += [self._response(f).event for f in facts if isinstance(f, Categories)]
+            fit.assume("one record per person, perturbed once")
+            if self.schema_.inferred:
+                fit.assume("the schema is public (it was read off the data)")
+            with fit.charged(Composed(tuple(parts)), relation="replace_one", at_delta=self.delta):
+                pass  # the records are released by transform, in every call
+            self._stated = self._settings()
+            # The sum of the columns' shares; tight composition would give slightly less.
+            self.epsilon_ = float(self.epsilon)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -178,14 +160,14 @@ class LocalPerturbation(SchemaTransformer):
         Returns
         -------
         ndarray of shape (n_samples, n_features_out)
-            Or what ``set_output`` asks for.
+            Or in the container chosen by ``set_output``.
         """
         encoded = super().transform(X)
         self._check_as_stated()
         return encoded if self.perturb == "fit" else self._perturbed(encoded)
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
-        """Fit to ``X``, and return its records encoded and perturbed.
+        """Fit to ``X`` and return its records, encoded and perturbed.
 
         Parameters
         ----------
@@ -194,12 +176,12 @@ class LocalPerturbation(SchemaTransformer):
         y : None
             Ignored.
         **fit_params : dict
-            None is known.
+            There are none.
 
         Returns
         -------
         ndarray of shape (n_samples, n_features_out)
-            Or what ``set_output`` asks for.
+            Or in the container chosen by ``set_output``.
         """
         return self._perturbed(super(LocalPerturbation, self.fit(X, y, **fit_params)).transform(X))
 
@@ -218,8 +200,8 @@ class LocalPerturbation(SchemaTransformer):
             k = len(fact.values)
             block = out[:, at : at + k]
             codes = np.where(block.any(axis=1), block.argmax(axis=1), k)
-            told = self._response(fact).release(codes, random)
-            block[:] = told[:, None] == np.arange(k)
+            reported = self._response(fact).release(codes, random)
+            block[:] = reported[:, None] == np.arange(k)
             at += k
         if numbers:
             unit = (out[:, numbers] - low) / (high - low)
@@ -231,12 +213,12 @@ class LocalPerturbation(SchemaTransformer):
         return self.epsilon, self.delta, self.perturb
 
     def _check_as_stated(self) -> None:
-        """Refuse what ``set_params`` has made of a fitted transformer whose claim is another."""
+        """Refuse to release if the parameters no longer agree with ``privacy_``."""
         seeded = self.noise_seed is not None and self.privacy_.kind == "proved"
         if seeded or self._settings() != self._stated:
             raise ValueError(
-                "epsilon, delta, perturb or noise_seed was changed after fit, and privacy_ speaks "
-                "of what they were. Call fit again."
+                "epsilon, delta, perturb or noise_seed was changed after fit, so privacy_ does not "
+                "describe what transform would release. Call fit again."
             )
 
     def _number_noise(self) -> Laplace | Gaussian:
@@ -253,8 +235,12 @@ class LocalPerturbation(SchemaTransformer):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if not (isinstance(self.epsilon, (int, float)) and 1e-4 <= self.epsilon < 700):
-            raise ValueError(f"epsilon={self.epsilon!r} must be a number from 1e-4 to 700.")
+            raise ValueError(
+                f"epsilon={self.epsilon!r} must be a number from 1e-4 to 700, for example 1.0."
+            )
         if not (isinstance(self.delta, (int, float)) and 0 <= self.delta < 1):
-            raise ValueError(f"delta={self.delta!r} must be a number in [0, 1).")
+            raise ValueError(
+                f"delta={self.delta!r} must be a number in [0, 1); 0 means Laplace noise."
+            )
         if self.perturb not in ("always", "fit"):
             raise ValueError(f"perturb={self.perturb!r} must be 'always' or 'fit'.")

@@ -1,8 +1,7 @@
-"""A standard scaler made of private means and variances."""
+"""A standard scaler that uses private means and variances."""
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any
 
@@ -11,37 +10,42 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .. import _config
 from .._sklearn import Interval, StrOptions
 from .._validation import check_column_names, check_numbers
 from ..accounting import PrivacyBudget
+from ..base import PrivateEstimatorMixin
+from ..mechanisms import SecureRandom
+from ..public_facts import public_bounds
 from ._columns import Columns
-from ._target import RELATIONS
+from ._release import RELATIONS
 
 __all__ = ["PrivateStandardScaler"]
 
 
-class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class PrivateStandardScaler(
+    PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
+):
     """Centre and scale columns by private means and variances.
 
-    Where public bounds alone give features of a good scale, a
-    :class:`~skprivacy.preprocessing.SchemaTransformer` costs nothing and is the better choice.
+    If public bounds alone give features of a good scale, a
+    :class:`~skprivacy.preprocessing.SchemaTransformer` is the better choice: it costs no privacy.
 
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy loss of the fit, in nats, of all columns together.
+        Privacy loss of the fit, in nats, of all columns together. At least 1e-6; ``numpy.inf``
+        fits without noise **and without any guarantee**, for comparison.
     delta : float, default=0.0
         0 for Laplace noise, above 0 for Gaussian noise.
     bounds : tuple (lower, upper), default=None
-        Public bounds: two numbers, or two sequences of length n_features. Of two
-        features, two arrays, if one pair per feature could be meant. Values beyond are clipped,
-        by ``transform`` too.
+        Public bounds: two numbers, or two sequences of length n_features. With two features,
+        pass a tuple of two arrays if they could also be one pair per feature. Values outside are
+        clipped, by ``transform`` too.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are. Under "add_remove" the number of records is private, and
-        is paid for; otherwise it is public.
+        Neighbouring relation. Under "add_remove", the number of records is private, and releasing
+        it is part of the cost; otherwise it is public.
     budget : PrivacyBudget, default=None
-        Is charged for the fit before the data is touched; refuses what it cannot afford.
+        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -50,9 +54,9 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     mean_, var_, scale_ : ndarray of shape (n_features,)
         Private means, variances, and their roots, which are at least 1% of the bounds' width.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds in use.
+        The bounds used.
     privacy_ : PrivacyGuarantee
-        What is guaranteed, in which relation and under which assumptions.
+        The guarantee, with its neighbouring relation and its assumptions.
     privacy_event_ : Event
         What was released, for composition with other releases.
     epsilon_, delta_ : float
@@ -60,7 +64,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+        Names of features, if all of them are strings.
 
     Notes
     -----
@@ -82,7 +86,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     """
 
     _parameter_constraints: dict = {
-        "epsilon": [Interval(Real, 0, None, closed="neither")],
+        "epsilon": [Interval(Real, 1e-6, None, closed="both")],
         "delta": [Interval(Real, 0, 1, closed="left")],
         "bounds": ["array-like", None],
         "relation": [StrOptions(set(RELATIONS))],
@@ -107,14 +111,8 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def __getstate__(self):
-        state = super().__getstate__()
-        # A fitted scaler is what gets out; the seed of its noise must not get out with it.
-        return state | {"noise_seed": None} if "privacy_" in state else state
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
         tags.input_tags.allow_nan = True
         return tags
 
@@ -134,42 +132,22 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         Raises
         ------
         ValueError
-            If a parameter or a shape is not as described. Nothing has been released then.
+            If a parameter or a shape is not as described. Nothing is released then.
         """
-        self._validate_params()
-        check_column_names(X)
-        check_numbers(X)
-        X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
-        bounds = self.bounds
-        assumptions: tuple[str, ...] = ()
-        if bounds is None:
-            _config.leak(
-                "bounds=None: the bounds of the features are read off X. Pass "
-                "bounds=(lower, upper), numbers or one per feature, from public knowledge."
-            )
-            assumptions = ("the bounds of the features are public (they were read off X)",)
-            finite = np.where(np.isfinite(X), X, np.nan)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # a column without any number
-                lower, upper = np.nanmin(finite, axis=0), np.nanmax(finite, axis=0)
-            bounds = np.nan_to_num(lower), np.nan_to_num(upper)
-        columns = Columns(X, bounds)
-        moments, self.privacy_ = columns.release(
-            2,
-            self.epsilon,
-            self.delta,
-            self.relation,
-            self.noise_seed,
-            self.budget,
-            type(self).__name__,
-            assumptions,
-        )
-        self.bounds_ = columns.lower, columns.upper
-        self.mean_, self.var_ = columns.means(moments), columns.variances(moments)
-        floor = np.where(columns.half > 0, 0.02 * columns.half, 1.0)
-        self.scale_ = np.maximum(np.sqrt(self.var_), floor)
-        self.privacy_event_ = self.privacy_.event
-        self.epsilon_, self.delta_ = self.privacy_.epsilon(), float(self.delta)
+        with self._private_fit() as fit:
+            self._validate_params()
+            check_column_names(X)
+            check_numbers(X)
+            rows = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
+            columns = Columns(rows, public_bounds(fit, rows, self.bounds))
+            mechanism = columns.mechanism(2, self.epsilon, self.delta, self.relation)
+            with fit.charged(mechanism.event, relation=self.relation, at_delta=self.delta):
+                random = SecureRandom(self.noise_seed)
+                moments = columns.release(2, mechanism, self.relation, random)
+            self.bounds_ = columns.lower, columns.upper
+            self.mean_, self.var_ = columns.means(moments), columns.variances(moments)
+            floor = np.where(columns.half > 0, 0.02 * columns.half, 1.0)
+            self.scale_ = np.maximum(np.sqrt(self.var_), floor)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What is publicly known about the columns of a data set."""
+"""Public facts about the columns of a data set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Schema(Mapping[str, Column]):
 
     Whatever a model needs to know about its input beforehand (ranges, categories, classes) has to
     come from public documentation, such as a codebook. Reading it off the private data would leak
-    it outside every guarantee.
+    it, and no guarantee would cover the leak.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Schema(Mapping[str, Column]):
     classes : sequence of str or int, default=None
         The target's publicly known classes.
     inferred : bool, default=False
-        Whether the facts were read off private data, and so are not public.
+        Whether the facts were read off private data and so are not public.
 
     See Also
     --------
@@ -59,17 +59,26 @@ class Schema(Mapping[str, Column]):
         inferred: bool = False,
     ) -> None:
         if not isinstance(columns, Mapping) or not columns:
-            raise ValueError("Schema: columns must map at least one column name to its facts.")
+            raise ValueError(
+                f"Schema: columns={columns!r} must map at least one column name to its facts, such "
+                "as {'age': Bounded(0, 120)}."
+            )
         for name, column in columns.items():
             if not isinstance(name, str):
-                raise TypeError(f"Schema: column names must be text, got {name!r}.")
+                raise TypeError(
+                    f"Schema: column name {name!r} must be text. Rename the column, for example to "
+                    f"'x{name}'."
+                )
             if not isinstance(column, (Bounded, Categories)):
                 raise TypeError(
-                    f"Schema: column {name!r} must be Bounded(lower, upper) or Categories(values), "
+                    f"Schema: column {name!r} must be Bounded(lower, upper) or Categories(values); "
                     f"got {column!r}."
                 )
         if target is not None and target in columns:
-            raise ValueError(f"Schema: target {target!r} is among the feature columns.")
+            raise ValueError(
+                f"Schema: target={target!r} must not be among the feature columns. Remove it from "
+                "columns."
+            )
         self._columns = dict(columns)
         self.target = target
         self.classes = None if classes is None else Categories(tuple(classes)).values
@@ -100,7 +109,7 @@ class Schema(Mapping[str, Column]):
 
     @property
     def n_features_out(self) -> int:
-        """How many columns :class:`SchemaTransformer` makes of it."""
+        """Number of columns that :class:`SchemaTransformer` returns."""
         return sum(1 if isinstance(c, Bounded) else len(c.values) for c in self.values())
 
     def to_dict(self) -> dict[str, Any]:
@@ -133,7 +142,7 @@ class Schema(Mapping[str, Column]):
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Schema:
-        """Make a schema of what :meth:`to_dict` returns.
+        """Create a schema from the result of :meth:`to_dict`.
 
         Raises
         ------
@@ -141,9 +150,15 @@ class Schema(Mapping[str, Column]):
             If a key is unknown or missing; the message names the column.
         """
         if not isinstance(facts, Mapping) or not isinstance(facts.get("columns"), Mapping):
-            raise ValueError('Schema: expected {"columns": {name: {...}, ...}, ...}.')
+            raise ValueError(
+                'Schema: the facts must be a mapping {"columns": {name: {...}, ...}, ...}; '
+                f"got {facts!r}."
+            )
         if unknown := set(facts) - {"columns", "target", "classes", "inferred"}:
-            raise ValueError(f"Schema: unknown key {sorted(unknown)[0]!r}.")
+            raise ValueError(
+                f"Schema: unknown key {sorted(unknown)[0]!r}; expected columns, target, classes, "
+                "inferred. Remove it."
+            )
         columns = {name: _column(name, fact) for name, fact in facts["columns"].items()}
         return cls(
             columns,
@@ -159,7 +174,7 @@ class Schema(Mapping[str, Column]):
         Raises
         ------
         ValueError
-            If the JSON does not parse, names a column twice, or does not describe a schema.
+            If the JSON is invalid, names a column twice, or does not describe a schema.
         FileNotFoundError
             If there is no such file.
         """
@@ -169,24 +184,26 @@ class Schema(Mapping[str, Column]):
             facts = json.loads(text, object_pairs_hook=_unique_keys)
         except json.JSONDecodeError as error:
             origin = "the given text" if is_text else str(source)
-            raise ValueError(f"Schema: {origin} is not valid JSON: {error}.") from error
+            raise ValueError(
+                f"Schema: {origin} is not valid JSON: {error}. Correct it at that position."
+            ) from error
         return cls.from_dict(facts)
 
     @classmethod
     def infer(cls, X: Any, y: Any = None, *, max_categories: int = 1000) -> Schema:
-        """Read a schema off data. This LEAKS the data's extremes and rare categories.
+        """Infer a schema from data. This LEAKS the data's extremes and rare categories.
 
-        Use it on public data, or as a first draft that you then correct by the codebook.
+        Use it on public data, or for a first draft that you then correct by the codebook.
 
         Parameters
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
             The data.
         y : array-like of shape (n_samples,), default=None
-            The target, whose classes are read off as well.
+            The target, whose classes are inferred as well.
         max_categories : int, default=1000
-            The most distinct values of a column that is no number; more are taken for names or
-            numbers of records, which no model should learn.
+            Largest number of distinct values of a column that is not numeric. More are taken for
+            names or identifiers of records, which no model should learn.
 
         Returns
         -------
@@ -196,7 +213,7 @@ class Schema(Mapping[str, Column]):
         Raises
         ------
         ValueError
-            If a column has no value, too many categories, or values that are none.
+            If a column has no value, too many categories, or values that cannot be categories.
 
         Warns
         -----
@@ -204,12 +221,12 @@ class Schema(Mapping[str, Column]):
             Always; under ``skprivacy.set_config(strict=True)`` it is a ValueError.
         """
         _config.leak(
-            "Schema.infer reads bounds and categories off the data: they leak outside every "
-            "guarantee unless the data is public. Write a Schema by the data's codebook instead."
+            "Schema.infer reads bounds and categories off the data: they leak, and no guarantee "
+            "covers the leak, unless the data is public. Write a Schema from the data's codebook."
         )
         frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
         columns = {
-            _name(label): _observed(_name(label), frame[label], max_categories)
+            _name(label): _inferred(_name(label), frame[label], max_categories)
             for label in frame.columns
         }
         name = getattr(y, "name", None)
@@ -230,7 +247,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"Schema: {twice!r} is there more than once.")
+        raise ValueError(f"Schema: {twice!r} occurs more than once. Remove the repeated entries.")
     return result
 
 
@@ -238,32 +255,38 @@ def _column(name: str, fact: Any) -> Column:
     makers: dict[str, type[Column]] = {"bounded": Bounded, "categories": Categories}
     if not isinstance(fact, Mapping) or fact.get("type") not in makers:
         raise ValueError(
-            f"Schema: column {name!r} must have a type of {sorted(makers)}, got {fact!r}."
+            f'Schema: column {name!r} must have a "type" that is one of {sorted(makers)}; got '
+            f"{fact!r}."
         )
     maker, arguments = makers[fact["type"]], {k: v for k, v in fact.items() if k != "type"}
     keys = {field.name: field.default is MISSING for field in fields(maker)}
     if unknown := [key for key in arguments if key not in keys]:
         raise ValueError(
-            f"Schema: column {name!r}: unknown key {unknown[0]!r}; keys are {', '.join(keys)}."
+            f"Schema: column {name!r}: unknown key {unknown[0]!r}; expected {', '.join(keys)}."
         )
     if missing := [key for key, needed in keys.items() if needed and key not in arguments]:
-        raise ValueError(f"Schema: column {name!r}: {missing[0]!r} is missing.")
+        raise ValueError(f"Schema: column {name!r}: {missing[0]!r} is missing. Add it.")
     try:
         return maker(**arguments)
     except (TypeError, ValueError) as error:
         raise ValueError(f"Schema: column {name!r}: {error}") from error
 
 
-def _observed(name: str, column: pd.Series, max_categories: int) -> Column:
+def _inferred(name: str, column: pd.Series, max_categories: int) -> Column:
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
         numbers_ = column.to_numpy(dtype=np.float64, na_value=np.nan)
         finite = numbers_[np.isfinite(numbers_)]
         if not len(finite):
-            raise ValueError(f"Schema.infer: column {name!r} has no finite value.")
+            raise ValueError(
+                f"Schema.infer: column {name!r} has no finite value. Drop it, or describe it in a "
+                "Schema."
+            )
         return Bounded(finite.min(), finite.max())
     values = pd.unique(column.dropna())
     if not len(values):
-        raise ValueError(f"Schema.infer: column {name!r} has no value.")
+        raise ValueError(
+            f"Schema.infer: column {name!r} has no value. Drop it, or describe it in a Schema."
+        )
     if len(values) > max_categories:
         raise ValueError(
             f"Schema.infer: column {name!r} has {len(values)} distinct values, more than "

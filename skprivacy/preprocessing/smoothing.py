@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from numbers import Integral, Real
 from typing import Any
 
@@ -18,14 +19,16 @@ from ..metrics import clopper_pearson
 
 __all__ = ["SmoothedClassifier"]
 
-_ROWS = 1 << 16  # noisy rows that are predicted at a time
+_ROWS = 1 << 16  # noisy rows that are predicted, or numbers that are drawn, at a time
+_KEY_BYTES = 32
 
 
 class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Predict the class that a classifier gives most often to a row with Gaussian noise on it.
 
     This protects the *input of a prediction*: within the certified radius, whoever perturbs a row
-    cannot change its class. It promises nothing about the training records.
+    cannot change its class. About the training records it promises nothing of its own, and takes
+    nothing away from what a private ``estimator`` promises: see ``estimator_.privacy_``.
 
     Parameters
     ----------
@@ -47,7 +50,7 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     estimator_ : classifier
-        The fitted clone.
+        The fitted clone. Its ``privacy_``, if it has one, holds for all that is said here.
     classes_ : ndarray of shape (n_classes,)
         The labels.
     n_features_in_ : int
@@ -62,8 +65,15 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     noise, so that what is said of one does not depend on the others: certificates that are wrong
     may be wrong together.
 
-    **Edge cases.** Where no class is surely in the majority, the radius is 0. Rows with NaN or
-    infinity are refused, in ``fit`` too.
+    A row is trained on with noise that is a function of that row, ``sigma`` and a key drawn from
+    ``random_state`` (SHAKE-128 of key and row, as normal numbers). Who adds, removes, blanks or
+    replaces a record thus changes what the estimator is given in that one place and nowhere else,
+    whether the key is known or not: a guarantee of the estimator holds as it stands, whatever its
+    relation. (Noise drawn row after row would change all rows behind one that is removed.)
+
+    **Edge cases.** Where no class is surely in the majority, the radius is 0. Equal rows are
+    trained on with equal noise. ``fit`` hands NaN and infinity on: a private estimator leaves such
+    a record out in silence, and other ones refuse it. Elsewhere they are refused.
 
     References
     ----------
@@ -125,11 +135,12 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         self._validate_params()
         check_column_names(X)
-        rows, labels = validate_data(self, X, y, dtype=np.float64)
+        # An error about one record would tell that it is there: that is for the estimator to say.
+        rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
         if self.augment:
-            # A certificate rests on noise that training has not seen: a stream of its own.
-            seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-            rows = rows + np.random.RandomState(seed).normal(0, self.sigma, rows.shape)
+            # A certificate rests on noise that training has not seen: a hash of the same seed.
+            key = check_random_state(self.random_state).bytes(_KEY_BYTES)
+            rows = rows + self.sigma * _noise_by_row(rows, key)
         self.estimator_ = clone(self.estimator).fit(rows, labels)
         self.classes_ = self.estimator_.classes_
         return self
@@ -195,3 +206,16 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                     cells, minlength=part.shape[0] * len(self.classes_)
                 ).reshape(len(part), -1)
         return counts
+
+
+def _noise_by_row(rows: NDArray[np.float64], key: bytes) -> NDArray[np.float64]:
+    """Return standard normal numbers of the shape of ``rows``; each row's depend on it alone."""
+    width = rows.shape[1]
+    noise = np.empty(rows.shape)
+    block = max(1, _ROWS // width)
+    for start in range(0, len(rows), block):
+        part = rows[start : start + block].astype("<f8")
+        bits = b"".join(hashlib.shake_128(key + row.tobytes()).digest(8 * width) for row in part)
+        steps = np.frombuffer(bits, "<u8").reshape(part.shape) >> np.uint64(12)
+        noise[start : start + block] = ndtri((steps + 0.5) * 2.0**-52)
+    return noise

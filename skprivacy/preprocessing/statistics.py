@@ -1,36 +1,87 @@
-"""Private statistics of bounded columns."""
+"""Private sums, means, variances and quantiles of bounded columns."""
 
 from __future__ import annotations
 
-import math
 from numbers import Integral
-from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from .._validation import check_numbers
-from ..accounting import PrivacyBudget, PrivacyGuarantee, charge
+from ..accounting import PrivacyBudget
+from ..base import private_release
 from ..mechanisms import Exponential, SecureRandom
 from ..mechanisms.bounds import checked_bounds
 from ._columns import Columns, one_column
-from ._target import additive, check_target, guarantee
+from ._release import Release, check_target
 
 __all__ = [
     "Release",
-    "private_histogram",
     "private_mean",
     "private_quantile",
+    "private_sum",
     "private_variance",
 ]
 
 
-class Release(NamedTuple):
-    """A private number, or array of numbers, and its guarantee."""
+def private_sum(
+    X: ArrayLike,
+    *,
+    bounds: tuple[ArrayLike, ArrayLike],
+    epsilon: float,
+    delta: float = 0.0,
+    relation: str = "add_remove",
+    budget: PrivacyBudget | None = None,
+    noise_seed: int | None = None,
+) -> Release:
+    """Return the sum of each column.
 
-    value: Any
-    privacy: PrivacyGuarantee
+    Parameters
+    ----------
+    X : array-like of shape (n_samples,) or (n_samples, n_features)
+        NaN counts as the middle of the bounds; infinity is clipped.
+    bounds : tuple (lower, upper)
+        Public bounds: two numbers, or two sequences of length n_features. With two features,
+        pass a tuple of two arrays if they could also be one pair per feature.
+    epsilon : float
+        Privacy loss, in nats, of all columns together.
+    delta : float, default=0.0
+        0 for Laplace noise, above 0 for Gaussian noise.
+    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
+        Neighbouring relation. The noise is proportional to the largest magnitude within the
+        bounds; under "replace_one", to their width.
+    budget : PrivacyBudget, default=None
+        Charged before the data is touched; refuses a release that it cannot afford.
+    noise_seed : int, default=None
+        Makes the noise reproducible **and the guarantee void**. For tests only.
+
+    Returns
+    -------
+    Release
+        ``value`` of shape () or (n_features,), and ``privacy``.
+
+    Notes
+    -----
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with a row as the unit. Values are
+    scaled to [-1, 1] and rounded towards 0 to a grid on which sums are exact; the noise is exact.
+
+    Examples
+    --------
+    >>> from skprivacy.preprocessing import private_sum
+    >>> stays = [2, 5, 11] * 1000
+    >>> days, privacy = private_sum(stays, bounds=(0, 30), epsilon=1.0)
+    >>> 17_500 < days < 18_500
+    True
+    """
+    check_target(epsilon, delta, relation)
+    columns = Columns(X, bounds)
+    mechanism = columns.sums_mechanism(epsilon, delta, relation)
+    with private_release(
+        mechanism.event, relation=relation, at_delta=delta, who="private_sum", budget=budget,
+        noise_seed=noise_seed,
+    ) as privacy:  # fmt: skip
+        sums = columns.sums(mechanism, relation, SecureRandom(noise_seed))
+    return Release(columns.shaped(sums), privacy)
 
 
 def private_mean(
@@ -50,17 +101,17 @@ def private_mean(
     X : array-like of shape (n_samples,) or (n_samples, n_features)
         NaN counts as the middle of the bounds; infinity is clipped.
     bounds : tuple (lower, upper)
-        Public bounds: two numbers, or two sequences of length n_features. Of two
-        features, two arrays, if one pair per feature could be meant.
+        Public bounds: two numbers, or two sequences of length n_features. With two features,
+        pass a tuple of two arrays if they could also be one pair per feature.
     epsilon : float
         Privacy loss, in nats, of all columns together.
     delta : float, default=0.0
         0 for Laplace noise, above 0 for Gaussian noise.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are. Under "add_remove" the number of records is private, and
-        is paid for; otherwise it is public.
+        Neighbouring relation. Under "add_remove", the number of records is private, and releasing
+        it is part of the cost; otherwise it is public.
     budget : PrivacyBudget, default=None
-        Is charged before the data is touched; refuses what it cannot afford.
+        Charged before the data is touched; refuses a release that it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -72,13 +123,14 @@ def private_mean(
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with a row as the unit. Values are
-    scaled to [-1, 1] and rounded towards 0 to a grid on which sums are exact, the noise is exact.
+    scaled to [-1, 1] and rounded towards 0 to a grid on which sums are exact; the noise is exact.
 
-    **Edge cases.** Where noise drowns the number of records the middle of the bounds is the mean.
+    **Edge cases.** If the noise exceeds the number of records, the result is noise around the
+    middle of the bounds.
 
     Examples
     --------
-    >>> from skprivacy.preprocessing.statistics import private_mean
+    >>> from skprivacy.preprocessing import private_mean
     >>> ages = [25, 52, 38] * 1000
     >>> mean, privacy = private_mean(ages, bounds=(0, 120), epsilon=1.0)
     >>> 30 < mean < 46
@@ -86,10 +138,14 @@ def private_mean(
     >>> privacy
     1.00-DP, add-remove, proved
     """
+    check_target(epsilon, delta, relation)
     columns = Columns(X, bounds)
-    moments, privacy = columns.release(
-        1, epsilon, delta, relation, noise_seed, budget, "private_mean"
-    )
+    mechanism = columns.mechanism(1, epsilon, delta, relation)
+    with private_release(
+        mechanism.event, relation=relation, at_delta=delta, who="private_mean", budget=budget,
+        noise_seed=noise_seed,
+    ) as privacy:  # fmt: skip
+        moments = columns.release(1, mechanism, relation, SecureRandom(noise_seed))
     return Release(columns.shaped(columns.means(moments)), privacy)
 
 
@@ -110,17 +166,17 @@ def private_variance(
     X : array-like of shape (n_samples,) or (n_samples, n_features)
         NaN counts as the middle of the bounds; infinity is clipped.
     bounds : tuple (lower, upper)
-        Public bounds: two numbers, or two sequences of length n_features. Of two
-        features, two arrays, if one pair per feature could be meant.
+        Public bounds: two numbers, or two sequences of length n_features. With two features,
+        pass a tuple of two arrays if they could also be one pair per feature.
     epsilon : float
         Privacy loss, in nats, of all columns together.
     delta : float, default=0.0
         0 for Laplace noise, above 0 for Gaussian noise.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are. Under "add_remove" the number of records is private, and
-        is paid for; otherwise it is public.
+        Neighbouring relation. Under "add_remove", the number of records is private, and releasing
+        it is part of the cost; otherwise it is public.
     budget : PrivacyBudget, default=None
-        Is charged before the data is touched; refuses what it cannot afford.
+        Charged before the data is touched; refuses a release that it cannot afford.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
 
@@ -132,16 +188,20 @@ def private_variance(
 
     Examples
     --------
-    >>> from skprivacy.preprocessing.statistics import private_variance
+    >>> from skprivacy.preprocessing import private_variance
     >>> ages = [25, 52, 38] * 1000
     >>> variance, privacy = private_variance(ages, bounds=(0, 120), epsilon=1.0)
     >>> 50 < variance < 250
     True
     """
+    check_target(epsilon, delta, relation)
     columns = Columns(X, bounds)
-    moments, privacy = columns.release(
-        2, epsilon, delta, relation, noise_seed, budget, "private_variance"
-    )
+    mechanism = columns.mechanism(2, epsilon, delta, relation)
+    with private_release(
+        mechanism.event, relation=relation, at_delta=delta, who="private_variance", budget=budget,
+        noise_seed=noise_seed,
+    ) as privacy:  # fmt: skip
+        moments = columns.release(2, mechanism, relation, SecureRandom(noise_seed))
     return Release(columns.shaped(columns.variances(moments)), privacy)
 
 
@@ -161,19 +221,19 @@ def private_quantile(
     Parameters
     ----------
     x : array-like of shape (n_samples,)
-        NaN is left out; infinity is clipped.
+        NaN is ignored; infinity is clipped.
     q : float
-        In [0, 1].
+        Quantile to release, in [0, 1]; 0.5 is the median.
     bounds : tuple (lower, upper)
-        Public bounds; the answer is one of ``n_candidates`` equally spaced numbers between.
+        Public bounds; the result is one of ``n_candidates`` equally spaced numbers between them.
     epsilon : float
         Privacy loss, in nats.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are.
+        Neighbouring relation.
     n_candidates : int, default=1024
-        At least 2.
+        Number of candidates, at least 2.
     budget : PrivacyBudget, default=None
-        Is charged before the data is touched; refuses what it cannot afford.
+        Charged before the data is touched; refuses a release that it cannot afford.
     noise_seed : int, default=None
         Makes the choice reproducible **and the guarantee void**. For tests only.
 
@@ -184,7 +244,7 @@ def private_quantile(
     Notes
     -----
     **Guarantees.** Pure ``epsilon`` differential privacy. The score of r is
-    -abs(#(x < r) - q #(x)); a record moves it by max(q, 1 - q) at most, or by 1 if replaced.
+    -abs(#(x < r) - q #(x)); a record changes it by at most max(q, 1 - q), or by 1 if replaced.
 
     References
     ----------
@@ -193,15 +253,15 @@ def private_quantile(
 
     Examples
     --------
-    >>> from skprivacy.preprocessing.statistics import private_quantile
+    >>> from skprivacy.preprocessing import private_quantile
     >>> median, privacy = private_quantile(range(1001), 0.5, bounds=(0, 1000), epsilon=1.0)
     >>> 450 < median < 550
     True
     """
     if not 0 <= q <= 1:
-        raise ValueError(f"q={q!r} must be in [0, 1].")
+        raise ValueError(f"q={q!r} must lie in [0, 1]; 0.5 is the median.")
     if not (isinstance(n_candidates, Integral) and n_candidates >= 2):
-        raise ValueError(f"n_candidates={n_candidates!r} must be an integer >= 2.")
+        raise ValueError(f"n_candidates={n_candidates!r} must be an integer >= 2, such as 1024.")
     check_target(epsilon, 0.0, relation)
     lower, upper = checked_bounds("bounds", bounds, 1)
     check_numbers(x, "x")
@@ -211,90 +271,10 @@ def private_quantile(
     below = np.searchsorted(values, candidates, side="left")
     sensitivity = 1.0 if relation == "replace_one" else max(q, 1.0 - q)
     mechanism = Exponential(float(epsilon), sensitivity)
-    privacy = guarantee(mechanism.event, 0.0, relation, noise_seed)
     scores = -np.abs(below - q * values.size)
-    with charge(budget, mechanism.event, relation, "private_quantile", privacy.kind):
+    with private_release(
+        mechanism.event, relation=relation, at_delta=0.0, who="private_quantile", budget=budget,
+        noise_seed=noise_seed,
+    ) as privacy:  # fmt: skip
         chosen = mechanism.release(scores, SecureRandom(noise_seed))
     return Release(float(candidates[chosen]), privacy)
-
-
-def private_histogram(
-    x: ArrayLike,
-    *,
-    bins: ArrayLike | None = None,
-    categories: ArrayLike | None = None,
-    epsilon: float,
-    delta: float = 0.0,
-    relation: str = "add_remove",
-    budget: PrivacyBudget | None = None,
-    noise_seed: int | None = None,
-) -> Release:
-    """Return how many records fall into each public bin, or have each public category.
-
-    Parameters
-    ----------
-    x : array-like of shape (n_samples,)
-        Values outside all bins, unknown categories and NaN are not counted.
-    bins : array-like of shape (n_bins + 1,), default=None
-        Public edges, increasing. The last bin includes its right edge.
-    categories : array-like of shape (n_categories,), default=None
-        Public categories, instead of ``bins``.
-    epsilon : float
-        Privacy loss, in nats.
-    delta : float, default=0.0
-        0 for Laplace noise, above 0 for Gaussian noise.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        What neighbouring data sets are.
-    budget : PrivacyBudget, default=None
-        Is charged before the data is touched; refuses what it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
-
-    Returns
-    -------
-    Release
-        ``value`` of shape (n_bins,), counts that can be fractional and negative. Clipping and
-        rounding them is free.
-
-    Examples
-    --------
-    >>> from skprivacy.preprocessing.statistics import private_histogram
-    >>> counts, privacy = private_histogram(["a", "b", "a"], categories=["a", "b"], epsilon=1.0)
-    >>> counts.shape
-    (2,)
-    """
-    check_target(epsilon, delta, relation)
-    if (bins is None) == (categories is None):
-        raise ValueError("Give either bins=edges or categories=values, and from public knowledge.")
-    values = one_column(x)
-    values = values[~pd.isna(values)]  # pandas' own sign of a missing value compares with nothing
-    if bins is not None:
-        edges = np.asarray(bins, np.float64)
-        if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
-            raise ValueError(f"bins={bins!r} must be at least two increasing edges.")
-        check_numbers(values, "x")
-        counts = np.histogram(values.astype(np.float64), edges)[0]
-    else:
-        known = np.asarray(categories)
-        if known.ndim != 1 or not known.size or len(np.unique(known)) != known.size:
-            raise ValueError(f"categories={categories!r} must be distinct values, at least one.")
-        counts = _counted_once(values, known)
-    two = 2.0 if relation == "replace_one" else 1.0
-    mechanism = additive(epsilon, delta, two, math.sqrt(two))
-    privacy = guarantee(mechanism.event, delta, relation, noise_seed)
-    with charge(budget, mechanism.event, relation, "private_histogram", privacy.kind):
-        return Release(mechanism.release(counts, SecureRandom(noise_seed)), privacy)
-
-
-def _counted_once(values: NDArray, known: NDArray) -> NDArray[np.int64]:
-    """Count each value in the first category that it equals, and in no other.
-
-    Categories that differ from one another may both equal a value of another type, as whole
-    numbers beyond 2**53 do a float.
-    """
-    counts = np.zeros(len(known), np.int64)
-    for i, category in enumerate(known):
-        found = values == category
-        counts[i] = found.sum()
-        values = values[~found]
-    return counts

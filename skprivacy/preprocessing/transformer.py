@@ -1,4 +1,4 @@
-"""Bounded features from raw columns, by public facts alone."""
+"""Bounded features from raw columns, using only public facts."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["SchemaTransformer"]
 
 
 class SchemaTransformer(TransformerMixin, BaseEstimator):
-    """Turn raw columns into bounded features, by a public schema and never by the data.
+    """Turn raw columns into bounded features by a public schema, independently of the data.
 
     A numeric column is clipped to its public bounds and scaled to ``feature_range``. A
-    categorical one becomes one-hot columns of its public categories. So ordinary preprocessing
-    (a scaler or an encoder fitted on private data, covered by no guarantee) is not needed.
+    categorical one becomes one-hot columns of its public categories. This replaces ordinary
+    preprocessing (a scaler or an encoder fitted on private data), which no guarantee covers.
 
     Parameters
     ----------
     schema : Schema, default=None
-        The public facts on each column. ``None`` infers them from the data passed to ``fit``,
-        which must be numeric then, and leaks them: a PrivacyLeakWarning, or an error when strict.
+        Public facts about each column. ``None`` infers them from the data passed to ``fit``, which
+        must then be numeric, and leaks them: a PrivacyLeakWarning, or an error if strict.
     feature_range : tuple of two floats, default=(-1.0, 1.0)
         The range of the scaled numeric columns.
     dtype : dtype, default=numpy.float64
@@ -39,23 +39,24 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     schema_ : Schema
-        The schema in use; ``schema_.inferred`` tells whether it was read off the data.
+        The schema used; ``schema_.inferred`` is True if it was read off the data.
     data_independent_ : bool
-        Whether the transform depends on nothing but the constructor's parameters.
+        Whether the transform depends only on the constructor's parameters.
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where ``fit`` got a DataFrame.
+        Their names, if ``fit`` got a DataFrame.
 
     Notes
     -----
-    **Guarantees.** With a schema given, ``fit`` reads the number and names of the columns and no
-    value. Each output row is a function of the same input row alone, so that neighbouring data
-    sets stay neighbours under every relation, and the transform costs no privacy.
+    **Guarantees.** If a schema is given, ``fit`` reads the number and names of the columns and no
+    value. Each output row is a function of the same input row alone, so neighbouring data sets
+    stay neighbours under every relation, and the transform costs no privacy.
 
     **Edge cases.** A missing or non-numeric number becomes the middle of ``feature_range``, an
     infinite one its end. A missing or unknown category becomes zeros in all of its columns.
-    A DataFrame's columns are found by name, in any order; an array's by the schema's order.
+    The columns of a DataFrame are found by name, in any order; those of an array by the order of
+    the schema.
 
     Examples
     --------
@@ -80,7 +81,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         self.dtype = dtype
 
     def fit(self, X: Any, y: Any = None) -> SchemaTransformer:
-        """Check the columns of ``X`` against the schema; no value is looked at.
+        """Check the columns of ``X`` against the schema, without reading any value.
 
         Parameters
         ----------
@@ -119,7 +120,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_features_out)
-            Or what ``set_output`` asks for.
+            Or in the container chosen by ``set_output``.
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
@@ -184,14 +185,17 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         if self.schema is not None and not isinstance(self.schema, Schema):
-            raise TypeError(f"schema must be a Schema or None, got {self.schema!r}.")
+            raise TypeError(
+                f"schema={self.schema!r} must be a Schema or None. Create one with Schema({{...}})."
+            )
         pair = np.asarray(self.feature_range, dtype=np.float64)
         if pair.shape != (2,) or not np.isfinite(pair).all() or not pair[0] < pair[1]:
             raise ValueError(
-                f"feature_range must be two finite numbers, low < high, got {self.feature_range!r}."
+                f"feature_range={self.feature_range!r} must be two finite numbers, the lower one "
+                "first."
             )
         if np.dtype(self.dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
-            raise ValueError(f"dtype must be numpy.float32 or numpy.float64, got {self.dtype!r}.")
+            raise ValueError(f"dtype={self.dtype!r} must be numpy.float32 or numpy.float64.")
 
     def _checked(self, X: Any, reset: bool) -> Any:
         check_column_names(X)
@@ -210,12 +214,14 @@ def _check_columns(schema: Schema, X: Any) -> None:
         if X.shape[1] != len(schema):
             raise ValueError(
                 f"X has {X.shape[1]} columns, but the schema describes {len(schema)}: "
-                f"{list(schema)}."
+                f"{list(schema)}. Pass these columns, in this order."
             )
         return
     names = list(X.columns)
     if missing := [name for name in schema if name not in names]:
-        raise ValueError(f"X lacks the schema's columns {missing}; it has {names}.")
+        raise ValueError(
+            f"X lacks the schema's columns {missing}; it has {names}. Add or rename columns."
+        )
     if extra := [name for name in names if name not in schema]:
         raise ValueError(
             f"X has columns that the schema does not describe: {extra}. Drop them, for example "
@@ -229,7 +235,7 @@ def _columns(schema: Schema, X: Any) -> Iterator[tuple[pd.Series, Bounded | Cate
 
 
 def _numbers(column: pd.Series) -> np.ndarray:
-    """Return a column as floats, NaN for what is no number."""
+    """Return a column as floats, with NaN for values that are not numbers."""
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     return _each_value(column, _number, np.float64)
@@ -247,12 +253,12 @@ def _number(value: Any) -> float:
 
 
 def _codes(column: pd.Series, fact: Categories) -> np.ndarray:
-    """Return each value's place among the categories, -1 for a missing or unknown one."""
-    place = {category_key(value): i for i, value in enumerate(fact.values)}
+    """Return each value's index in the categories, -1 for a missing or unknown one."""
+    index = {category_key(value): i for i, value in enumerate(fact.values)}
 
     def code(value: Any) -> int:
         try:
-            return place.get(category_key(value), -1)
+            return index.get(category_key(value), -1)
         except (TypeError, ValueError, OverflowError):
             return -1
 
@@ -262,13 +268,14 @@ def _codes(column: pd.Series, fact: Categories) -> np.ndarray:
 def _each_value(column: pd.Series, function: Callable, dtype: Any) -> np.ndarray:
     """Apply a function to each value, once per distinct one.
 
-    The cache is typed: 1, True and Decimal(1) are equal, yet one row must never see what another
-    row holds.
+    The cache is typed: 1, True and Decimal(1) are equal, but the result for a row must never depend
+    on the values of other rows.
     """
     cached = lru_cache(maxsize=None, typed=True)(function)
     try:
         return np.fromiter(map(cached, column.tolist()), dtype, count=len(column))
     except TypeError as error:  # unhashable
         raise ValueError(
-            f"X: column {column.name!r} holds something that is no number, text or bool."
+            f"X holds values in column {column.name!r} that are neither number, text nor bool. "
+            "Convert or drop the column."
         ) from error

@@ -342,3 +342,11 @@ def test_epsilon_and_delta_are_inverse(z, epsilon):
     assert 0 <= delta <= 1
     if 1e-12 < delta < 0.99:
         assert guarantee.epsilon(delta) == pytest.approx(epsilon, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("delta", "shown"),
+    [(1e-6, "1e-06"), (1e-6 + 1e-6 + 1e-6, "3e-06"), (1.00000049e-5, "1.00001e-05"), (0.5, "0.5")],
+)
+def test_the_delta_that_is_shown_is_never_below_the_delta_that_is_proved(delta, shown):
+    assert f", {shown})-DP" in repr(PrivacyGuarantee(ApproxDP(0.1, delta), at_delta=delta))

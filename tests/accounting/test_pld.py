@@ -25,15 +25,9 @@ from skprivacy.accounting import (
 )
 from skprivacy.accounting.pld import compose as engine
 from skprivacy.accounting.pld import distribution
-from skprivacy.accounting.pld.pairs import (
-    Added,
-    AtomPair,
-    GaussianPair,
-    Removed,
-    ReplacedGaussian,
-    SlopePair,
-)
+from skprivacy.accounting.pld.pairs import AtomPair, GaussianPair, SlopePair
 from skprivacy.accounting.pld.plan import Group, saddle_point
+from skprivacy.accounting.pld.sampled import Added, Removed, ReplacedGaussian
 
 CLOSE = 1e-3  # the promised accuracy, upwards
 

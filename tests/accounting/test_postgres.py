@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import time
+from glob import glob
 
 import joblib
 import pytest
@@ -16,7 +17,9 @@ psycopg = pytest.importorskip("psycopg", reason="the postgres extra is not insta
 
 
 def _find(name):
-    return shutil.which(name) or shutil.which(name, path="/usr/lib/postgresql/15/bin")
+    """Return where a program of PostgreSQL is: Debian keeps them out of the path, by version."""
+    folders = sorted(glob("/usr/lib/postgresql/*/bin"), reverse=True)
+    return shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
 
 
 @pytest.fixture(scope="module")

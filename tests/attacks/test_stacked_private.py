@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from dataclasses import dataclass
 from itertools import islice, pairwise
 
 import numpy as np
@@ -16,13 +17,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
+from skprivacy._clones import shadow_clone
+from skprivacy._stacked import StackedMember, is_stackable, train_stacked
+from skprivacy._stacked import dpsgd as stacked_dpsgd
 from skprivacy.accounting import PrivacyBudget
-from skprivacy.attacks import LiRA, ShadowPool, _stacked_dpsgd
-from skprivacy.attacks._clones import shadow_clone
-from skprivacy.attacks._stacked import StackedMember, is_stackable, train_stacked
+from skprivacy.attacks import LiRA, ShadowPool
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
-from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network import DPSGDClassifier, RandomShift
+from skprivacy.neural_network._training import stacking
+from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.preprocessing import PrivateStandardScaler
 
 
@@ -33,15 +37,16 @@ def problem(n=300, n_classes=3):
     return X / 5, y
 
 
-class EstimatorsChance:
+class EstimatorsDraws:
     """Batches and noise from the stream of the private estimator, in the order it takes them."""
 
     def __init__(self, fit, n_parameters, seed):
         self.random = SecureRandom(seed)
         self.random.random_bytes(7)  # the estimator has seeded torch's dropout
-        self.batches = self.draw(PoissonSampler(fit.sampling_rate), len(fit.inputs))
+        config = fit.config
+        self.batches = self.draw(PoissonSampler(config.sampling_rate), len(fit.inputs))
         sizes = [fit.inputs.shape[1], *(len(bias) for _, bias in fit.layers)]
-        self.noise = self.add(sizes, fit.noise_std, fit.divisor)
+        self.noise = self.add(sizes, config.noise_std * config.max_grad_norm, config.batch_size)
 
     def draw(self, sampler, n):
         while True:
@@ -88,7 +93,7 @@ def test_equals_the_private_estimator_step_by_step(change, monkeypatch):
     model = DPSGDClassifier(
         hidden_layer_sizes=(9,), epsilon=5.0, delta=1e-3, classes=range(3), epochs=4, noise_seed=0
     ).set_params(**change)
-    monkeypatch.setattr(_stacked_dpsgd, "Chance", EstimatorsChance)
+    monkeypatch.setattr(stacked_dpsgd, "Draws", EstimatorsDraws)
     rows = [np.arange(150), np.arange(100, 300)]
     stacked = train_stacked(model, X, y, rows, [7, 8], n_jobs=1)
     for chosen, seed, member in zip(rows, (7, 8), stacked, strict=True):
@@ -112,11 +117,11 @@ def description(n, **change):
 
 def test_batches_drawn_ahead_are_independent_trials():
     fit = description(300)
-    batches = list(islice(_stacked_dpsgd.Chance(fit, 5, 0).batches, 1000))
+    batches = list(islice(stacked_dpsgd.Draws(fit, 5, 0).batches, 1000))
     taken = np.array([np.bincount(rows, minlength=300) for rows in batches])
     assert taken.max() == 1  # no record twice, none out of range
     assert taken.shape == (1000, 300)
-    trials, rate = taken.astype(float), fit.sampling_rate
+    trials, rate = taken.astype(float), fit.config.sampling_rate
     # seeded; sums of 300,000 trials in all, within five standard deviations
     assert abs(trials.mean() - rate) < 5 * np.sqrt(rate * (1 - rate) / trials.size)
     assert np.abs(trials.mean(0) - rate).max() < 5 * np.sqrt(rate * (1 - rate) / 1000)
@@ -127,25 +132,26 @@ def test_batches_drawn_ahead_are_independent_trials():
 
 
 def test_batches_of_a_sampling_rate_of_one_are_whole():
-    batches = _stacked_dpsgd.Chance(description(90, batch_size=90), 5, 0).batches
+    batches = stacked_dpsgd.Draws(description(90, batch_size=90), 5, 0).batches
     assert all((next(batches) == np.arange(90)).all() for _ in range(100))
 
 
 @pytest.mark.parametrize("size", [7, 40_000])
 def test_noise_drawn_ahead_is_fresh_in_every_step(size):
     fit = description(300)
-    rows = np.array(list(islice(_stacked_dpsgd.Chance(fit, size, 0).noise, 10)))
+    rows = np.array(list(islice(stacked_dpsgd.Draws(fit, size, 0).noise, 10)))
     assert len(np.unique(rows)) > 0.99 * rows.size
-    assert kstest(rows.ravel() * fit.divisor / fit.noise_std, "norm").pvalue > 1e-6
+    size_of_noise = fit.config.noise_multiplier / fit.config.batch_size  # the norm is 1
+    assert kstest(rows.ravel() / size_of_noise, "norm").pvalue > 1e-6
 
 
 def test_a_process_that_trains_needs_no_torch():
-    tasks = [_stacked_dpsgd.PrivateTask(description(60), seed) for seed in (0, 1)]
+    tasks = [stacked_dpsgd.PrivateTask(description(60), seed) for seed in (0, 1)]
     code = (
         "import pickle, sys; train, tasks = pickle.load(sys.stdin.buffer); "
         "train(tasks); sys.exit('torch' in sys.modules)"
     )
-    sent = (_stacked_dpsgd.train_private, tasks)
+    sent = (stacked_dpsgd.train_private, tasks)
     sent = pickle.dumps(wrap_non_picklable_objects(sent, keep_wrapper=False))
     assert subprocess.run([sys.executable, "-c", code], input=sent, check=False).returncode == 0
 
@@ -188,13 +194,75 @@ def test_a_noise_seed_is_not_shared_by_models_trained_one_by_one():
     assert shadow_clone(DPSGDClassifier(), 1).noise_seed is None
 
 
+# Another value of every parameter, and whether the stack knows what to do with it.
+OTHERS = {
+    "hidden_layer_sizes": ((3,), True),
+    "activation": ("relu", True),
+    "module": (nn.Linear, False),
+    "augment": (RandomShift((1, 2, 5)), False),
+    "augmentations": (2, False),
+    "epsilon": (3.0, True),
+    "delta": (1e-4, True),
+    "noise_multiplier": (2.0, True),
+    "noise": ("logistic", False),
+    "max_grad_norm": (2.0, True),
+    "clipping": ("adaptive", False),
+    "target_quantile": (0.3, False),
+    "batch_size": (10, True),
+    "epochs": (2, True),
+    "optimizer": ("adam", True),
+    "learning_rate": (0.1, True),
+    "schedule": ("linear", True),
+    "momentum": (0.5, True),
+    "averaging": ("ema", False),
+    "averaging_decay": (0.5, False),
+    "classes": ([0, 1, 2], True),
+    "class_weight": ({1: 3.0}, True),
+    "n_records": (400, True),
+    "device": ("cpu", True),
+    "random_state": (1, True),
+    "noise_seed": (1, True),
+    "budget": (PrivacyBudget(1.0, 1e-5), True),
+    "distributed": ("sharded", False),
+    "verbose": (1, True),
+}
+
+
 @pytest.mark.parametrize("name", sorted(DPSGDClassifier().get_params()))
 def test_what_the_stack_does_not_know_is_trained_one_by_one(name):
-    # whatever a parameter does that the description does not say: never trained wrongly in silence
-    from skprivacy.neural_network._stacking import _COVERED
+    # whatever a parameter does that the stack does not know: never trained wrongly in silence
+    other, known = OTHERS[name]
+    assert is_stackable(DPSGDClassifier().set_params(**{name: other})) is known
+    assert not is_stackable(DPSGDClassifier().set_params(**{name: object()}))  # fit says why
 
-    strange = DPSGDClassifier().set_params(**{name: object()})
-    assert is_stackable(strange) <= (name in _COVERED)
+
+@dataclass(frozen=True, kw_only=True)
+class NewConfig(TrainingConfig):
+    """A configuration that has learned something since the stacked trainer was written."""
+
+    twice: bool = False
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_new_setting_is_refused_by_construction(twice, monkeypatch):
+    plan = DPSGDClassifier._plan
+
+    def planned(self, n):
+        return NewConfig(**vars(plan(self, n)), twice=twice)
+
+    monkeypatch.setattr(DPSGDClassifier, "_plan", planned)
+    monkeypatch.setattr(stacking, "TrainingConfig", NewConfig)  # has a default for what is new
+    assert is_stackable(DPSGDClassifier()) is not twice
+    monkeypatch.setattr(stacking, "TrainingConfig", TrainingConfig)  # knows nothing of it
+    assert not is_stackable(DPSGDClassifier())
+
+
+@pytest.mark.parametrize("change", [{"criterion": nn.NLLLoss}, {"criterion__label_smoothing": 0.1}])
+def test_a_new_loss_is_refused_by_construction(change, monkeypatch):
+    loss = DPSGDClassifier._loss
+    monkeypatch.setattr(DPSGDClassifier, "_loss", lambda self: {**loss(self), **change})
+    with pytest.raises(NotImplementedError, match="stacked"):
+        description(60)
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ def test_rare_class_missing_in_a_fold():
 
 def test_mistakes_are_named():
     X, y = problem()
-    with pytest.raises(TypeError, match="nor linear"):
+    with pytest.raises(TypeError, match="or a linear model"):
         StolenMemoriesAttack(DecisionTreeClassifier().fit(X, y)).fit(X, y)
     with pytest.raises(TypeError, match=r"no torch\.nn\.Linear"):
         StolenMemoriesAttack(Holder(torch.nn.Conv1d(1, 1, 1))).fit(X, y)

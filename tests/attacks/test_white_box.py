@@ -111,7 +111,7 @@ def test_white_box_mistakes():
     X, y = problem()
     with pytest.raises(ValueError, match="member=None"):
         WhiteBoxAttack(network(X, y, max_iter=2)).fit(X, y)
-    with pytest.raises(TypeError, match="no torch module"):
+    with pytest.raises(TypeError, match="must be a torch module"):
         WhiteBoxAttack(DecisionTreeClassifier().fit(X, y)).fit(X, y, np.arange(600) < 300)
 
 

@@ -19,13 +19,19 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline, make_union
-from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    Normalizer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    StandardScaler,
+)
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.accounting import ApproxDP, Gaussian, Laplace, NonPrivate, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LiRA, LossThreshold
 from skprivacy.audit import AttackFinding, _html, audit
-from skprivacy.audit._claims import auc_ceiling, guarantee_of, uncovered_steps
+from skprivacy.audit._ceiling import auc_ceiling
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.metrics import epsilon_lower_bound
 from skprivacy.preprocessing import Bounded, Schema, SchemaTransformer
@@ -180,15 +186,24 @@ SCHEMA = Schema({f"x{i}": Bounded(-5, 5) for i in range(8)})
         (make_column_transformer((Normalizer(), [1, 2]), remainder="passthrough"), True),
         (make_union(Normalizer(), OneHotEncoder(handle_unknown="ignore")), False),
         (make_pipeline(Normalizer(), StandardScaler()), False),
+        (PolynomialFeatures(degree=2), True),
     ],
     ids=lambda v: re.sub(r"\W+", " ", repr(v))[:40],
 )
 def test_preprocessing_outside_the_claim_is_flagged(step, covered):
     model = make_pipeline(step, Claiming(max_depth=1)).fit(*PARTS[:2])
-    assert (uncovered_steps(model) == {}) is covered
     report = audit(model, *PARTS, attacks=[LossThreshold()])
-    assert any("last step alone" in text for text in report.caveats) is not covered
-    assert guarantee_of(model) == CLAIM
+    assert (report.uncovered == {}) is covered
+    assert any("no guarantee covers the model" in text for text in report.caveats) is not covered
+    assert report.guarantee.epsilon() == CLAIM.epsilon()
+    assert report.guarantee.kind == ("proved" if covered else "estimate")
+    for text in (
+        repr(report),
+        report.to_html(),
+        report._repr_html_(),
+        json.dumps(report.to_dict()),
+    ):
+        assert ("proved" in text.replace("is not proved", "")) is covered
 
 
 def test_an_inferred_schema_is_flagged():
@@ -201,12 +216,30 @@ def test_an_inferred_schema_is_flagged():
     assert "inferred its schema" in report.uncovered["schematransformer"]
 
 
-def test_a_search_is_looked_into():
+def test_a_search_claims_nothing():
+    """Its choice by unprotected scores has no guarantee, whatever the chosen model claims."""
     search = GridSearchCV(
         make_pipeline(StandardScaler(), Claiming(max_depth=1)), {"claiming__max_depth": [1]}, cv=2
     ).fit(*PARTS[:2])
-    assert guarantee_of(search) == CLAIM
-    assert list(uncovered_steps(search)) == ["standardscaler"]
+    report = audit(search, *PARTS, attacks=[LossThreshold()])
+    assert report.verdict == report.reason == "no claim: chosen by unprotected scores"
+    assert math.isinf(report.claimed_epsilon)
+    assert report.to_dict()["claim"] is None
+    assert not report.to_frame()["violated"].any()
+    for text in (repr(report), report.to_html(), report._repr_html_()):
+        assert "chosen by unprotected scores" in text
+        assert "proved" not in text
+        assert "unknown" in text  # a model of somebody else's: what its fits cost cannot be told
+
+
+def test_whose_data_the_claim_protects_is_shown():
+    patients = replace(CLAIM, unit="<i>patient")
+    report = audit(Claiming(1, patients).fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
+    assert "per <i>patient" in repr(report)
+    assert "all records of one value of &lt;i&gt;patient" in report.to_html()
+    assert report.to_dict()["claim"]["unit"] == "<i>patient"
+    alone = replace(report, guarantee=CLAIM)
+    assert "<dd>one record</dd>" in alone.to_html()
 
 
 def test_an_estimate_is_no_proof():

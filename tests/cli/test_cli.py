@@ -77,6 +77,8 @@ def test_sweep_of_a_table(folder, capsys):
     assert "Traceback" not in err
     results = pd.read_csv(folder / "results.csv")
     assert results["epsilon"].tolist() == [1, 10, np.inf]
+    assert (results["claimed_epsilon"] <= results["epsilon"]).all()
+    assert results["claimed_epsilon"].iloc[0] > 0.9
     assert results["test_score"].iloc[-1] > 0.7
     assert results["attack_auc"].between(0.3, 0.7).all()
     for value in results["test_score"]:
@@ -152,6 +154,37 @@ def test_without_schema_the_warning_is_loud(folder, capsys, monkeypatch):
     code, _, err = run(line, capsys)
     assert code == 2
     assert "strict" in err
+
+
+@pytest.mark.parametrize("schema", ["", "--schema open.json"])
+def test_classes_read_off_the_data_are_an_assumption_of_the_claim(schema, folder, capsys):
+    line = f"data.csv --target ill {schema} --delta 1e-4 --quiet --out report.html"
+    words = "the set of class labels is public (it was read off the data)"
+    for command in (f"audit {NEVER} --attack loss", "sweep --cv 2"):
+        where, _, more = command.partition(" ")
+        epsilons = "--epsilons 5" if where == "sweep" else ""
+        code, out, _ = run(f"{where} {line} {more} {epsilons}", capsys)
+        assert code == 0
+        assert words in out
+        assert words in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_given_classes_are_no_assumption(folder, capsys):
+    line = f"audit data.csv --schema schema.json --delta 1e-4 --attack loss --quiet {NEVER}"
+    _, out, _ = run(line, capsys)
+    assert "proved" in out
+    assert "read off" not in out
+
+
+def test_a_schema_read_off_the_data_proves_nothing(folder, capsys):
+    line = "data.csv --target ill --delta 1e-4 --quiet"
+    _, out, _ = run(f"audit {line} --attack loss {NEVER}", capsys)
+    assert "estimate" in out
+    assert ", proved" not in out
+    _, out, _ = run(f"sweep {line} --epsilons 5 --cv 2", capsys)
+    assert "estimate" in out
+    assert ", proved" not in out
+    assert "'schematransformer' tells nothing of the records" in out
 
 
 def test_columns_outside_the_schema_are_told(folder, capsys):
@@ -292,19 +325,21 @@ def test_interrupt_is_quiet():
     """Ctrl-C in the middle of training: exit code 130 and no traceback.
 
     The signal comes from within a step. One that comes at any time may meet Python where it throws
-    an interrupt away, as in the removal of an object.
+    an interrupt away, as in the removal of an object. A shell that runs the tests in the background
+    lets every child ignore the signal; the command is to hear it as it does in a terminal.
     """
     command = """if True:
         import os, signal, sys
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         from skprivacy.cli import main
-        from skprivacy.neural_network._net import PrivateNet
-        steps, step = [], PrivateNet.train_step
-        def interrupted(self, batch, **params):
+        from skprivacy.neural_network._training.engine import Training
+        steps, step = [], Training.step
+        def interrupted(self, *args):
             steps.append(1)
             if len(steps) == 100:
                 os.kill(os.getpid(), signal.SIGINT)
-            step(self, batch, **params)
-        PrivateNet.train_step = interrupted
+            step(self, *args)
+        Training.step = interrupted
         sys.exit(main(sys.argv[1:]))
     """
     arguments = ["sweep", "digits", "--epsilons", "1,2,3,4,5,6,7,8,9", "--cv", "20"]

@@ -177,7 +177,7 @@ def test_what_is_no_longer_published_is_told_and_leaves_nothing(server, tmp_path
 
 
 def test_wrong_subset():
-    with pytest.raises(ValueError, match="subset must be one of"):
+    with pytest.raises(ValueError, match="subset='both' must be one of"):
         fetch_adult(subset="both")
 
 

@@ -75,9 +75,9 @@ def test_location_like_is_like_location():
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "10"])
 def test_wrong_sizes(wrong):
     for make in MAKERS:
-        with pytest.raises(ValueError, match="n_samples must be an integer"):
+        with pytest.raises(ValueError, match=f"n_samples={wrong!r} must be an integer"):
             make(wrong)
-    with pytest.raises(ValueError, match="n_classes must be at least 2"):
+    with pytest.raises(ValueError, match="n_classes=1 must be at least 2"):
         make_purchase_like(10, n_classes=1)
 
 

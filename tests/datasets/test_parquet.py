@@ -100,8 +100,8 @@ def _deleted_files(folder) -> int:
     [
         ({"columns": ["a", "no"]}, r"\['no'\] are not in the file"),
         ({"target": "no"}, r"\['no'\] are not in the file"),
-        ({"columns": ["a", "label"]}, "holds the target"),
-        ({}, r"\['kind'\] are no numbers"),
+        ({"columns": ["a", "label"]}, "also holds the target"),
+        ({}, r"\['kind'\] are not numeric"),
         ({"columns": []}, "0 features"),
     ],
 )

@@ -70,7 +70,7 @@ def distances(make, targets):
 def test_functional_regressor(relation, delta, fit_intercept, radius):
     [reached] = distances(
         lambda: FunctionalMechanismRegressor(
-            epsilon=1.0, delta=delta, bounds=(LOWER, UPPER), y_bounds=(-3, 10), radius=radius,
+            epsilon=1.0, delta=delta, bounds=(LOWER, UPPER), target_bounds=(-3, 10), radius=radius,
             relation=relation, fit_intercept=fit_intercept,
         ),
         np.array([-3.0, 10.0, 1e6]),
@@ -98,7 +98,7 @@ def test_functional_classifier(relation, delta, order, n_classes):
 def test_adassp(relation, fit_intercept):
     [reached] = distances(
         lambda: AdaSSPRegressor(
-            delta=1e-3, bounds=(LOWER, UPPER), y_bounds=(-3, 10), relation=relation,
+            delta=1e-3, bounds=(LOWER, UPPER), target_bounds=(-3, 10), relation=relation,
             fit_intercept=fit_intercept,
         ),
         np.array([-3.0, 10.0]),
@@ -109,7 +109,7 @@ def test_adassp(relation, fit_intercept):
 def test_adassp_is_nearly_reached_in_one_dimension():
     """There the smallest eigenvalue is the sum of squares, and moves with the moments."""
     make = lambda: AdaSSPRegressor(  # noqa: E731
-        delta=1e-3, bounds=(-1, 1), y_bounds=(0, 1), radius=1.0, fit_intercept=False
+        delta=1e-3, bounds=(-1, 1), target_bounds=(0, 1), radius=1.0, fit_intercept=False
     )
     values = [releases(make(), np.array([[0.5], [x]]), [0.0, 1.0])[0] for x in (1.0, 0.0)]
     mechanism = values[0][0]
@@ -189,7 +189,7 @@ def test_planted_wrong_bounds_are_caught(bug, monkeypatch):
         monkeypatch.setattr(PolynomialObjective, "sensitivity", lies[bug])
     [reached] = distances(
         lambda: FunctionalMechanismRegressor(
-            epsilon=1.0, bounds=(LOWER, UPPER), y_bounds=(-3, 10), relation=relation
+            epsilon=1.0, bounds=(LOWER, UPPER), target_bounds=(-3, 10), relation=relation
         ),
         np.array([-3.0, 10.0]),
     )

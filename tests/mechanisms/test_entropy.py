@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import copy
+import ctypes
+import mmap
 import os
 import pickle
+import subprocess
+import sys
+import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,8 +17,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skprivacy.mechanisms import SecureRandom
+from skprivacy.mechanisms import SecureRandom, _process
 from skprivacy.mechanisms.entropy import _CHUNK
+
+from .counter import check_counter
 
 
 def write(monkeypatch, bits):
@@ -31,10 +38,39 @@ def test_a_stream_cannot_be_duplicated(duplicate):
         duplicate(SecureRandom())
 
 
-def in_fork(action):
-    """Return the 16 bytes that ``action`` yields in a forked child."""
+LINUX = sys.platform == "linux"
+
+TWO_NAMESPACES = """
+    import ctypes, os
+    from skprivacy.mechanisms import SecureRandom, _process
+    random = SecureRandom()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(0x20000000):  # CLONE_NEWPID
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     read, write = os.pipe()
     pid = os.fork()
+    if pid == 0:
+        os.write(write, f"{os.getpid()} {random.random_bytes(16).hex()}".encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    number, child = os.read(read, 100).decode().split()
+    print(f"{os.getpid()},{number}", random.random_bytes(16).hex(), child)
+"""
+
+
+def page_that_forks_copy():
+    return mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def raw_fork():
+    """Fork behind Python's back: its hooks are not called. ``PyDLL`` keeps Python's lock."""
+    return ctypes.PyDLL(None).fork()
+
+
+def in_fork(action, fork=None):
+    """Return the 16 bytes that ``action`` yields in a forked child."""
+    read, write = os.pipe()
+    pid = (fork or os.fork)()
     if pid == 0:
         try:
             os.write(write, action())
@@ -58,19 +94,45 @@ class TestFork:
         assert all(len(x) == 16 for x in drawn)
         assert len(set(drawn)) == 4
 
-    def test_the_check_can_fail(self):
-        """The planted bug: a stream that believes to be in its own process repeats itself."""
+    @pytest.mark.parametrize("blind", ["number", "number and page", "number and hook"])
+    def test_one_of_three_signs_is_enough(self, monkeypatch, blind):
+        """A child that is, like its parent, number 1 of a pid namespace repeated its stream."""
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+        if "page" in blind:
+            monkeypatch.setattr(_process, "_page", page_that_forks_copy())
+        if "hook" in blind and not LINUX:
+            pytest.skip("only Linux clears memory in a child")
         random = SecureRandom()
+        fork = raw_fork if "hook" in blind else os.fork
+        child = in_fork(lambda: random.random_bytes(16), fork)
+        assert len(child) == 16
+        assert child != random.random_bytes(16)
 
-        def without_noticing():
-            random._streams = {os.getpid(): next(iter(random._streams.values()))}
-            return random.random_bytes(16)
+    @pytest.mark.skipif(not LINUX, reason="needs a C library with a fork of its own")
+    def test_planted_no_sign_at_all_is_caught(self, monkeypatch):
+        """Without any of the three, a child repeats its parent: the tests above can fail."""
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+        monkeypatch.setattr(_process, "_page", page_that_forks_copy())
+        random = SecureRandom()
+        assert in_fork(lambda: random.random_bytes(16), raw_fork) == random.random_bytes(16)
 
-        assert in_fork(without_noticing) == random.random_bytes(16)
+    @pytest.mark.skipif(not LINUX, reason="pid namespaces are Linux's")
+    def test_a_child_in_a_pid_namespace_does_not_repeat_its_parent(self):
+        """Both are number 1, each of its own namespace."""
+        found = subprocess.run(
+            ["unshare", "--pid", "--fork", sys.executable, "-c", textwrap.dedent(TWO_NAMESPACES)],
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        if "Operation not permitted" in found.stderr:
+            pytest.skip("this user may not make pid namespaces")
+        assert found.returncode == 0, found.stderr
+        numbers, parent, child = found.stdout.split()
+        assert numbers == "1,1"
+        assert parent != child
 
     def test_a_lock_that_the_parent_held_does_not_block_the_child(self):
         random = SecureRandom()
-        lock, _ = random._streams[os.getpid()]
+        lock, _ = random._stream()
         with lock:
             assert len(in_fork(lambda: random.random_bytes(16))) == 16
 
@@ -86,6 +148,10 @@ def test_streams_are_fresh_unless_seeded():
     assert SecureRandom(3).random_bytes(16) != SecureRandom(4).random_bytes(16)
     assert SecureRandom(3).seeded
     assert not SecureRandom().seeded
+
+
+def test_the_counter_of_a_stream_never_starts_again():
+    check_counter()
 
 
 def test_threads_share_a_stream_without_repeats():

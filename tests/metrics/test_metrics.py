@@ -1,12 +1,15 @@
 """Golden numbers, brute force and null calibration of the metrics."""
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.stats import beta, binom, t
 from sklearn.metrics import roc_auc_score
 
 from skprivacy.metrics import (
+    _area,
     _epsilon,
+    _rates,
     advantage,
     auc,
     auc_interval,
@@ -57,6 +60,23 @@ def test_clopper_pearson_solves_its_equations(k):
     assert (high == 1) if k == 50 else binom.cdf(k, 50, high) == pytest.approx(0.05)
     if 0 < k < 50:
         assert low == pytest.approx(beta.ppf(0.05, k, 51 - k))
+
+
+@pytest.mark.parametrize("alpha", [2e-12, 0.05, 0.9])
+@pytest.mark.parametrize(("k", "n"), [(0, 1000), (1, 1000), (10, 1000), (990, 1000), (9, 10**4)])
+def test_clopper_pearson_is_right_far_in_the_tails(k, n, alpha):
+    """At alpha=2e-12 the betaincinv of scipy 1.11 was off by 4e-4, to the unsafe side too.
+
+    An end within 1e-15 of 1 is itself rounded, which its tail shows at 1e-3.
+    """
+    for hits in (k, n - k):
+        low, high = clopper_pearson(hits, n, alpha)
+        if hits:
+            tail = mpmath.betainc(hits, n - hits + 1, 0, low, regularized=True)
+            assert float(tail) == pytest.approx(alpha / 2, rel=2e-3, abs=0)
+        if hits < n:
+            tail = mpmath.betainc(hits + 1, n - hits, high, 1, regularized=True)
+            assert float(tail) == pytest.approx(alpha / 2, rel=2e-3, abs=0)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +142,30 @@ def test_auc_interval_never_collapses(members, others):
     low, high = auc_interval(members, others)
     assert 0 <= low <= auc(members, others) <= high <= 1
     assert high - low > 0.1
+
+
+def test_nan_is_an_error_and_never_an_interval(monkeypatch):
+    """Clamped by Python's min and max it was (0, 1), or an epsilon of 0, without a word."""
+    monkeypatch.setattr(_area, "stdtrit", lambda df, p: np.nan)
+    with pytest.raises(ArithmeticError, match=r"around an area of 0\.875"):
+        auc_interval([3, 2], [2, 1])
+    monkeypatch.setattr(_rates, "betaincinv", lambda a, b, p: a * np.nan)
+    with pytest.raises(ArithmeticError, match="betaincinv"):
+        clopper_pearson(3, 10)
+    with pytest.raises(ArithmeticError, match="betaincinv"):
+        epsilon_lower_bound(range(10, 30), range(20))
+
+
+def test_planted_ranks_of_an_old_scipy_are_caught(monkeypatch):
+    """Before scipy 1.13 ``rankdata`` gave NaN for a sample that holds both infinities."""
+    right = _area._share_below
+
+    def wrong(scores, others):
+        return right(scores, others) * (np.nan if np.isinf(scores).any() else 1.0)
+
+    monkeypatch.setattr(_area, "_share_below", wrong)
+    with pytest.raises(ArithmeticError, match="around an area of"):
+        auc_interval([3, 2], [2, 1])
 
 
 def test_roc_has_one_step_per_distinct_score():

@@ -16,8 +16,8 @@ from torch import distributed as dist
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import Mechanism
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
-from skprivacy.neural_network._distributed import ProcessGroup
-from skprivacy.neural_network._net import PrivateNet
+from skprivacy.neural_network._training.distributed import ProcessGroup
+from skprivacy.neural_network._training.engine import Training
 
 N, FIRST = 600, 250  # records, and how many of them are the first process's
 
@@ -261,14 +261,14 @@ def failing_step(rank: int, folder: Path) -> dict[str, Any]:
     model = private(distributed="replicated", noise_seed=None).fit(X, y)
     model.budget = ledger
     earlier, claim = model.module_, model.privacy_
-    original = PrivateNet.train_step
+    original = Training.step
 
-    def fail(self, batch, **params):
+    def fail(self, *args):
         if rank == 1 and self._step == 3:
             raise MemoryError("no memory in process 1")
-        return original(self, batch, **params)
+        return original(self, *args)
 
-    with mock.patch.object(PrivateNet, "train_step", fail):
+    with mock.patch.object(Training, "step", fail):
         error = said(lambda: model.fit(X, y))
     dist.barrier()
     charged = len(ledger.entries()), round(ledger.spent(), 3)
@@ -283,14 +283,14 @@ def failing_step(rank: int, folder: Path) -> dict[str, Any]:
 def dying(rank: int, folder: Path) -> dict[str, Any]:
     """The second process is gone in the middle of a training. Nothing can follow this."""
     X, y = data()
-    original = PrivateNet.train_step
+    original = Training.step
 
-    def die(self, batch, **params):
+    def die(self, *args):
         if rank == 1 and self._step == 3:
             os._exit(7)
-        return original(self, batch, **params)
+        return original(self, *args)
 
-    with mock.patch.object(PrivateNet, "train_step", die):
+    with mock.patch.object(Training, "step", die):
         return {"error": said(lambda: private(distributed="replicated").fit(X, y))}
 
 

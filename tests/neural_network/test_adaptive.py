@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from skprivacy.neural_network import DPSGDClassifier, load_model, save_model
-from skprivacy.neural_network._adaptive import AdaptiveClipping
-from skprivacy.neural_network._clipping import _SAFETY
+from skprivacy.neural_network._gradients.clipping import _SAFETY, AdaptiveClipping
 
 
 def adaptive(**params):

@@ -13,10 +13,10 @@ from torch import nn
 
 from skprivacy.mechanisms import FloatGaussian
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, RandomFlip, RandomShift
-from skprivacy.neural_network._clipping import _SAFETY
-from skprivacy.neural_network._functional import OneByOne, Vectorised
-from skprivacy.neural_network._gradients import Probe
-from skprivacy.neural_network._per_example import ClippedGradientSum, flatten_parameters
+from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
+from skprivacy.neural_network._gradients.clipping import _SAFETY, CLIPPING
+from skprivacy.neural_network._gradients.functional import OneByOne, Vectorised
+from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters
 from skprivacy.neural_network.augmentation import Views
 
 from .test_layers import ALL, BOOK_KEEPING, FUNCTIONAL, LOSS, batch
@@ -54,7 +54,7 @@ def mean_gradients(module, X, y):
 def engine_of(module, clip, clipping="flat"):
     _, grad = flatten_parameters(module)
     probe = Probe.like((72,), 3, views=VIEWS)
-    return ClippedGradientSum(module, LOSS, clip, clipping, probe), grad
+    return ClippedGradientSum(module, LOSS, clip, CLIPPING[clipping], probe), grad
 
 
 @pytest.mark.parametrize("clip", [0.05, 1e6])
@@ -323,7 +323,7 @@ def test_regression_takes_views():
 
 
 def test_parts_of_a_batch_do_not_change_the_sum(monkeypatch):
-    from skprivacy.neural_network import _batch_sum
+    from skprivacy.neural_network._gradients import clipped_sum
 
     X = np.random.default_rng(0).normal(size=(30, 16))
     y = np.arange(30) % 2
@@ -340,6 +340,6 @@ def test_parts_of_a_batch_do_not_change_the_sum(monkeypatch):
         augment=lambda rows: rows.abs(), augmentations=3,
     )  # fmt: skip
     model.fit(X, y)
-    monkeypatch.setattr(_batch_sum, "_SINGLE_ROWS", 7)
+    monkeypatch.setattr(clipped_sum, "_SINGLE_ROWS", 7)
     clone(model).fit(X, y)
     np.testing.assert_allclose(sums[0], sums[1], rtol=1e-5, atol=1e-7)

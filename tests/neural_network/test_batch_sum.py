@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from skprivacy.neural_network import _batch_sum
-from skprivacy.neural_network._batch_sum import BatchSum
-from skprivacy.neural_network._per_example import ClippedGradientSum, flatten_parameters
-from skprivacy.neural_network._sgd import MomentumSGD
-from skprivacy.neural_network._workspace import Workspace
+from skprivacy.neural_network._gradients import clipped_sum
+from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
+from skprivacy.neural_network._gradients.contributions import Workspace
+from skprivacy.neural_network._gradients.trial import flatten_parameters
+from skprivacy.neural_network._training.optimizers import MomentumSGD
 
 N = 5000
 
@@ -43,13 +43,13 @@ def test_a_batch_of_twice_the_expected_size_is_summed_with_care():
 @pytest.mark.parametrize("expected", [100, 4000])
 def test_parts_do_not_change_the_sum(expected, most, monkeypatch):
     whole = summed(expected, 900)
-    monkeypatch.setattr(_batch_sum, "_SINGLE_ROWS", most)
+    monkeypatch.setattr(clipped_sum, "_SINGLE_ROWS", most)
     parts = summed(expected, 900)
     torch.testing.assert_close(parts.double(), whole.double(), rtol=1e-5, atol=1e-6)
 
 
 def test_many_parts_of_a_short_batch_are_summed_with_care(monkeypatch):
-    monkeypatch.setattr(_batch_sum, "_CACHED_NUMBERS", 1)
+    monkeypatch.setattr(clipped_sum, "_CACHED_NUMBERS", 1)
     assert summed(1000, 1000).dtype == torch.float64
 
 

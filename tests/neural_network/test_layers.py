@@ -10,14 +10,13 @@ import torch
 from opacus.grad_sample import GradSampleModule
 from torch import nn
 
-from skprivacy.neural_network import _gradients
-from skprivacy.neural_network._backward import AutogradBackward
-from skprivacy.neural_network._clipping import _SAFETY
-from skprivacy.neural_network._contributions import OuterProducts
-from skprivacy.neural_network._functional import OneByOne, Vectorised
-from skprivacy.neural_network._gradients import Probe, gradients_of
-from skprivacy.neural_network._layers import RULES
-from skprivacy.neural_network._per_example import ClippedGradientSum, flatten_parameters
+from skprivacy.neural_network._gradients import trial
+from skprivacy.neural_network._gradients.bookkeeping import RULES, AutogradBackward
+from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
+from skprivacy.neural_network._gradients.clipping import _SAFETY, CLIPPING
+from skprivacy.neural_network._gradients.contributions import OuterProducts
+from skprivacy.neural_network._gradients.functional import OneByOne, Vectorised
+from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters, gradients_of
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 
@@ -187,7 +186,7 @@ def gradient_rows(module, X, y):
 
 def engine_of(module, clip=1.0, clipping="flat"):
     _, grad = flatten_parameters(module)
-    return ClippedGradientSum(module, LOSS, clip, clipping, Probe.like((72,), 3)), grad
+    return ClippedGradientSum(module, LOSS, clip, CLIPPING[clipping], Probe.like((72,), 3)), grad
 
 
 def clipped_sum(module, X, y, clip, clipping="flat"):
@@ -459,4 +458,4 @@ def test_the_trial_leaves_the_module_alone():
     assert all(map(torch.equal, before, module.parameters()))
     assert all(p.requires_grad for p in module.parameters())
     assert not any(m._forward_hooks for m in module.modules())
-    assert _gradients._AGREE <= 1e-3
+    assert trial._AGREE <= 1e-3

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
-from skprivacy.neural_network._on_disk import is_mapped
+from skprivacy.neural_network._training.rows import is_mapped
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 
@@ -51,18 +51,29 @@ def test_numbers_for_targets_from_disk(rows, tmp_path):
     assert np.array_equal(found, DPSGDRegressor(**params).fit(X, y).predict(X))
 
 
-@pytest.mark.parametrize("strange", [np.nan, np.inf, 1e300])
+@pytest.mark.parametrize("strange", [np.nan, np.inf, 1e300, 1.1e15, -1.1e15])
 def test_a_record_that_cannot_be_computed_with_takes_no_part(rows, strange, tmp_path):
     X, y = rows
     X[3, 2] = strange
     X_null, y_null = X.copy(), y.copy()
     X_null[3], y_null[3] = np.nan, 0
-    found = private().fit(on_disk(X, tmp_path), y)
+    found, in_memory = private().fit(on_disk(X, tmp_path), y), private().fit(X, y)
     expected = private().fit(X_null, y_null)
     assert np.array_equal(found.predict_proba(X[5:]), expected.predict_proba(X[5:]))
+    assert np.array_equal(in_memory.predict_proba(X[5:]), expected.predict_proba(X[5:]))
     if not np.isfinite(strange):
         with pytest.raises(ValueError, match=r"NaN|infinity"):
             found.predict(on_disk(X, tmp_path))
+
+
+@pytest.mark.parametrize("large", [9e14, -9e14])
+def test_a_record_within_the_limit_takes_part(rows, large, tmp_path):
+    X, y = rows
+    X[3, 2] = large
+    X_null, y_null = X.copy(), y.copy()
+    X_null[3], y_null[3] = np.nan, 0
+    found, without = private().fit(on_disk(X, tmp_path), y), private().fit(X_null, y_null)
+    assert not np.array_equal(found.predict_proba(X[5:]), without.predict_proba(X[5:]))
 
 
 def test_views_of_a_map_stay_on_disk_and_copies_do_not(rows, tmp_path):

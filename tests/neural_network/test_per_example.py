@@ -10,13 +10,13 @@ from opacus.grad_sample import GradSampleModule
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from skprivacy.mechanisms import FloatGaussian, PoissonSampler, SecureRandom
-from skprivacy.neural_network._backward import AutogradBackward, PerceptronBackward
-from skprivacy.neural_network._clipping import _SAFETY
-from skprivacy.neural_network._contributions import OuterProduct
-from skprivacy.neural_network._gradients import Probe, gradients_of
-from skprivacy.neural_network._net import PrivateNet
-from skprivacy.neural_network._per_example import ClippedGradientSum, flatten_parameters
+from skprivacy.neural_network._gradients.bookkeeping import AutogradBackward, PerceptronBackward
+from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
+from skprivacy.neural_network._gradients.clipping import _SAFETY
+from skprivacy.neural_network._gradients.contributions import OuterProduct, Rows
+from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters, gradients_of
+from skprivacy.neural_network._training.config import TrainingConfig
+from skprivacy.neural_network._training.engine import Training
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 PROBE = Probe.like((6,), 3)
@@ -177,6 +177,27 @@ def test_no_example_adds_more_than_the_clipping_norm(scale):
             assert grad.double().norm() <= 0.5
 
 
+@pytest.mark.parametrize("features", [5_000, 1 << 20, 1 << 22])
+def test_no_example_of_millions_of_features_adds_more_than_the_clipping_norm(features):
+    """Equal features are the worst case: the rounding errors of a sum of squares all add up."""
+    module = nn.Sequential(nn.Linear(features, 2))
+    _, grad = flatten_parameters(module)
+    clipped = ClippedGradientSum(module, LOSS, 0.5)
+    for value in (0.3, 0.7, 1.1, 2.3):
+        grad.zero_()
+        clipped(torch.full((1, features), value), torch.tensor([0]))
+        assert 0.4999 * _SAFETY < grad.double().norm() <= 0.5 * (1 - 0.9 * (1 - _SAFETY))
+
+
+@pytest.mark.parametrize("value", [0.3, 0.7, 1.1, 2.3])
+def test_the_norm_of_millions_of_numbers_is_right(value):
+    rows = torch.full((2, 1 << 22), value)
+    exact = rows[0].double().norm()
+    product = OuterProduct(torch.zeros(1, 1 << 22), None, rows, torch.ones(2, 1))
+    for contribution in (product, Rows(torch.zeros(1 << 22), rows)):
+        assert torch.allclose(contribution.squared_norms().double().sqrt(), exact, rtol=1e-5)
+
+
 def test_empty_batch_adds_nothing():
     module = NETWORKS["mlp"]()
     X, y = batch()
@@ -198,16 +219,16 @@ def test_the_rounding_of_large_sums_stays_within_the_sensitivity(rows, features)
     generator = torch.Generator().manual_seed(0)
     X = 0.5 + torch.rand(rows, features, generator=generator)
     y = torch.zeros(rows, dtype=torch.long)
-    net = PrivateNet(
-        nn.Sequential(nn.Linear(features, 2)),
-        sampler=PoissonSampler(1.0), mechanism=FloatGaussian(0.0, 0.5), random=SecureRandom(),
-        divisor=1.0, steps_per_epoch=1, averaging=0.0, max_epochs=1, lr=1e-9,
-    ).prepare()  # fmt: skip
-    for p in net.module_.parameters():
+    config = TrainingConfig(
+        n_records=1, batch_size=1, epochs=1, relation="zero_out", max_grad_norm=0.5
+    )
+    module = nn.Sequential(nn.Linear(features, 2))
+    training = Training(config, module, nn.CrossEntropyLoss(reduction="none"))
+    for p in module.parameters():
         p.data.zero_()
 
     def total(present):
-        return net._sum(X, y, torch.arange(rows)[present]).double()
+        return training._sum(X, y, torch.arange(rows)[present]).double()
 
     everybody = total(torch.ones(rows, dtype=torch.bool))
     for absent in (0, rows // 3, rows - 1):

@@ -9,7 +9,7 @@ import torch
 from skprivacy import config_context
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
-from skprivacy.neural_network._adam import PrivateAdam
+from skprivacy.neural_network._training.optimizers import PrivateAdam
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_targets_and_predictions_stay_in_bounds(line):
 def test_bounds_read_off_y_are_an_assumption(line):
     with pytest.warns(PrivacyLeakWarning, match="target_bounds="):
         model = DPSGDRegressor(epochs=1).fit(*line)
-    assert any("bounds of the targets" in a for a in model.privacy_.assumptions)
+    assert any("bounds of the target are public" in a for a in model.privacy_.assumptions)
     with config_context(strict=True), pytest.raises(ValueError, match="target_bounds"):
         DPSGDRegressor(epochs=1).fit(*line)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -19,9 +21,9 @@ from skprivacy.accounting import (
 )
 from skprivacy.mechanisms import SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, load_model, save_model
-from skprivacy.neural_network._averaging import WeightAverage
-from skprivacy.neural_network._noise import NOISE, TakingTurns
-from skprivacy.neural_network._plan import Plan
+from skprivacy.neural_network._training.config import TrainingConfig
+from skprivacy.neural_network._training.engine import WeightAverage
+from skprivacy.neural_network._training.noise import NOISE, TakingTurns
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +35,10 @@ def blobs():
 
 def private(**params):
     return DPSGDClassifier(**{"classes": [0, 1], "epsilon": 3.0, "delta": 1e-4, **params})
+
+
+def run(n, batch_size, epochs, noise="gaussian"):
+    return TrainingConfig.planned(n, batch_size=batch_size, epochs=epochs, noise=noise)
 
 
 @pytest.mark.parametrize("noise", ["logistic", "banded", "tree"])
@@ -86,17 +92,15 @@ def test_one_epoch_costs_one_gaussian_release(blobs, noise):
 
 def test_banded_noise_beats_the_tree_and_the_tree_beats_none(blobs):
     """The noise of running sums, which is what the weights are made of, at equal epsilon."""
-    plan = Plan.of(100_000, None, 250, 1, 1e-6, "banded")
-    z = {k: private(noise=k, epochs=1, batch_size=250, delta=1e-6)._noise_multiplier(
-        Plan.of(100_000, None, 250, 1, 1e-6, k)) for k in ("banded", "tree")}  # fmt: skip
     error = {}
-    for kind, multiplier in z.items():
-        mechanism = NOISE[kind].mechanism(multiplier, 1.0, plan)
+    for kind in ("banded", "tree"):
+        config = run(100_000, 250, 1, kind).with_noise_for(3.0, 1e-6)
+        mechanism = config.kind.mechanism(config.noise_multiplier, 1.0, config)
         random = SecureRandom(seed=0)
-        steps = [mechanism.release(np.zeros(200), random) for _ in range(plan.n_steps)]
+        steps = [mechanism.release(np.zeros(200), random) for _ in range(config.n_steps)]
         error[kind] = np.sqrt((np.cumsum(steps, 0) ** 2).mean())
-    alone = private(epochs=1)._noise_multiplier(Plan.of(100_000, None, 100_000, 1, 1e-6))
-    error["independent"] = alone * np.sqrt(plan.n_steps / 2)
+    alone = run(1000, 1000, 1).with_noise_for(3.0, 1e-4).noise_multiplier  # of any n
+    error["independent"] = alone * np.sqrt(config.n_steps / 2)
     assert error["banded"] < 0.9 * error["tree"]
     assert error["tree"] < 0.6 * error["independent"]
 
@@ -104,7 +108,7 @@ def test_banded_noise_beats_the_tree_and_the_tree_beats_none(blobs):
 @pytest.mark.parametrize("kind", ["banded", "tree"])
 @pytest.mark.parametrize(("n", "epochs"), [(64, 1), (9, 5)])
 def test_spreads_are_those_of_the_noise(kind, n, epochs):
-    plan = Plan.of(100 * n, None, 100, epochs, None, kind)
+    plan = run(100 * n, 100, epochs, kind)
     mechanism, random = NOISE[kind].mechanism(2.0, 0.5, plan), SecureRandom()
     # Of independent streams so many that 0.03 is 8 standard deviations even if each had one number.
     steps = np.array([mechanism.release(np.zeros(40_000), random) for _ in range(plan.n_steps)])
@@ -163,7 +167,9 @@ def test_turns_cover_every_record_once_an_epoch():
 
 
 def averaged(averaging, decay, steps):
-    average = WeightAverage(averaging, decay, len(steps))
+    average = WeightAverage(
+        replace(run(1, 1, len(steps)), averaging=averaging, averaging_decay=decay)
+    )
     for step in steps:
         average.add(torch.tensor([step]))
     return float(average.of(torch.tensor([steps[-1]])))

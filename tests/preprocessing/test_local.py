@@ -1,4 +1,4 @@
-"""Local perturbation of records, and randomised smoothing."""
+"""Local perturbation of records."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
 from skprivacy.preprocessing.local import LocalPerturbation
-from skprivacy.preprocessing.smoothing import SmoothedClassifier
 
 SCHEMA = Schema({"age": Bounded(0, 100), "sex": Categories(["F", "M", "X"]), "pay": Bounded(-1, 1)})
 
@@ -91,7 +88,10 @@ def test_categories_are_told_with_the_right_probability():
 
 def test_the_guarantee():
     local = LocalPerturbation(SCHEMA, epsilon=2.0).fit(frame(3))
-    claim = "2.00-DP, replace-one, proved assuming one record a person, perturbed once"
+    claim = (
+        "2.00-DP, replace-one, proved assuming one record per person, perturbed once; "
+        "the number of records is public"
+    )
     assert repr(local.privacy_) == claim
     assert local.privacy_.epsilon() <= 2.0 * (1 + 1e-9)
     gaussian = LocalPerturbation(SCHEMA, epsilon=2.0, delta=1e-5).fit(frame(3))
@@ -153,106 +153,3 @@ def test_output_keeps_names_type_and_range():
 def test_bad_parameters(params, named):
     with pytest.raises(ValueError, match=named):
         LocalPerturbation(SCHEMA, **params).fit(frame(2))
-
-
-@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
-@parametrize_with_checks([LocalPerturbation(noise_seed=0)])
-def test_scikit_learn(estimator, check):
-    check(estimator)
-
-
-# ---------------------------------------------------------------- smoothing
-
-
-class HalfSpace(ClassifierMixin, BaseEstimator):
-    """Says 1 beyond a plane, whatever it is fitted to."""
-
-    def fit(self, X, y):
-        self.classes_ = np.array([0, 1])
-        return self
-
-    def predict(self, X):
-        return (X[:, 0] > 0).astype(int)
-
-
-def smoothed(**params):
-    model = SmoothedClassifier(HalfSpace(), random_state=0, **params)
-    return model.fit(np.zeros((2, 2)), [0, 1])
-
-
-def test_certified_radii_are_valid_and_nearly_the_distance_to_the_plane():
-    """For a half-space the exact radius is the distance; the bound may fail for alpha of rows."""
-    distance = np.linspace(0.02, 1.0, 200)
-    rows = np.column_stack([distance, np.zeros(200)])
-    labels, radii = smoothed(sigma=0.5, n_samples=4000).certify(rows)
-    assert (radii > distance).sum() <= 2
-    sure = distance > 0.2
-    assert (labels[sure] == 1).all()
-    assert (radii[sure & (distance < 0.8)] > 0.75 * distance[sure & (distance < 0.8)]).all()
-    # No number of samples certifies more than all of them agreeing.
-    assert radii.max() <= 0.5 * stats.norm.ppf(0.001 ** (1 / 4000)) + 1e-9
-
-
-def test_planted_point_estimate_certifies_too_much(monkeypatch):
-    monkeypatch.setattr(
-        "skprivacy.preprocessing.smoothing.clopper_pearson", lambda k, n, a: (k / n - 1e-9, 1)
-    )
-    distance = np.linspace(0.02, 1.0, 200)
-    _, radii = smoothed(sigma=0.5, n_samples=500).certify(np.column_stack([distance, distance * 0]))
-    assert (radii > distance).sum() > 20
-
-
-def test_smoothing_of_a_real_classifier():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(500, 2))
-    y = np.where(X @ [1, 1] > 0, "yes", "no")
-    model = SmoothedClassifier(LogisticRegression(), n_samples=200, random_state=0).fit(X, y)
-    assert model.score(X, y) > 0.9
-    labels, radii = model.certify(X[:50])
-    assert (labels == model.predict(X[:50])).mean() > 0.9
-    assert (radii >= 0).all()
-    assert len(model.certify(X[:1])[0]) == 1
-
-
-class Remembering(HalfSpace):
-    """Keeps what it was trained on."""
-
-    def fit(self, X, y):
-        self.seen_ = X
-        return super().fit(X, y)
-
-    def predict(self, X):
-        assert not np.isin(X, self.seen_).any()
-        return super().predict(X)
-
-
-def test_certificates_rest_on_noise_that_training_has_not_seen():
-    rows = np.zeros((30, 2))
-    model = SmoothedClassifier(Remembering(), random_state=0).fit(rows, np.arange(30) % 2)
-    model.certify(rows)
-
-
-def test_what_is_said_of_a_row_does_not_depend_on_the_others():
-    rows = np.random.default_rng(0).normal(size=(200, 2)) / 5
-    whole, alone = smoothed(n_samples=300), smoothed(n_samples=300)
-    labels, radii = whole.certify(rows)
-    for i in (0, 57, 199):
-        label, radius = alone.certify(rows[i : i + 1])
-        assert (label[0], radius[0]) == (labels[i], radii[i])
-
-
-@pytest.mark.parametrize(
-    "params", [{"sigma": 0}, {"n_samples": 0}, {"alpha": 1.0}, {"n_selection": 0}]
-)
-def test_smoothing_parameters(params):
-    with pytest.raises(ValueError, match=next(iter(params))):
-        smoothed(**params)
-    with pytest.raises((ValueError, AttributeError)):
-        SmoothedClassifier(LinearRegression()).fit([[0.0], [1.0]], [0.5, 1.5]).predict([[1.0]])
-
-
-@parametrize_with_checks(
-    [SmoothedClassifier(LogisticRegression(), n_samples=40, n_selection=5, random_state=0)]
-)
-def test_scikit_learn_smoothing(estimator, check):
-    check(estimator)

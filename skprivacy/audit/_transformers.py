@@ -1,0 +1,102 @@
+"""Which transformers tell nothing of the private records beyond each record's own row."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.kernel_approximation import AdditiveChi2Sampler
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    Normalizer,
+    PolynomialFeatures,
+)
+from sklearn.utils import get_tags
+
+from .._sklearn import num_samples, safe_indexing
+
+__all__ = ["is_covered", "is_stateless", "mixing", "why_uncovered"]
+
+# They learn nothing, or nothing but the number of columns. By exact type.
+_ROW_BY_ROW = {
+    AdditiveChi2Sampler,
+    Binarizer,
+    FeatureHasher,
+    HashingVectorizer,
+    Normalizer,
+    PolynomialFeatures,
+}
+
+
+def is_covered(step: Any) -> bool:
+    """Return whether a transformer is known to learn nothing and to mix no records."""
+    if hasattr(step, "data_independent_"):
+        return bool(step.data_independent_)
+    identity = type(step) is FunctionTransformer and step.func is None
+    return identity or type(step) in _ROW_BY_ROW
+
+
+def is_stateless(step: Any) -> bool:
+    """Return whether a transformer says that it needs no fit, and nothing else of itself."""
+    if not hasattr(step, "transform") or not hasattr(step, "__sklearn_tags__"):
+        return False
+    return not hasattr(step, "data_independent_") and not get_tags(step).requires_fit
+
+
+def mixing(step: Any, rows: Any) -> str:
+    """Return why a stateless transformer is not taken to treat each record by itself.
+
+    It is tried on ``rows``: all together, as fitted on the private data and anew, must give what
+    each record gives alone.
+
+    Returns
+    -------
+    str
+        Empty if no record's values depend on the others.
+    """
+    kind, n = type(step).__name__, num_samples(rows)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            alone = [clone(step).fit_transform(safe_indexing(rows, [i])) for i in range(n)]
+            jointly = [step.transform(rows), clone(step).fit_transform(rows)]
+    except Exception as error:  # whatever the user's own function raises
+        return f"{kind} could not be tried on single records ({type(error).__name__})"
+    expected = [_values(one) for one in alone]
+    if any(len(one) != 1 for one in expected) or not all(
+        _same(_values(joint), np.concatenate(expected)) for joint in jointly
+    ):
+        return (
+            f"{kind} computes a record's values from other records too, or by chance (tried on "
+            f"{n} records); transform each record by itself"
+        )
+    return ""
+
+
+def why_uncovered(step: Any) -> str:
+    """Return why no guarantee covers a transformer that was fitted on private data."""
+    kind = type(step).__name__
+    if hasattr(step, "data_independent_"):
+        return f"{kind} inferred its schema from the private data; give it a public Schema"
+    return (
+        f"{kind} was fitted on the private data outside the guarantee; "
+        "use SchemaTransformer with public bounds instead"
+    )
+
+
+def _values(output: Any) -> np.ndarray:
+    return output.toarray() if sparse.issparse(output) else np.asarray(output)
+
+
+def _same(joint: np.ndarray, alone: np.ndarray) -> bool:
+    if joint.shape != alone.shape:
+        return False
+    if np.issubdtype(joint.dtype, np.number) and np.issubdtype(alone.dtype, np.number):
+        return bool(np.allclose(joint, alone, rtol=1e-5, atol=1e-8, equal_nan=True))
+    return all(a == b or (a != a and b != b) for a, b in zip(joint.flat, alone.flat, strict=True))

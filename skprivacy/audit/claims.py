@@ -1,0 +1,301 @@
+"""What a fitted model claims about its privacy, however it is wrapped."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.ensemble import VotingClassifier, VotingRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from .._sklearn import num_samples, safe_indexing
+from ..accounting import PrivacyGuarantee
+from ..preprocessing.smoothing import SmoothedClassifier
+from ._composition import composed
+from ._private import guarantee_in, holds_private
+from ._searches import charged_by
+from ._transformers import is_covered, is_stateless, mixing, why_uncovered
+
+__all__ = ["CHOSEN", "NO_CLAIM", "Claim", "claim_of", "total"]
+
+NO_CLAIM = "no claim"
+CHOSEN = "no claim: chosen by unprotected scores"
+_TRIED = 20  # records on which a stateless step is tried
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a fitted model claims; made by :func:`claim_of`.
+
+    Attributes
+    ----------
+    guarantee : PrivacyGuarantee or None
+        All private steps together; of kind "estimate" where a step is not covered.
+    reason : str
+        Why there is no guarantee, beginning with "no claim"; empty where there is one.
+    uncovered : dict
+        The steps that read private data outside any guarantee, by their names, and why. A dot
+        stands between the names of nested steps.
+    charged : PrivacyGuarantee or None
+        What all fits together cost: for a search those of every candidate and fold, otherwise
+        ``guarantee``. None where it is not known.
+    """
+
+    guarantee: PrivacyGuarantee | None
+    reason: str = ""
+    uncovered: dict[str, str] = field(default_factory=dict)
+    charged: PrivacyGuarantee | None = None
+
+    @property
+    def proved(self) -> bool:
+        """Whether there is a guarantee, and a proved one, for the model as a whole."""
+        return self.guarantee is not None and self.guarantee.kind == "proved"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one part of a model adds to the claim of the whole."""
+
+    name: str
+    guarantee: PrivacyGuarantee | None = None
+    charged: PrivacyGuarantee | None = None
+    assumption: str = ""
+    gap: str = ""  # why no guarantee covers this step
+    refusal: str = ""  # why nothing that contains this part has a guarantee
+
+
+def claim_of(model: Any, X: Any = None) -> Claim:
+    """Return what a fitted model claims, all of its private steps composed.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Bare or wrapped, to any depth.
+    X : array-like or DataFrame of shape (n_samples, n_features), default=None
+        Records on which stateless steps of your own are tried: all together and one by one.
+
+    Returns
+    -------
+    Claim
+
+    Raises
+    ------
+    NotFittedError
+        If the model is not fitted.
+
+    Notes
+    -----
+    **Guarantees.** The claimed epsilon is at least that of all private steps together: in
+    ``Pipeline``, ``ColumnTransformer`` and ``FeatureUnion``, in the meta-estimators that train
+    each part once on all records (``VotingClassifier``, ``VotingRegressor``,
+    ``OneVsRestClassifier``, ``MultiOutputClassifier``, ``MultiOutputRegressor``,
+    ``SmoothedClassifier``), and in ``FrozenEstimator``. Anything else with a private part inside
+    makes no claim: a search chooses by unprotected scores, bagging repeats records, stacking and
+    calibration fit more than the private parts. Nor do parts whose relations or units differ.
+
+    **Edge cases.** A transformer is covered if it says ``data_independent_``, has a ``privacy_``,
+    or is one of scikit-learn's that treat each record by itself. Any other that needs no fit is
+    tried on 20 records, and the guarantee lists the assumption. What is not covered makes the
+    guarantee one of kind "estimate", which assumes that the step tells nothing.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skprivacy.audit import claim_of
+    >>> from skprivacy.linear_model import OutputPerturbationClassifier
+    >>> from skprivacy.preprocessing import PrivateStandardScaler
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = make_pipeline(
+    ...     PrivateStandardScaler(epsilon=2.0, bounds=(0, 10)),
+    ...     OutputPerturbationClassifier(epsilon=1.0, bounds=(-3, 3), classes=[0, 1, 2]),
+    ... )
+    >>> round(claim_of(model.fit(X, y)).guarantee.epsilon(), 6)
+    3.0
+    """
+    check_is_fitted(model)
+    rows = None if X is None else _attempted(lambda: _spread(X))
+    parts = list(_parts(model, "", rows, last=True))
+    uncovered = {part.name: part.gap for part in parts if part.gap}
+    assumptions = [part.assumption for part in parts if part.assumption]
+    assumptions += [
+        f"step {name!r} tells nothing of the records (no guarantee covers it)" for name in uncovered
+    ]
+    whole = total(
+        [
+            Claim(part.guarantee, part.refusal, charged=part.charged)
+            for part in parts
+            if part.guarantee or part.refusal
+        ]
+    )
+    return Claim(
+        _under(whole.guarantee, assumptions, bool(uncovered)),
+        whole.reason if whole.guarantee is not None or holds_private(model) else NO_CLAIM,
+        uncovered,
+        _under(whole.charged, assumptions, bool(uncovered)),
+    )
+
+
+def total(claims: Sequence[Claim]) -> Claim:
+    """Return what several models, or parts of one, claim together."""
+    refused = [claim.reason for claim in claims if claim.guarantee is None]
+    reason = refused[0] if refused else "" if claims else NO_CLAIM
+    guarantee, charged = None, None
+    try:
+        if not reason:
+            guarantee = composed([c.guarantee for c in claims if c.guarantee is not None])
+        if claims and all(claim.charged is not None for claim in claims):
+            charged = composed([c.charged for c in claims if c.charged is not None])
+    except ValueError as error:
+        reason = reason or f"{NO_CLAIM}: {error}"
+    uncovered = {step: why for claim in claims for step, why in claim.uncovered.items()}
+    return Claim(guarantee, reason, uncovered, charged)
+
+
+def _under(
+    guarantee: PrivacyGuarantee | None, assumptions: Iterable[str], gaps: bool
+) -> PrivacyGuarantee | None:
+    """Return the guarantee with further assumptions; with gaps it proves nothing."""
+    if guarantee is None:
+        return None
+    united = tuple(dict.fromkeys([*guarantee.assumptions, *assumptions]))
+    return replace(guarantee, assumptions=united, kind="estimate" if gaps else guarantee.kind)
+
+
+def _parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+    """Yield what matters for the claim; ``last`` tells a model from what prepares its data."""
+    while type(model) is FrozenEstimator:
+        model = model.estimator
+    if model is None or isinstance(model, str):  # "passthrough" and "drop"
+        return
+    opened = _OPENED.get(type(model))
+    if hasattr(model, "cv_results_") and holds_private(model):
+        best = getattr(model, "best_estimator_", None)
+        refitted = None if best is None else claim_of(best).guarantee
+        yield _Part(name, charged=charged_by(model, refitted), refusal=CHOSEN)
+    elif (guarantee := guarantee_in(model)) is not None:
+        yield _Part(name, guarantee, guarantee)
+    elif opened is not None:
+        yield from opened(model, name, rows, last)
+    elif not is_covered(model):
+        yield _leaf(model, name, rows, last)
+
+
+def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
+    kind = type(model).__name__
+    if holds_private(model):
+        return _Part(
+            name,
+            refusal=f"{NO_CLAIM}: {kind} is not known to train its private parts once each, on "
+            "all records and nothing else",
+        )
+    if is_stateless(model):
+        n = 0 if rows is None else num_samples(rows)
+        if n > 1 and (gap := mixing(model, rows)):
+            return _Part(name or kind, gap=gap)
+        tried = f"tried on {n} records" if n > 1 else "not tried"
+        step = f"step {name!r}" if name else kind
+        return _Part(name, assumption=f"{step} treats each record by itself ({tried})")
+    if last:
+        return _Part(name, refusal=f"{NO_CLAIM}: {kind} makes none")
+    return _Part(name, gap=why_uncovered(model))
+
+
+def _pipeline(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+    *before, (final, predictor) = model.steps
+    for step, part in before:
+        yield from _parts(part, _below(name, step), rows, last=False)
+        rows = _passed(part, rows)
+    yield from _parts(predictor, _below(name, final), rows, last)
+
+
+def _columns(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+    name = name or "columntransformer"
+    choices = [columns for _, _, columns in model.transformers if callable(columns)]
+    if all(isinstance(choice, make_column_selector) for choice in choices):
+        told = f"the types and names of the columns that {name!r} chooses by are public"
+        yield _Part(name, assumption=told if choices else "")
+    else:
+        yield _Part(name, gap="its columns are chosen by a function of the private data")
+    for part, step, columns in model.transformers_:
+        yield from _parts(step, _below(name, part), _chosen(rows, columns), last=False)
+
+
+def _union(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+    for part, step in model.transformer_list:
+        yield from _parts(step, _below(name, part), rows, last=False)
+
+
+def _voting(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+    yield _Part(name, assumption=_labels_public(model))
+    for part, step in model.named_estimators_.items():
+        yield from _parts(step, _below(name, part), rows, last=True)
+
+
+def _one_a_target(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+    yield _Part(name, assumption=_labels_public(model))
+    for number, step in enumerate(model.estimators_):
+        yield from _parts(step, _below(name, str(number)), rows, last=True)
+
+
+def _smoothed(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+    yield from _parts(model.estimator_, _below(name, "estimator"), rows, last)
+
+
+def _labels_public(model: Any) -> str:
+    """Return the assumption of a wrapper that encodes the labels which it finds in y."""
+    if not isinstance(model, (OneVsRestClassifier, VotingClassifier)):
+        return ""
+    return f"the set of class labels is public ({type(model).__name__} reads it off y)"
+
+
+# By exact type: a subclass may train otherwise.
+_OPENED: dict[type, Callable[[Any, str, Any, bool], Iterator[_Part]]] = {
+    Pipeline: _pipeline,
+    ColumnTransformer: _columns,
+    FeatureUnion: _union,
+    VotingClassifier: _voting,
+    VotingRegressor: _voting,
+    OneVsRestClassifier: _one_a_target,
+    MultiOutputClassifier: _one_a_target,
+    MultiOutputRegressor: _one_a_target,
+    SmoothedClassifier: _smoothed,
+}
+
+
+def _below(name: str, part: str) -> str:
+    return f"{name}.{part}" if name else str(part)
+
+
+def _spread(X: Any) -> Any:
+    """Return some records from all over X."""
+    n = num_samples(X)
+    return safe_indexing(X, np.unique(np.linspace(0, n - 1, _TRIED).astype(int)))
+
+
+def _passed(step: Any, rows: Any) -> Any:
+    """Return rows as a fitted step hands them on; None if that cannot be had."""
+    if rows is None or step is None or isinstance(step, str):
+        return rows
+    return _attempted(lambda: step.transform(rows))
+
+
+def _chosen(rows: Any, columns: Any) -> Any:
+    return None if rows is None else _attempted(lambda: safe_indexing(rows, columns, axis=1))
+
+
+def _attempted(compute: Callable[[], Any]) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return compute()
+    except Exception:  # a step that cannot do with a few records: what follows is "not tried"
+        return None

@@ -1,0 +1,208 @@
+"""The contract of a private fit: what every private estimator does around its release.
+
+A fit warns of anything that voids the guarantee, states the guarantee, charges the budget, reads
+the data, and commits model and claim together. See ``doc/contributing/add_estimator.rst``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from ._config import leak, warn_caller
+from .accounting import Composed, Event, PrivacyBudget, PrivacyGuarantee, charge
+from .exceptions import PrivacyWarning
+
+__all__ = ["PrivateEstimatorMixin", "PrivateFit", "private_release"]
+
+_SEED_IS_SECRET = "nobody knows or guesses noise_seed"
+_SIZE_IS_PUBLIC = "the number of records is public"
+
+
+@contextmanager
+def private_release(
+    event: Event,
+    *,
+    relation: str,
+    at_delta: float,
+    who: str,
+    budget: PrivacyBudget | None = None,
+    noise_seed: int | None = None,
+    assumptions: tuple[str, ...] = (),
+    before: PrivacyGuarantee | None = None,
+    charging: Callable[..., AbstractContextManager[Any]] = charge,
+) -> Iterator[PrivacyGuarantee]:
+    """State the guarantee of a release and charge it; the data may be touched only inside.
+
+    Parameters
+    ----------
+    event : Event
+        The accounting event of the release.
+    relation : {"add_remove", "zero_out", "replace_one"}
+        Neighbouring relation.
+    at_delta : float
+        The delta at which epsilon is stated; 0 for pure differential privacy.
+    who : str
+        Name of the estimator or function, for the ledger.
+    budget : PrivacyBudget, default=None
+        Charged on entering; ``None`` charges nothing.
+    noise_seed : int, default=None
+        If given, the noise is predictable: a PrivacyWarning, and the guarantee is an "estimate".
+    assumptions : tuple of str, default=()
+        Conditions of the guarantee, in addition to those that follow from the other parameters.
+    before : PrivacyGuarantee, default=None
+        The guarantee of earlier releases, with which this one is composed.
+    charging : callable, default=charge
+        Called as ``charging(budget, event, relation, who, kind)``; returns a context manager.
+
+    Yields
+    ------
+    PrivacyGuarantee
+        The guarantee once the release has been made, including earlier releases.
+
+    Raises
+    ------
+    ValueError
+        If ``before`` holds for another relation, or the budget accepts no such guarantee.
+    BudgetExceededError
+        If the budget cannot afford the release. Nothing is charged in that case.
+    """
+    stated = list(assumptions)
+    if relation != "add_remove":
+        stated.append(_SIZE_IS_PUBLIC)
+    kind = "proved"
+    if noise_seed is not None:
+        warn_caller(
+            f"noise_seed={noise_seed!r} makes the noise predictable: there is no privacy. Use it "
+            "only in tests.",
+            PrivacyWarning,
+        )
+        stated.append(_SEED_IS_SECRET)
+        kind = "estimate"
+    guarantee = PrivacyGuarantee(event, float(at_delta), relation, kind, tuple(stated))
+    if before is not None:
+        guarantee = _composed(before, guarantee)
+    with charging(budget, event, relation, who, kind):
+        yield guarantee
+
+
+def _composed(before: PrivacyGuarantee, now: PrivacyGuarantee) -> PrivacyGuarantee:
+    if before.relation != now.relation:
+        raise ValueError(
+            f"relation={now.relation!r} must be {before.relation!r}, as for the earlier releases: "
+            "guarantees for different relations are never added up. Restore n_records or relation, "
+            "or call fit to start afresh."
+        )
+    return PrivacyGuarantee(
+        Composed((before.event, now.event)),
+        at_delta=now.at_delta,
+        relation=now.relation,
+        kind=now.kind if before.kind == "proved" else before.kind,
+        assumptions=tuple(dict.fromkeys((*before.assumptions, *now.assumptions))),
+    )
+
+
+class PrivateFit:
+    """A fit in progress: the facts assumed to be public so far, and the charging of releases.
+
+    Parameters
+    ----------
+    estimator : PrivateEstimatorMixin
+        The estimator that is being fitted.
+    """
+
+    def __init__(self, estimator: PrivateEstimatorMixin) -> None:
+        self._estimator = estimator
+        self._assumptions: list[str] = []
+
+    @property
+    def who(self) -> str:
+        """Name of the estimator, for errors and ledgers."""
+        return type(self._estimator).__name__
+
+    def assume(self, *statements: str) -> None:
+        """Add to the assumptions of the guarantee."""
+        self._assumptions.extend(statements)
+
+    def read_off_data(self, warning: str, assumption: str) -> None:
+        """Warn that a fact was read off the private data, and assume that it is public."""
+        leak(warning)
+        self.assume(assumption)
+
+    @contextmanager
+    def charged(
+        self,
+        event: Event,
+        *,
+        relation: str,
+        at_delta: float,
+        before: PrivacyGuarantee | None = None,
+        charging: Callable[..., AbstractContextManager[Any]] = charge,
+    ) -> Iterator[None]:
+        """State the guarantee and charge the budget; the data may be touched only inside.
+
+        On leaving without an error, the estimator has ``privacy_``, ``privacy_event_``,
+        ``epsilon_`` and ``delta_``. Parameters are those of :func:`private_release`.
+        """
+        model: Any = self._estimator
+        with private_release(
+            event,
+            relation=relation,
+            at_delta=at_delta,
+            who=self.who,
+            budget=getattr(model, "budget", None),
+            noise_seed=model.noise_seed,
+            assumptions=tuple(dict.fromkeys(self._assumptions)),
+            before=before,
+            charging=charging,
+        ) as guarantee:
+            yield
+        model.privacy_ = guarantee
+        model.privacy_event_ = guarantee.event
+        model.epsilon_ = guarantee.epsilon()
+        model.delta_ = float(at_delta)
+
+
+class PrivateEstimatorMixin:
+    """Mixin for all private estimators and transformers.
+
+    A subclass has a parameter ``noise_seed`` and usually ``budget``. Its ``fit`` looks as follows.
+
+    .. code-block:: python
+
+        def fit(self, X, y):
+            with self._private_fit() as fit:
+                rows, target = validate_data(self, X, y)
+                classes = public_classes(fit, target, self.classes)
+                mechanism = Laplace(1 / self.epsilon, sensitivity=2.0)
+                with fit.charged(mechanism.event, relation=self.relation, at_delta=0.0):
+                    noisy = mechanism.release(statistic(rows), SecureRandom(self.noise_seed))
+                self.coef_ = ...
+            return self
+
+    Notes
+    -----
+    **Guarantees.** A fit that is refused, fails or is interrupted leaves the estimator as it was:
+    an earlier model keeps its own claim, and a new estimator stays unfitted. What was charged
+    stays charged. A seed of the noise is never pickled with a fitted model.
+    """
+
+    @contextmanager
+    def _private_fit(self) -> Iterator[PrivateFit]:
+        before = dict(vars(self))
+        try:
+            yield PrivateFit(self)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[misc]
+        return state | {"noise_seed": None} if "privacy_" in state else state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.non_deterministic = True
+        return tags

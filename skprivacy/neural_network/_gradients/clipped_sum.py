@@ -1,0 +1,177 @@
+"""The clipped sum of per-example gradients over the records of a step, without holding any of them.
+
+The gradient of one example in a linear layer is the outer product of the layer's input ``a`` and of
+the loss gradient ``d`` at its output. Its norm is the product of their norms, and the clipped sum
+over a batch is one matrix product of ``a`` with reweighted ``d``: "book-keeping" (Bu, Wang, Zha and
+Karypis, Differentially private optimization on large model at small cost, ICML 2023, algorithm 1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from .clipping import CLIPPING, Clip
+from .contributions import Workspace
+from .trial import Probe, gradients_of
+
+if TYPE_CHECKING:
+    from .._training.rows import MappedRows
+    from ..augmentation import Views
+
+__all__ = ["BatchSum", "ClippedGradientSum"]
+
+
+class ClippedGradientSum:
+    """Add the clipped per-example gradients of a module to its ``grad`` buffers.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Any module whose examples do not meet. ``gradients.name`` says how its per-example gradients
+        are computed: by book-keeping, by ``torch.func``, or one by one.
+    per_example_loss : callable
+        Maps (output, target) to a vector of one loss per example.
+    max_grad_norm : float
+        L2 norm to which each example's gradient, over all parameters jointly, is clipped.
+    clip : callable, default=CLIPPING["flat"]
+        How, see ``clipping.py``.
+    probe : Probe, default=None
+        Public numbers of the shape of the data, to try the module out on.
+
+    Notes
+    -----
+    **Guarantees.** Each example adds a vector of L2 norm at most ``max_grad_norm``, whatever the
+    other examples of the batch are, up to the rounding of a single-precision sum. Hence it does
+    not matter how a batch is cut into parts.
+
+    **Edge cases.** An empty batch adds nothing. An example whose gradient is not finite (or whose
+    squared norm overflows) adds nothing and leaves the others untouched.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        per_example_loss: Callable[[Tensor, Tensor], Tensor],
+        max_grad_norm: float,
+        clip: Clip = CLIPPING["flat"],
+        probe: Probe | None = None,
+    ) -> None:
+        self.gradients = gradients_of(module, per_example_loss, probe)
+        self.max_grad_norm = max_grad_norm
+        self.clip = clip
+        self.numbers_an_example = 0.0
+        if probe is not None:
+            found = self.gradients(probe.inputs, probe.targets)
+            self.numbers_an_example = sum(c.numbers() for c in found) / len(probe.targets)
+
+    def __call__(self, inputs: Tensor, targets: Tensor) -> None:
+        """Add the clipped sum over this batch to ``grad`` of every parameter.
+
+        There are as many rows of ``inputs`` for each target as the probe has views.
+        """
+        if targets.shape[0] == 0:
+            return
+        contributions = self.gradients(inputs, targets)
+        with torch.no_grad():
+            squared = torch.stack([c.squared_norms() for c in contributions])
+            total = squared.sum(0)
+            factors = self.clip(squared, total, self.max_grad_norm).expand_as(squared)
+            if not math.isfinite(float(total.sum())):
+                bad = ~torch.isfinite(total)
+                contributions = [c.without(bad) for c in contributions]
+                factors = factors.masked_fill(bad, 0.0)
+            for contribution, factor in zip(contributions, factors, strict=True):
+                contribution.add_sum(factor)
+
+
+# Numbers that one forward pass may hold: bounds memory, changes no result. As many as caches hold
+# is fastest, unless the weights are so many that adding up the parts would show.
+_NUMBERS = 1 << 23
+_CACHED_NUMBERS = 1 << 21
+# Rows that may be added up in single precision, and in how many parts: over more of them the
+# rounding of the sum would show next to one record's contribution.
+_SINGLE_ROWS, _SINGLE_PARTS = 2048, 8
+_CHUNK = 1 << 16  # numbers that are turned into double precision at a time
+
+
+class BatchSum:
+    """Sum the clipped gradients of the records that take part in a step.
+
+    Parameters
+    ----------
+    clipped : ClippedGradientSum
+    grad : torch.Tensor
+        The vector that ``clipped`` adds to.
+    expected : float
+        Expected number of records in a step, a public number.
+    views : Views, default=None
+        What each record is shown as; ``None`` for itself.
+
+    Notes
+    -----
+    **Guarantees.** At most 2,048 rows are added up in single precision. Steps that are expected to
+    have up to 1,024 records return the single-precision sum itself. Larger ones add up parts in
+    double precision, because over a hundred thousand rows the rounding of a single-precision sum is
+    a per cent of one record's contribution. Which of the two is public, but for a batch of twice
+    the expected size: there the precision comes first, and what is released is rounded to single
+    precision either way.
+
+    **Edge cases.** Without records the sum is zero, and no view is asked for: an augmentation that
+    fails on no rows must not tell that there were none. The result is overwritten by the next call.
+    """
+
+    def __init__(
+        self,
+        clipped: ClippedGradientSum,
+        grad: Tensor,
+        expected: float,
+        views: Views | None = None,
+    ) -> None:
+        self._clipped = clipped
+        self._views = views
+        self._grad = grad
+        self._expected = expected
+        self._workspace = Workspace()
+
+    def __call__(self, X: Tensor | MappedRows, y: Tensor, indices: Tensor) -> Tensor:
+        """Return the sum over the rows ``indices`` of ``X`` and ``y`` as a flat tensor."""
+        rows = self._rows_at_once(X.shape[1:].numel())
+        n_parts = math.ceil(len(indices) / rows)
+        parts = indices.tensor_split(n_parts) if n_parts else ()  # of equal length
+        if max(2 * self._expected, len(indices)) <= min(_SINGLE_ROWS, _SINGLE_PARTS * rows):
+            self._grad.zero_()
+            for part in parts:
+                self._add(X, y, part)
+            return self._grad
+        total = self._workspace(
+            "total", self._grad.shape, self._grad.new_empty(0, dtype=torch.float64)
+        )
+        total.zero_()
+        for part in parts:
+            self._grad.zero_()
+            self._add(X, y, part)
+            for whole, addend in zip(total.split(_CHUNK), self._grad.split(_CHUNK), strict=True):
+                whole += addend
+        return total
+
+    def _rows_at_once(self, n_features: int) -> int:
+        """Return how many records one forward pass takes."""
+        views = 1 if self._views is None else self._views.count
+        numbers = n_features * views + self._clipped.numbers_an_example
+        most = min(_NUMBERS, max(_CACHED_NUMBERS, 8 * len(self._grad)))
+        return min(_SINGLE_ROWS, max(1, int(most / numbers)))
+
+    def _add(self, X: Tensor | MappedRows, y: Tensor, part: Tensor) -> None:
+        if isinstance(X, Tensor):
+            buffer = self._workspace("inputs", (len(part), *X.shape[1:]), X)
+            rows = torch.index_select(X, 0, part, out=buffer)
+        else:
+            rows = X.index_select(0, part)
+        if self._views is not None:
+            rows = self._views(rows)
+        self._clipped(rows, y.index_select(0, part))

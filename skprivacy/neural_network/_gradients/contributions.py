@@ -1,0 +1,222 @@
+"""What the examples of a batch contribute to the gradient of one layer, in its cheapest form.
+
+Each form knows the squared norm of every example's contribution, and adds the weighted sum of all
+to the ``grad`` of the parameters. None needs more memory than the layer's own inputs and outputs,
+except :class:`Rows`, which holds the contributions themselves; what a step computes into is kept
+for the next in a :class:`Workspace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+__all__ = ["Contribution", "Lookups", "OuterProduct", "OuterProducts", "Rows", "Workspace"]
+
+# Squares below the smallest normal number vanish; this much a number may have been lost.
+_LOST = torch.finfo(torch.float32).tiny
+
+# A sum over positions that nearly cancels is known to 2e-6 of the sum of the norms only. Half of
+# the clipping's safety factor, 5e-5, covers that; what goes beyond is added to the norm.
+_ROUNDING, _COVERED = 2e-6, 5e-5
+# Places that cancel further than this are clipped as if they did not: scaled to the clipping norm
+# they would be so long, each by itself, that the rounding of the sum over the batch would show.
+_CANCELLED = 1e-3
+# Numbers whose squares ``vector_norm`` may add up, which it does one after another: over a million
+# of equal size the norm came out too small by 8e-4, over four million by 2e-3.
+_SUMMED = 1 << 12
+
+
+class Contribution(Protocol):
+    """One layer's share of the gradients of a batch of examples."""
+
+    def squared_norms(self) -> Tensor:
+        """Return an upper bound, tight to rounding, of each squared norm, shape (batch,)."""
+
+    def add_sum(self, factors: Tensor) -> None:
+        """Add the sum of the contributions times ``factors``, shape (batch,), to ``grad``."""
+
+    def without(self, bad: Tensor) -> Contribution:
+        """Return the same with zeros for the examples marked ``bad``: 0 * inf would be NaN."""
+
+    def numbers(self) -> int:
+        """Return how many numbers it holds in memory."""
+
+
+@dataclass
+class OuterProduct:
+    """A linear layer that sees one row an example: ``output_grad`` times ``input``."""
+
+    weight: Tensor
+    bias: Tensor | None
+    input: Tensor  # (batch, n_in)
+    output_grad: Tensor  # (batch, n_out)
+    spare: bool = False  # whether ``output_grad`` may be overwritten by its weighted self
+
+    def squared_norms(self) -> Tensor:
+        inputs = _lengths(self.input).square_()
+        inputs += _LOST * self.input.shape[1] if self.bias is None else 1.0
+        grads = _lengths(self.output_grad).square_()
+        grads += _LOST * self.output_grad.shape[1]
+        return inputs.mul_(grads)
+
+    def add_sum(self, factors: Tensor) -> None:
+        if self.bias is not None:
+            _grad(self.bias).addmv_(self.output_grad.T, factors)
+        buffer = self.output_grad if self.spare else None
+        weighted = torch.mul(self.output_grad, factors[:, None], out=buffer)
+        _grad(self.weight).addmm_(weighted.T, self.input)
+
+    def without(self, bad: Tensor) -> OuterProduct:
+        return replace(
+            self, input=_blank(self.input, bad), output_grad=_blank(self.output_grad, bad)
+        )
+
+    def numbers(self) -> int:
+        return self.input.numel() + self.output_grad.numel()
+
+
+@dataclass
+class OuterProducts:
+    """A layer that sees many positions an example and sums their outer products.
+
+    The norm comes from the two Gram matrices over the positions ("ghost norm"), in double
+    precision: single precision loses it where the positions nearly cancel.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    input: Tensor  # (batch, positions, n_in)
+    output_grad: Tensor  # (batch, positions, n_out)
+
+    def squared_norms(self) -> Tensor:
+        a, d = self.input.double(), self.output_grad.double()
+        inputs = a @ a.mT
+        if self.bias is not None:
+            inputs += 1.0
+        exact = (inputs * (d @ d.mT)).sum((1, 2))
+        lengths = inputs.diagonal(dim1=1, dim2=2).sqrt() * d.norm(dim=2)
+        return _safe(exact, lengths.sum(1))
+
+    def add_sum(self, factors: Tensor) -> None:
+        weighted = (self.output_grad * factors[:, None, None]).flatten(0, 1)
+        update = weighted.T @ self.input.flatten(0, 1)
+        _grad(self.weight).add_(update.view_as(self.weight))
+        if self.bias is not None:
+            _grad(self.bias).add_(weighted.sum(0))
+
+    def without(self, bad: Tensor) -> OuterProducts:
+        return replace(
+            self, input=_blank(self.input, bad), output_grad=_blank(self.output_grad, bad)
+        )
+
+    def numbers(self) -> int:
+        positions = self.input.shape[1]
+        return self.input.numel() + self.output_grad.numel() + len(self.input) * positions**2
+
+
+@dataclass
+class Lookups:
+    """An embedding: each position adds its output gradient to one row of the table."""
+
+    weight: Tensor
+    index: Tensor  # (batch, positions)
+    output_grad: Tensor  # (batch, positions, n_out)
+
+    def squared_norms(self) -> Tensor:
+        d = self.output_grad.double()
+        same = self.index[:, :, None] == self.index[:, None, :]
+        exact = ((d @ d.mT) * same).sum((1, 2))
+        return _safe(exact, d.norm(dim=2).sum(1))
+
+    def add_sum(self, factors: Tensor) -> None:
+        weighted = (self.output_grad * factors[:, None, None]).flatten(0, 1)
+        _grad(self.weight).index_add_(0, self.index.flatten(), weighted)
+
+    def without(self, bad: Tensor) -> Lookups:
+        return replace(self, output_grad=_blank(self.output_grad, bad))
+
+    def numbers(self) -> int:
+        return self.output_grad.numel() + 2 * self.index.shape[1] * self.index.numel()
+
+
+@dataclass
+class Rows:
+    """The contributions themselves, one row an example."""
+
+    parameter: Tensor
+    rows: Tensor  # (batch, *parameter.shape)
+
+    def squared_norms(self) -> Tensor:
+        squares = self.rows.flatten(1).square().sum(1)
+        return squares.add_(_LOST * self.parameter.numel())
+
+    def add_sum(self, factors: Tensor) -> None:
+        _grad(self.parameter).add_((factors @ self.rows.flatten(1)).view_as(self.parameter))
+
+    def without(self, bad: Tensor) -> Rows:
+        return replace(self, rows=_blank(self.rows, bad))
+
+    def numbers(self) -> int:
+        return self.rows.numel()
+
+
+def _grad(parameter: Tensor) -> Tensor:
+    """Return the ``grad`` of a parameter, which ``flatten_parameters`` has made."""
+    assert parameter.grad is not None
+    return parameter.grad
+
+
+def _lengths(rows: Tensor) -> Tensor:
+    """Return the L2 norm of each row: right to 3e-5, however long it is and wherever it lies."""
+    if rows.shape[1] <= _SUMMED:
+        return torch.linalg.vector_norm(rows, dim=1)
+    parts = [torch.linalg.vector_norm(part, dim=1) for part in rows.split(_SUMMED, dim=1)]
+    return torch.linalg.vector_norm(torch.stack(parts), dim=0)
+
+
+def _blank(values: Tensor, bad: Tensor) -> Tensor:
+    return values.masked_fill(bad.view(-1, *[1] * (values.dim() - 1)), 0.0)
+
+
+def _safe(exact: Tensor, lengths: Tensor) -> Tensor:
+    """Return squared norms that no cancellation makes too small; ``lengths``: sum of norms."""
+    norm = exact.clamp(min=0.0).sqrt()  # NaN stays NaN
+    norm += (_ROUNDING * lengths - _COVERED * norm).clamp(min=0.0)
+    return torch.maximum(norm, _CANCELLED * lengths).square().float()
+
+
+class Workspace:
+    """Tensors to compute into, one for each name, kept at the largest size that was asked for.
+
+    Poisson batches differ in length. Memory that goes back to the system after every step comes
+    back page by page, which takes longer than a small network's arithmetic.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skprivacy.neural_network._gradients.contributions import Workspace
+    >>> workspace = Workspace()
+    >>> workspace("hidden", (100, 8), torch.zeros(1)).shape
+    torch.Size([100, 8])
+    >>> workspace("hidden", (90, 8), torch.zeros(1)).shape
+    torch.Size([90, 8])
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, Tensor] = {}
+
+    def __call__(self, name: Hashable, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """Return a tensor of ``shape`` on the device and of the type of ``like``, not cleared.
+
+        A name always goes with the same shape but for the number of rows.
+        """
+        rows = shape[0]
+        kept = self._kept.get(name)
+        if kept is None or kept.shape[0] < rows:
+            kept = self._kept[name] = like.new_empty((rows + rows // 8, *shape[1:]))
+        return kept.narrow(0, 0, rows)

@@ -1,0 +1,281 @@
+"""Which way to per-example gradients a module takes: tried out on random numbers beforehand."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from .bookkeeping import AutogradBackward, PerceptronBackward
+from .contributions import Contribution
+from .functional import OneByOne, Vectorised
+
+__all__ = ["PROBES", "PerExampleGradients", "Probe", "flatten_parameters", "gradients_of"]
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+PROBES = 5
+_AGREE = 1e-3  # relative; what is wrong in kind is off by far more, rounding by far less
+
+
+class PerExampleGradients(Protocol):
+    """Maps (inputs, targets) to what each example contributes to the gradient.
+
+    There is a target for each example, and a row of inputs for each view of it.
+    """
+
+    name: str
+
+    def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]: ...
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Random inputs and targets of the right shape: public, drawn without a look at the data."""
+
+    inputs: Tensor
+    targets: Tensor
+    n_outputs: int | None  # None: whatever the loss understands
+    views: int = 1  # rows of ``inputs`` for each target
+
+    @classmethod
+    def like(
+        cls,
+        shape: tuple[int, ...],
+        n_classes: int | None,
+        device: str = "cpu",
+        views: int = 1,
+        labels: bool = False,
+    ) -> Probe:
+        """Return normal inputs, and targets: classes or, with ``None``, numbers, or ``labels``."""
+        generator = torch.Generator().manual_seed(0)
+        size = (PROBES * views, *shape)
+        X = torch.randn(size, generator=generator, dtype=torch.float32, device="cpu")
+        if n_classes is None:
+            y = torch.rand(PROBES, generator=generator, dtype=torch.float32, device="cpu")
+        elif labels:
+            y = torch.randint(2, (PROBES, n_classes), generator=generator, device="cpu").float()
+        else:
+            y = torch.randint(n_classes, (PROBES,), generator=generator, device="cpu")
+        return cls(X.to(device), y.to(device), n_classes or 1, views)
+
+    def as_indices(self) -> Probe:
+        """Return zeros and ones for inputs: all that a module of embeddings may understand."""
+        return replace(self, inputs=(self.inputs > 0).to(self.inputs.dtype))
+
+
+def gradients_of(module: nn.Module, loss: Loss, probe: Probe | None = None) -> PerExampleGradients:
+    """Return the fastest way that gives the gradients of single examples on the probe.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    loss : callable
+        Maps (outputs, targets) to one loss an example.
+    probe : Probe, default=None
+        Needed for everything but the perceptron written out by hand.
+
+    Raises
+    ------
+    ValueError
+        If the module or the loss mixes the examples of a batch, keeps something of them, or does
+        not understand its input.
+    """
+    refuse_mixing_layers(module)
+    if probe is not None:
+        trial = _trial_copy(module)
+        probe = _understood(trial, loss, probe)
+    views = 1 if probe is None else probe.views
+    if views == 1 and PerceptronBackward.fits(module, loss):
+        assert isinstance(module, nn.Sequential)
+        return PerceptronBackward(module)
+    if probe is None:
+        raise ValueError("A probe is needed for a module that is not a plain perceptron.")
+    _refuse_memory(trial, loss, probe)
+    expected = _sums(trial, OneByOne(trial, loss, views), probe)
+    for way in (AutogradBackward, Vectorised):
+        try:
+            found = _sums(trial, way(trial, loss, views), probe)
+        except Exception:  # whatever it is: the next way is slower and less choosy
+            continue
+        if way is Vectorised or _agree(found, expected):
+            return way(module, loss, views)
+    return OneByOne(module, loss, views)
+
+
+def refuse_mixing_layers(module: nn.Module) -> None:
+    """Refuse layers that mix the examples of a batch, or change themselves with what they see."""
+    for name, layer in module.named_modules():
+        kind = type(layer).__name__
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            raise ValueError(
+                f"Layer {name!r} is a {kind}: it mixes the examples of a batch, so one record "
+                "reaches every other record's gradient. Use LayerNorm or GroupNorm."
+            )
+        if getattr(layer, "track_running_stats", False):
+            raise ValueError(
+                f"Layer {name!r} is a {kind} that keeps running statistics of private data. "
+                "Use track_running_stats=False, or GroupNorm."
+            )
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and (
+            layer.max_norm is not None or layer.scale_grad_by_freq
+        ):
+            raise ValueError(
+                f"Layer {name!r} is an {kind} with max_norm or scale_grad_by_freq: both let one "
+                "record change what others do. Leave them at None and False."
+            )
+
+
+def _trial_copy(module: nn.Module) -> nn.Module:
+    """Return a copy without dropout and with weights that are not zero: zeros would hide errors."""
+    trial = copy.deepcopy(module).train()
+    generator = torch.Generator().manual_seed(0)
+    for p in trial.parameters():
+        noise = torch.randn(p.shape, generator=generator, dtype=torch.float32, device="cpu")
+        p.data = p.data.clone() + 0.1 * noise.to(p.device)
+    for layer in trial.modules():
+        if isinstance(layer, nn.modules.dropout._DropoutNd):
+            layer.p = 0.0
+    flatten_parameters(trial)
+    return trial
+
+
+def _understood(trial: nn.Module, loss: Loss, probe: Probe) -> Probe:
+    """Return the probe that the module can compute with, after a look at what it does with it."""
+    try:
+        _check_behaviour(trial, loss, probe)
+        return probe
+    except (IndexError, RuntimeError, TypeError) as error:
+        try:
+            _check_behaviour(trial, loss, probe.as_indices())
+            return probe.as_indices()
+        except (IndexError, RuntimeError, TypeError):
+            raise ValueError(
+                f"module={type(trial).__name__} cannot be trained on inputs of shape "
+                f"{tuple(probe.inputs.shape)}: {error}. It takes one row an example; reshape the "
+                "rows inside it, for instance with torch.nn.Unflatten(1, (1, 28, 28))."
+            ) from error
+
+
+def _check_behaviour(trial: nn.Module, loss: Loss, probe: Probe) -> None:
+    before = {k: b.clone() for k, b in trial.named_buffers()}
+    with torch.enable_grad():
+        outputs = trial(probe.inputs)
+        shape, n = tuple(getattr(outputs, "shape", ())), len(probe.inputs)
+        if probe.n_outputs is not None and shape != (n, probe.n_outputs):
+            raise ValueError(
+                f"module={type(trial).__name__} gave outputs of shape {shape}, expected "
+                f"{(n, probe.n_outputs)}: one number for each class and example, or for regression "
+                "a single one."
+            )
+        if shape[:1] != (n,):
+            raise ValueError(
+                f"module={type(trial).__name__} gave outputs of shape {shape} for {n} examples: it "
+                "must return one tensor with a row for each."
+            )
+        losses = loss(outputs, probe.targets.repeat_interleave(probe.views, 0))
+        losses.sum().backward()
+    if isinstance(loss, nn.CrossEntropyLoss) and _are_probabilities(outputs):
+        warnings.warn(
+            f"module={type(trial).__name__} returns probabilities, but the loss takes logits and "
+            "makes probabilities of them itself: training would be slow and poor. Leave the final "
+            "Softmax out.",
+            UserWarning,
+            stacklevel=2,
+        )
+    if losses.shape != (len(probe.inputs),):
+        raise ValueError(
+            f"The loss of {len(probe.inputs)} examples has shape {tuple(losses.shape)}; one number "
+            "an example is needed, since a mean mixes them. Use reduction='none'."
+        )
+    changed = [k for k, b in trial.named_buffers() if not torch.equal(b, before[k])]
+    if changed:
+        raise ValueError(
+            f"module={type(trial).__name__} changes its buffers {changed!r} when it sees data: "
+            "they would keep something of private records. Make them constant."
+        )
+
+
+def _are_probabilities(outputs: Tensor) -> bool:
+    sums = outputs.sum(1)
+    return (
+        outputs.shape[1] > 1
+        and bool((outputs >= 0).all())
+        and torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
+    )
+
+
+def _refuse_memory(trial: nn.Module, loss: Loss, probe: Probe) -> None:
+    """Refuse what computes other gradients after it has seen other examples.
+
+    Buffers are not all that a module can keep something in, and the loss may keep something too.
+    """
+    views = probe.views
+    other = replace(
+        probe,
+        inputs=probe.inputs[:1].expand_as(probe.inputs),
+        targets=probe.targets[:1].expand_as(probe.targets),
+    )
+    if not _agree(
+        *[_gradients_after(first, probe, trial, loss, views) for first in (probe, other)]
+    ):
+        raise ValueError(
+            f"module={type(trial).__name__}, or its loss, computes other gradients after it has "
+            "seen other examples: it keeps something of private records, and one of them reaches "
+            "the gradients of those that follow. Let both depend on their arguments alone."
+        )
+
+
+def _gradients_after(
+    first: Probe, then: Probe, trial: nn.Module, loss: Loss, views: int
+) -> tuple[Tensor, Tensor]:
+    """Return the sums on ``then`` of copies that have seen ``first``."""
+    fresh, its_loss = copy.deepcopy((trial, loss))
+    flatten_parameters(fresh)
+    way = OneByOne(fresh, its_loss, views)
+    devices = [then.inputs.device] if then.inputs.is_cuda else []
+    with torch.random.fork_rng(devices=devices):
+        for probe in (first, then):
+            torch.manual_seed(0)  # for dropout that is not a layer
+            found = _sums(fresh, way, probe)
+    return found
+
+
+def _sums(module: nn.Module, way: PerExampleGradients, probe: Probe) -> tuple[Tensor, Tensor]:
+    """Return the squared norms, and a weighted sum of the gradients."""
+    contributions = way(probe.inputs, probe.targets)
+    norms = torch.stack([c.squared_norms() for c in contributions]).sum(0)
+    factors = torch.linspace(0.5, 1.5, len(norms), device=norms.device, dtype=norms.dtype)
+    grads = [p.grad for p in module.parameters() if p.requires_grad and p.grad is not None]
+    for grad in grads:
+        grad.zero_()
+    for c in contributions:
+        c.add_sum(factors)
+    return norms, torch.cat([grad.flatten() for grad in grads])
+
+
+def _agree(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> bool:
+    norms = torch.allclose(found[0], expected[0], rtol=2 * _AGREE, atol=1e-12)
+    return norms and bool((found[1] - expected[1]).norm() <= _AGREE * expected[1].norm())
+
+
+def flatten_parameters(module: nn.Module) -> tuple[nn.Parameter, Tensor]:
+    """Move all trained parameters of ``module`` into one vector; return it and its ``grad``.
+
+    The parameters, and their ``grad``, become views of the two. One vector makes noise, momentum
+    and averaging one operation each, whatever the layers are.
+    """
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
+    grad = flat.grad = torch.zeros_like(flat)
+    start = 0
+    for p in parameters:
+        stop = start + p.numel()
+        p.data = flat.data[start:stop].view_as(p)
+        p.grad = grad[start:stop].view_as(p)
+        start = stop
+    return flat, grad

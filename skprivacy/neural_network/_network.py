@@ -1,0 +1,333 @@
+"""What private networks for classes and for numbers have in common."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.random import RandomState
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from .._sklearn import Interval, StrOptions, num_samples
+from .._validation import check_column_names, check_numbers
+from ..accounting import PrivacyBudget
+from ..base import PrivateEstimatorMixin, PrivateFit
+from ..mechanisms import SecureRandom
+from ._gradients.clipping import CLIPPING
+from ._gradients.trial import Probe
+from ._training.config import SCHEDULES, TrainingConfig
+from ._training.engine import Alone, Peers, Training
+from ._training.environment import usable_device
+from ._training.net import ACTIVATIONS, PrivateNet, begins_at_random, make_module
+from ._training.noise import NOISE
+from ._training.rows import MappedRows, chunks, is_mapped, single_precision
+from .augmentation import Views
+
+__all__ = [
+    "EPOCHS",
+    "NETWORK_CONSTRAINTS",
+    "STEP_SIZE",
+    "TRAINING_CONSTRAINTS",
+    "PrivateNetwork",
+    "PrivateTrainingMixin",
+]
+
+_PREDICT_ROWS = 1 << 16
+_PREDICT_NUMBERS = 1 << 20  # that are read from a file at a time
+
+# Of the parameters that every private training has; two of them have other names in skorch.
+EPOCHS = [Interval(Integral, 1, None, closed="left")]
+STEP_SIZE = [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")]
+TRAINING_CONSTRAINTS: dict = {
+    "epsilon": [Interval(Real, 0, None, closed="right"), None],
+    "delta": [Interval(Real, 0, 1, closed="neither")],
+    "noise_multiplier": [Interval(Real, 0, None, closed="neither"), None],
+    "noise": [StrOptions(set(NOISE))],
+    "max_grad_norm": [Interval(Real, 1e-20, 1e20, closed="both")],  # else no single precision
+    "clipping": [StrOptions({*CLIPPING, "adaptive"})],
+    "target_quantile": [Interval(Real, 0, 1, closed="neither")],
+    "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+    "schedule": [StrOptions(set(SCHEDULES))],
+    "averaging": [Interval(Real, 0, 1, closed="both"), StrOptions({"ema"})],
+    "averaging_decay": [Interval(Real, 0, 1, closed="neither")],
+    "augment": [callable, "array-like", None],
+    "augmentations": [Interval(Integral, 1, None, closed="left")],
+    "n_records": [Interval(Integral, 1, None, closed="left"), None],
+    "device": [str],
+    "noise_seed": [Integral, None],
+    "budget": [PrivacyBudget, None],
+    "distributed": [StrOptions({"replicated", "sharded"}), None],
+    "verbose": ["verbose"],
+}
+NETWORK_CONSTRAINTS: dict = {
+    **TRAINING_CONSTRAINTS,
+    "epochs": EPOCHS,
+    "learning_rate": STEP_SIZE,
+    "hidden_layer_sizes": ["array-like"],
+    "activation": [StrOptions(set(ACTIVATIONS))],
+    "module": [callable, None],
+    "optimizer": [StrOptions({"sgd", "adam"})],
+    "momentum": [Interval(Real, 0, 1, closed="left")],
+    "random_state": ["random_state"],
+}
+# What may differ between processes that train together.
+_MAY_DIFFER = frozenset({"budget", "device", "module", "random_state", "verbose"})
+
+
+class PrivateTrainingMixin(PrivateEstimatorMixin):
+    """The private run of an estimator that trains a module."""
+
+    delta: float
+    noise_seed: int | None
+    distributed: str | None
+    module_: nn.Module
+    privacy_: Any
+
+    def _peers(self) -> AbstractContextManager[Peers]:
+        """Join the processes that train together, if there are others."""
+        if self.distributed is None:
+            return nullcontext(Alone())
+        from ._training.distributed import meeting
+
+        return meeting(self.distributed)
+
+    def _train(
+        self,
+        fit: PrivateFit,
+        peers: Peers,
+        net: PrivateNet,
+        loss: nn.Module,
+        config: TrainingConfig,
+        probe: Probe,
+        data: tuple[Tensor | MappedRows, Tensor],
+        first: bool,
+    ) -> None:
+        """Agree, prepare, charge, train: in this order.
+
+        ``net`` has the module from which training starts, which is left alone.
+        """
+        module = copy.deepcopy(net.module_).cpu().float()
+        before = None if first else self.privacy_
+        peers.agree(self._facts(config, module, before))
+        peers.same(module)
+        training = Training(config, module, loss, probe, SecureRandom(self.noise_seed))
+        fit.assume(*config.kind.assumptions)
+        if config.views is not None and not config.views.ours:
+            fit.assume("augmentations treat each record by itself (tried on random numbers)")
+        if self.distributed is not None:
+            fit.assume("the processes that train together, and what connects them, are trusted")
+        with fit.charged(
+            config.event,
+            relation=config.relation,
+            at_delta=self.delta,
+            before=before,
+            charging=peers.charge,
+        ):
+            net.fit_loop(*data, training=training, peers=peers)
+            peers.same(net.module_)
+        self.module_ = net.module_
+        self.noise_multiplier_ = config.noise_multiplier
+        self.n_steps_ = config.n_steps
+        self.gradients_ = training.gradients
+        self.max_grad_norm_ = training.max_grad_norm
+
+    def _facts(self, config: TrainingConfig, module: nn.Module, before: Any) -> dict[str, str]:
+        """Return all that processes must agree on to train one model."""
+        params: dict = self.get_params(deep=False)  # type: ignore[attr-defined]
+        seen = {k: v for k, v in vars(self).items() if k in ("classes_", "target_bounds_")}
+        facts = {
+            **{k: v for k, v in params.items() if k not in _MAY_DIFFER},
+            **seen,
+            "the number of records": config.n_records,
+            "the event": config.event,
+            "module": [tuple(p.shape) for p in module.parameters()],
+            "earlier training": before,
+        }
+        return {k: getattr(v, "__qualname__", repr(v)) for k, v in facts.items()}
+
+
+class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
+    """Training and prediction of a private network; targets are for subclasses."""
+
+    def _set_module_params(self, module_params: dict[str, Any]) -> None:
+        for name in module_params:
+            if not name.startswith("module__"):
+                raise TypeError(f"{type(self).__name__} has no parameter {name!r}.")
+        self.__dict__.update(module_params)
+
+    def _module_params(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if k.startswith("module__")}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, ``module__`` ones included.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            As in scikit-learn.
+
+        Returns
+        -------
+        dict
+        """
+        return {**super().get_params(deep=deep), **self._module_params()}
+
+    def set_params(self, **params: Any) -> PrivateNetwork:
+        """Set parameters, ``module__`` ones included.
+
+        Parameters
+        ----------
+        **params : dict
+
+        Returns
+        -------
+        self : estimator
+        """
+        of_module = {k: v for k, v in params.items() if k.startswith("module__")}
+        self.__dict__.update(of_module)
+        super().set_params(**{k: v for k, v in params.items() if k not in of_module})
+        return self
+
+    def _rows(self, X: ArrayLike, y: ArrayLike, first: bool, **checks: Any) -> tuple[Any, Any]:
+        """Validate parameters, rows and targets."""
+        self._validate_params()
+        _check_hidden(self.hidden_layer_sizes)
+        usable_device(self.device)
+        if is_mapped(X) and X.ndim == 2:
+            return self._mapped_rows(X, y, first, **checks)
+        check_column_names(X)
+        check_numbers(X)
+        floats = [np.float64, np.float32]
+        return validate_data(
+            self, X, y, dtype=floats, ensure_all_finite=False, reset=first, **checks
+        )
+
+    def _mapped_rows(
+        self, X: NDArray, y: ArrayLike, first: bool, **checks: Any
+    ) -> tuple[MappedRows, Any]:
+        """Validate what can be without a look at the rows, which stay where they are."""
+        check_consistent_length(X, y)
+        self._check_width(X, first)
+        return MappedRows(X), validate_data(self, X="no_validation", y=y, reset=first, **checks)
+
+    def _check_width(self, X: NDArray, reset: bool) -> None:
+        validate_data(self, np.zeros((min(1, len(X)), X.shape[1])), reset=reset)
+
+    def _train_on(
+        self,
+        fit: PrivateFit,
+        peers: Peers,
+        rows: NDArray | MappedRows,
+        targets: NDArray,
+        first: bool,
+    ) -> None:
+        """Train on validated rows, and on targets as the loss understands them."""
+        data = single_precision(rows), torch.from_numpy(targets)
+        config = self._plan(peers.count(*data)).with_noise_for(
+            self.epsilon, self.delta, self.noise_multiplier
+        )
+        net = PrivateNet(
+            self._make_module(self.random_state) if first else self.module_,
+            train_split=None,
+            verbose=int(self.verbose),
+            **self._loss(),
+        ).initialize()
+        if self.module is not None:
+            fit.assume("the module treats each record by itself (tried on random numbers)")
+            if first and not begins_at_random(net.module_, self._make_module(RandomState())):
+                fit.assume("the weights that training starts from are public")
+        probe = self._probe(
+            usable_device(self.device), 1 if config.views is None else config.views.count
+        )
+        self._train(fit, peers, net, net.criterion_, config, probe, data, first)
+
+    def _plan(self, n: int) -> TrainingConfig:
+        """Return what is done with ``n`` records, but for the noise."""
+        if self.optimizer == "sgd":
+            moments: dict[str, Any] = {"momentum": self.momentum}
+        else:
+            moments = {"betas": (self.momentum, 0.999)}
+        return TrainingConfig.planned(
+            n,
+            n_records=self.n_records,
+            batch_size=self.batch_size,
+            noise=self.noise,
+            epochs=int(self.epochs),
+            max_grad_norm=self.max_grad_norm,
+            clipping=self.clipping,
+            target_quantile=self.target_quantile,
+            optimizer=self.optimizer,
+            optimizer_params=moments,
+            learning_rate=self.learning_rate,
+            schedule=self.schedule,
+            averaging=self.averaging,
+            averaging_decay=self.averaging_decay,
+            views=Views.of(self.augment, self.augmentations),
+            device=self.device,
+        )
+
+    def _loss(self) -> dict[str, Any]:
+        """Return the loss, as skorch's parameters."""
+        raise NotImplementedError
+
+    def _probe(self, device: str, views: int) -> Probe:
+        """Return public numbers of the shape of rows and targets."""
+        raise NotImplementedError
+
+    def _n_outputs(self) -> int:
+        """Return how many numbers the module gives for a row."""
+        raise NotImplementedError
+
+    def _make_module(self, random_state: Any) -> nn.Module:
+        """Return the module from which training starts."""
+        return make_module(
+            self.module,
+            {k.removeprefix("module__"): v for k, v in self._module_params().items()},
+            self.n_features_in_,
+            self._n_outputs(),
+            _check_hidden(self.hidden_layer_sizes),
+            self.activation,
+            check_random_state(random_state),
+        )
+
+    def _outputs(self, X: ArrayLike) -> Tensor:
+        """Return the outputs of the network in double precision."""
+        check_is_fitted(self, "module_")
+        outputs, start = torch.empty(0), 0
+        with torch.inference_mode():
+            for part in self._parts(X):
+                found = self.module_(part)
+                if start == 0:  # one block: many small ones would pin the parts' memory
+                    outputs = torch.empty((num_samples(X), *found.shape[1:]), dtype=torch.float64)
+                outputs[start : start + len(part)] = found
+                start += len(part)
+        return outputs
+
+    def _parts(self, X: ArrayLike) -> Iterable[Tensor]:
+        """Yield finite rows, a part at a time."""
+        if not is_mapped(X) or X.ndim != 2:
+            rows = validate_data(self, X, dtype=np.float32, reset=False)
+            yield from torch.from_numpy(rows).split(_PREDICT_ROWS)
+            return
+        self._check_width(X, reset=False)
+        for part in chunks(X, max(1, _PREDICT_NUMBERS // X.shape[1])):
+            yield torch.from_numpy(check_array(part, dtype=np.float32, input_name="X"))
+
+
+def _check_hidden(sizes: Any) -> tuple[int, ...]:
+    values = tuple(np.atleast_1d(np.asarray(sizes)).tolist())
+    if not all(isinstance(v, int) and v > 0 for v in values):
+        raise ValueError(
+            f"hidden_layer_sizes={sizes!r} must be positive whole numbers, such as (64,) or (), "
+            "one for each hidden layer."
+        )
+    return values

@@ -1,0 +1,275 @@
+"""The engine: private gradient descent on any module, step by step.
+
+Each step draws who takes part, sums their clipped gradients, releases the sum through the
+mechanism, divides by a constant, updates the weights and averages them.
+"""
+
+from __future__ import annotations
+
+import copy
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from ...accounting import PrivacyBudget, charge
+from ...mechanisms import Mechanism, SecureRandom
+from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
+from .._gradients.clipping import AdaptiveClipping
+from .._gradients.trial import Probe, flatten_parameters
+from .config import TrainingConfig
+from .environment import ordinary_torch, private_randomness, usable_device
+from .noise import Sampler
+from .optimizers import OPTIMIZERS, PrivateAdam
+from .rows import MappedRows
+
+__all__ = ["Alone", "Peers", "Training", "WeightAverage"]
+
+
+class Training:
+    """A run that is ready to start: its module is tried out, no record has been looked at.
+
+    Parameters
+    ----------
+    config : TrainingConfig
+        What the run does.
+    module : torch.nn.Module
+        Where training starts. It is trained itself; what is returned is another one.
+    loss : torch.nn.Module
+        Maps (outputs, targets) to one number for each example. A copy of it is used.
+    probe : Probe, default=None
+        Public numbers of the shape of the data. Needed for all but plain perceptrons.
+    random : SecureRandom, default=SecureRandom()
+        Source of the sampling and of the noise.
+
+    Attributes
+    ----------
+    gradients : str
+        How per-example gradients are computed.
+
+    Raises
+    ------
+    ValueError
+        If the module, the loss or the views mix records, keep something of them, or do not fit to
+        the probe.
+
+    Notes
+    -----
+    **Guarantees.** Of the records, nothing reaches what :meth:`run` returns but through
+    ``Mechanism.release``; the run releases ``config.event``. The module that is returned is a copy
+    made beforehand with the released weights put in: whatever else the module under training kept
+    of the records is dropped.
+
+    **Edge cases.** A record without a finite gradient adds nothing. A step without records adds
+    noise, and counts.
+
+    References
+    ----------
+    M. Abadi et al., "Deep learning with differential privacy", CCS 2016, algorithm 1.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        module: nn.Module,
+        loss: nn.Module,
+        probe: Probe | None = None,
+        random: SecureRandom | None = None,
+    ) -> None:
+        self.config = config
+        self.random = SecureRandom() if random is None else random
+        self.device = usable_device(config.device)
+        if config.views is not None:
+            assert probe is not None
+            config.views.check(probe.inputs)
+        with ordinary_torch(self.device):
+            self._released = _without_weights(module).cpu()
+            self.module = module.to(self.device)
+            self._weights, self._grad = flatten_parameters(self.module)
+            self._clip = config.clip()
+            self._mechanism = config.kind.mechanism(
+                config.noise_multiplier, config.max_grad_norm, config
+            )
+            loss = copy.deepcopy(loss).to(self.device)  # what it may keep of the records is dropped
+            clipped = ClippedGradientSum(
+                self.module, loss, self._mechanism.sensitivity, self._clip, probe
+            )
+            self._sum = BatchSum(clipped, self._grad, float(config.batch_size), config.views)
+            self._optimizer = self._make_optimizer()
+        self.gradients = clipped.gradients.name
+        self._rate = config.step_size(len(self._weights))
+        self._sampler = config.kind.sampler(config)
+        self._average = WeightAverage(config)
+        self._step = 0
+
+    @property
+    def max_grad_norm(self) -> float:
+        """The clipping norm of the next step."""
+        if isinstance(self._clip, AdaptiveClipping):
+            return self._clip.norm
+        return float(self.config.max_grad_norm)
+
+    def run(
+        self,
+        X: Tensor | MappedRows,
+        y: Tensor,
+        peers: Peers | None = None,
+        verbose: int = 0,
+    ) -> nn.Module:
+        """Train on a matrix of records and their targets.
+
+        Parameters
+        ----------
+        X : torch.Tensor or MappedRows of shape (n_samples, ...)
+        y : torch.Tensor of shape (n_samples, ...)
+        peers : Peers, default=Alone()
+            The other processes that take part.
+        verbose : int, default=0
+            Whether to show a progress bar.
+
+        Returns
+        -------
+        torch.nn.Module
+            On the CPU.
+        """
+        peers = Alone() if peers is None else peers
+        with ordinary_torch(self.device), private_randomness(self.random, self.device):
+            X, y = X.to(self.device), y.to(self.device)
+            steps = range(self.config.n_steps)
+            for _ in tqdm(steps, disable=not verbose, leave=False, unit="step"):
+                drawn = peers.draw(self._sampler, len(X), self.random)
+                self.step(X, y, torch.from_numpy(drawn).to(X.device), peers)
+            return self._result()
+
+    def step(self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, peers: Peers) -> None:
+        """Clip, add noise, divide by a constant, update."""
+        if not self.module.training:
+            self.module.train()
+        total = self._sum(X, y, drawn).cpu().numpy()
+        noisy = torch.from_numpy(self._noisy(total, peers))
+        torch.mul(noisy.to(self._grad), 1.0 / self.config.batch_size, out=self._grad)
+        share = self.config.share_of_step_size(self._step)
+        self._optimizer.param_groups[0]["lr"] = self._rate * share
+        self._optimizer.step()
+        self._average.add(self._weights.data)
+        self._step += 1
+
+    def _noisy(self, total: NDArray, peers: Peers) -> NDArray:
+        """Return the sum with noise; adaptive clipping adds a number to what is released."""
+        if not isinstance(self._clip, AdaptiveClipping):
+            return peers.release(self._mechanism, total, self.random)
+        joined = self._clip.joined(total)
+        return self._clip.parted(peers.release(self._mechanism, joined, self.random))
+
+    def _make_optimizer(self) -> torch.optim.Optimizer:
+        config = self.config
+        kind = OPTIMIZERS.get(config.optimizer, config.optimizer)
+        params = {"lr": 0.0, **config.optimizer_params}
+        if issubclass(kind, PrivateAdam):
+            params["noise_std"] = config.noise_std * config.max_grad_norm / config.batch_size
+        return kind([self._weights], **params)
+
+    def _result(self) -> nn.Module:
+        """Return the untouched copy on the CPU with the trained weights and nothing else."""
+        self._weights.data.copy_(self._average.of(self._weights.data))
+        released = {name: p.detach().cpu().clone() for name, p in self.module.named_parameters()}
+        for name, p in self._released.named_parameters():
+            p.data = released[name]
+        return self._released.eval()
+
+
+def _without_weights(module: nn.Module) -> nn.Module:
+    """Return a copy whose parameters hold nothing yet."""
+    empty = {
+        id(p): nn.Parameter(p.detach().new_empty(0), requires_grad=p.requires_grad)
+        for p in module.parameters()
+    }
+    return copy.deepcopy(module, empty)
+
+
+class WeightAverage:
+    """The mean of the weights after each step, the last ones alone or with falling weight.
+
+    It is computed from what was released, so it costs no privacy. The weights of an exponential
+    average add up to one from the first step on, so the initial weights are not in it.
+
+    Parameters
+    ----------
+    config : TrainingConfig
+    """
+
+    def __init__(self, config: TrainingConfig) -> None:
+        self._decay = config.averaging_decay if config.averaging == "ema" else 1.0
+        self._first = config.first_averaged
+        self._step = 0
+        self._mass = 0.0
+        self._mean: Tensor | None = None
+
+    def add(self, weights: Tensor) -> None:
+        """Take the weights after one more step in."""
+        if self._step >= self._first:
+            if self._mean is None:
+                self._mean = torch.zeros_like(weights)
+            self._mass = 1.0 + self._decay * self._mass
+            self._mean.lerp_(weights, 1.0 / self._mass)
+        self._step += 1
+
+    def of(self, weights: Tensor) -> Tensor:
+        """Return the average, or ``weights``, the last ones, if none were to be averaged."""
+        return weights if self._mean is None else self._mean
+
+
+class Peers(Protocol):
+    """The points of a run at which processes that train together must meet."""
+
+    def count(self, inputs: Tensor | MappedRows, targets: Tensor) -> int:
+        """Return how many records there are in all processes together."""
+
+    def agree(self, facts: dict[str, str]) -> None:
+        """Raise ValueError unless all processes are about to do the same."""
+
+    def same(self, module: nn.Module) -> None:
+        """Give all processes the same weights."""
+
+    def charge(
+        self, budget: PrivacyBudget | None, *terms: Any
+    ) -> AbstractContextManager[int | None]:
+        """Charge the budget, once for all processes."""
+
+    def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
+        """Return who of this process's ``n`` records takes part in the step."""
+
+    def release(
+        self, mechanism: Mechanism, total: NDArray[np.float64], random: SecureRandom
+    ) -> NDArray[np.float64]:
+        """Return the noisy sum over all processes, the same in each."""
+
+
+class Alone:
+    """One process."""
+
+    def count(self, inputs: Tensor | MappedRows, targets: Tensor) -> int:
+        return len(inputs)
+
+    def agree(self, facts: dict[str, str]) -> None:
+        return None
+
+    def same(self, module: nn.Module) -> None:
+        return None
+
+    def charge(
+        self, budget: PrivacyBudget | None, *terms: Any
+    ) -> AbstractContextManager[int | None]:
+        return charge(budget, *terms)
+
+    def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
+        return sampler.draw(n, random)
+
+    def release(
+        self, mechanism: Mechanism, total: NDArray[np.float64], random: SecureRandom
+    ) -> NDArray[np.float64]:
+        return mechanism.release(total, random)

@@ -1,0 +1,139 @@
+"""What a caller may have set in torch, and what private training needs instead."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ...mechanisms import SecureRandom
+
+__all__ = ["ordinary_torch", "private_randomness", "usable_device"]
+
+
+def usable_device(name: str) -> str:
+    """Return a device of torch that works here; "auto" takes a GPU if there is one."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"device={name!r} cannot be used here ({error}). Use 'auto' or 'cpu'."
+        ) from error
+    return name
+
+
+@contextmanager
+def ordinary_torch(device: str) -> Iterator[None]:
+    """Compute in single precision, with gradients, whatever mode the caller is in.
+
+    Clipping norms are exact in single precision alone: reduced precision (autocast, TF32 or
+    bfloat16 products) would let a gradient be longer than its norm says.
+    """
+    kind = torch.device(device).type
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast(kind, enabled=False),
+        _precision,
+    ):
+        yield
+
+
+class _FullPrecision:
+    """Matrix products in full single precision, for as long as one thread needs it.
+
+    The norm of a gradient is that of the factors as they are; a product that rounds them to
+    bfloat16 adds up to 0.8% to it, and TF32 0.1%: more than clipping keeps in reserve.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._before: tuple[str | None, list[str]] = (None, [])
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._before = _overall_precision(), [p.fp32_precision for p in _products()]
+                torch.set_float32_matmul_precision("highest")
+            self._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                overall, each = self._before
+                if overall is not None:
+                    torch.set_float32_matmul_precision(overall)
+                for product, precision in zip(_products(), each, strict=True):
+                    product.fp32_precision = "none"  # as the backend has it
+                    if product.fp32_precision != precision:
+                        product.fp32_precision = precision
+
+
+def _overall_precision() -> str | None:
+    """Return torch's one setting for all products, if it is used rather than one for each."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return None
+
+
+def _products() -> list[Any]:
+    """Return where newer versions of torch keep the precision of each kind of product."""
+    kinds = [getattr(torch.backends.mkldnn, "matmul", None), torch.backends.cuda.matmul]
+    return [kind for kind in kinds if hasattr(kind, "fp32_precision")]
+
+
+_precision = _FullPrecision()
+
+
+@contextmanager
+def private_randomness(random: SecureRandom, device: str) -> Iterator[None]:
+    """Let torch's own generator, hence dropout, be unpredictable inside; put it back after.
+
+    A record more in a batch shifts the dropout of all others. Were the masks known, that would be a
+    change beyond the sensitivity; unknown and independent, they can be matched up. Threads share
+    the generator: the last of those that train together puts it back, as it was before the first.
+    """
+    with _generator.hidden(random, torch.device(device).type == "cuda"):
+        yield
+
+
+class _HiddenGenerator:
+    """torch's generators, out of the caller's sight for as long as one thread needs it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._before: dict[str, Any] = {}
+
+    @contextmanager
+    def hidden(self, random: SecureRandom, on_gpu: bool) -> Iterator[None]:
+        with self._lock:
+            self._users += 1
+            self._before.setdefault("cpu", torch.get_rng_state())
+            if on_gpu:
+                self._before.setdefault("gpu", torch.cuda.get_rng_state_all())
+            torch.manual_seed(int.from_bytes(random.random_bytes(7), "little"))
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0:
+                    self._restore()
+
+    def _restore(self) -> None:
+        before, self._before = self._before, {}
+        torch.set_rng_state(before["cpu"])
+        if "gpu" in before:
+            torch.cuda.set_rng_state_all(before["gpu"])
+
+
+_generator = _HiddenGenerator()

@@ -1,0 +1,169 @@
+"""The network to train: its module, built in or the user's, and skorch's net around the engine."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from skorch import NeuralNet
+from skorch.utils import to_device
+from torch import Tensor, nn
+
+from .engine import Peers, Training
+from .rows import MappedRows
+
+__all__ = ["ACTIVATIONS", "PrivateNet", "begins_at_random", "make_mlp", "make_module"]
+
+
+def make_module(
+    module: Any,
+    params: dict[str, Any],
+    n_features: int,
+    n_outputs: int,
+    hidden_layer_sizes: tuple[int, ...],
+    activation: str,
+    random_state: np.random.RandomState,
+) -> nn.Module:
+    """Return a new module in single precision; ``module`` itself is left alone."""
+    if module is None:
+        if params:
+            raise ValueError(
+                f"module__{next(iter(params))} is given, but module=None has no parameters. Pass "
+                "module=..., or leave it out."
+            )
+        return make_mlp(n_features, hidden_layer_sizes, n_outputs, activation, random_state)
+    if isinstance(module, nn.Module):
+        if params:
+            raise ValueError(
+                f"module__{next(iter(params))} is given, but module={type(module).__name__} is "
+                "ready-made. Pass its class instead."
+            )
+        made = copy.deepcopy(module)
+    else:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(random_state.randint(2**31)))
+            made = module(**params)
+    if not isinstance(made, nn.Module):
+        raise ValueError(f"module={module!r} made a {type(made).__name__}, not a torch module.")
+    if not any(p.requires_grad for p in made.parameters()):
+        raise ValueError(f"module={type(made).__name__} has no parameters to train.")
+    return made.float()
+
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "logistic": nn.Sigmoid}
+
+
+def make_mlp(
+    n_features: int,
+    hidden_layer_sizes: Sequence[int],
+    n_outputs: int,
+    activation: str,
+    random_state: np.random.RandomState,
+) -> nn.Sequential:
+    """Build a perceptron whose initial weights depend on ``random_state`` alone.
+
+    Hidden layers start uniform within 1/sqrt(fan-in); the output layer starts at zero, so that
+    training begins at equal class probabilities instead of at noise it must first undo.
+    """
+    sizes = [n_features, *hidden_layer_sizes, n_outputs]
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in pairwise(sizes):
+        linear = nn.Linear(fan_in, fan_out)
+        bound = 1.0 / np.sqrt(fan_in)
+        for p in linear.parameters():
+            start = random_state.uniform(-bound, bound, size=tuple(p.shape))
+            p.data = torch.from_numpy(start.astype(np.float32))
+        layers += [linear, ACTIVATIONS[activation]()]
+    layers.pop()
+    for p in layers[-1].parameters():
+        p.data.zero_()
+    return nn.Sequential(*layers)
+
+
+def begins_at_random(module: nn.Module, again: nn.Module) -> bool:
+    """Whether a module that was made twice, under different seeds, begins with random weights.
+
+    Weights or buffers that are the same both times were brought along from somewhere, perhaps from
+    private data. Layers that begin as all zeros or all ones, as biases and norms do, tell nothing.
+    """
+    first, second = (dict([*m.named_parameters(), *m.named_buffers()]) for m in (module, again))
+    return not any(
+        name in second and torch.equal(p.cpu(), second[name].cpu())
+        for name, p in first.items()
+        if not bool((p == 0).all() or (p == 1).all())
+    )
+
+
+class PrivateNet(NeuralNet):
+    """A net of skorch's that trains in no other way than by :class:`~.engine.Training`.
+
+    skorch makes the module and the loss from classes and their ``module__x`` and ``criterion__x``,
+    and moves them to their device. Its own loop, with batches that it draws, a loss that it keeps,
+    and callbacks that see both, is not there.
+    """
+
+    prefixes_ = [*NeuralNet.prefixes_, "optimizer"]
+    module_: nn.Module
+
+    @property
+    def _default_callbacks(self) -> list:
+        return []  # skorch's own record and print the loss, which is private
+
+    def initialize_criterion(self) -> PrivateNet:
+        """Make the loss, with one number for each example."""
+        self.criterion_ = per_example_criterion(self.criterion, self.get_params_for("criterion"))
+        return self
+
+    def initialize_optimizer(self, triggered_directly: Any = None) -> PrivateNet:
+        """Make nothing: the optimizer is the engine's, for its state is not released."""
+        self._register_virtual_param(["optimizer__*"])  # may be set, and nobody need be told
+        return self
+
+    def fit_loop(
+        self,
+        X: Tensor | MappedRows,
+        y: Tensor | None = None,
+        epochs: int | None = None,
+        *,
+        training: Training | None = None,
+        peers: Peers | None = None,
+        **fit_params: Any,
+    ) -> PrivateNet:
+        """Carry out a run that is ready to start, and keep the module that it returns."""
+        if training is None or y is None:
+            self._refuse()
+        self.module_ = to_device(training.run(X, y, peers, int(self.verbose)), self.device)
+        return self
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(
+            f"A single step of {type(self).__name__} cannot be called: it would be outside of the "
+            "guarantee. Use fit or partial_fit."
+        )
+
+    run_single_epoch = train_step = train_step_single = validation_step = _refuse
+
+
+def per_example_criterion(criterion: Any, params: dict[str, Any]) -> nn.Module:
+    """Return the loss with one number for each example or output, never a mean over a batch."""
+    if params.get("reduction", "none") != "none":
+        raise ValueError(
+            f"criterion__reduction={params['reduction']!r} mixes examples: the gradient of each is "
+            "clipped by itself. Leave it out; the sum is divided by the expected batch size."
+        )
+    if isinstance(criterion, nn.Module):
+        made = type(criterion)(**params) if params else criterion
+        if getattr(made, "reduction", "none") != "none":
+            raise ValueError(
+                f"criterion={type(made).__name__}(reduction={made.reduction!r}) mixes examples. "
+                "Give the class, or reduction='none'."
+            )
+        return made
+    if "reduction" in inspect.signature(criterion).parameters:
+        params = {**params, "reduction": "none"}
+    return criterion(**params)

@@ -1,0 +1,102 @@
+"""A private run written out in arrays, so that many can be carried out side by side elsewhere.
+
+Shadow models of an attacker, who pays no privacy, are trained in that way: by a trainer that knows
+a part of what :class:`~.config.TrainingConfig` can say, without torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from .._gradients.bookkeeping import PerceptronBackward
+from .config import TrainingConfig
+from .rows import single_precision
+
+__all__ = ["StackedFit", "as_stacked_fit", "fits_the_stack"]
+
+Float32Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class StackedFit:
+    """One fit: what is to be done, and the records and the weights as they are trained on."""
+
+    config: TrainingConfig
+    inputs: Float32Array  # (n_records, n_features)
+    targets: NDArray[np.intp]  # columns of classes
+    classes: NDArray[Any]
+    layers: list[tuple[Float32Array, Float32Array]]  # initial weights (n_in, n_out) and biases
+    activation: str  # of the hidden layers
+    loss_weight: Float32Array  # (n_classes,), factors of the cross-entropy
+
+
+def fits_the_stack(estimator: Any) -> bool:
+    """Whether the stacked trainer does all that the parameters of a classifier ask for."""
+    try:
+        estimator._validate_params()
+        config = estimator._plan(1)  # nothing of it depends on how many records there are
+    except ValueError:
+        return False  # fit says why
+    built_in = estimator.module is None and not estimator._module_params()
+    return built_in and estimator.distributed is None and _understood(config) == config
+
+
+def _understood(config: TrainingConfig) -> TrainingConfig:
+    """Return what the stacked trainer makes of a configuration.
+
+    Whatever is not named here stays at its default, which does nothing: a parameter that is new to
+    the configuration is trained one by one until the stacked trainer knows it too.
+    """
+    known: dict[str, Any] = {}
+    if config.clipping != "adaptive":
+        known["clipping"] = config.clipping
+    if config.averaging != "ema":
+        known["averaging"] = config.averaging
+    if config.device == "auto":  # the trainer's results are those of any device, to rounding
+        known["device"] = config.device
+    return TrainingConfig(
+        n_records=config.n_records,
+        batch_size=config.batch_size,
+        epochs=config.epochs,
+        relation=config.relation,
+        noise_multiplier=config.noise_multiplier,
+        max_grad_norm=config.max_grad_norm,
+        optimizer=config.optimizer,
+        optimizer_params=config.optimizer_params,
+        learning_rate=config.learning_rate,
+        schedule=config.schedule,
+        **known,
+    )
+
+
+def as_stacked_fit(estimator: Any, rows: NDArray[Any], targets: NDArray[Any]) -> StackedFit:
+    """Write the fit of a checked classifier to checked rows and columns of its classes out."""
+    config = estimator._plan(len(rows)).with_noise_for(
+        estimator.epsilon, estimator.delta, estimator.noise_multiplier
+    )
+    module, loss = estimator._make_module(estimator.random_state), estimator._loss()
+    plain = nn.CrossEntropyLoss(reduction="none")
+    weight = loss.pop("criterion__weight", None)
+    if loss != {"criterion": nn.CrossEntropyLoss} or not PerceptronBackward.fits(module, plain):
+        raise NotImplementedError(f"No stacked training of {module} by {loss}.")
+    n_classes = len(estimator.classes_)
+    inputs = single_precision(rows)
+    assert isinstance(inputs, Tensor)
+    return StackedFit(
+        config=config,
+        inputs=inputs.numpy(),
+        targets=targets.astype(np.intp),
+        classes=estimator.classes_,
+        layers=[
+            (m.weight.detach().numpy().T.copy(), m.bias.detach().numpy().copy())
+            for m in module
+            if isinstance(m, nn.Linear)
+        ],
+        activation=estimator.activation,
+        loss_weight=np.ones(n_classes, np.float32) if weight is None else weight.numpy(),
+    )
