@@ -7,12 +7,13 @@ from unittest import mock
 
 import pytest
 
+from skprivacy.accounting import ApproxDP, Laplace
 from skprivacy.accounting.budget import PrivacyBudget, filters, handle, privacy_budget, sqlite
 from skprivacy.accounting.budget.filters import Account
 from skprivacy.accounting.budget.ledger import ledger_at
 from skprivacy.accounting.budget.rules import Cost, added_up
 
-from .accounting import test_budget, test_filters, test_loaded
+from .accounting import test_filters, test_ledger, test_loaded, test_scopes, test_terms
 
 
 def game(name, delta):
@@ -33,21 +34,21 @@ def scopes(folder):
         except ValueError:
             continue
         with pytest.raises(ValueError, match="overspent"):
-            opened.reserve(test_budget.Laplace(0.02))
+            opened.reserve(Laplace(0.02))
 
 
 def lines_outside(folder):
-    test_budget.test_a_charge_outside_every_cap_is_found(folder / "ledger", "a/")
+    test_scopes.test_a_charge_outside_every_cap_is_found(folder / "ledger", "a/")
 
 
 def units(folder):
-    test_budget.test_the_first_charge_settles_the_unit_for_everybody(folder / "ledger")
+    test_terms.test_the_first_charge_settles_the_unit_for_everybody(folder / "ledger")
 
 
 def outcomes(folder):
     try:
-        test_budget.test_a_release_is_not_lost_if_its_outcome_cannot_be_noted(
-            folder / "ledger", test_budget._removed
+        test_ledger.test_a_release_is_not_lost_if_its_outcome_cannot_be_noted(
+            folder / "ledger", test_ledger._removed
         )
     except OSError as error:
         raise AssertionError("the release was lost") from error
@@ -127,7 +128,7 @@ def test_planted_bug_is_caught(name, tmp_path):
 
 def test_the_better_of_two_filters_is_caught(tmp_path):
     start = Account(Cost(1.0, 0.03), "adaptive", "add_remove")
-    events = (test_filters.SMALL, test_filters.ApproxDP(0.0, 0.03))
+    events = (test_filters.SMALL, ApproxDP(0.0, 0.03))
     assert test_filters.worst_case(start, 1.0, events)[0] <= 0.03 * (1 + 1e-9)
     with mock.patch.dict(filters.FILTERS, adaptive=the_better_of_two):
         always_open = Account(Cost(1.0, 0.03), "adaptive", "add_remove", opened=Cost(1.0, 0.03))

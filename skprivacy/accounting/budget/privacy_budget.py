@@ -148,7 +148,7 @@ class PrivacyBudget(Statement):
         ValueError
             If the scope has another cap, or has spent more than this one. Nothing changes then.
         """
-        if not name or "/" in name or name.startswith("="):
+        if not isinstance(name, str) or not name or "/" in name or name.startswith("="):
             raise ValueError(f"name={name!r} must be non-empty, without '/', not begin with '='.")
         return self._inner(name, epsilon, delta)
 
@@ -164,7 +164,7 @@ class PrivacyBudget(Statement):
             Under ``replace_one``: a replaced record may leave one part and enter another.
         """
         check_partitions("/=", self.relation)
-        if not key or "/" in key:
+        if not isinstance(key, str) or not key or "/" in key:
             raise ValueError(f"key={key!r} must be non-empty and without '/'.")
         return self._inner(f"={key}", None, None)
 

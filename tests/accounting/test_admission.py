@@ -1,0 +1,238 @@
+"""What a budget admits, how much of it, and what a refusal says."""
+
+import math
+import pickle
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from skprivacy.accounting import (
+    ApproxDP,
+    Composed,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    PoissonSampled,
+    PrivacyBudget,
+    Repeated,
+    pld,
+)
+from skprivacy.accounting.budget.rules import Cost, at_orders, renyi_orders
+from skprivacy.exceptions import BudgetExceededError
+
+from .budgets import sgd
+
+
+def test_composes_tightly_not_epsilons():
+    event = sgd(0.5)
+    budget = PrivacyBudget(epsilon=1.5, delta=1e-5)
+    fits = budget.remaining(event)
+    assert fits > 5  # basic composition would allow three
+    for _ in range(fits):
+        budget.commit(budget.reserve(event))
+    assert budget.remaining(event) == 0
+    assert budget.spent() <= 1.5
+    pld_fits = PrivacyBudget(epsilon=1.5, delta=1e-5, filter="pld").remaining(event)
+    assert pld_fits >= fits
+    basic = PrivacyBudget(epsilon=1.5, delta=1e-5, filter="basic")
+    assert basic.remaining(ApproxDP(0.5, 1e-6)) == 3
+
+
+def test_one_fit_may_have_it_all_and_nothing_follows():
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-6)
+    event = sgd(1.0)
+    assert budget.remaining(event) == 1
+    budget.commit(budget.reserve(event))
+    assert budget.remaining(Gaussian(1000.0)) == 0
+
+
+def test_the_filters_stay_within_the_cap_for_repetitions():
+    """What they admit is never more than the tight composition allows."""
+    for epsilon, delta in [(0.3, 1e-6), (3.0, 1e-5), (10.0, 1e-8)]:
+        orders = renyi_orders(Cost(epsilon, delta))
+        assert all(order > 1 for order, _ in orders)
+        assert sum(share for _, share in orders) <= 1 + 1e-12
+        for event in (Gaussian(4.0), sgd(0.2), Laplace(8.0), ApproxDP(0.05, delta / 1e4)):
+            for name in ("adaptive", "renyi"):
+                n = PrivacyBudget(epsilon=epsilon, delta=delta, filter=name).remaining(event)
+                assert n > 0 or pld(event).epsilon(delta) > epsilon / 2
+                if n:
+                    assert pld(Repeated(event, n)).epsilon(delta) <= epsilon * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("cost", [0.01, 0.5, 3.0])
+def test_an_order_bounds_the_failure_of_the_guarantee_whatever_the_loss(cost):
+    """Against the definition: (1 - e^(epsilon - L))_+ <= delta e^((a-1)(L - cost)) for all L."""
+    noise = 3.0
+    for order in (1.3, 4.0, 40.0):
+        count = round(cost * 2 * noise**2 / order) or 1
+        spent = count * order / (2 * noise**2)
+        counts, delta = Counter({Gaussian(noise): count}), 1e-5
+        epsilon = at_orders(counts, ((order, 1.0),), delta, "add_remove").epsilon
+        loss = epsilon + np.geomspace(1e-6, 50, 20_000)
+        ratio = np.log(-np.expm1(epsilon - loss)) - (order - 1) * (loss - spent)
+        assert ratio.max() == pytest.approx(math.log(delta), abs=1e-3) or epsilon == 0
+        assert ratio.max() <= math.log(delta) + 1e-9
+
+
+def test_outright_failure_has_a_share_of_delta():
+    budget = PrivacyBudget(epsilon=3.0, delta=1e-5, filter="renyi")
+    assert budget.remaining(ApproxDP(1e-4, 2e-6)) == 1  # one charge may have it all
+    assert budget.remaining(ApproxDP(1e-4, 1e-7)) == 10  # a tenth of delta is theirs
+    budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
+    budget.reserve(Gaussian(100.0))
+    assert budget.remaining(ApproxDP(1e-4, 1e-7)) == 10
+
+
+def test_plain_addition_is_never_refused():
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    budget.reserve(Laplace(2.0))
+    budget.reserve(ApproxDP(0.3, 1e-7))
+    assert budget.remaining(ApproxDP(0.1, 1e-6)) == 2
+    assert PrivacyBudget(epsilon=1.0, delta=1e-5).remaining(ApproxDP(0.1, 1e-6)) == 10
+    budget.verify()
+
+
+def test_what_addition_cannot_take_is_composed_within_what_is_left():
+    budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
+    scope = budget.scope("sgd", epsilon=2.5, delta=9e-6)
+    budget.reserve(ApproxDP(0.5, 1e-6))
+    fits = budget.remaining(sgd(0.5))
+    assert fits == PrivacyBudget(epsilon=2.5, delta=9e-6).remaining(sgd(0.5)) > 15
+    for n in range(fits):
+        assert scope.remaining(sgd(0.5)) == fits - n
+        budget.reserve(sgd(0.5))
+        scope = budget  # the rest outside of the scope
+    budget.verify()
+    assert budget.remaining(ApproxDP(0.01)) == 0
+
+
+def test_a_refusal_shows_the_figures_it_decides_by():
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    for _ in range(9):
+        budget.reserve(ApproxDP(0.10123456789, 1e-6))
+    with pytest.raises(BudgetExceededError) as refused:
+        budget.reserve(ApproxDP(0.10123456789, 1e-6), who="A model")
+    message = str(refused.value)
+    assert message.startswith(
+        "A model was refused: the budget of epsilon=1, delta=1e-05 of scope '/' would be "
+        "overspent. The filter 'adaptive' counts epsilon=0.9111, delta=9e-06 as spent, and "
+        "epsilon=1.012, delta=1e-05 with ApproxDP(epsilon=0.1012, delta=1e-06). "
+    )
+    assert budget.spent() < 0.9111  # which is not what the filter decides by
+    assert "Call budget.remaining(event) to see how many more such releases fit" in message
+    just = PrivacyBudget(epsilon=1.0)
+    with pytest.raises(BudgetExceededError, match=r"epsilon=just above 1, delta=0 with"):
+        just.reserve(ApproxDP(1.0000001))
+
+
+def test_a_refusal_says_why_an_event_cannot_be_counted():
+    with pytest.raises(BudgetExceededError, match="at delta=0 it needs pure epsilons"):
+        PrivacyBudget(epsilon=1.0).reserve(Gaussian(1e6))
+    basic = PrivacyBudget(epsilon=1.5, delta=1e-5, filter="basic")
+    with pytest.raises(BudgetExceededError, match=r"no finite epsilon .* adds up epsilons"):
+        basic.reserve(sgd(0.5))
+    with pytest.raises(
+        ValueError, match=r"'basic' adds up epsilons and deltas, .* none of its own"
+    ):
+        basic.remaining(sgd(0.5))
+    assert basic.remaining(ApproxDP(0.5, 1e-6)) == 3
+
+
+def test_a_refusal_shows_sums_and_what_is_lacking():
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    budget.reserve(ApproxDP(0.5, 1e-5))
+    with pytest.raises(BudgetExceededError, match=r"and epsilon=0\.6, delta=1\.1e-05 with Approx"):
+        budget.reserve(ApproxDP(0.1, 1e-6))
+    with pytest.raises(BudgetExceededError, match=r"no finite epsilon .* all of delta is spent"):
+        budget.reserve(Gaussian(1e3))
+    with pytest.raises(BudgetExceededError, match="nothing bounds it"):
+        PrivacyBudget(epsilon=1.0, delta=1e-5).reserve(NonPrivate())
+
+
+def test_a_refusal_tells_what_a_filter_for_many_small_releases_would_have_allowed():
+    budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
+    budget.reserve(Repeated(Laplace(100.0), 299))
+    budget.reserve(Laplace(100.0))
+    with pytest.raises(BudgetExceededError, match="'renyi' would have admitted 20 or more"):
+        budget.reserve(Laplace(100.0))
+
+
+RARE = PoissonSampled(0.01, Gaussian(0.7))  # large losses, but seldom
+
+
+def test_repetitions_of_the_first_event_have_more_room():
+    for event, least in [(sgd(0.5), 1.1), (sgd(0.1), 1.1), (RARE, 50)]:
+        counts = [
+            PrivacyBudget(epsilon=3.0, delta=1e-5, filter=name).remaining(event)
+            for name in ("renyi", "adaptive", "pld")
+        ]
+        assert least * counts[0] < counts[1] < counts[2]
+        assert pld(Repeated(event, counts[1])).epsilon(0.4e-5) <= 3.0
+        assert pld(Repeated(event, counts[1] + 1)).epsilon(0.4e-5) > 3.0
+
+
+def test_the_plan_is_that_of_the_first_charge_and_counts_its_parts():
+    budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
+    budget.reserve(Repeated(RARE, 6))
+    whole = 6 + budget.remaining(RARE)
+    assert whole == PrivacyBudget(epsilon=3.0, delta=1e-5).remaining(RARE)
+    budget.reserve(Composed((RARE, Repeated(RARE, 20))))  # in any portions
+    assert budget.remaining(RARE) == whole - 27
+    # what is none of its parts is left to the Renyi orders, whose room the plan has used up
+    assert budget.remaining(PoissonSampled(0.01, Gaussian(0.71))) == 0
+    assert budget.remaining(RARE) == whole - 27
+    # something else first, and the same event has the room of the Renyi orders only
+    other = PrivacyBudget(epsilon=3.0, delta=1e-5)
+    other.reserve(Gaussian(200.0))
+    assert other.remaining(RARE) < whole / 20
+    budget.verify()
+
+
+def test_a_plan_of_several_parts_is_billed_by_whole_units():
+    other = PoissonSampled(0.02, Gaussian(0.7))
+
+    def fits(units):
+        plan = Composed((Repeated(RARE, 2 * units), Repeated(other, units)))
+        return pld(plan).epsilon(0.4e-5) <= 3.0
+
+    budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
+    budget.reserve(Composed((Repeated(RARE, 4), Repeated(other, 2))))
+    units = 2 + budget.remaining(other)
+    assert fits(units)
+    assert not fits(units + 1)
+    assert 4 + budget.remaining(RARE) == 2 * units
+
+
+def test_the_first_charge_of_a_scope_is_its_own():
+    budget = PrivacyBudget(epsilon=30.0, delta=1e-3)
+    budget.reserve(Laplace(10.0))
+    scope = budget.scope("rare", epsilon=3.0, delta=1e-5)
+    assert scope.remaining(RARE) == PrivacyBudget(epsilon=3.0, delta=1e-5).remaining(RARE)
+    again = pickle.loads(pickle.dumps(scope))
+    again.reserve(RARE)
+    assert scope.remaining(RARE) > 100
+
+
+def test_a_refusal_tells_what_a_settled_plan_would_have_allowed():
+    budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
+    fits = budget.remaining(sgd(0.5))
+    for _ in range(fits):
+        budget.reserve(sgd(0.5))
+    more = PrivacyBudget(epsilon=3.0, delta=1e-5, filter="pld").remaining(sgd(0.5)) - fits
+    assert more > 0
+    with pytest.raises(BudgetExceededError, match=f"filter 'pld' would have admitted {more} "):
+        budget.reserve(sgd(0.5))
+    with pytest.raises(BudgetExceededError) as refused:
+        budget.reserve(Laplace(0.1))  # no filter has room for it
+    assert "pld" not in str(refused.value)
+
+
+def test_pure_budget_takes_pure_events_only():
+    budget = PrivacyBudget(epsilon=1.0)
+    assert budget.remaining(Laplace(10.0)) == 10
+    assert budget.remaining(Gaussian(1e6)) == 0
+    assert budget.remaining(NonPrivate()) == 0
+    with pytest.raises(BudgetExceededError):
+        budget.reserve(Gaussian(1e6))
