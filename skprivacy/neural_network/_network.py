@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -100,26 +101,34 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
 
         return meeting(self.distributed)
 
-    def _train(
+    def _agreed_start(
+        self, peers: Peers, module: nn.Module, config: TrainingConfig, first: bool
+    ) -> nn.Module:
+        """Return a copy of the module to start from, the same in all processes."""
+        start = copy.deepcopy(module).cpu().float()
+        params: dict = self.get_params(deep=False)  # type: ignore[attr-defined]
+        facts = {
+            **{k: v for k, v in params.items() if k not in _MAY_DIFFER},
+            **{k: v for k, v in vars(self).items() if k in ("classes_", "target_bounds_")},
+            "the configuration": replace(config, views=None, device="any"),
+            "module": [tuple(p.shape) for p in start.parameters()],
+            "earlier training": None if first else self.privacy_,
+        }
+        peers.agree({k: getattr(v, "__qualname__", repr(v)) for k, v in facts.items()})
+        peers.same(start)
+        return start
+
+    def _run(
         self,
         fit: PrivateFit,
         peers: Peers,
         net: PrivateNet,
-        loss: nn.Module,
-        config: TrainingConfig,
-        probe: Probe,
+        training: Training,
         data: tuple[Tensor | MappedRows, Tensor],
         first: bool,
     ) -> None:
-        """Agree, prepare, charge, train: in this order.
-
-        ``net`` has the module from which training starts, which is left alone.
-        """
-        module = copy.deepcopy(net.module_).cpu().float()
-        before = None if first else self.privacy_
-        peers.agree(self._facts(config, module, before))
-        peers.same(module)
-        training = Training(config, module, loss, probe, SecureRandom(self.noise_seed))
+        """Charge, train, and keep the module and what is known of the run."""
+        config = training.config
         fit.assume(*config.kind.assumptions)
         if config.views is not None and not config.views.ours:
             fit.assume("augmentations treat each record by itself (tried on random numbers)")
@@ -129,7 +138,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
             config.event,
             relation=config.relation,
             at_delta=self.delta,
-            before=before,
+            before=None if first else self.privacy_,
             charging=peers.charge,
         ):
             net.fit_loop(*data, training=training, peers=peers)
@@ -139,20 +148,6 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         self.n_steps_ = config.n_steps
         self.gradients_ = training.gradients
         self.max_grad_norm_ = training.max_grad_norm
-
-    def _facts(self, config: TrainingConfig, module: nn.Module, before: Any) -> dict[str, str]:
-        """Return all that processes must agree on to train one model."""
-        params: dict = self.get_params(deep=False)  # type: ignore[attr-defined]
-        seen = {k: v for k, v in vars(self).items() if k in ("classes_", "target_bounds_")}
-        facts = {
-            **{k: v for k, v in params.items() if k not in _MAY_DIFFER},
-            **seen,
-            "the number of records": config.n_records,
-            "the event": config.event,
-            "module": [tuple(p.shape) for p in module.parameters()],
-            "earlier training": before,
-        }
-        return {k: getattr(v, "__qualname__", repr(v)) for k, v in facts.items()}
 
 
 class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
@@ -243,12 +238,17 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         ).initialize()
         if self.module is not None:
             fit.assume("the module treats each record by itself (tried on random numbers)")
-            if first and not begins_at_random(net.module_, self._make_module(RandomState())):
+            if first and (
+                isinstance(self.module, nn.Module)
+                or not begins_at_random(net.module_, self._make_module(RandomState()))
+            ):
                 fit.assume("the weights that training starts from are public")
         probe = self._probe(
             usable_device(self.device), 1 if config.views is None else config.views.count
         )
-        self._train(fit, peers, net, net.criterion_, config, probe, data, first)
+        start = self._agreed_start(peers, net.module_, config, first)
+        training = Training(config, start, net.criterion_, probe, SecureRandom(self.noise_seed))
+        self._run(fit, peers, net, training, data, first)
 
     def _plan(self, n: int) -> TrainingConfig:
         """Return what is done with ``n`` records, but for the noise."""

@@ -15,11 +15,13 @@ from torch import Tensor, nn
 
 from .._sklearn import validate_parameter_constraints
 from ..accounting import PrivacyBudget
+from ..mechanisms import SecureRandom
 from ._gradients.losses import PerExample
 from ._gradients.trial import PROBES, Probe
 from ._network import EPOCHS, STEP_SIZE, TRAINING_CONSTRAINTS, PrivateTrainingMixin
 from ._skorch_rules import refuse_more_than_one, refuse_what_is_not_private
 from ._training.config import TrainingConfig
+from ._training.engine import Training
 from ._training.environment import usable_device
 from ._training.net import PrivateNet, begins_at_random
 from ._training.rows import MappedRows, as_rows, as_targets, single_precision
@@ -244,7 +246,8 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             at_random = False  # weights may have been loaded since an earlier initialize()
             if anew or not self.initialized_:
                 self.initialize()
-                at_random = begins_at_random(self.module_, self._made_again())
+                made = not isinstance(self.module, nn.Module)
+                at_random = made and begins_at_random(self.module_, self._made_again())
             fit.assume("the module treats each record by itself (tried on random numbers)")
             if first and not at_random:
                 fit.assume("the weights that training starts from are public")
@@ -262,13 +265,15 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             loss = self.criterion_
             if type(loss) is not nn.CrossEntropyLoss or targets.dtype.kind == "f":
                 loss = PerExample(loss)
-            self._train(fit, peers, self, loss, config, probe, data, first)
+            start = self._agreed_start(peers, self.module_, config, first)
+            training = Training(config, start, loss, probe, SecureRandom(self.noise_seed))
+            self._run(fit, peers, self, training, data, first)
         return self
 
     def _made_again(self) -> nn.Module:
         """Return the module that ``initialize`` makes under another seed."""
         with torch.random.fork_rng(devices=[]):
-            torch.seed()
+            torch.default_generator.seed()
             return clone(self).initialize().module_
 
     def _config(self, n: int) -> TrainingConfig:
