@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from unittest import mock
 
 import pytest
 
 from skprivacy.accounting import ApproxDP, Laplace
-from skprivacy.accounting.budget import PrivacyBudget, filters, handle, privacy_budget, sqlite
+from skprivacy.accounting.budget import (
+    PrivacyBudget,
+    admission,
+    filters,
+    handle,
+    privacy_budget,
+    sqlite,
+)
 from skprivacy.accounting.budget.filters import Account
 from skprivacy.accounting.budget.ledger import ledger_at
 from skprivacy.accounting.budget.rules import Cost, added_up
 
-from .accounting import test_filters, test_ledger, test_loaded, test_scopes, test_terms
+from .accounting import (
+    test_filters,
+    test_games_in_parts,
+    test_ledger,
+    test_loaded,
+    test_scopes,
+    test_terms,
+)
 
 
 def game(name, delta):
     return lambda folder: test_filters.test_no_adversary_passes_the_cap(name, "adaptive", delta)
+
+
+def parts(folder):
+    failing = ApproxDP(0.0, 0.009)
+    test_games_in_parts.test_no_adversary_passes_the_cap_by_way_of_another_part(0.4, 0.03, failing)
 
 
 def addition(folder):
@@ -61,7 +81,7 @@ def loading(folder):
         raise AssertionError("the ledger was opened too early") from error
 
 
-REAL_SUM, REAL_CONNECT = Account.sum, sqlite3.connect
+REAL_SUM, REAL_CONNECT, REAL_ACCOUNT = Account.sum, sqlite3.connect, admission._account
 
 
 def nothing_spent(account):
@@ -77,6 +97,11 @@ def the_better_of_two(account):
     yield added_up(account.added + account.counts, account.relation)
     everything = Account(account.cap, "renyi", account.relation, account.added + account.counts)
     yield from filters._renyi(everything)
+
+
+def forgets_what_was_added(charged, cap, opening, terms):
+    account = REAL_ACCOUNT(charged, cap, opening, terms)
+    return account.adding(Counter()) if opening else account
 
 
 def first_of_all_orders(account):
@@ -98,6 +123,9 @@ def made_anew(address, **options):
 MUTANTS = {
     "the rest gets the whole cap again": (Account, "sum", nothing_spent, game("mixed", 0.03)),
     "the rest gets all of delta again": (Account, "sum", no_delta_spent, game("mixed", 0.03)),
+    "what was added up is read, and forgotten": (
+        admission, "_account", forgets_what_was_added, parts,
+    ),
     "the default falls behind addition": (filters, "_adaptive", first_of_all_orders, addition),
     "any text is a scope": (handle, "scope_of", str, scopes),
     "a line may name any scope": (
