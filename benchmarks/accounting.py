@@ -20,8 +20,8 @@ from opacus.accountants.utils import get_noise_multiplier
 
 from skprivacy.accounting import (
     Composed,
-    Gaussian,
-    Laplace,
+    GaussianEvent,
+    LaplaceEvent,
     PoissonSampled,
     Repeated,
     calibrate_noise_multiplier,
@@ -43,7 +43,7 @@ def forget() -> None:
 
 def ours_epsilon(q: float, z: float, steps: int) -> float:
     forget()
-    return pld(Repeated(PoissonSampled(q, Gaussian(z)), steps)).epsilon(DELTA)
+    return pld(Repeated(PoissonSampled(q, GaussianEvent(z)), steps)).epsilon(DELTA)
 
 
 def dp_event(q: float, z: float, steps: int):
@@ -66,7 +66,7 @@ def opacus_epsilon(q: float, z: float, steps: int) -> float:
 def ours_calibration(q: float, steps: int) -> float:
     forget()
     return calibrate_noise_multiplier(
-        lambda z: Repeated(PoissonSampled(q, Gaussian(z)), steps), 1.0, DELTA
+        lambda z: Repeated(PoissonSampled(q, GaussianEvent(z)), steps), 1.0, DELTA
     )
 
 
@@ -86,9 +86,9 @@ def ours_mixed() -> float:
     forget()
     event = Composed(
         (
-            Repeated(PoissonSampled(0.01, Gaussian(1.0)), 2000),
-            Repeated(PoissonSampled(0.03, Gaussian(2.0)), 500),
-            Repeated(Laplace(20.0), 10),
+            Repeated(PoissonSampled(0.01, GaussianEvent(1.0)), 2000),
+            Repeated(PoissonSampled(0.03, GaussianEvent(2.0)), 500),
+            Repeated(LaplaceEvent(20.0), 10),
         )
     )
     return pld(event).epsilon(DELTA)

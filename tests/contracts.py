@@ -32,8 +32,8 @@ from scipy.linalg import toeplitz
 from skprivacy.accounting import (
     BandedFactorization,
     Event,
-    Gaussian,
-    Logistic,
+    GaussianEvent,
+    LogisticEvent,
     TreeAggregation,
 )
 from skprivacy.linear_model._logistic import LogisticLoss
@@ -272,7 +272,7 @@ def check_normal(noise: NDArray) -> None:
 
 def _independent_normal(event: Event, noise: NDArray) -> NDArray:
     """Turn noise, shape (steps, size), into what is independent and normal if it is as claimed."""
-    if isinstance(event, Logistic):
+    if isinstance(event, LogisticEvent):
         return np.sign(noise) * stats.norm.isf(stats.logistic.sf(np.abs(noise)))
     if isinstance(event, BandedFactorization):
         column = np.zeros(len(noise))
@@ -282,7 +282,7 @@ def _independent_normal(event: Event, noise: NDArray) -> NDArray:
         sums = np.concatenate([np.zeros((1, noise.shape[1])), noise.cumsum(0)])
         steps = np.arange(1, len(sums))
         return sums[steps] - sums[steps - (steps & -steps)]  # without the last binary digit
-    assert isinstance(event, Gaussian)
+    assert isinstance(event, GaussianEvent)
     return noise
 
 

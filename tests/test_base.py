@@ -11,7 +11,7 @@ import pytest
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from skprivacy.accounting import GNMaxVote, Laplace, PrivacyGuarantee
+from skprivacy.accounting import GNMaxVote, LaplaceEvent, PrivacyGuarantee
 from skprivacy.base import private_release
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.linear_model import (
@@ -153,21 +153,21 @@ def test_nothing_is_told_of_private_labels(kind):
 
 
 def test_earlier_releases_of_another_relation_are_never_added():
-    earlier = PrivacyGuarantee(Laplace(1.0), relation="add_remove")
+    earlier = PrivacyGuarantee(LaplaceEvent(1.0), relation="add_remove")
     with (
         pytest.raises(ValueError, match="never added up"),
         private_release(
-            Laplace(1.0), relation="zero_out", at_delta=0.0, who="test", before=earlier
+            LaplaceEvent(1.0), relation="zero_out", at_delta=0.0, who="test", before=earlier
         ),
     ):
         raise AssertionError("the data must not be touched")
 
 
 def test_an_estimate_stays_one_when_more_is_released():
-    earlier = PrivacyGuarantee(Laplace(1.0), kind="estimate", assumptions=("first",))
+    earlier = PrivacyGuarantee(LaplaceEvent(1.0), kind="estimate", assumptions=("first",))
     terms = {"relation": "add_remove", "at_delta": 0.0, "who": "test"}
     with private_release(
-        Laplace(2.0), before=earlier, assumptions=("second", "first"), **terms
+        LaplaceEvent(2.0), before=earlier, assumptions=("second", "first"), **terms
     ) as privacy:
         pass
     assert privacy.kind == "estimate"

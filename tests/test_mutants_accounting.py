@@ -11,7 +11,7 @@ import pytest
 
 from skprivacy.accounting import (
     Event,
-    Gaussian,
+    GaussianEvent,
     GNMaxVote,
     Mixture,
     VoteThreshold,
@@ -58,8 +58,8 @@ def taken_over(tag, cls):
 def check_tags():
     with mock.patch.dict(_event._TAGS):
         with suppress(TypeError):  # it is refused
-            type("Gaussian", (Gaussian,), {"__module__": "notebook"}, tag="Gaussian")
-        assert Event.from_dict({"type": "Gaussian", "noise_multiplier": 1.0}) == Gaussian(1.0)
+            type("Gaussian", (GaussianEvent,), {"__module__": "notebook"}, tag="Gaussian")
+        assert Event.from_dict({"type": "Gaussian", "noise_multiplier": 1.0}) == GaussianEvent(1.0)
 
 
 def check_sampled_noise():
@@ -95,7 +95,7 @@ MUTANTS = {
     ),
     "a tag is taken over": (_event, "_register", taken_over, check_tags),
     "a renamed field without its stored name": (
-        Gaussian, "_stored", ("sigma",), check_first_format,
+        GaussianEvent, "_stored", ("sigma",), check_first_format,
     ),
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from skprivacy.accounting import ApproxDP, Laplace
+from skprivacy.accounting import ApproxDP, LaplaceEvent
 from skprivacy.accounting.budget import (
     PrivacyBudget,
     admission,
@@ -54,7 +54,7 @@ def scopes(folder):
         except ValueError:
             continue
         with pytest.raises(ValueError, match="overspent"):
-            opened.reserve(Laplace(0.02))
+            opened.reserve(LaplaceEvent(0.02))
 
 
 def lines_outside(folder):

@@ -91,9 +91,9 @@ class Event:
 
     Examples
     --------
-    >>> from skprivacy.accounting import Event, Gaussian, Repeated
-    >>> Event.from_dict(Repeated(Gaussian(2.0), 3).to_dict())
-    Repeated(event=Gaussian(noise_multiplier=2.0), count=3)
+    >>> from skprivacy.accounting import Event, GaussianEvent, Repeated
+    >>> Event.from_dict(Repeated(GaussianEvent(2.0), 3).to_dict())
+    Repeated(event=GaussianEvent(noise_multiplier=2.0), count=3)
     """
 
     _tag: ClassVar[str | None] = None
@@ -313,9 +313,9 @@ def flatten(event: Event) -> Counter[Event]:
 
     Examples
     --------
-    >>> from skprivacy.accounting import Composed, Gaussian, Repeated, flatten
-    >>> flatten(Composed((Repeated(Gaussian(1.0), 3), Gaussian(1.0))))
-    Counter({Gaussian(noise_multiplier=1.0): 4})
+    >>> from skprivacy.accounting import Composed, GaussianEvent, Repeated, flatten
+    >>> flatten(Composed((Repeated(GaussianEvent(1.0), 3), GaussianEvent(1.0))))
+    Counter({GaussianEvent(noise_multiplier=1.0): 4})
     """
     counts: Counter[Event] = Counter()
     stack = [(event, 1)]

@@ -54,8 +54,8 @@ def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders
 
     Examples
     --------
-    >>> from skprivacy.accounting import Gaussian, rdp
-    >>> rdp(Gaussian(1.0), [2, 8])
+    >>> from skprivacy.accounting import GaussianEvent, rdp
+    >>> rdp(GaussianEvent(1.0), [2, 8])
     array([1., 4.])
     """
     check_event("event", event)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ._checks import check_delta, check_relation
 from ._event import Event, NoLossDistributionError, flatten
 from ._proved import epsilon_of
-from .events import Composed, Gaussian, NonPrivate, PoissonSampled
+from .events import Composed, GaussianEvent, NonPrivate, PoissonSampled
 from .events.composition import total_zcdp
 from .pld import pld
 from .rdp import rdp_epsilon
@@ -38,8 +38,8 @@ def zcdp(event: Event, relation: str = "add_remove") -> float:
 
     Examples
     --------
-    >>> from skprivacy.accounting import Gaussian, Repeated, zcdp
-    >>> zcdp(Repeated(Gaussian(10.0), 20))
+    >>> from skprivacy.accounting import GaussianEvent, Repeated, zcdp
+    >>> zcdp(Repeated(GaussianEvent(10.0), 20))
     0.1
     """
     check_relation(relation)
@@ -108,7 +108,7 @@ def _gdp(event: Event, delta: float, relation: str) -> float:
     if relation == "replace_one" and any(isinstance(e, PoissonSampled) for e in flatten(event)):
         return math.inf
     mu = gdp_mu(event)[0]
-    return pld(Gaussian(1 / mu)).epsilon(delta) if math.isfinite(mu) else math.inf
+    return pld(GaussianEvent(1 / mu)).epsilon(delta) if math.isfinite(mu) else math.inf
 
 
 def _pld(event: Event, delta: float, relation: str) -> float:
@@ -163,8 +163,8 @@ def compare_accountants(
 
     Examples
     --------
-    >>> from skprivacy.accounting import Gaussian, Repeated, compare_accountants
-    >>> table = compare_accountants(Repeated(Gaussian(10.0), 20), 1e-6)
+    >>> from skprivacy.accounting import GaussianEvent, Repeated, compare_accountants
+    >>> table = compare_accountants(Repeated(GaussianEvent(10.0), 20), 1e-6)
     >>> {name: round(row["epsilon"], 3) for name, row in table.items()}
     {'naive': 9.225, 'advanced': 13.661, 'zcdp': 2.451, 'gdp': 1.995, 'rdp': 2.142, 'pld': 1.995}
     """

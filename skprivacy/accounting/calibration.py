@@ -64,10 +64,10 @@ def calibrate_noise_multiplier(
 
     Examples
     --------
-    >>> from skprivacy.accounting import Gaussian, Repeated, calibrate_noise_multiplier
-    >>> round(calibrate_noise_multiplier(Gaussian, epsilon=1.0, delta=1e-5), 2)
+    >>> from skprivacy.accounting import GaussianEvent, Repeated, calibrate_noise_multiplier
+    >>> round(calibrate_noise_multiplier(GaussianEvent, epsilon=1.0, delta=1e-5), 2)
     3.73
-    >>> steps = lambda z: Repeated(Gaussian(z), 1000)
+    >>> steps = lambda z: Repeated(GaussianEvent(z), 1000)
     >>> for name in ("naive", "advanced", "zcdp", "rdp", "pld"):
     ...     z = calibrate_noise_multiplier(steps, epsilon=1.0, delta=1e-5, accountant=name)
     ...     print(f"{name}: {z:.0f}")
@@ -125,8 +125,8 @@ def calibrate_to_advantage(
 
     Examples
     --------
-    >>> from skprivacy.accounting import Gaussian, calibrate_to_advantage
-    >>> round(calibrate_to_advantage(Gaussian, 0.1), 2)
+    >>> from skprivacy.accounting import GaussianEvent, calibrate_to_advantage
+    >>> round(calibrate_to_advantage(GaussianEvent, 0.1), 2)
     3.98
     """
     positive("advantage", advantage)
@@ -154,8 +154,8 @@ def calibrate_to_tpr(
 
     Examples
     --------
-    >>> from skprivacy.accounting import Gaussian, calibrate_to_tpr
-    >>> round(calibrate_to_tpr(Gaussian, tpr=0.02, fpr=0.01), 1)
+    >>> from skprivacy.accounting import GaussianEvent, calibrate_to_tpr
+    >>> round(calibrate_to_tpr(GaussianEvent, tpr=0.02, fpr=0.01), 1)
     3.7
     """
     if not 0 < fpr < tpr < 1:

@@ -46,7 +46,7 @@ def renyi_divergence(p: ArrayLike, q: ArrayLike, order: float) -> float:
 
     Examples
     --------
-    >>> from skprivacy.accounting import RandomizedResponse, rdp, renyi_divergence
+    >>> from skprivacy.accounting import RandomizedResponseEvent, rdp, renyi_divergence
     >>> truth, lie = [0.75, 0.25], [0.25, 0.75]
     >>> round(renyi_divergence(truth, lie, 2), 6)
     0.847298

@@ -52,13 +52,13 @@ class PrivacyGuarantee:
 
     Examples
     --------
-    >>> from skprivacy.accounting import Gaussian, PrivacyGuarantee
-    >>> guarantee = PrivacyGuarantee(Gaussian(4.2246789), at_delta=1e-6, relation="zero_out")
+    >>> from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
+    >>> guarantee = PrivacyGuarantee(GaussianEvent(4.2246789), at_delta=1e-6, relation="zero_out")
     >>> guarantee
     (1.00, 1e-06)-DP, zero-out, proved
     >>> round(float(guarantee.tpr_bound(0.01)), 3)
     0.018
-    >>> PrivacyGuarantee(Gaussian(4.2246789), at_delta=1e-6, unit="patient_id")
+    >>> PrivacyGuarantee(GaussianEvent(4.2246789), at_delta=1e-6, unit="patient_id")
     (1.00, 1e-06)-DP per patient_id, add-remove, proved
     """
 

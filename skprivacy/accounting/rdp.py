@@ -61,8 +61,8 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
 
     Examples
     --------
-    >>> from skprivacy.accounting import Gaussian, PoissonSampled, Repeated, rdp_epsilon
-    >>> round(rdp_epsilon(Repeated(PoissonSampled(0.01, Gaussian(4.0)), 10_000), 1e-5), 4)
+    >>> from skprivacy.accounting import GaussianEvent, PoissonSampled, Repeated, rdp_epsilon
+    >>> round(rdp_epsilon(Repeated(PoissonSampled(0.01, GaussianEvent(4.0)), 10_000), 1e-5), 4)
     1.0354
     """
     epsilon, edge = best_epsilon(event, delta, relation)

@@ -14,10 +14,10 @@ from ..accounting import (
     RELATIONS,
     ApproxDP,
     Event,
-    Gaussian,
-    Laplace,
+    GaussianEvent,
+    LaplaceEvent,
     LedgerError,
-    Logistic,
+    LogisticEvent,
     PoissonSampled,
     PrivacyBudget,
     Repeated,
@@ -30,7 +30,7 @@ from ._console import UserError, check_outputs
 
 __all__ = ["add_parser", "run"]
 
-_NOISE = {"gaussian": Gaussian, "laplace": Laplace, "logistic": Logistic}
+_NOISE = {"gaussian": GaussianEvent, "laplace": LaplaceEvent, "logistic": LogisticEvent}
 
 _EPILOG = """\
 examples:

@@ -164,7 +164,7 @@ class Laplace(_GridNoise):
         return cls(1.0 / epsilon, sensitivity, **bounds)
 
     def _event(self) -> events.Event:
-        return events.Laplace(self.noise_multiplier)
+        return events.LaplaceEvent(self.noise_multiplier)
 
     @property
     def std(self) -> float:
@@ -255,7 +255,7 @@ class Gaussian(_GridNoise):
         return cls(_CALIBRATIONS[gaussian](epsilon, delta), sensitivity, **bounds)
 
     def _event(self) -> events.Event:
-        return events.Gaussian(self.noise_multiplier)
+        return events.GaussianEvent(self.noise_multiplier)
 
     @property
     def std(self) -> float:
@@ -325,7 +325,7 @@ class Logistic(_GridNoise):
         return cls(1.0 / epsilon, sensitivity, **bounds)
 
     def _event(self) -> events.Event:
-        return events.Logistic(self.noise_multiplier, int(self.norm[1]))
+        return events.LogisticEvent(self.noise_multiplier, int(self.norm[1]))
 
     @property
     def std(self) -> float:

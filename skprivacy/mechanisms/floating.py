@@ -70,7 +70,7 @@ class FloatGaussian(Mechanism):
         """``Gaussian(noise_multiplier)``, or ``NonPrivate()`` without noise."""
         if self.noise_multiplier == 0:
             return events.NonPrivate()
-        return events.Gaussian(self.noise_multiplier)
+        return events.GaussianEvent(self.noise_multiplier)
 
     def _release(self, value: NDArray, random: SecureRandom) -> NDArray:
         check_flat(value)

@@ -70,7 +70,7 @@ class FloatLogistic(Mechanism):
         """``Logistic(noise_multiplier, norm=2)``, or ``NonPrivate()`` without noise."""
         if self.noise_multiplier == 0:
             return events.NonPrivate()
-        return events.Logistic(self.noise_multiplier, norm=2)
+        return events.LogisticEvent(self.noise_multiplier, norm=2)
 
     def _release(self, value: NDArray, random: SecureRandom) -> NDArray:
         check_flat(value)

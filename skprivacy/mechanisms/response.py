@@ -72,7 +72,7 @@ class RandomizedResponse(Mechanism):
     @property
     def event(self) -> accounting.Event:
         """``RandomizedResponse(epsilon, n_categories)``, for one report."""
-        return accounting.RandomizedResponse(self.epsilon, int(self.n_categories))
+        return accounting.RandomizedResponseEvent(self.epsilon, int(self.n_categories))
 
     @property
     def truth_probability(self) -> float:

@@ -36,7 +36,7 @@ class SmoothGaussian(Mechanism):
     Parameters
     ----------
     noise_multiplier, smoothness, lift : float
-        See :class:`skprivacy.accounting.SmoothGaussian`.
+        See :class:`skprivacy.accounting.SmoothGaussianEvent`.
     upper : float
         Public upper end of the range; it also sets the grid, a billionth of it.
     sensitivity : float, default=1.0
@@ -60,7 +60,7 @@ class SmoothGaussian(Mechanism):
 
     @property
     def event(self) -> Event:
-        return events.SmoothGaussian(self.noise_multiplier, self.smoothness, self.lift)
+        return events.SmoothGaussianEvent(self.noise_multiplier, self.smoothness, self.lift)
 
     @property
     def grid(self) -> float:

@@ -95,7 +95,7 @@ class Exponential(_Selection):
     @property
     def event(self) -> Event:
         """``Exponential(epsilon)``, which composes better than pure privacy alone."""
-        return accounting.Exponential(self.epsilon)
+        return accounting.ExponentialEvent(self.epsilon)
 
     def _select(self, behind: NDArray[np.int64], scale: int, random: SecureRandom) -> int:
         while True:
@@ -148,7 +148,7 @@ class ReportNoisyMax(_Selection):
     @property
     def event(self) -> Event:
         """``ReportNoisyMax(epsilon)``."""
-        return accounting.ReportNoisyMax(self.epsilon)
+        return accounting.ReportNoisyMaxEvent(self.epsilon)
 
     def _select(self, behind: NDArray[np.int64], scale: int, random: SecureRandom) -> int:
         accepted = np.flatnonzero(bernoulli_exp(behind, scale, random))

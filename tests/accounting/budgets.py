@@ -3,8 +3,8 @@
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skprivacy.accounting import (
-    Gaussian,
-    Laplace,
+    GaussianEvent,
+    LaplaceEvent,
     PoissonSampled,
     Repeated,
     calibrate_noise_multiplier,
@@ -14,7 +14,7 @@ from skprivacy.accounting import (
 
 def sgd(epsilon, delta=1e-6):
     def make(z):
-        return Repeated(PoissonSampled(0.05, Gaussian(z)), 100)
+        return Repeated(PoissonSampled(0.05, GaussianEvent(z)), 100)
 
     return make(calibrate_noise_multiplier(make, epsilon, delta))
 
@@ -28,7 +28,7 @@ class Charged(ClassifierMixin, BaseEstimator):
         self.fail = fail
 
     def fit(self, X, y):
-        with charge(self.budget, Laplace(self.scale), who="Charged"):
+        with charge(self.budget, LaplaceEvent(self.scale), who="Charged"):
             if self.fail:
                 raise RuntimeError("no luck")
             self.classes_ = [0, 1]

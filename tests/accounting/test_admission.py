@@ -10,8 +10,8 @@ import pytest
 from skprivacy.accounting import (
     ApproxDP,
     Composed,
-    Gaussian,
-    Laplace,
+    GaussianEvent,
+    LaplaceEvent,
     NonPrivate,
     PoissonSampled,
     PrivacyBudget,
@@ -44,7 +44,7 @@ def test_one_fit_may_have_it_all_and_nothing_follows():
     event = sgd(1.0)
     assert budget.remaining(event) == 1
     budget.commit(budget.reserve(event))
-    assert budget.remaining(Gaussian(1000.0)) == 0
+    assert budget.remaining(GaussianEvent(1000.0)) == 0
 
 
 def test_the_filters_stay_within_the_cap_for_repetitions():
@@ -53,7 +53,7 @@ def test_the_filters_stay_within_the_cap_for_repetitions():
         orders = renyi_orders(Cost(epsilon, delta))
         assert all(order > 1 for order, _ in orders)
         assert sum(share for _, share in orders) <= 1 + 1e-12
-        for event in (Gaussian(4.0), sgd(0.2), Laplace(8.0), ApproxDP(0.05, delta / 1e4)):
+        for event in (GaussianEvent(4.0), sgd(0.2), LaplaceEvent(8.0), ApproxDP(0.05, delta / 1e4)):
             for name in ("adaptive", "renyi"):
                 n = PrivacyBudget(epsilon=epsilon, delta=delta, filter=name).remaining(event)
                 assert n > 0 or pld(event).epsilon(delta) > epsilon / 2
@@ -68,7 +68,7 @@ def test_an_order_bounds_the_failure_of_the_guarantee_whatever_the_loss(cost):
     for order in (1.3, 4.0, 40.0):
         count = round(cost * 2 * noise**2 / order) or 1
         spent = count * order / (2 * noise**2)
-        counts, delta = Counter({Gaussian(noise): count}), 1e-5
+        counts, delta = Counter({GaussianEvent(noise): count}), 1e-5
         epsilon = at_orders(counts, ((order, 1.0),), delta, "add_remove").epsilon
         loss = epsilon + np.geomspace(1e-6, 50, 20_000)
         ratio = np.log(-np.expm1(epsilon - loss)) - (order - 1) * (loss - spent)
@@ -81,13 +81,13 @@ def test_outright_failure_has_a_share_of_delta():
     assert budget.remaining(ApproxDP(1e-4, 2e-6)) == 1  # one charge may have it all
     assert budget.remaining(ApproxDP(1e-4, 1e-7)) == 10  # a tenth of delta is theirs
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
-    budget.reserve(Gaussian(100.0))
+    budget.reserve(GaussianEvent(100.0))
     assert budget.remaining(ApproxDP(1e-4, 1e-7)) == 10
 
 
 def test_plain_addition_is_never_refused():
     budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
-    budget.reserve(Laplace(2.0))
+    budget.reserve(LaplaceEvent(2.0))
     budget.reserve(ApproxDP(0.3, 1e-7))
     assert budget.remaining(ApproxDP(0.1, 1e-6)) == 2
     assert PrivacyBudget(epsilon=1.0, delta=1e-5).remaining(ApproxDP(0.1, 1e-6)) == 10
@@ -129,7 +129,7 @@ def test_a_refusal_shows_the_figures_it_decides_by():
 
 def test_a_refusal_says_why_an_event_cannot_be_counted():
     with pytest.raises(BudgetExceededError, match="at delta=0 it needs pure epsilons"):
-        PrivacyBudget(epsilon=1.0).reserve(Gaussian(1e6))
+        PrivacyBudget(epsilon=1.0).reserve(GaussianEvent(1e6))
     basic = PrivacyBudget(epsilon=1.5, delta=1e-5, filter="basic")
     with pytest.raises(BudgetExceededError, match=r"no finite epsilon .* adds up epsilons"):
         basic.reserve(sgd(0.5))
@@ -146,20 +146,20 @@ def test_a_refusal_shows_sums_and_what_is_lacking():
     with pytest.raises(BudgetExceededError, match=r"and epsilon=0\.6, delta=1\.1e-05 with Approx"):
         budget.reserve(ApproxDP(0.1, 1e-6))
     with pytest.raises(BudgetExceededError, match=r"no finite epsilon .* all of delta is spent"):
-        budget.reserve(Gaussian(1e3))
+        budget.reserve(GaussianEvent(1e3))
     with pytest.raises(BudgetExceededError, match="nothing bounds it"):
         PrivacyBudget(epsilon=1.0, delta=1e-5).reserve(NonPrivate())
 
 
 def test_a_refusal_tells_what_a_filter_for_many_small_releases_would_have_allowed():
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
-    budget.reserve(Repeated(Laplace(100.0), 299))
-    budget.reserve(Laplace(100.0))
+    budget.reserve(Repeated(LaplaceEvent(100.0), 299))
+    budget.reserve(LaplaceEvent(100.0))
     with pytest.raises(BudgetExceededError, match="'renyi' would have admitted 20 or more"):
-        budget.reserve(Laplace(100.0))
+        budget.reserve(LaplaceEvent(100.0))
 
 
-RARE = PoissonSampled(0.01, Gaussian(0.7))  # large losses, but seldom
+RARE = PoissonSampled(0.01, GaussianEvent(0.7))  # large losses, but seldom
 
 
 def test_repetitions_of_the_first_event_have_more_room():
@@ -181,17 +181,17 @@ def test_the_plan_is_that_of_the_first_charge_and_counts_its_parts():
     budget.reserve(Composed((RARE, Repeated(RARE, 20))))  # in any portions
     assert budget.remaining(RARE) == whole - 27
     # what is none of its parts is left to the Renyi orders, whose room the plan has used up
-    assert budget.remaining(PoissonSampled(0.01, Gaussian(0.71))) == 0
+    assert budget.remaining(PoissonSampled(0.01, GaussianEvent(0.71))) == 0
     assert budget.remaining(RARE) == whole - 27
     # something else first, and the same event has the room of the Renyi orders only
     other = PrivacyBudget(epsilon=3.0, delta=1e-5)
-    other.reserve(Gaussian(200.0))
+    other.reserve(GaussianEvent(200.0))
     assert other.remaining(RARE) < whole / 20
     budget.verify()
 
 
 def test_a_plan_of_several_parts_is_billed_by_whole_units():
-    other = PoissonSampled(0.02, Gaussian(0.7))
+    other = PoissonSampled(0.02, GaussianEvent(0.7))
 
     def fits(units):
         plan = Composed((Repeated(RARE, 2 * units), Repeated(other, units)))
@@ -207,7 +207,7 @@ def test_a_plan_of_several_parts_is_billed_by_whole_units():
 
 def test_the_first_charge_of_a_scope_is_its_own():
     budget = PrivacyBudget(epsilon=30.0, delta=1e-3)
-    budget.reserve(Laplace(10.0))
+    budget.reserve(LaplaceEvent(10.0))
     scope = budget.scope("rare", epsilon=3.0, delta=1e-5)
     assert scope.remaining(RARE) == PrivacyBudget(epsilon=3.0, delta=1e-5).remaining(RARE)
     again = pickle.loads(pickle.dumps(scope))
@@ -225,14 +225,14 @@ def test_a_refusal_tells_what_a_settled_plan_would_have_allowed():
     with pytest.raises(BudgetExceededError, match=f"filter 'pld' would have admitted {more} "):
         budget.reserve(sgd(0.5))
     with pytest.raises(BudgetExceededError) as refused:
-        budget.reserve(Laplace(0.1))  # no filter has room for it
+        budget.reserve(LaplaceEvent(0.1))  # no filter has room for it
     assert "pld" not in str(refused.value)
 
 
 def test_pure_budget_takes_pure_events_only():
     budget = PrivacyBudget(epsilon=1.0)
-    assert budget.remaining(Laplace(10.0)) == 10
-    assert budget.remaining(Gaussian(1e6)) == 0
+    assert budget.remaining(LaplaceEvent(10.0)) == 10
+    assert budget.remaining(GaussianEvent(1e6)) == 0
     assert budget.remaining(NonPrivate()) == 0
     with pytest.raises(BudgetExceededError):
-        budget.reserve(Gaussian(1e6))
+        budget.reserve(GaussianEvent(1e6))

@@ -22,9 +22,9 @@ from sklearn.preprocessing import StandardScaler
 
 from skprivacy.accounting import (
     Composed,
-    Gaussian,
+    GaussianEvent,
     GNMaxVote,
-    Laplace,
+    LaplaceEvent,
     LedgerError,
     PrivacyBudget,
     charge,
@@ -41,7 +41,7 @@ def test_spends_until_one_too_many(ledger):
     with pytest.raises(BudgetExceededError, match=r"Charged was refused.*counts epsilon=0\.5,"):
         Charged(budget=budget).fit(X, Y)
     assert len(budget.entries()) == 5  # the refused one is not charged
-    assert budget.remaining(Laplace(10.0)) == 0
+    assert budget.remaining(LaplaceEvent(10.0)) == 0
     assert budget.spent() == pytest.approx(0.5)
 
 
@@ -49,7 +49,7 @@ def test_a_failed_fit_stays_charged(ledger):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
     with pytest.raises(RuntimeError, match="no luck"):
         Charged(budget=budget, fail=True).fit(X, Y)
-    with pytest.raises(KeyboardInterrupt), budget.charge(Laplace(10.0)):
+    with pytest.raises(KeyboardInterrupt), budget.charge(LaplaceEvent(10.0)):
         raise KeyboardInterrupt
     assert list(budget.entries()["status"]) == ["fail", "fail"]
     assert budget.spent() == pytest.approx(0.2)
@@ -68,21 +68,21 @@ def test_bad_values(ledger):
         PrivacyBudget(epsilon=1.0, filter="hope")
     budget = PrivacyBudget(epsilon=1.0, path=ledger, relation="add_remove")
     with pytest.raises(ValueError, match="never mixed"):
-        budget.reserve(Laplace(9.0), relation="replace_one")
+        budget.reserve(LaplaceEvent(9.0), relation="replace_one")
     with pytest.raises(TypeError, match="must be an Event"):
         budget.reserve(0.5)
     with (
         pytest.raises(ValueError, match="only proved ones"),
-        charge(budget, Laplace(9.0), kind="estimate"),
+        charge(budget, LaplaceEvent(9.0), kind="estimate"),
     ):
         pass
-    with pytest.raises(TypeError, match="must be a PrivacyBudget"), charge(3.0, Laplace(9.0)):
+    with pytest.raises(TypeError, match="must be a PrivacyBudget"), charge(3.0, LaplaceEvent(9.0)):
         pass
     with pytest.raises(ValueError, match="private data"):
         budget.reserve(GNMaxVote(40.0, (10, 0)))
     with pytest.raises(ValueError, match="is not a charge"):
         budget.commit(17)
-    number = budget.reserve(Laplace(9.0))
+    number = budget.reserve(LaplaceEvent(9.0))
     budget.commit(number)
     with pytest.raises(ValueError, match="already settled"):
         budget.fail(number)
@@ -90,7 +90,7 @@ def test_bad_values(ledger):
 
 
 def test_reopening_keeps_the_cap(ledger):
-    PrivacyBudget(epsilon=1.0, path=ledger).reserve(Laplace(2.0))
+    PrivacyBudget(epsilon=1.0, path=ledger).reserve(LaplaceEvent(2.0))
     assert PrivacyBudget(epsilon=1.0, path=ledger).spent() == 0.5
     assert PrivacyBudget.open(ledger).spent() == 0.5
     with pytest.raises(ValueError, match="holds the budget"):
@@ -128,7 +128,7 @@ def test_threads_never_overspend():
     def spend():
         for _ in range(5):
             try:
-                with budget.charge(Laplace(10.0)):
+                with budget.charge(LaplaceEvent(10.0)):
                     pass
             except BudgetExceededError:
                 refused.append(1)
@@ -145,7 +145,7 @@ def test_threads_never_overspend():
 def test_fork_shares_the_ledger_and_does_not_delete_it():
     budget = PrivacyBudget(epsilon=1.0)
     worker = multiprocessing.get_context("fork").Process(
-        target=lambda: budget.reserve(Laplace(10.0))
+        target=lambda: budget.reserve(LaplaceEvent(10.0))
     )
     worker.start()
     worker.join(30)
@@ -182,7 +182,7 @@ def _spend_for(path, seconds):
     budget, done, stop = PrivacyBudget.open(path), 0, time.time() + seconds
     while time.time() < stop:
         try:
-            with budget.charge(Laplace(1000.0)):
+            with budget.charge(LaplaceEvent(1000.0)):
                 done += 1
         except BudgetExceededError:
             break
@@ -212,7 +212,7 @@ def test_eight_processes_for_a_minute(ledger):
 
 _FORKER = """
 import itertools, os, signal, sys
-from skprivacy.accounting import Laplace, PrivacyBudget
+from skprivacy.accounting import LaplaceEvent, PrivacyBudget
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the killed leave no zombies
 path, releases = sys.argv[1:]
 for _ in sys.stdin:
@@ -223,7 +223,7 @@ for _ in sys.stdin:
     out = os.open(releases, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     budget = PrivacyBudget.open(path)
     for _ in itertools.count():
-        with budget.charge(Laplace(1e6)):
+        with budget.charge(LaplaceEvent(1e6)):
             os.write(out, b"x")      # the release
 """
 
@@ -266,11 +266,11 @@ def test_entries_export_and_plot(ledger, tmp_path):
     budget = PrivacyBudget(epsilon=2.0, delta=1e-6, path=ledger)
     with budget.charge(sgd(0.5), who="<b>first</b>"):
         pass
-    budget.reserve(Composed((Laplace(10.0), Gaussian(50.0))))
+    budget.reserve(Composed((LaplaceEvent(10.0), GaussianEvent(50.0))))
     entries = budget.entries()
     assert list(entries["status"]) == ["commit", "reserved"]
     assert entries["cost"][0] == pytest.approx(0.5, rel=2e-3)
-    assert entries["event"][1] == Composed((Laplace(10.0), Gaussian(50.0)))
+    assert entries["event"][1] == Composed((LaplaceEvent(10.0), GaussianEvent(50.0)))
     budget.export(tmp_path / "copy.jsonl")
     lines = [json.loads(x) for x in (tmp_path / "copy.jsonl").read_text().splitlines()]
     assert lines[-1]["digest"] == budget.verify()
@@ -301,7 +301,7 @@ def test_a_plot_begins_with_the_budget_and_spans_no_years(n_charges):
     pytest.importorskip("matplotlib.dates")
     budget = PrivacyBudget(epsilon=1.0)
     for _ in range(n_charges):
-        budget.reserve(Laplace(5.0))
+        budget.reserve(LaplaceEvent(5.0))
     _, spent, seconds = _shown(budget)
     assert spent == pytest.approx([0.0, 0.2, 0.4][: n_charges + 1])
     assert 5 < seconds < 600
@@ -310,7 +310,7 @@ def test_a_plot_begins_with_the_budget_and_spans_no_years(n_charges):
 def test_a_scope_is_drawn_at_the_delta_of_its_cap():
     pytest.importorskip("matplotlib.dates")
     scope = PrivacyBudget(epsilon=3.0, delta=1e-5).scope("adult", 1.0, 1e-7)
-    scope.reserve(Gaussian(20.0))
+    scope.reserve(GaussianEvent(20.0))
     axes, spent, _ = _shown(scope)
     assert spent[-1] == pytest.approx(scope.spent())
     assert "1e-07" in axes.get_ylabel()

@@ -5,9 +5,9 @@ import warnings
 import pytest
 
 from skprivacy.accounting import (
-    DiscreteGaussian,
-    Gaussian,
-    Laplace,
+    DiscreteGaussianEvent,
+    GaussianEvent,
+    LaplaceEvent,
     NonPrivate,
     PoissonSampled,
     Repeated,
@@ -18,10 +18,10 @@ from skprivacy.accounting import (
 
 BLUNTEST_FIRST = ["naive", "advanced", "zcdp", "rdp", "pld"]
 RUNS = {
-    "full batches": lambda z: Repeated(Gaussian(z), 1000),
-    "sampled": lambda z: Repeated(PoissonSampled(0.01, Gaussian(z)), 1000),
-    "Laplace": lambda z: Repeated(Laplace(z), 100),
-    "a grid": lambda z: Repeated(DiscreteGaussian(z, 1.5, 3), 20),
+    "full batches": lambda z: Repeated(GaussianEvent(z), 1000),
+    "sampled": lambda z: Repeated(PoissonSampled(0.01, GaussianEvent(z)), 1000),
+    "Laplace": lambda z: Repeated(LaplaceEvent(z), 100),
+    "a grid": lambda z: Repeated(DiscreteGaussianEvent(z, 1.5, 3), 20),
 }
 
 
@@ -49,7 +49,7 @@ def test_sharper_accountants_take_less_noise(epsilon, count):
     """As in Jayaraman and Evans (2019): many steps of full batches."""
 
     def make(z):
-        return Repeated(Gaussian(z), count)
+        return Repeated(GaussianEvent(z), count)
 
     noise = [
         calibrate_noise_multiplier(make, epsilon, 1e-5, accountant=name) for name in BLUNTEST_FIRST
@@ -61,11 +61,11 @@ def test_sharper_accountants_take_less_noise(epsilon, count):
 
 def test_what_the_accountants_do_not_do():
     with pytest.raises(ValueError, match="accountant='gdp' must be one of"):  # no proof of it
-        calibrate_noise_multiplier(Gaussian, 1.0, 1e-5, accountant="gdp")
+        calibrate_noise_multiplier(GaussianEvent, 1.0, 1e-5, accountant="gdp")
     for name in BLUNTEST_FIRST[:-1]:
         with pytest.raises(ValueError, match=f"accountant='{name}' needs a delta > 0"):
-            calibrate_noise_multiplier(Laplace, 1.0, 0.0, accountant=name)
-    assert calibrate_noise_multiplier(Laplace, 1.0, 0.0) == pytest.approx(1.0, rel=1e-3)
+            calibrate_noise_multiplier(LaplaceEvent, 1.0, 0.0, accountant=name)
+    assert calibrate_noise_multiplier(LaplaceEvent, 1.0, 0.0) == pytest.approx(1.0, rel=1e-3)
     for name in BLUNTEST_FIRST:
         with pytest.raises(ValueError, match="No noise multiplier"):
             calibrate_noise_multiplier(lambda z: NonPrivate(), 1.0, 1e-5, accountant=name)

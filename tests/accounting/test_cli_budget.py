@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from skprivacy.accounting import Laplace, PrivacyBudget
+from skprivacy.accounting import LaplaceEvent, PrivacyBudget
 from skprivacy.cli import main
 
 STEP = ["--noise-multiplier", "1.1", "--sampling-rate", "0.01", "--steps", "100"]
@@ -37,7 +37,7 @@ def test_from_nothing_to_a_refusal(ledger, tmp_path, capsys):
 
 
 def test_any_event_and_any_scope(ledger, capsys):
-    event = json.dumps(Laplace(10.0).to_dict())
+    event = json.dumps(LaplaceEvent(10.0).to_dict())
     to_ann = ["spend", ledger, "--event", event, "--scope", "adult/=ann"]
     assert main(["budget", *to_ann]) == 2
     assert "there is no scope 'adult/=ann'; known are none" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skprivacy.accounting import RandomizedResponse, rdp, renyi_divergence
+from skprivacy.accounting import RandomizedResponseEvent, rdp, renyi_divergence
 
 ORDERS = [0.3, 0.999, 1 + 1e-9, 1.0001, 2, 2.5, 40.0]
 
@@ -70,7 +70,7 @@ def test_randomised_response_costs_what_its_divergence_is():
     p, q = np.full((2, k), low)
     p[0] = q[1] = math.exp(epsilon) * low
     for order in (1.5, 4.0, 30.0):
-        expected = rdp(RandomizedResponse(epsilon, k), [order])[0]
+        expected = rdp(RandomizedResponseEvent(epsilon, k), [order])[0]
         assert renyi_divergence(p, q, order) == pytest.approx(expected, rel=1e-12)
 
 

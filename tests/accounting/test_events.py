@@ -13,25 +13,26 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from skprivacy import accounting, mechanisms
 from skprivacy.accounting import (
     ApproxDP,
     Composed,
-    DiscreteGaussian,
-    DiscreteLaplace,
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
     Event,
-    Exponential,
-    Gaussian,
+    ExponentialEvent,
+    GaussianEvent,
     GNMaxVote,
-    Laplace,
+    LaplaceEvent,
     LNMaxVote,
-    Logistic,
+    LogisticEvent,
     NoLossDistributionError,
     NonPrivate,
     PoissonSampled,
     PrivateSelection,
-    RandomizedResponse,
+    RandomizedResponseEvent,
     Repeated,
-    ReportNoisyMax,
+    ReportNoisyMaxEvent,
     VoteThreshold,
     delta_of,
     epsilon_of,
@@ -77,9 +78,20 @@ def test_frozen_and_costly(event):
 @pytest.mark.parametrize("bad", [0, -1.0, math.nan, math.inf, "1", None, True, 1j])
 @pytest.mark.parametrize(
     "make",
-    [Gaussian, Laplace, Logistic, DiscreteLaplace, DiscreteGaussian, RandomizedResponse,
-     Exponential, ReportNoisyMax, GNMaxVote, LNMaxVote, VoteThreshold],
-)  # fmt: skip
+    [
+        GaussianEvent,
+        LaplaceEvent,
+        LogisticEvent,
+        DiscreteLaplaceEvent,
+        DiscreteGaussianEvent,
+        RandomizedResponseEvent,
+        ExponentialEvent,
+        ReportNoisyMaxEvent,
+        GNMaxVote,
+        LNMaxVote,
+        VoteThreshold,
+    ],
+)
 def test_bad_noise(make, bad):
     with pytest.raises(ValueError, match="must be a finite number > 0"):
         make(bad)
@@ -88,20 +100,20 @@ def test_bad_noise(make, bad):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Logistic(1.0, norm=3), "norm=3"),
+        (lambda: LogisticEvent(1.0, norm=3), "norm=3"),
         (lambda: ApproxDP(1.0, 1.0), "delta=1.0"),
         (lambda: ApproxDP(-1.0), "epsilon=-1.0"),
-        (lambda: PoissonSampled(1.5, Gaussian(1.0)), "sampling_rate=1.5"),
-        (lambda: PoissonSampled(0.0, Gaussian(1.0)), "sampling_rate=0.0"),
+        (lambda: PoissonSampled(1.5, GaussianEvent(1.0)), "sampling_rate=1.5"),
+        (lambda: PoissonSampled(0.0, GaussianEvent(1.0)), "sampling_rate=0.0"),
         (lambda: PoissonSampled(0.1, 1.0), "must be an Event"),
-        (lambda: Repeated(Gaussian(1.0), -1), "count=-1"),
-        (lambda: Repeated(Gaussian(1.0), 1.5), "count=1.5"),
-        (lambda: Composed((Gaussian(1.0), "x")), "must be an Event"),
-        (lambda: DiscreteLaplace(1.0, 1.5), "sensitivity=1.5"),
-        (lambda: DiscreteGaussian(1.0, 1.5), "must be whole"),
-        (lambda: RandomizedResponse(1.0, 1), "n_categories=1"),
-        (lambda: PrivateSelection(Gaussian(1.0), -1.0), "eta=-1.0"),
-        (lambda: PrivateSelection(Gaussian(1.0), 1.0, 1.0), "gamma=1.0"),
+        (lambda: Repeated(GaussianEvent(1.0), -1), "count=-1"),
+        (lambda: Repeated(GaussianEvent(1.0), 1.5), "count=1.5"),
+        (lambda: Composed((GaussianEvent(1.0), "x")), "must be an Event"),
+        (lambda: DiscreteLaplaceEvent(1.0, 1.5), "sensitivity=1.5"),
+        (lambda: DiscreteGaussianEvent(1.0, 1.5), "must be whole"),
+        (lambda: RandomizedResponseEvent(1.0, 1), "n_categories=1"),
+        (lambda: PrivateSelection(GaussianEvent(1.0), -1.0), "eta=-1.0"),
+        (lambda: PrivateSelection(GaussianEvent(1.0), 1.0, 1.0), "gamma=1.0"),
         (lambda: GNMaxVote(1.0, (1.0,)), "at least two"),
         (lambda: GNMaxVote(1.0, (1.0, math.nan)), "at least two"),
         (lambda: VoteThreshold(1.0, (1.0, 2.0)), "threshold=None"),
@@ -140,13 +152,13 @@ def test_renyi_of_the_pair_itself(event):
 def test_logistic_curve_is_the_closed_form(t):
     for eps in (0.0, 0.3 * t, 0.9 * t):
         exact = mp.expm1((eps - t) / 2) ** 2 / -mp.expm1(-t)
-        assert pld(Logistic(1 / t)).delta(eps) == pytest.approx(float(exact), rel=1e-9)
-    assert pld(Logistic(1 / t)).delta(0.0) == pytest.approx(math.tanh(t / 4))
-    assert pld(Logistic(1 / t)).delta(t) == 0
-    assert pld(Logistic(1 / t)).epsilon(0.0) == pytest.approx(t)
+        assert pld(LogisticEvent(1 / t)).delta(eps) == pytest.approx(float(exact), rel=1e-9)
+    assert pld(LogisticEvent(1 / t)).delta(0.0) == pytest.approx(math.tanh(t / 4))
+    assert pld(LogisticEvent(1 / t)).delta(t) == 0
+    assert pld(LogisticEvent(1 / t)).epsilon(0.0) == pytest.approx(t)
 
 
-@pytest.mark.parametrize("make", [Laplace, Logistic], ids=["laplace", "logistic"])
+@pytest.mark.parametrize("make", [LaplaceEvent, LogisticEvent], ids=["laplace", "logistic"])
 def test_one_coordinate_dominates_every_split_of_its_shift(make):
     for t, share in [(0.5, 0.5), (1.0, 0.1), (3.0, 0.3), (6.0, 0.5)]:
         whole = pld(make(1 / t))
@@ -181,7 +193,7 @@ def bracket(t, q, count, delta, up):
     ("t", "q", "count"), [(0.5, 0.1, 100), (0.2, 0.9999999, 15), (1.0, 0.4, 3)]
 )
 def test_laplace_between_rounding_down_and_rounding_up(t, q, count):
-    ours = pld(Repeated(PoissonSampled(q, Laplace(1 / t)), count)).epsilon(1e-6)
+    ours = pld(Repeated(PoissonSampled(q, LaplaceEvent(1 / t)), count)).epsilon(1e-6)
     assert bracket(t, q, count, 1e-6, up=False) <= ours
     assert ours <= bracket(t, q, count, 1e-6, up=True) * (1 + 1e-3)
 
@@ -194,7 +206,7 @@ def test_laplace_against_the_oracle(scale, count, q):
         .self_compose(count)
         .get_epsilon_for_delta(1e-6)
     )
-    event = Laplace(scale) if q == 1 else PoissonSampled(q, Laplace(scale))
+    event = LaplaceEvent(scale) if q == 1 else PoissonSampled(q, LaplaceEvent(scale))
     assert theirs * (1 - 1e-3) <= pld(Repeated(event, count)).epsilon(1e-6) <= theirs * (1 + 1e-3)
 
 
@@ -202,12 +214,15 @@ def test_discrete_noise_against_the_oracle():
     h = 1e-4
     laplace = oracle.from_discrete_laplace_mechanism(1 / 3, 2, value_discretization_interval=h)
     gaussian = oracle.from_discrete_gaussian_mechanism(3.0, 2, value_discretization_interval=h)
-    for theirs, event in [(laplace, DiscreteLaplace(3.0, 2)), (gaussian, DiscreteGaussian(3.0, 2))]:
+    for theirs, event in [
+        (laplace, DiscreteLaplaceEvent(3.0, 2)),
+        (gaussian, DiscreteGaussianEvent(3.0, 2)),
+    ]:
         reference = theirs.self_compose(10).get_epsilon_for_delta(1e-6)
         ours = pld(Repeated(event, 10)).epsilon(1e-6)
         assert reference * (1 - 1e-3) <= ours <= reference * (1 + 1e-3)
     with pytest.raises(ValueError, match="unbounded"):
-        pld(DiscreteGaussian(3.0)).epsilon(0.0)
+        pld(DiscreteGaussianEvent(3.0)).epsilon(0.0)
 
 
 def test_exponential_covers_every_choice_between_two():
@@ -221,21 +236,21 @@ def test_exponential_covers_every_choice_between_two():
         p = q * tilt / (q @ tilt)
         for eps in (0.0, 0.4, 1.0):
             attained = np.maximum(p - math.exp(eps) * q, 0).sum()
-            assert attained <= pld(Exponential(epsilon)).delta(eps) + 1e-12
+            assert attained <= pld(ExponentialEvent(epsilon)).delta(eps) + 1e-12
         for a in (1.5, 4.0, 20.0):
             attained = np.log((p**a * q ** (1 - a)).sum()) / (a - 1)
-            assert attained <= rdp(Exponential(epsilon), [a])[0] * (1 + 1e-12)
-    assert (rdp(Exponential(epsilon), [2, 9]) <= np.array([2, 9]) * epsilon**2 / 8).all()
+            assert attained <= rdp(ExponentialEvent(epsilon), [a])[0] * (1 + 1e-12)
+    assert (rdp(ExponentialEvent(epsilon), [2, 9]) <= np.array([2, 9]) * epsilon**2 / 8).all()
 
 
 def test_many_exponential_choices_take_the_better_bound():
     """No single choice attains the envelope of all of them, so that its composition is a bound."""
     for count in (2, 12, 100):
-        event = Repeated(Exponential(1.0), count)
+        event = Repeated(ExponentialEvent(1.0), count)
         both = pld(event).epsilon(1e-6), rdp_epsilon(event, 1e-6)
         assert epsilon_of(event, 1e-6) == pytest.approx(min(both), rel=1e-12)
     assert both[1] < 0.9 * both[0]
-    assert epsilon_of(Repeated(Exponential(1.0), 3), 0.0) == pytest.approx(3.0)
+    assert epsilon_of(Repeated(ExponentialEvent(1.0), 3), 0.0) == pytest.approx(3.0)
 
 
 def test_gnmax_golden_numbers():
@@ -266,7 +281,7 @@ def test_threshold_is_gnmax_at_root_two_sigma():
 
 
 def test_a_private_cost_stays_private():
-    event = Composed((Gaussian(1.0), Repeated(GNMaxVote(40.0, (123.0, 45.0)), 2)))
+    event = Composed((GaussianEvent(1.0), Repeated(GNMaxVote(40.0, (123.0, 45.0)), 2)))
     assert event.data_dependent
     assert not Composed((GNMaxVote(40.0),)).data_dependent
     assert "123" not in repr(event)
@@ -290,11 +305,11 @@ def test_private_selection_counts_its_trials(eta, gamma):
             gammaln(k + eta) - gammaln(k + 1) - gammaln(abs(eta)) + k * np.log1p(-gamma)
         )
     mean = (k * weight).sum() / weight.sum()
-    assert PrivateSelection(Gaussian(1.0), eta, gamma).expected_trials == pytest.approx(mean)
+    assert PrivateSelection(GaussianEvent(1.0), eta, gamma).expected_trials == pytest.approx(mean)
 
 
 def test_private_selection_costs_about_three_runs_when_geometric():
-    run = Repeated(PoissonSampled(0.01, Gaussian(2.0)), 500)
+    run = Repeated(PoissonSampled(0.01, GaussianEvent(2.0)), 500)
     best = rdp_epsilon(PrivateSelection(run, 1.0, 0.1), 1e-5)
     assert rdp_epsilon(run, 1e-5) < best < rdp_epsilon(Repeated(run, 10), 1e-5)
     assert (rdp(PrivateSelection(NonPrivate()), [2]) == math.inf).all()
@@ -303,7 +318,7 @@ def test_private_selection_costs_about_three_runs_when_geometric():
 @settings(deadline=None, max_examples=20)
 @given(z=st.floats(0.2, 20), count=st.integers(1, 30), eps=st.floats(0, 3))
 def test_delta_falls_with_epsilon_and_noise_and_rises_with_count(z, count, eps):
-    for make in (Laplace, Logistic):
+    for make in (LaplaceEvent, LogisticEvent):
         delta = pld(Repeated(make(z), count)).delta(eps)
         slack = 1 + 2e-3
         assert 0 <= pld(Repeated(make(z), count)).delta(eps + 0.1) <= delta * slack + 1e-12
@@ -316,7 +331,7 @@ def test_private_selection_is_its_formula_for_gaussian_noise(eta):
     z, gamma, a = 4.0, 0.2, 6.0
     best = math.sqrt(2 * z * z * math.log(1 / gamma))  # minimises (l-1)/(2 z^2) + ln(1/gamma)/l
     choice = (best - 1) / (2 * z * z) + math.log(1 / gamma) / best
-    event = PrivateSelection(Gaussian(z), eta, gamma)
+    event = PrivateSelection(GaussianEvent(z), eta, gamma)
     expected = a / (2 * z * z) + (1 + eta) * choice + math.log(event.expected_trials) / (a - 1)
     assert expected <= rdp(event, [a])[0] <= expected * (1 + 1e-3)
 
@@ -337,7 +352,7 @@ def best_of_many(z, eta, gamma, sign):
 @pytest.mark.parametrize(("eta", "gamma"), [(1.0, 0.1), (0.0, 0.02), (-0.5, 0.3), (4.0, 0.5)])
 def test_private_selection_of_normal_numbers_stays_below_its_curve(z, eta, gamma):
     """The privacy curve by quadrature, in both directions, whichever end of the scale is best."""
-    event = PrivateSelection(Gaussian(z), eta, gamma)
+    event = PrivateSelection(GaussianEvent(z), eta, gamma)
     epsilons = np.linspace(0, 3 / z, 13)
     bound = np.array([pld(event).delta(float(e)) for e in epsilons])
     for sign in (1, -1):
@@ -350,7 +365,7 @@ def test_private_selection_of_normal_numbers_stays_below_its_curve(z, eta, gamma
 
 @pytest.mark.parametrize(("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), (5.0, 0.3)])
 def test_private_selection_by_its_curve_is_cheaper_than_by_renyi(eta, gamma):
-    run = Repeated(PoissonSampled(0.01, Gaussian(2.0)), 500)
+    run = Repeated(PoissonSampled(0.01, GaussianEvent(2.0)), 500)
     event = PrivateSelection(run, eta, gamma)
     one, best = pld(run), pld(event)
     assert one.epsilon(1e-5) < best.epsilon(1e-5) < 0.85 * rdp_epsilon(event, 1e-5)
@@ -367,39 +382,41 @@ def test_private_selection_of_pure_and_of_unprotected_runs():
     event = PrivateSelection(ApproxDP(0.4))
     assert pld(event).epsilon(0.0) <= 1.2  # Liu and Talwar 2019: three times one run
     assert epsilon_of(PrivateSelection(NonPrivate()), 1e-5) == math.inf
-    for run in (NonPrivate(), Gaussian(0.01)):
+    for run in (NonPrivate(), GaussianEvent(0.01)):
         with pytest.raises(NoLossDistributionError, match="too large"):
             pld(PrivateSelection(run))
-    assert 5000 < epsilon_of(PrivateSelection(Gaussian(0.01)), 1e-5) < math.inf
+    assert 5000 < epsilon_of(PrivateSelection(GaussianEvent(0.01)), 1e-5) < math.inf
 
 
 @pytest.mark.parametrize("t", [0.05, 1.0, 4.0])
 def test_logistic_noise_is_dominated_by_normal_noise_in_any_dimension(t):
-    bound = pld(Logistic(1 / t, norm=2))
+    bound = pld(LogisticEvent(1 / t, norm=2))
     for share in (0.0, 0.1, 0.5):
         a, b = t * math.sqrt(1 - share), t * math.sqrt(share)
-        parts = tuple(Logistic(1 / s) for s in (a, b) if s)
+        parts = tuple(LogisticEvent(1 / s) for s in (a, b) if s)
         split = pld(Composed(parts))
         for eps in np.linspace(0, 0.9 * t, 5):
             assert split.delta(eps) <= bound.delta(eps) * (1 + 1e-9) + 1e-15
-    many = pld(Repeated(Logistic(10 / t), 100))  # a hundred equal coordinates
+    many = pld(Repeated(LogisticEvent(10 / t), 100))  # a hundred equal coordinates
     assert many.epsilon(1e-6) <= bound.epsilon(1e-6) * (1 + 1e-3)
 
 
 def test_logistic_noise_needs_no_less_normal_noise():
     """sqrt(pi/8) is the least there is: at small shifts the total variations are equal."""
-    assert pld(Logistic(100.0, norm=2)).delta(0.0) == pytest.approx(math.tanh(0.0025), rel=1e-4)
+    assert pld(LogisticEvent(100.0, norm=2)).delta(0.0) == pytest.approx(
+        math.tanh(0.0025), rel=1e-4
+    )
 
 
 def test_the_better_of_both_where_a_distribution_is_a_bound_only():
-    event = Repeated(Logistic(10.0, norm=2), 20)
+    event = Repeated(LogisticEvent(10.0, norm=2), 20)
     assert epsilon_of(event, 1e-3) == pld(event).epsilon(1e-3) < rdp_epsilon(event, 1e-3)
     assert epsilon_of(event, 1e-9) == rdp_epsilon(event, 1e-9) < pld(event).epsilon(1e-9)
     assert delta_of(event, 0.0) == pld(event).delta(0.0) < rdp_delta(event, 0.0)
-    assert pld(Repeated(PoissonSampled(0.1, Logistic(2.0, norm=2)), 5)).loose
-    assert not pld(Repeated(PoissonSampled(0.1, Logistic(2.0)), 5)).loose
+    assert pld(Repeated(PoissonSampled(0.1, LogisticEvent(2.0, norm=2)), 5)).loose
+    assert not pld(Repeated(PoissonSampled(0.1, LogisticEvent(2.0)), 5)).loose
     # no Renyi bound is known of the second part
-    mixed = Composed((event, PoissonSampled(0.1, DiscreteGaussian(3.0))))
+    mixed = Composed((event, PoissonSampled(0.1, DiscreteGaussianEvent(3.0))))
     assert epsilon_of(mixed, 1e-5) == pld(mixed).epsilon(1e-5)
 
 
@@ -422,7 +439,7 @@ def test_private_selection_bounds_a_real_one(gamma):
 
 @pytest.mark.parametrize(
     "event",
-    [Laplace(2.0), ApproxDP(0.5), RandomizedResponse(0.5, 3), Exponential(0.5)],
+    [LaplaceEvent(2.0), ApproxDP(0.5), RandomizedResponseEvent(0.5, 3), ExponentialEvent(0.5)],
     ids=lambda e: type(e).__name__,
 )
 def test_a_sample_of_a_pure_mechanism_is_amplified(event):
@@ -434,3 +451,7 @@ def test_a_sample_of_a_pure_mechanism_is_amplified(event):
     assert pld(many).epsilon(1e-6) <= rdp_epsilon(many, 1e-6)
     with pytest.raises(TypeError, match="replace_one"):
         rdp(sampled, [2], "replace_one")
+
+
+def test_events_and_mechanisms_share_no_name():
+    assert not set(accounting.__all__) & set(mechanisms.__all__)

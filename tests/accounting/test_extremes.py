@@ -11,7 +11,7 @@ import pytest
 
 from skprivacy.accounting import (
     Composed,
-    Gaussian,
+    GaussianEvent,
     GNMaxVote,
     PoissonSampled,
     PrivacyGuarantee,
@@ -26,7 +26,7 @@ from skprivacy.accounting.pld.compose import ComposedLoss
 
 
 def sampled(q, z, count):
-    return Repeated(PoissonSampled(q, Gaussian(z)), count)
+    return Repeated(PoissonSampled(q, GaussianEvent(z)), count)
 
 
 ENORMOUS = [
@@ -75,7 +75,7 @@ def test_renyi_of_replacement_sees_the_far_peak(q, z, order):
             lambda x: density(x, 1) ** order * density(x, -1) ** (1 - order), sorted(places)
         )
         truth = float(mpmath.log(moment) / (order - 1))
-    event = PoissonSampled(q, Gaussian(z))
+    event = PoissonSampled(q, GaussianEvent(z))
     found = float(rdp(event, np.array([float(order)]), "replace_one")[0])
     assert truth * (1 - 1e-9) <= found <= truth * (1 + 1e-6)
 
@@ -89,14 +89,14 @@ def test_a_withheld_epsilon_is_not_derived_either():
 
 @pytest.mark.parametrize("key", ["event", "relation", "kind", "assumptions"])
 def test_a_description_that_lacks_something_is_refused(key):
-    description = PrivacyGuarantee(Gaussian(2.0), 1e-6, kind="estimate").to_dict()
+    description = PrivacyGuarantee(GaussianEvent(2.0), 1e-6, kind="estimate").to_dict()
     del description[key]
     with pytest.raises(ValueError, match=key):
         PrivacyGuarantee.from_dict(description)
 
 
 def test_assumptions_are_a_list_not_a_text():
-    description = PrivacyGuarantee(Gaussian(2.0), 1e-6).to_dict()
+    description = PrivacyGuarantee(GaussianEvent(2.0), 1e-6).to_dict()
     with pytest.raises(ValueError, match="assumptions='n is public'"):
         PrivacyGuarantee.from_dict({**description, "assumptions": "n is public"})
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from skprivacy.accounting import ApproxDP, Composed, Gaussian, Laplace, Repeated
+from skprivacy.accounting import ApproxDP, Composed, GaussianEvent, LaplaceEvent, Repeated
 from skprivacy.accounting.budget.filters import Account
 from skprivacy.accounting.budget.rules import Cost
 
@@ -22,7 +22,7 @@ def answers(event):
     What is (epsilon, delta)-DP fails outright (infinite loss) or is randomised response. Gaussian
     noise is told as low, middle or high. A loss is (a, b), for a UNIT + b ln(HIGH / LOW).
     """
-    if isinstance(event, Gaussian):
+    if isinstance(event, GaussianEvent):
         return [(HIGH, (0, 1)), (LOW, (0, -1)), (1 - HIGH - LOW, (0, 0))]
     up = (1 - event.delta) / (1 + math.exp(-event.epsilon))
     steps = round(event.epsilon / UNIT)
@@ -84,8 +84,8 @@ SMALL, FAILING = ApproxDP(UNIT), ApproxDP(0.0, 0.01)
 GAMES = {
     "pure": (2.0, (SMALL, ApproxDP(3 * UNIT))),
     "failing": (1.0, (SMALL, ApproxDP(UNIT, 0.004), ApproxDP(2 * UNIT, 0.02))),
-    "gaussian": (1.0, (SMALL, Gaussian(NOISE))),
-    "mixed": (0.8, (ApproxDP(2 * UNIT), FAILING, Gaussian(NOISE))),
+    "gaussian": (1.0, (SMALL, GaussianEvent(NOISE))),
+    "mixed": (0.8, (ApproxDP(2 * UNIT), FAILING, GaussianEvent(NOISE))),
 }
 VALID = ("adaptive", "renyi", "basic")
 
@@ -104,7 +104,7 @@ def test_no_adversary_passes_the_cap(game, name, delta):
 def test_no_adversary_passes_the_cap_of_any_game(seed):
     random = np.random.RandomState(seed)
     epsilon, delta = UNIT * random.randint(2, 10), 10 ** random.uniform(-3, -1)
-    events = {Gaussian(NOISE), ApproxDP(0.0, delta)}
+    events = {GaussianEvent(NOISE), ApproxDP(0.0, delta)}
     for _ in range(2):
         failure = random.choice([0.0, delta / random.randint(1, 6)])
         events.add(ApproxDP(UNIT * random.randint(1, 5), failure))
@@ -138,7 +138,7 @@ def _spent_at_random(random, cap):
     while True:
         epsilon = cap.epsilon * random.choice([1e-3, 0.01, 0.1, 0.5]) * random.uniform(0.5, 1)
         delta = cap.delta * random.choice([0.0, 0.01, 0.1, 0.5])
-        event = ApproxDP(epsilon, delta) if delta else Laplace(1 / epsilon)
+        event = ApproxDP(epsilon, delta) if delta else LaplaceEvent(1 / epsilon)
         many = Repeated(ApproxDP(epsilon / 5, delta / 5), 5)
         yield [event, many, Composed((event, many))][random.randint(3)]
 
@@ -164,7 +164,7 @@ def test_the_default_admits_whatever_addition_admits(seed):
 def test_many_charges_at_once_are_as_many_one_by_one(count):
     """Of which the first are added up, and the rest is composed."""
     start = account_of("adaptive", 1.0, 1e-5).charged(ApproxDP(0.4, 2e-6))
-    for event in (ApproxDP(0.2, 1e-6), Gaussian(60.0)):
+    for event in (ApproxDP(0.2, 1e-6), GaussianEvent(60.0)):
         one_by_one = start
         for _ in range(count):
             one_by_one = one_by_one.charged(event)

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from skprivacy.accounting import ApproxDP, Gaussian
+from skprivacy.accounting import ApproxDP, GaussianEvent
 from skprivacy.accounting.budget import admission
 from skprivacy.accounting.budget.rules import Cost
 
@@ -85,6 +85,6 @@ def worst_case(cap, events):
 @pytest.mark.parametrize("failing", [ApproxDP(0.0, 0.009), ApproxDP(2 * UNIT, 0.005)])
 def test_no_adversary_passes_the_cap_by_way_of_another_part(epsilon, delta, failing):
     cap = Cost(epsilon, delta)
-    reached, states = worst_case(cap, (SMALL, failing, Gaussian(NOISE)))
+    reached, states = worst_case(cap, (SMALL, failing, GaussianEvent(NOISE)))
     assert reached <= delta * (1 + 1e-9)
     assert states > 30

@@ -15,11 +15,11 @@ from skprivacy import config_context
 from skprivacy.accounting import (
     ApproxDP,
     Composed,
-    Exponential,
-    Gaussian,
+    ExponentialEvent,
+    GaussianEvent,
     GNMaxVote,
-    Laplace,
-    Logistic,
+    LaplaceEvent,
+    LogisticEvent,
     NonPrivate,
     PoissonSampled,
     PrivacyGuarantee,
@@ -37,28 +37,30 @@ from skprivacy.exceptions import PrivacyLeakWarning
 
 
 def sgd(q, z, steps):
-    return Repeated(PoissonSampled(q, Gaussian(z)), steps)
+    return Repeated(PoissonSampled(q, GaussianEvent(z)), steps)
 
 
 def test_repr_says_all_and_never_too_little():
-    guarantee = PrivacyGuarantee(Gaussian(4.2246789), 1e-6, "zero_out")
+    guarantee = PrivacyGuarantee(GaussianEvent(4.2246789), 1e-6, "zero_out")
     assert repr(guarantee) == "(1.00, 1e-06)-DP, zero-out, proved"
-    assert repr(PrivacyGuarantee(Laplace(3.0))) == "0.34-DP, add-remove, proved"
-    assert repr(PrivacyGuarantee(Laplace(3000.0))) == "0.00034-DP, add-remove, proved"
+    assert repr(PrivacyGuarantee(LaplaceEvent(3.0))) == "0.34-DP, add-remove, proved"
+    assert repr(PrivacyGuarantee(LaplaceEvent(3000.0))) == "0.00034-DP, add-remove, proved"
     assert repr(PrivacyGuarantee(NonPrivate(), 1e-6)).startswith("no guarantee")
     assert repr(PrivacyGuarantee(Composed(()))).startswith("0.00-DP")
-    assert "random-dp" in repr(PrivacyGuarantee(Laplace(3.0), kind="random_dp"))
+    assert "random-dp" in repr(PrivacyGuarantee(LaplaceEvent(3.0), kind="random_dp"))
 
 
 def test_repr_hides_no_assumption():
     one, two = "the number of records is public", "nobody knows or guesses noise_seed"
     for assumptions in ((one,), (one, two)):
-        guarantee = PrivacyGuarantee(Laplace(1.0), relation="zero_out", assumptions=assumptions)
+        guarantee = PrivacyGuarantee(
+            LaplaceEvent(1.0), relation="zero_out", assumptions=assumptions
+        )
         assert repr(guarantee) == f"1.00-DP, zero-out, proved assuming {'; '.join(assumptions)}"
 
 
 def test_the_unit_is_said_kept_and_grouped():
-    guarantee = PrivacyGuarantee(Gaussian(4.2246789), 1e-6, unit="patient_id")
+    guarantee = PrivacyGuarantee(GaussianEvent(4.2246789), 1e-6, unit="patient_id")
     assert repr(guarantee) == "(1.00, 1e-06)-DP per patient_id, add-remove, proved"
     assert "<th>unit</th><td>patient_id</td>" in guarantee._repr_html_()
     assert PrivacyGuarantee.from_dict(json.loads(json.dumps(guarantee.to_dict()))) == guarantee
@@ -66,16 +68,18 @@ def test_the_unit_is_said_kept_and_grouped():
     assert guarantee.as_replace_one().unit == "patient_id"
     assert guarantee.group(1).unit == "patient_id"
     assert " per group of 3 values of patient_id, " in repr(guarantee.group(3))
-    assert " per group of 3 records, " in repr(PrivacyGuarantee(Laplace(10.0)).group(3))
-    old = {k: v for k, v in PrivacyGuarantee(Laplace(1.0)).to_dict().items() if k != "unit"}
-    assert PrivacyGuarantee.from_dict(old) == PrivacyGuarantee(Laplace(1.0), unit="record")
+    assert " per group of 3 records, " in repr(PrivacyGuarantee(LaplaceEvent(10.0)).group(3))
+    old = {k: v for k, v in PrivacyGuarantee(LaplaceEvent(1.0)).to_dict().items() if k != "unit"}
+    assert PrivacyGuarantee.from_dict(old) == PrivacyGuarantee(LaplaceEvent(1.0), unit="record")
     for bad in ("", None, 1):
         with pytest.raises(ValueError, match="unit="):
-            PrivacyGuarantee(Laplace(1.0), unit=bad)
+            PrivacyGuarantee(LaplaceEvent(1.0), unit=bad)
 
 
 def test_html_escapes_everything():
-    guarantee = PrivacyGuarantee(Laplace(3.0), assumptions=("<script>alert(1)</script>", "a & b"))
+    guarantee = PrivacyGuarantee(
+        LaplaceEvent(3.0), assumptions=("<script>alert(1)</script>", "a & b")
+    )
     html = guarantee._repr_html_()
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
@@ -116,13 +120,13 @@ def test_a_private_epsilon_is_withheld():
     ("arguments", "error", "message"),
     [
         ((1.0,), TypeError, "event=1.0"),
-        ((Gaussian(1.0), 1.0), ValueError, "delta=1.0"),
-        ((Gaussian(1.0), -1e-9), ValueError, "delta="),
-        ((Gaussian(1.0), math.nan), ValueError, "delta=nan"),
-        ((Gaussian(1.0), "1e-5"), ValueError, "delta="),
-        ((Gaussian(1.0), 1e-5, "swap"), ValueError, "relation='swap'"),
-        ((Gaussian(1.0), 1e-5, "zero_out", "hoped"), ValueError, "kind='hoped'"),
-        ((Gaussian(1.0), 1e-5, "zero_out", "proved", "one"), TypeError, "tuple of strings"),
+        ((GaussianEvent(1.0), 1.0), ValueError, "delta=1.0"),
+        ((GaussianEvent(1.0), -1e-9), ValueError, "delta="),
+        ((GaussianEvent(1.0), math.nan), ValueError, "delta=nan"),
+        ((GaussianEvent(1.0), "1e-5"), ValueError, "delta="),
+        ((GaussianEvent(1.0), 1e-5, "swap"), ValueError, "relation='swap'"),
+        ((GaussianEvent(1.0), 1e-5, "zero_out", "hoped"), ValueError, "kind='hoped'"),
+        ((GaussianEvent(1.0), 1e-5, "zero_out", "proved", "one"), TypeError, "tuple of strings"),
     ],
 )
 def test_bad_guarantees(arguments, error, message):
@@ -131,7 +135,7 @@ def test_bad_guarantees(arguments, error, message):
 
 
 def test_bad_questions():
-    guarantee = PrivacyGuarantee(Gaussian(1.0), 1e-5)
+    guarantee = PrivacyGuarantee(GaussianEvent(1.0), 1e-5)
     for epsilon in (-0.1, math.nan, "1", None):
         with pytest.raises(ValueError, match="epsilon="):
             guarantee.delta(epsilon)
@@ -141,7 +145,7 @@ def test_bad_questions():
     with pytest.raises(ValueError, match="delta=0 was asked"):
         guarantee.epsilon(0)
     with pytest.raises(ValueError, match="delta=0 was asked"):
-        PrivacyGuarantee(Logistic(1.0, norm=2)).epsilon()
+        PrivacyGuarantee(LogisticEvent(1.0, norm=2)).epsilon()
     for k in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match="k="):
             guarantee.group(k)
@@ -150,7 +154,7 @@ def test_bad_questions():
 
 
 def test_falls_back_on_renyi_where_no_loss_distribution_exists():
-    both = Composed((Logistic(3.0, norm=2), sgd(0.01, 1.0, 100)))
+    both = Composed((LogisticEvent(3.0, norm=2), sgd(0.01, 1.0, 100)))
     guarantee = PrivacyGuarantee(both, 1e-5)
     assert guarantee.epsilon() > PrivacyGuarantee(sgd(0.01, 1.0, 100), 1e-5).epsilon()
     assert guarantee.delta(guarantee.epsilon()) == pytest.approx(1e-5, rel=0.05)
@@ -160,7 +164,7 @@ def test_falls_back_on_renyi_where_no_loss_distribution_exists():
 def test_gaussian_trade_off_curve_is_the_likelihood_ratio_test():
     fpr = np.array([[0.0, 1e-4, 1e-3], [0.01, 0.1, 0.9]])
     for mu in (0.2, 1.0, 3.0):
-        bound = PrivacyGuarantee(Gaussian(1 / mu), 1e-5).tpr_bound(fpr)
+        bound = PrivacyGuarantee(GaussianEvent(1 / mu), 1e-5).tpr_bound(fpr)
         exact = norm.cdf(norm.ppf(fpr) + mu)
         assert bound.shape == fpr.shape
         assert (bound >= exact - 1e-9).all()
@@ -170,7 +174,7 @@ def test_gaussian_trade_off_curve_is_the_likelihood_ratio_test():
 def test_no_test_beats_the_bound():
     """Neyman-Pearson tests between the pair, in both directions, stay below the curve."""
     q, z = 0.4, 0.7
-    bound = PrivacyGuarantee(PoissonSampled(q, Gaussian(z)), 1e-5).tpr_bound
+    bound = PrivacyGuarantee(PoissonSampled(q, GaussianEvent(z)), 1e-5).tpr_bound
     cut = np.linspace(-2, 4, 40)
     out, mixed = norm.sf(cut / z), (1 - q) * norm.sf(cut / z) + q * norm.sf((cut - 1) / z)
     assert (mixed <= bound(out) + 1e-9).all()
@@ -184,18 +188,18 @@ def test_extreme_curves():
     np.testing.assert_allclose(PrivacyGuarantee(Composed(())).tpr_bound([0.0, 0.3]), [0.0, 0.3])
     assert PrivacyGuarantee(ApproxDP(0.0, 0.1)).tpr_bound(0.2) == pytest.approx(0.3)
     assert PrivacyGuarantee(ApproxDP(math.log(3))).tpr_bound(0.1) == pytest.approx(0.3, rel=0.02)
-    assert PrivacyGuarantee(Gaussian(1.0)).advantage_bound() == pytest.approx(
+    assert PrivacyGuarantee(GaussianEvent(1.0)).advantage_bound() == pytest.approx(
         2 * norm.cdf(0.5) - 1, rel=1e-9
     )
 
 
 def test_group_privacy():
-    single = PrivacyGuarantee(Gaussian(10.0), 1e-6)
+    single = PrivacyGuarantee(GaussianEvent(10.0), 1e-6)
     assert single.group(1).epsilon() == pytest.approx(single.epsilon(), rel=0.02)
     for k in (2, 5):
-        exact = PrivacyGuarantee(Gaussian(10.0 / k), 1e-6).epsilon()
+        exact = PrivacyGuarantee(GaussianEvent(10.0 / k), 1e-6).epsilon()
         assert exact <= single.group(k).epsilon() < 2.5 * exact
-    assert PrivacyGuarantee(Laplace(10.0)).group(3).epsilon() == pytest.approx(0.3)
+    assert PrivacyGuarantee(LaplaceEvent(10.0)).group(3).epsilon() == pytest.approx(0.3)
     assert single.group(3).unit == "group of 3 records"
     assert single.group(3).assumptions == single.assumptions
     assert single.group(50_000).epsilon() > 1000
@@ -210,7 +214,7 @@ def test_conversion_only_when_asked_and_only_that_way():
     assert (1 + math.exp(at)) * single.delta(at) <= 1e-6 * (1 + 1e-3)
     # the pair proved for replacement directly is tighter than going by way of removal
     assert PrivacyGuarantee(single.event, 1e-6, "replace_one").epsilon() < double.epsilon()
-    assert PrivacyGuarantee(Laplace(2.0)).as_replace_one().epsilon() == pytest.approx(1.0)
+    assert PrivacyGuarantee(LaplaceEvent(2.0)).as_replace_one().epsilon() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.1, 1.0, 8.0, 50.0])
@@ -225,11 +229,11 @@ def test_calibration_is_safe_and_sharp(q, steps, epsilon, relation):
 @pytest.mark.parametrize(
     ("make", "delta"),
     [
-        (Laplace, 0.0),
-        (lambda z: Repeated(Logistic(z), 10), 1e-6),
-        (lambda z: Repeated(Logistic(z, norm=2), 10), 1e-6),
-        (lambda z: Exponential(1 / z), 0.0),
-        (lambda z: Composed((sgd(0.02, z, 100), sgd(0.1, 2 * z, 10), Laplace(20 * z))), 1e-6),
+        (LaplaceEvent, 0.0),
+        (lambda z: Repeated(LogisticEvent(z), 10), 1e-6),
+        (lambda z: Repeated(LogisticEvent(z, norm=2), 10), 1e-6),
+        (lambda z: ExponentialEvent(1 / z), 0.0),
+        (lambda z: Composed((sgd(0.02, z, 100), sgd(0.1, 2 * z, 10), LaplaceEvent(20 * z))), 1e-6),
     ],
     ids=["laplace", "logistic", "renyi only", "exponential", "mixed"],
 )
@@ -268,22 +272,22 @@ def test_calibration_remembers(monkeypatch):
 def test_calibration_says_what_is_impossible():
     fixed = Repeated(ApproxDP(1.0), 3)
     with pytest.raises(ValueError, match="reaches the target"):
-        calibrate_noise_multiplier(lambda z: Composed((fixed, Gaussian(z))), 1.0, 1e-5)
+        calibrate_noise_multiplier(lambda z: Composed((fixed, GaussianEvent(z))), 1.0, 1e-5)
     with pytest.raises(ValueError, match="reaches the target"):
         calibrate_noise_multiplier(lambda z: NonPrivate(), 1.0, 1e-5)
     with pytest.raises(ValueError, match="delta=0 was asked"):
-        calibrate_noise_multiplier(Gaussian, 1.0, 0.0)
+        calibrate_noise_multiplier(GaussianEvent, 1.0, 0.0)
     for epsilon in (0, -1, math.nan, math.inf, None):
         with pytest.raises(ValueError, match="epsilon="):
-            calibrate_noise_multiplier(Gaussian, epsilon, 1e-5)
+            calibrate_noise_multiplier(GaussianEvent, epsilon, 1e-5)
     with pytest.raises(TypeError, match="callable"):
         calibrate_noise_multiplier(1.0, 1.0, 1e-5)
     with pytest.raises(ValueError, match="relation="):
-        calibrate_noise_multiplier(Gaussian, 1.0, 1e-5, "swap")
+        calibrate_noise_multiplier(GaussianEvent, 1.0, 1e-5, "swap")
 
 
 def test_calibration_to_attacks():
-    z = calibrate_to_advantage(Gaussian, 0.1)
+    z = calibrate_to_advantage(GaussianEvent, 0.1)
     assert 2 * norm.cdf(1 / (2 * z)) - 1 == pytest.approx(0.1, rel=2e-3)
     assert 2 * norm.cdf(1 / (2 * z)) - 1 <= 0.1
     z = calibrate_to_tpr(lambda z: sgd(0.05, z, 50), tpr=0.02, fpr=0.01)
@@ -291,13 +295,13 @@ def test_calibration_to_attacks():
     assert 0.0199 < reached <= 0.02
     for tpr, fpr in [(0.01, 0.02), (1.0, 0.1), (0.1, 0.0)]:
         with pytest.raises(ValueError, match="fpr="):
-            calibrate_to_tpr(Gaussian, tpr=tpr, fpr=fpr)
+            calibrate_to_tpr(GaussianEvent, tpr=tpr, fpr=fpr)
     with pytest.raises(ValueError, match="advantage="):
-        calibrate_to_advantage(Gaussian, 1.0)
+        calibrate_to_advantage(GaussianEvent, 1.0)
 
 
 def test_zcdp_and_gdp_oracles():
-    event = Repeated(Gaussian(math.sqrt(5) * 10), 100)
+    event = Repeated(GaussianEvent(math.sqrt(5) * 10), 100)
     assert zcdp(event) == pytest.approx(0.1)
     table = compare_accountants(event, 1e-6)
     assert table["zcdp"]["epsilon"] == pytest.approx(2.450788, abs=1e-6)
@@ -305,9 +309,9 @@ def test_zcdp_and_gdp_oracles():
     assert table["pld"]["epsilon"] == pytest.approx(1.994527, abs=1e-6)
     assert table["gdp"]["epsilon"] == pytest.approx(1.994527, abs=1e-6)
     assert gdp_mu(event) == (pytest.approx(math.sqrt(0.2)), True)
-    assert zcdp(Composed((Laplace(2.0), Exponential(1.0), Logistic(1.0, norm=2)))) == (
-        pytest.approx(0.125 + 0.125 + 1 / 6)
-    )
+    assert zcdp(
+        Composed((LaplaceEvent(2.0), ExponentialEvent(1.0), LogisticEvent(1.0, norm=2)))
+    ) == (pytest.approx(0.125 + 0.125 + 1 / 6))
     assert zcdp(NonPrivate()) == math.inf
 
 
@@ -331,13 +335,13 @@ def test_accountants_are_ordered_and_honest():
     assert compare_accountants(NonPrivate(), 1e-5)["pld"]["epsilon"] == math.inf
     assert compare_accountants(Composed(()), 1e-5)["rdp"]["epsilon"] == 0
     with pytest.raises(ValueError, match="delta=0"):
-        compare_accountants(Gaussian(1.0), 0.0)
+        compare_accountants(GaussianEvent(1.0), 0.0)
 
 
 @settings(deadline=None, max_examples=15)
 @given(z=st.floats(0.3, 30), epsilon=st.floats(0, 20))
 def test_epsilon_and_delta_are_inverse(z, epsilon):
-    guarantee = PrivacyGuarantee(Gaussian(z))
+    guarantee = PrivacyGuarantee(GaussianEvent(z))
     delta = guarantee.delta(epsilon)
     assert 0 <= delta <= 1
     if 1e-12 < delta < 0.99:

@@ -10,7 +10,7 @@ import textwrap
 import pytest
 
 from skprivacy.accounting import (
-    Laplace,
+    LaplaceEvent,
     LedgerError,
     PrivacyBudget,
     charge,
@@ -21,14 +21,14 @@ from skprivacy.exceptions import PrivacyWarning
 def _spoiled(budget):
     """Assert that nothing can be charged, with an error that says what is wrong."""
     ran = []
-    with pytest.raises(LedgerError), charge(budget, Laplace(10.0)):
+    with pytest.raises(LedgerError), charge(budget, LaplaceEvent(10.0)):
         ran.append("the data was touched")
     assert not ran
 
 
 def test_corrupted_file(ledger):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
-    budget.reserve(Laplace(10.0))
+    budget.reserve(LaplaceEvent(10.0))
     ledger.write_bytes(b"not a database at all" * 300)
     _spoiled(budget)
 
@@ -36,7 +36,7 @@ def test_corrupted_file(ledger):
 def test_truncated_file(ledger):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
     for _ in range(30):
-        budget.reserve(Laplace(1000.0))
+        budget.reserve(LaplaceEvent(1000.0))
     ledger.write_bytes(ledger.read_bytes()[:5000])
     _spoiled(budget)
 
@@ -53,13 +53,13 @@ def test_emptied_and_deleted_files(ledger):
 def test_altered_lines(ledger):
     budget = PrivacyBudget(epsilon=1.0, path=ledger, relation="add_remove", unit="record")
     for _ in range(3):
-        budget.reserve(Laplace(10.0))
+        budget.reserve(LaplaceEvent(10.0))
     digest = budget.verify()
     with sqlite3.connect(ledger) as connection:
         with pytest.raises(sqlite3.IntegrityError, match="append only"):
             connection.execute("UPDATE log SET body = '' WHERE seq = 3")
         connection.execute("DROP TRIGGER no_update")
-        cheaper = json.dumps(Laplace(1e9).to_dict(), sort_keys=True)
+        cheaper = json.dumps(LaplaceEvent(1e9).to_dict(), sort_keys=True)
         connection.execute("UPDATE log SET body = ? WHERE seq = 3", (cheaper,))
     connection.close()
     with pytest.raises(LedgerError, match="line 3 does not fit"):
@@ -79,7 +79,7 @@ def test_locked_file(ledger):
     _spoiled(budget)
     holder.execute("ROLLBACK")
     holder.close()
-    budget.reserve(Laplace(10.0))
+    budget.reserve(LaplaceEvent(10.0))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
@@ -88,10 +88,10 @@ def test_locked_file(ledger):
 )
 def test_files_that_cannot_be_written(ledger, limit):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
-    budget.reserve(Laplace(10.0))
+    budget.reserve(LaplaceEvent(10.0))
     code = """
         import os, resource, sys
-        from skprivacy.accounting import Laplace, LedgerError, PrivacyBudget
+        from skprivacy.accounting import LaplaceEvent, LedgerError, PrivacyBudget
         budget = PrivacyBudget.open(sys.argv[1])
         if sys.argv[2] == "read-only":
             import sqlite3
@@ -101,7 +101,7 @@ def test_files_that_cannot_be_written(ledger, limit):
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         for _ in range(2):
             try:
-                with budget.charge(Laplace(10.0)):
+                with budget.charge(LaplaceEvent(10.0)):
                     print("RELEASED")
             except LedgerError as error:
                 print("refused", error)
@@ -160,7 +160,7 @@ def _settled_inside(path):
 
 
 def _release(budget, spoil, error=None):
-    with charge(budget, Laplace(10.0)):
+    with charge(budget, LaplaceEvent(10.0)):
         spoil(budget._ledger.path)
         if error is not None:
             raise error
@@ -195,9 +195,9 @@ def test_a_fit_is_not_lost_to_a_disk_that_fills_up_meanwhile(ledger, limit):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
     code = """
         import resource, sys, warnings
-        from skprivacy.accounting import Laplace, PrivacyBudget
+        from skprivacy.accounting import LaplaceEvent, PrivacyBudget
         budget = PrivacyBudget.open(sys.argv[1])
-        with warnings.catch_warnings(record=True) as caught, budget.charge(Laplace(10.0)):
+        with warnings.catch_warnings(record=True) as caught, budget.charge(LaplaceEvent(10.0)):
             if sys.argv[2] == "read-only":
                 import sqlite3
                 real = sqlite3.connect

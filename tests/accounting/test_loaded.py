@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from skprivacy.accounting import ApproxDP, Laplace, LedgerError, PrivacyBudget
+from skprivacy.accounting import ApproxDP, LaplaceEvent, LedgerError, PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.neural_network import DPSGDClassifier
@@ -83,7 +83,7 @@ def test_a_damaged_ledger_is_no_reason_to_train_uncharged(content, tmp_path):
     loaded = pickle.loads(stored)
     assert repr(loaded) == f"PrivacyBudget at {path}: its ledger cannot be read"
     with pytest.raises(LedgerError, match="nothing was released"):
-        loaded.reserve(Laplace(10.0))
+        loaded.reserve(LaplaceEvent(10.0))
     assert path.read_bytes() == content
 
 

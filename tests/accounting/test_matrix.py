@@ -13,7 +13,7 @@ from skprivacy.accounting import (
     BandedFactorization,
     Composed,
     Event,
-    Gaussian,
+    GaussianEvent,
     MatrixFactorization,
     NoLossDistributionError,
     PoissonSampled,
@@ -120,18 +120,18 @@ EVENTS = [
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize(("relation", "factor"), [("zero_out", 1.0), ("replace_one", 2.0)])
 def test_the_cost_is_that_of_one_gaussian_release(event, relation, factor):
-    equal = Gaussian(3.0 / (factor * event.sensitivity))
+    equal = GaussianEvent(3.0 / (factor * event.sensitivity))
     assert epsilon_of(event, 1e-5, relation) == pytest.approx(epsilon_of(equal, 1e-5), rel=1e-12)
     assert rdp(event, [2, 8], relation) == pytest.approx(rdp(equal, [2, 8]))
     assert zcdp(event, relation) == pytest.approx(zcdp(equal))
-    both = Composed((event, Repeated(PoissonSampled(0.01, Gaussian(1.0)), 100)))
+    both = Composed((event, Repeated(PoissonSampled(0.01, GaussianEvent(1.0)), 100)))
     assert pld(both, relation).epsilon(1e-5) > epsilon_of(event, 1e-5, relation)
 
 
 def test_without_correlation_it_is_the_composition_of_its_steps():
     alone = BandedFactorization(3.0, 4, 6)
     assert alone.sensitivity == pytest.approx(np.sqrt(6))
-    expected = epsilon_of(Repeated(Gaussian(3.0), 6), 1e-5)
+    expected = epsilon_of(Repeated(GaussianEvent(3.0), 6), 1e-5)
     assert epsilon_of(alone, 1e-5, "zero_out") == pytest.approx(expected, rel=1e-12)
 
 

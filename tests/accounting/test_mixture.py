@@ -10,18 +10,18 @@ import pytest
 from skprivacy.accounting import (
     ApproxDP,
     Composed,
-    DiscreteLaplace,
+    DiscreteLaplaceEvent,
     Event,
-    Exponential,
-    Gaussian,
+    ExponentialEvent,
+    GaussianEvent,
     GNMaxVote,
-    Laplace,
+    LaplaceEvent,
     Mixture,
     NoLossDistributionError,
     NonPrivate,
     PoissonSampled,
     PrivacyBudget,
-    RandomizedResponse,
+    RandomizedResponseEvent,
     Repeated,
     TreeAggregation,
     delta_of,
@@ -61,7 +61,11 @@ def hockey_stick(p, q, epsilon):
 
 
 WEIGHTS = (0.5, 0.3, 0.2)
-EACH = (RandomizedResponse(0.3, 3), RandomizedResponse(0.7, 2), RandomizedResponse(2.0, 6))
+EACH = (
+    RandomizedResponseEvent(0.3, 3),
+    RandomizedResponseEvent(0.7, 2),
+    RandomizedResponseEvent(2.0, 6),
+)
 PAIRS = (response(0.3, 3), response(0.7, 2), response(2.0, 6))
 MIXTURE = Mixture(WEIGHTS, EACH)
 
@@ -109,7 +113,7 @@ def test_branches_that_are_compositions_are_bounded_from_above_and_closely():
 def test_every_sequence_of_branches_of_sampled_noise():
     """Two steps, each at a rate that is drawn: the mean over the four sequences of rates."""
     rates, weights = (0.05, 0.3), (0.9, 0.1)
-    steps = [PoissonSampled(q, Gaussian(0.8)) for q in rates]
+    steps = [PoissonSampled(q, GaussianEvent(0.8)) for q in rates]
     two = Repeated(Mixture(weights, steps), 2)
     for relation in ("add_remove", "replace_one", "zero_out"):
         for epsilon in (0.05, 0.5, 1.5):
@@ -124,7 +128,7 @@ def test_every_sequence_of_branches_of_sampled_noise():
 
 
 def test_it_is_between_its_events_and_below_their_composition():
-    cheap, dear = Gaussian(20.0), Gaussian(2.0)
+    cheap, dear = GaussianEvent(20.0), GaussianEvent(2.0)
     mixture = Mixture((0.99, 0.01), (cheap, dear))
     for delta in (1e-3, 1e-6):
         below, above = epsilon_of(cheap, delta), epsilon_of(dear, delta)
@@ -135,24 +139,24 @@ def test_it_is_between_its_events_and_below_their_composition():
     assert (rdp(mixture, [2.0, 20.0]) < rdp(dear, [2.0, 20.0])).all()
     assert (rdp(mixture, [2.0, 20.0]) > rdp(cheap, [2.0, 20.0])).all()
     assert zcdp(mixture) == zcdp(dear)
-    assert zcdp(Mixture((1.0,), (Exponential(1.0),))) == zcdp(Exponential(1.0))
+    assert zcdp(Mixture((1.0,), (ExponentialEvent(1.0),))) == zcdp(ExponentialEvent(1.0))
 
 
 def test_seldom_nothing_at_all_is_protected():
-    mixture = Mixture((0.999, 0.001), (DiscreteLaplace(2.0), NonPrivate()))
+    mixture = Mixture((0.999, 0.001), (DiscreteLaplaceEvent(2.0), NonPrivate()))
     assert delta_of(mixture, 10.0) == pytest.approx(0.001)
     assert epsilon_of(mixture, 0.002) < 0.5
     assert epsilon_of(mixture, 0.0005) == math.inf
     assert math.isinf(rdp(mixture, [2.0])[0])
     approximate = Mixture(
-        (0.5, 0.5), (Laplace(2.0), Composed((ApproxDP(0.5, 1e-7), Gaussian(3.0))))
+        (0.5, 0.5), (LaplaceEvent(2.0), Composed((ApproxDP(0.5, 1e-7), GaussianEvent(3.0))))
     )
     assert 0.5 < epsilon_of(approximate, 1e-6) < 2.5
     assert delta_of(approximate, 20.0) >= 0.5e-7
 
 
 def test_a_sample_of_a_choice_is_a_choice_of_samples():
-    inner = (Gaussian(1.0), Gaussian(3.0))
+    inner = (GaussianEvent(1.0), GaussianEvent(3.0))
     outside = PoissonSampled(0.1, Mixture((0.4, 0.6), inner))
     inside = Mixture((0.4, 0.6), tuple(PoissonSampled(0.1, e) for e in inner))
     for epsilon in (0.1, 0.5, 1.0):
@@ -161,23 +165,25 @@ def test_a_sample_of_a_choice_is_a_choice_of_samples():
 
 
 def test_digits_survive_where_costs_are_tiny():
-    cheap = Mixture((0.5, 0.5), (Gaussian(1e7), Gaussian(2e7)))
-    mean = (0.5 * rdp(Gaussian(1e7), [1.01]) + 0.5 * rdp(Gaussian(2e7), [1.01]))[0]
+    cheap = Mixture((0.5, 0.5), (GaussianEvent(1e7), GaussianEvent(2e7)))
+    mean = (0.5 * rdp(GaussianEvent(1e7), [1.01]) + 0.5 * rdp(GaussianEvent(2e7), [1.01]))[0]
     assert rdp(cheap, [1.01])[0] == pytest.approx(mean, rel=1e-9)
     assert epsilon_of(MIXTURE, 1e-6) <= 2.0
-    assert delta_of(Mixture((1.0,), (Gaussian(2.0),)), 1.0) == delta_of(Gaussian(2.0), 1.0)
+    assert delta_of(Mixture((1.0,), (GaussianEvent(2.0),)), 1.0) == delta_of(
+        GaussianEvent(2.0), 1.0
+    )
 
 
 def test_renyi_alone_covers_what_has_no_distribution():
-    mixture = Mixture((0.5, 0.5), (TreeAggregation(5.0, 4, 1), Gaussian(3.0)))
-    assert epsilon_of(mixture, 1e-6, "zero_out") <= epsilon_of(Gaussian(5.0 / 3**0.5), 1e-6)
+    mixture = Mixture((0.5, 0.5), (TreeAggregation(5.0, 4, 1), GaussianEvent(3.0)))
+    assert epsilon_of(mixture, 1e-6, "zero_out") <= epsilon_of(GaussianEvent(5.0 / 3**0.5), 1e-6)
     with pytest.raises(NoLossDistributionError, match="zero_out"):
         epsilon_of(mixture, 1e-6)  # add_remove
-    private = Mixture((0.5, 0.5), (GNMaxVote(40.0, (200.0, 5.0)), Gaussian(3.0)))
+    private = Mixture((0.5, 0.5), (GNMaxVote(40.0, (200.0, 5.0)), GaussianEvent(3.0)))
     assert private.data_dependent
     with pytest.raises(ValueError, match="private data"):
         private.to_dict()
-    assert rdp_delta(private, 1.0) < rdp_delta(Gaussian(3.0), 1.0)
+    assert rdp_delta(private, 1.0) < rdp_delta(GaussianEvent(3.0), 1.0)
 
 
 def test_round_trip_and_budget(tmp_path):
@@ -191,12 +197,12 @@ def test_round_trip_and_budget(tmp_path):
 @pytest.mark.parametrize(
     ("p", "events", "message"),
     [
-        ((0.5, 0.4), (Gaussian(1.0), Gaussian(2.0)), "add up to 1"),
-        ((1.5, -0.5), (Gaussian(1.0), Gaussian(2.0)), "above 0"),
-        ((1.0, 0.0), (Gaussian(1.0), Gaussian(2.0)), "never happens"),
-        ((math.nan, 0.5), (Gaussian(1.0), Gaussian(2.0)), "above 0"),
+        ((0.5, 0.4), (GaussianEvent(1.0), GaussianEvent(2.0)), "add up to 1"),
+        ((1.5, -0.5), (GaussianEvent(1.0), GaussianEvent(2.0)), "above 0"),
+        ((1.0, 0.0), (GaussianEvent(1.0), GaussianEvent(2.0)), "never happens"),
+        ((math.nan, 0.5), (GaussianEvent(1.0), GaussianEvent(2.0)), "above 0"),
         ((), (), "add up to 1"),
-        ((1.0,), (Gaussian(1.0), Gaussian(2.0)), "one probability for each event"),
+        ((1.0,), (GaussianEvent(1.0), GaussianEvent(2.0)), "one probability for each event"),
         ((1.0,), ("x",), "must be an Event"),
     ],
 )

@@ -15,7 +15,7 @@ from skprivacy.accounting import (
     ApproxDP,
     Composed,
     Event,
-    Gaussian,
+    GaussianEvent,
     NoLossDistributionError,
     NonPrivate,
     PoissonSampled,
@@ -33,7 +33,7 @@ CLOSE = 1e-3  # the promised accuracy, upwards
 
 
 def sgd(q, z, steps):
-    return Repeated(PoissonSampled(q, Gaussian(z)), steps)
+    return Repeated(PoissonSampled(q, GaussianEvent(z)), steps)
 
 
 @pytest.mark.parametrize(
@@ -177,14 +177,14 @@ def test_the_engine_against_the_closed_form(z, count, delta):
     ours = engine.compose(
         groups, plan, 3e-4 * max(plan.epsilon * plan.slope, 0.01), lambda c: c.epsilon(delta)
     ).epsilon(delta)
-    exact = pld(Gaussian(z / math.sqrt(count))).epsilon(delta)
+    exact = pld(GaussianEvent(z / math.sqrt(count))).epsilon(delta)
     assert exact * (1 - 1e-9) <= ours <= exact * (1 + CLOSE) + 1e-9
 
 
 @pytest.mark.parametrize(("delta", "sd"), [(1e-5, 3.7306316), (1e-6, 4.2246789)])
 def test_analytic_gaussian(delta, sd):
-    assert pld(Gaussian(sd)).epsilon(delta) == pytest.approx(1.0, abs=1e-7)
-    assert pld(Repeated(Gaussian(sd * 10), 100)).epsilon(delta) == pytest.approx(1.0, abs=1e-7)
+    assert pld(GaussianEvent(sd)).epsilon(delta) == pytest.approx(1.0, abs=1e-7)
+    assert pld(Repeated(GaussianEvent(sd * 10), 100)).epsilon(delta) == pytest.approx(1.0, abs=1e-7)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 60])
@@ -204,7 +204,7 @@ def test_randomised_response_is_binomial(count, eps0):
 
 def test_mixed_composition_against_the_oracle():
     event = Composed(
-        (sgd(0.02, 1.0, 400), sgd(0.1, 3.0, 50), Gaussian(2.0), Repeated(ApproxDP(0.1), 5))
+        (sgd(0.02, 1.0, 400), sgd(0.1, 3.0, 50), GaussianEvent(2.0), Repeated(ApproxDP(0.1), 5))
     )
     h = 2e-4
     theirs = oracle.from_gaussian_mechanism(
@@ -240,7 +240,7 @@ def test_replace_one_pair_against_quadrature():
             lambda x, e=eps: density(x, 1) - mp.exp(e) * density(x, -1),
             [start, start + 1, start + 3, start + 20],
         )
-        ours = pld(PoissonSampled(q, Gaussian(z)), "replace_one").delta(eps)
+        ours = pld(PoissonSampled(q, GaussianEvent(z)), "replace_one").delta(eps)
         assert ours == pytest.approx(float(exact), rel=1e-9)
 
 
@@ -259,13 +259,13 @@ def test_replace_one_pair_dominates_every_other_pair_of_contributions():
         p, r = ((1 - q) * bump(0) + q * bump(w) for w in (u, v))
         for eps in (0.0, 0.5, 1.5):
             attained = np.maximum(p - math.exp(eps) * r, 0).sum() * cell
-            bound = pld(PoissonSampled(q, Gaussian(z)), "replace_one").delta(eps)
+            bound = pld(PoissonSampled(q, GaussianEvent(z)), "replace_one").delta(eps)
             assert attained <= bound + 1e-6
 
 
 def test_replace_one_is_the_worst_case_of_its_family():
     assert pld(sgd(1.0, 2.0, 3), "replace_one").epsilon(1e-5) == pytest.approx(
-        pld(Gaussian(1 / math.sqrt(3))).epsilon(1e-5)
+        pld(GaussianEvent(1 / math.sqrt(3))).epsilon(1e-5)
     )
     single = pld(sgd(0.1, 1.0, 50)).epsilon(1e-5)
     assert single < pld(sgd(0.1, 1.0, 50), "replace_one").epsilon(1e-5)
@@ -280,7 +280,7 @@ def test_zero_out_is_add_remove_under_poisson_sampling():
 
 def test_both_directions_count():
     """Adding is the worse direction for a large delta, removing for a small one."""
-    pair = pld(PoissonSampled(0.3, Gaussian(0.8)))
+    pair = pld(PoissonSampled(0.3, GaussianEvent(0.8)))
     remove, add = pair._directions
     alone = distribution._alone
     values = [(alone(remove[0].pair, e), alone(add[0].pair, e)) for e in (0.0, 0.2, 1.0)]
@@ -374,23 +374,23 @@ def test_extremes():
     assert pld(NonPrivate()).epsilon(0.5) == math.inf
     assert pld(Composed((NonPrivate(), sgd(0.1, 1.0, 5)))).delta(3.0) == 1.0
     assert pld(Composed(())).epsilon(0.0) == 0.0
-    assert pld(Repeated(Gaussian(1.0), 0)).delta(0.0) == 0.0
+    assert pld(Repeated(GaussianEvent(1.0), 0)).delta(0.0) == 0.0
     assert pld(ApproxDP(0.0, 1e-3)).epsilon(1e-3) == 0.0
     assert pld(ApproxDP(1.0, 1e-3)).epsilon(1e-4) == math.inf
     assert pld(ApproxDP(1.0, 1e-3)).epsilon(1e-3) == pytest.approx(1.0)
     assert pld(sgd(0.5, 0.05, 3)).epsilon(1e-5) > 400
-    assert pld(Gaussian(1.0)).epsilon(0.99) == 0.0
+    assert pld(GaussianEvent(1.0)).epsilon(0.99) == 0.0
 
 
 def test_bad_questions():
     with pytest.raises(ValueError, match="delta=0 was asked"):
-        pld(Gaussian(1.0)).epsilon(0.0)
+        pld(GaussianEvent(1.0)).epsilon(0.0)
     for delta in (-1e-9, 1.0, math.nan):
         with pytest.raises(ValueError, match="must be in"):
-            pld(Gaussian(1.0)).epsilon(delta)
+            pld(GaussianEvent(1.0)).epsilon(delta)
     for epsilon in (-0.1, math.nan):
         with pytest.raises(ValueError, match="must be >= 0"):
-            pld(Gaussian(1.0)).delta(epsilon)
+            pld(GaussianEvent(1.0)).delta(epsilon)
 
     class Novel(Event):
         pass
@@ -426,7 +426,7 @@ def test_monotone_consistent_and_below_renyi(q, z, steps, log_delta, relation):
 @settings(deadline=None, max_examples=10)
 @given(q=st.floats(1e-3, 0.5), z=st.floats(0.5, 5), count=st.integers(0, 20))
 def test_repetition_is_composition(q, z, count):
-    event = PoissonSampled(q, Gaussian(z))
+    event = PoissonSampled(q, GaussianEvent(z))
     repeated, composed = Repeated(event, count), Composed((event,) * count)
     assert pld(repeated).epsilon(1e-6) == pld(composed).epsilon(1e-6)
 

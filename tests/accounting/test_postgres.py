@@ -10,7 +10,7 @@ from glob import glob
 import joblib
 import pytest
 
-from skprivacy.accounting import Gaussian, Laplace, LedgerError, PrivacyBudget
+from skprivacy.accounting import GaussianEvent, LaplaceEvent, LedgerError, PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError
 
 psycopg = pytest.importorskip("psycopg", reason="the postgres extra is not installed")
@@ -59,11 +59,11 @@ def server(tmp_path_factory):
 
 def test_the_whole_life_of_a_budget(server):
     budget = PrivacyBudget(1.0, 1e-6, f"{server}#adult")
-    with budget.charge(Laplace(10.0), who="mean"):
+    with budget.charge(LaplaceEvent(10.0), who="mean"):
         pass
-    budget.scope("sweep").reserve(Gaussian(50.0))
+    budget.scope("sweep").reserve(GaussianEvent(50.0))
     with pytest.raises(BudgetExceededError):
-        budget.reserve(Laplace(1.0))
+        budget.reserve(LaplaceEvent(1.0))
     again = PrivacyBudget(1.0, 1e-6, f"{server}#adult")
     assert list(again.entries()["status"]) == ["commit", "reserved"]
     assert again.verify() == budget.verify()
@@ -77,7 +77,7 @@ def _spend(address):
     budget, done = PrivacyBudget.open(address), 0
     while True:
         try:
-            with budget.charge(Laplace(100.0)):
+            with budget.charge(LaplaceEvent(100.0)):
                 done += 1
         except BudgetExceededError:
             return done
@@ -92,7 +92,7 @@ def test_processes_never_overspend(server):
 
 def test_lines_cannot_be_altered(server):
     budget = PrivacyBudget(1.0, path=f"{server}#guarded", relation="add_remove", unit="record")
-    budget.reserve(Laplace(10.0))
+    budget.reserve(LaplaceEvent(10.0))
     with psycopg.connect(server, autocommit=True) as connection:
         for statement in ("UPDATE {} SET who = 'x'", "DELETE FROM {}", "TRUNCATE {}"):
             with pytest.raises(psycopg.errors.RaiseException, match="append only"):
@@ -100,7 +100,7 @@ def test_lines_cannot_be_altered(server):
         connection.execute("DROP TRIGGER guard ON skprivacy_guarded.log")
         connection.execute("UPDATE skprivacy_guarded.log SET body = '{}' WHERE seq = 2")
     with pytest.raises(LedgerError, match="altered"):
-        budget.reserve(Laplace(10.0))
+        budget.reserve(LaplaceEvent(10.0))
 
 
 def test_no_server_no_release(server):
@@ -108,7 +108,10 @@ def test_no_server_no_release(server):
     budget = PrivacyBudget(1.0, path=f"{server}#gone")
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute("DROP SCHEMA skprivacy_gone CASCADE")
-    with pytest.raises(LedgerError, match="nothing was released"), budget.charge(Laplace(10.0)):
+    with (
+        pytest.raises(LedgerError, match="nothing was released"),
+        budget.charge(LaplaceEvent(10.0)),
+    ):
         ran.append(1)
     with pytest.raises(LedgerError, match="nothing was released"):
         PrivacyBudget(1.0, path="postgresql://tester@127.0.0.1:9/postgres#x")
@@ -119,5 +122,5 @@ def test_no_server_no_release(server):
     with psycopg.connect(server) as holder:
         holder.execute("LOCK TABLE skprivacy_held.log IN EXCLUSIVE MODE")
         with pytest.raises(LedgerError, match="lock timeout"):
-            budget.reserve(Laplace(10.0))
+            budget.reserve(LaplaceEvent(10.0))
     assert not ran

@@ -14,9 +14,9 @@ from skprivacy.accounting import (
     ApproxDP,
     Composed,
     Event,
-    Gaussian,
-    Laplace,
-    Logistic,
+    GaussianEvent,
+    LaplaceEvent,
+    LogisticEvent,
     NonPrivate,
     PoissonSampled,
     Repeated,
@@ -37,7 +37,7 @@ ORACLES = [
 
 
 def sgd(q, z, steps):
-    return Repeated(PoissonSampled(q, Gaussian(z)), steps)
+    return Repeated(PoissonSampled(q, GaussianEvent(z)), steps)
 
 
 @pytest.mark.parametrize(("q", "z", "steps", "classic", "tight"), ORACLES)
@@ -64,7 +64,7 @@ def test_sampled_gaussian_agrees_with_dp_accounting(q, z):
             q, rdp_privacy_accountant.dp_event.GaussianDpEvent(z)
         )
     )
-    ours = rdp(PoissonSampled(q, Gaussian(z)), orders)
+    ours = rdp(PoissonSampled(q, GaussianEvent(z)), orders)
     whole = np.array([1, 3, 4, 5])
     # Theirs loses digits where the moment is near 1: it is a logarithm of 1 + little.
     np.testing.assert_allclose(ours[whole], theirs._rdp[whole], rtol=1e-6, atol=1e-13)
@@ -95,7 +95,7 @@ def renyi_by_quadrature(a, q, z, relation):
 )
 def test_never_below_the_quadrature_nor_far_above(order, q, z, relation):
     exact = renyi_by_quadrature(order, q, z, relation)
-    ours = rdp(PoissonSampled(q, Gaussian(z)), [order], relation)[0]
+    ours = rdp(PoissonSampled(q, GaussianEvent(z)), [order], relation)[0]
     assert exact * (1 - 1e-15) <= ours <= exact * (1 + 1e-8)
 
 
@@ -110,7 +110,7 @@ def test_the_removal_direction_is_the_worse_one():
             ),
             [-30, -5, 0, 1, 5, 30],
         )
-        assert mp.log(added) / (a - 1) < rdp(PoissonSampled(q, Gaussian(z)), [a])[0]
+        assert mp.log(added) / (a - 1) < rdp(PoissonSampled(q, GaussianEvent(z)), [a])[0]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_the_removal_direction_is_the_worse_one():
     [(2, 1.0, 0.3089936758), (8, 0.5, 0.2463069559), (32, 4.0, 3.8669467974)],
 )
 def test_logistic_oracles(order, shift, value):
-    assert rdp(Logistic(1 / shift), [order])[0] == pytest.approx(value, abs=1e-10)
+    assert rdp(LogisticEvent(1 / shift), [order])[0] == pytest.approx(value, abs=1e-10)
 
 
 @pytest.mark.parametrize("shift", [1e-4, 0.019, 0.021, 1.0, 30.0])
@@ -134,9 +134,9 @@ def test_logistic_against_quadrature_and_its_zcdp_bound(shift):
                 [-100, -10, 0, shift / 2, shift, shift + 10, shift + 100],
             )
             exact = mp.log(moment) / (a - 1)
-            ours = rdp(Logistic(1 / shift), [a])[0]
+            ours = rdp(LogisticEvent(1 / shift), [a])[0]
             assert float(abs(ours / exact - 1)) < 1e-6
-            assert ours <= rdp(Logistic(1 / shift, norm=2), [a])[0] * (1 + 1e-9)
+            assert ours <= rdp(LogisticEvent(1 / shift, norm=2), [a])[0] * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("scale", [0.3, 1.0, 25.0])
@@ -146,7 +146,7 @@ def test_laplace_against_quadrature(scale):
             lambda x, a=a: mp.exp(-a * abs(x - 1) / scale - (1 - a) * abs(x) / scale) / (2 * scale),
             [-60 * scale, 0, 1, 1 + 60 * scale],
         )
-        assert rdp(Laplace(scale), [a])[0] == pytest.approx(
+        assert rdp(LaplaceEvent(scale), [a])[0] == pytest.approx(
             float(mp.log(exact) / (a - 1)), rel=1e-9
         )
 
@@ -159,16 +159,16 @@ def test_pure_dp_is_randomised_response():
 
 
 def test_sampled_logistic_follows_the_gaussian_of_its_zcdp_and_rounds_orders_up():
-    sampled = PoissonSampled(0.1, Logistic(2.0, norm=2))
-    twin = PoissonSampled(0.1, Gaussian(2.0 * math.sqrt(3)))
+    sampled = PoissonSampled(0.1, LogisticEvent(2.0, norm=2))
+    twin = PoissonSampled(0.1, GaussianEvent(2.0 * math.sqrt(3)))
     np.testing.assert_allclose(rdp(sampled, [2, 9]), rdp(twin, [2, 9]))
     assert rdp(sampled, [2.5])[0] == rdp(sampled, [3])[0]
 
 
 def test_failure_probability_is_paid_out_of_delta():
-    event = Composed((Gaussian(3.0), Repeated(ApproxDP(0.1, 1e-6), 4)))
+    event = Composed((GaussianEvent(3.0), Repeated(ApproxDP(0.1, 1e-6), 4)))
     assert rdp_epsilon(event, 3e-6) == math.inf
-    pure = Composed((Gaussian(3.0), Repeated(ApproxDP(0.1), 4)))
+    pure = Composed((GaussianEvent(3.0), Repeated(ApproxDP(0.1), 4)))
     assert rdp_epsilon(event, 1e-5) > rdp_epsilon(pure, 1e-5)
     assert rdp_epsilon(event, 1e-5) == pytest.approx(rdp_epsilon(pure, 6e-6), rel=1e-5)
 
@@ -186,9 +186,9 @@ def test_small_deltas_stay_finite_and_ordered(delta):
 
 def test_edge_of_the_grid_warns():
     with pytest.warns(PrivacyWarning, match="edge of the grid"):
-        rdp_epsilon(Gaussian(0.01), 0.5)
+        rdp_epsilon(GaussianEvent(0.01), 0.5)
     with pytest.warns(PrivacyWarning, match="edge of the grid"):
-        rdp_epsilon(Gaussian(1e5), 1e-5)
+        rdp_epsilon(GaussianEvent(1e5), 1e-5)
 
 
 def test_undefined_is_infinite_and_unknown_raises():
@@ -197,9 +197,9 @@ def test_undefined_is_infinite_and_unknown_raises():
 
     assert np.isinf(rdp(NonPrivate(), [2])).all()
     assert np.isinf(rdp(ApproxDP(1.0, 1e-9), [2])).all()
-    assert np.isinf(rdp(Gaussian(1e-200), [2.0])).all()
+    assert np.isinf(rdp(GaussianEvent(1e-200), [2.0])).all()
     with pytest.raises(TypeError, match="Novel"):
-        rdp(Composed((Gaussian(1.0), Novel())), [2])
+        rdp(Composed((GaussianEvent(1.0), Novel())), [2])
     with pytest.raises(TypeError, match="Poisson sample of NonPrivate"):
         rdp(PoissonSampled(0.5, NonPrivate()), [2])
 
@@ -207,12 +207,12 @@ def test_undefined_is_infinite_and_unknown_raises():
 @pytest.mark.parametrize("orders", [[1.0], [0.5], [math.nan], [math.inf], [[2.0]]])
 def test_bad_orders(orders):
     with pytest.raises(ValueError, match="orders="):
-        rdp(Gaussian(1.0), orders)
+        rdp(GaussianEvent(1.0), orders)
 
 
 def test_bad_relation():
     with pytest.raises(ValueError, match="relation='swap' must be one of"):
-        rdp(Gaussian(1.0), [2], "swap")
+        rdp(GaussianEvent(1.0), [2], "swap")
 
 
 noises = st.floats(0.3, 20)
@@ -228,7 +228,7 @@ rates = st.floats(1e-6, 1)
 )
 def test_monotone_in_noise_rate_and_order(q, z, order, relation):
     def at(q, z, order):
-        return rdp(PoissonSampled(q, Gaussian(z)), [order], relation)[0]
+        return rdp(PoissonSampled(q, GaussianEvent(z)), [order], relation)[0]
 
     value, slack = at(q, z, order), 1 + 1e-8
     assert 0 <= at(q, 1.1 * z, order) <= value * slack
@@ -239,7 +239,7 @@ def test_monotone_in_noise_rate_and_order(q, z, order, relation):
 @settings(deadline=None, max_examples=25)
 @given(z=noises, count=st.integers(0, 40))
 def test_repetition_is_composition(z, count):
-    event = Laplace(z)
+    event = LaplaceEvent(z)
     orders = DEFAULT_ORDERS[::20]
     np.testing.assert_allclose(
         rdp(Repeated(event, count), orders), rdp(Composed((event,) * count), orders), rtol=1e-12

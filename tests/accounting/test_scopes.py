@@ -11,8 +11,8 @@ import pytest
 from skprivacy.accounting import (
     ApproxDP,
     Composed,
-    Gaussian,
-    Laplace,
+    GaussianEvent,
+    LaplaceEvent,
     LedgerError,
     PrivacyBudget,
     pld,
@@ -46,11 +46,11 @@ def test_one_opening_serves_all_partitions():
     """A record is charged in its own part and in the whole; both must count it alike."""
     budget = PrivacyBudget(epsilon=2.0, delta=1e-5)
     budget.partition("ann").reserve(ApproxDP(0.5, 1e-6))
-    budget.partition("bob").reserve(Gaussian(20.0))  # opens; for ann 1.5 is left, for bob 2
-    left = [budget.partition(name).remaining(Gaussian(20.0)) for name in ("ann", "bob", "new")]
+    budget.partition("bob").reserve(GaussianEvent(20.0))  # opens; for ann 1.5 is left, for bob 2
+    left = [budget.partition(name).remaining(GaussianEvent(20.0)) for name in ("ann", "bob", "new")]
     assert 0 < left[0] < left[1] == left[2] - 1
-    assert budget.remaining(Gaussian(20.0)) == left[0] - 1  # ann's epsilon and bob's noise
-    assert budget.partition("new").remaining(Laplace(2.0)) == 4
+    assert budget.remaining(GaussianEvent(20.0)) == left[0] - 1  # ann's epsilon and bob's noise
+    assert budget.partition("new").remaining(LaplaceEvent(2.0)) == 4
     budget.verify()
 
 
@@ -59,7 +59,7 @@ def test_no_record_spends_more_than_its_cap_by_the_default(seed):
     """Against the tight composition of what each record was charged, wherever it lies."""
     random, budget = np.random.RandomState(seed), PrivacyBudget(1.0, 1e-5)
     places, charged = scopes_in(budget, 1), []
-    kinds = (ApproxDP(0.1), ApproxDP(0.2, 1e-6), Gaussian(20.0), Gaussian(35.0))
+    kinds = (ApproxDP(0.1), ApproxDP(0.2, 1e-6), GaussianEvent(20.0), GaussianEvent(35.0))
     for _ in range(60):
         place, event = places[random.randint(len(places))], kinds[random.randint(len(kinds))]
         with suppress(BudgetExceededError):
@@ -78,13 +78,13 @@ def test_scopes_nest():
     budget = PrivacyBudget(epsilon=1.0)
     adult = budget.scope("adult", epsilon=0.5)
     sweep = adult.scope("sweep")
-    sweep.reserve(Laplace(2.5))
+    sweep.reserve(LaplaceEvent(2.5))
     with pytest.raises(BudgetExceededError, match="'/adult/'"):
-        sweep.reserve(Laplace(2.5))
+        sweep.reserve(LaplaceEvent(2.5))
     other = budget.scope("texas")
-    other.reserve(Laplace(2.0))
+    other.reserve(LaplaceEvent(2.0))
     with pytest.raises(BudgetExceededError, match="scope '/'"):
-        other.reserve(Laplace(5.0))
+        other.reserve(LaplaceEvent(5.0))
     assert budget.spent() == pytest.approx(0.9)
     assert adult.spent() == sweep.spent() == pytest.approx(0.4)
     assert adult.cap == (0.5, 0.0)
@@ -127,9 +127,9 @@ def test_what_names_no_scope_is_not_opened(ledger, name):
 
 def test_a_partition_opened_by_name_is_one(ledger):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
-    PrivacyBudget.open(ledger, "=ann").reserve(Laplace(2.0))
-    assert budget.partition("ann").remaining(Laplace(2.0)) == 1
-    assert PrivacyBudget.open(ledger, "/=bob").remaining(Laplace(2.0)) == 2
+    PrivacyBudget.open(ledger, "=ann").reserve(LaplaceEvent(2.0))
+    assert budget.partition("ann").remaining(LaplaceEvent(2.0)) == 1
+    assert PrivacyBudget.open(ledger, "/=bob").remaining(LaplaceEvent(2.0)) == 2
     other = ledger.with_name("replaced.ledger")
     PrivacyBudget(epsilon=1.0, path=other, relation="replace_one")
     with pytest.raises(ValueError, match="no parallel composition"):
@@ -140,33 +140,33 @@ def test_a_partition_opened_by_name_is_one(ledger):
 def test_a_charge_outside_every_cap_is_found(ledger, scope):
     """As an older version wrote it: the line is sound, its scope is not."""
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
-    body = json.dumps(Laplace(0.02).to_dict(), sort_keys=True)
+    body = json.dumps(LaplaceEvent(0.02).to_dict(), sort_keys=True)
     with budget._ledger.transaction() as log:
         log.append("reserve", scope, "", body)
     with pytest.raises(LedgerError, match=f"names the scope {scope!r}, which no cap covers"):
         budget.verify()
     with pytest.raises(LedgerError, match="outside every cap"):
-        budget.reserve(Laplace(10.0))
+        budget.reserve(LaplaceEvent(10.0))
 
 
 def test_a_cap_that_comes_late_must_hold_what_was_charged():
     budget = PrivacyBudget(epsilon=1.0)
     scope = budget.scope("adult")
-    scope.scope("sweep").reserve(Laplace(2.5))
+    scope.scope("sweep").reserve(LaplaceEvent(2.5))
     with pytest.raises(ValueError, match=r"epsilon=0\.3.*'/adult/'.*spent epsilon=0\.4") as error:
         budget.scope("adult", epsilon=0.3)
     assert "at least" in str(error.value)
     assert scope.cap is None
     budget.verify()  # what was refused left no trace
-    assert budget.scope("adult", epsilon=0.4).remaining(Laplace(1000.0)) == 0
+    assert budget.scope("adult", epsilon=0.4).remaining(LaplaceEvent(1000.0)) == 0
     budget.verify()
     for part in "12":
-        budget.scope("texas").partition(part).reserve(Laplace(5.0))
+        budget.scope("texas").partition(part).reserve(LaplaceEvent(5.0))
     with pytest.raises(ValueError, match="'/texas/'"):
         budget.scope("texas", epsilon=0.1)
     budget.scope("texas", epsilon=0.2)  # the parts cost what the dearest of them costs
     with pytest.raises(BudgetExceededError, match="'/texas/'"):
-        budget.scope("texas").partition("1").reserve(Laplace(50.0))
+        budget.scope("texas").partition("1").reserve(LaplaceEvent(50.0))
     budget.verify()
 
 
@@ -184,17 +184,17 @@ def test_partitions_compose_in_parallel():
     budget = PrivacyBudget(epsilon=1.0)
     for user in ("ann", "bob", "eve"):
         for _ in range(3):
-            budget.partition(user).reserve(Laplace(5.0))
+            budget.partition(user).reserve(LaplaceEvent(5.0))
     assert budget.spent() == pytest.approx(0.6)
-    assert budget.partition("ann").remaining(Laplace(5.0)) == 2
-    assert budget.partition("new").remaining(Laplace(5.0)) == 5
-    assert budget.remaining(Laplace(5.0)) == 2  # on everybody's data: the dearest part counts
-    budget.reserve(Laplace(2.5))
-    assert budget.partition("new").remaining(Laplace(5.0)) == 3
-    assert budget.partition("ann").remaining(Laplace(5.0)) == 0
+    assert budget.partition("ann").remaining(LaplaceEvent(5.0)) == 2
+    assert budget.partition("new").remaining(LaplaceEvent(5.0)) == 5
+    assert budget.remaining(LaplaceEvent(5.0)) == 2  # on everybody's data: the dearest part counts
+    budget.reserve(LaplaceEvent(2.5))
+    assert budget.partition("new").remaining(LaplaceEvent(5.0)) == 3
+    assert budget.partition("ann").remaining(LaplaceEvent(5.0)) == 0
     with pytest.raises(BudgetExceededError):
-        budget.partition("ann").reserve(Laplace(5.0))
-    budget.partition("new").reserve(Laplace(5.0))
+        budget.partition("ann").reserve(LaplaceEvent(5.0))
+    budget.partition("new").reserve(LaplaceEvent(5.0))
     budget.verify()
 
 
@@ -233,7 +233,7 @@ def test_partitions_need_a_relation_that_keeps_parts():
 def test_replacement_is_never_settled_in_a_partition():
     part = PrivacyBudget(epsilon=1.0).partition("ward A")
     with pytest.raises(ValueError, match="parallel composition"):
-        part.reserve(Laplace(10.0), relation="replace_one")
+        part.reserve(LaplaceEvent(10.0), relation="replace_one")
 
 
 def test_parts_that_cost_different_things_are_no_overdraft():
@@ -262,8 +262,8 @@ def test_parts_of_another_scope_that_cost_different_things_are_no_overdraft():
 def test_what_was_admitted_is_verified(name):
     random, budget = np.random.RandomState(7), PrivacyBudget(1.0, 1e-5, filter=name)
     places = scopes_in(budget, 1)
-    kinds = [ApproxDP(0.1), ApproxDP(0.2, 1e-6), Laplace(4.0), ApproxDP(0.3)]
-    kinds += [] if name == "basic" else [Gaussian(20.0), Gaussian(35.0)]
+    kinds = [ApproxDP(0.1), ApproxDP(0.2, 1e-6), LaplaceEvent(4.0), ApproxDP(0.3)]
+    kinds += [] if name == "basic" else [GaussianEvent(20.0), GaussianEvent(35.0)]
     for _ in range(50):
         with suppress(BudgetExceededError):
             places[random.randint(len(places))].reserve(kinds[random.randint(len(kinds))])

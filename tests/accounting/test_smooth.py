@@ -9,11 +9,11 @@ from scipy.stats import norm
 
 from skprivacy.accounting import (
     Composed,
-    Gaussian,
+    GaussianEvent,
     GNMaxVote,
     LNMaxVote,
     Repeated,
-    SmoothGaussian,
+    SmoothGaussianEvent,
     VoteThreshold,
     local_sensitivity,
     rdp,
@@ -123,17 +123,17 @@ def test_no_count_within_reach_changes_a_threshold_test_more(threshold):
 
 def test_sums_over_queries_and_ignores_what_is_public():
     one, other = GNMaxVote(0.5, (10, 0, 0)), VoteThreshold(1.0, (9, 0), 3.0)
-    both = Composed((Repeated(one, 3), other, Gaussian(2.0), GNMaxVote(4.0)))
+    both = Composed((Repeated(one, 3), other, GaussianEvent(2.0), GNMaxVote(4.0)))
     d = np.arange(5)
     np.testing.assert_allclose(
         local_sensitivity(both, 1.5, d),
         3 * local_sensitivity(one, 1.5, d) + local_sensitivity(other, 1.5, d),
     )
     cost = smoothed_cost(both, 1.5, 0.1).cost
-    public = rdp(Composed((Gaussian(2.0), GNMaxVote(4.0))), [1.5])[0]
+    public = rdp(Composed((GaussianEvent(2.0), GNMaxVote(4.0))), [1.5])[0]
     votes = 3 * smoothed_cost(one, 1.5, 0.1).cost + smoothed_cost(other, 1.5, 0.1).cost
     assert cost == pytest.approx(public + votes)
-    assert smoothed_cost(Gaussian(2.0), 3.0, 0.1) == (pytest.approx(3 / 8), 0.0)
+    assert smoothed_cost(GaussianEvent(2.0), 3.0, 0.1) == (pytest.approx(3 / 8), 0.0)
 
 
 def test_votes_of_certain_and_of_divided_teachers():
@@ -148,7 +148,7 @@ def test_votes_of_certain_and_of_divided_teachers():
 @pytest.mark.parametrize(("b", "z", "lift"), [(0.02, 3.0, 0.0), (0.02, 3.0, 7.0), (0.1, 1.0, 2.0)])
 def test_the_release_covers_every_pair_of_normal_distributions(b, z, lift):
     a = np.array([1.1, 2.0, 4.0])
-    bound = rdp(SmoothGaussian(z, b, lift), a)
+    bound = rdp(SmoothGaussianEvent(z, b, lift), a)
     for r in np.exp(np.linspace(-b, b, 41)):  # the spreads' ratio
         apart = min(1, r) + lift * abs(r - 1)
         variance = (1 - a) + a * r**2
@@ -158,7 +158,7 @@ def test_the_release_covers_every_pair_of_normal_distributions(b, z, lift):
     published = a * math.exp(2 * b) / z**2 + (-np.log(1 - 2 * a * b) / 2 + a * b) / (a - 1)
     if lift == 0:
         assert (bound <= published).all()
-    assert np.isinf(rdp(SmoothGaussian(z, b, lift), [1 / -math.expm1(-2 * b) + 0.01]))[0]
+    assert np.isinf(rdp(SmoothGaussianEvent(z, b, lift), [1 / -math.expm1(-2 * b) + 0.01]))[0]
 
 
 def test_the_divergence_of_two_normal_distributions_by_quadrature():
@@ -187,7 +187,7 @@ def test_bad_questions():
             local_sensitivity(votes, 2.0, distances)
     for bad in ((0.0, 0.1, 0.0), (1.0, 0.0, 0.0), (1.0, 0.1, -1.0), (1.0, 0.1, math.nan)):
         with pytest.raises(ValueError, match="must be a finite number > 0"):
-            SmoothGaussian(*bad)
+            SmoothGaussianEvent(*bad)
 
 
 @pytest.mark.parametrize(

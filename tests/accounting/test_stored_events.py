@@ -14,25 +14,25 @@ from skprivacy.accounting import (
     ApproxDP,
     BandedFactorization,
     Composed,
-    DiscreteGaussian,
-    DiscreteLaplace,
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
     Event,
-    Exponential,
-    Gaussian,
+    ExponentialEvent,
+    GaussianEvent,
     GNMaxVote,
-    Laplace,
+    LaplaceEvent,
     LedgerError,
     LNMaxVote,
-    Logistic,
+    LogisticEvent,
     Mixture,
     NonPrivate,
     PoissonSampled,
     PrivacyBudget,
     PrivateSelection,
-    RandomizedResponse,
+    RandomizedResponseEvent,
     Repeated,
-    ReportNoisyMax,
-    SmoothGaussian,
+    ReportNoisyMaxEvent,
+    SmoothGaussianEvent,
     TreeAggregation,
     VoteThreshold,
     epsilon_of,
@@ -42,33 +42,33 @@ from skprivacy.accounting import (
 STORED = json.loads(Path(__file__).with_name("events_v1.json").read_text())
 EVENTS = [
     NonPrivate(),
-    Gaussian(2.0),
-    Laplace(2.0),
-    Logistic(2.0),
-    Logistic(3.0, norm=2),
+    GaussianEvent(2.0),
+    LaplaceEvent(2.0),
+    LogisticEvent(2.0),
+    LogisticEvent(3.0, norm=2),
     ApproxDP(1.0),
     ApproxDP(0.5, 1e-7),
-    DiscreteLaplace(3.0, 2),
-    DiscreteGaussian(3.0, 2),
-    DiscreteGaussian(4.0, 1.5, 3),
-    RandomizedResponse(1.0),
-    RandomizedResponse(1.0, 4),
-    Exponential(1.0),
-    ReportNoisyMax(1.0),
+    DiscreteLaplaceEvent(3.0, 2),
+    DiscreteGaussianEvent(3.0, 2),
+    DiscreteGaussianEvent(4.0, 1.5, 3),
+    RandomizedResponseEvent(1.0),
+    RandomizedResponseEvent(1.0, 4),
+    ExponentialEvent(1.0),
+    ReportNoisyMaxEvent(1.0),
     GNMaxVote(40.0),
     LNMaxVote(20.0),
     VoteThreshold(40.0),
     VoteThreshold(40.0, threshold=200.0),
-    PrivateSelection(Gaussian(5.0), 0.0, 0.3),
-    SmoothGaussian(3.0, 0.01),
-    SmoothGaussian(3.0, 0.01, 2.0),
+    PrivateSelection(GaussianEvent(5.0), 0.0, 0.3),
+    SmoothGaussianEvent(3.0, 0.01),
+    SmoothGaussianEvent(3.0, 0.01, 2.0),
     BandedFactorization(2.0, 100, 2, (1.0, 0.5, 0.375)),
     TreeAggregation(2.0, 8, 3),
-    PoissonSampled(0.1, Gaussian(1.0)),
-    Repeated(PoissonSampled(0.05, Gaussian(1.5)), 50),
-    Repeated(PoissonSampled(0.1, Logistic(2.0, norm=2)), 5),
-    Composed((Gaussian(1.0), Repeated(Laplace(3.0), 2))),
-    Mixture((0.25, 0.75), (Gaussian(2.0), Repeated(Laplace(4.0), 2))),
+    PoissonSampled(0.1, GaussianEvent(1.0)),
+    Repeated(PoissonSampled(0.05, GaussianEvent(1.5)), 50),
+    Repeated(PoissonSampled(0.1, LogisticEvent(2.0, norm=2)), 5),
+    Composed((GaussianEvent(1.0), Repeated(LaplaceEvent(3.0), 2))),
+    Mixture((0.25, 0.75), (GaussianEvent(2.0), Repeated(LaplaceEvent(4.0), 2))),
 ]
 
 
@@ -98,10 +98,10 @@ def test_every_event_of_the_library_is_in_the_file():
 
 def test_a_class_of_the_same_name_takes_no_ledger_over(tmp_path):
     path = tmp_path / "ledger"
-    PrivacyBudget(5.0, 1e-6, path).reserve(Laplace(1.0))
+    PrivacyBudget(5.0, 1e-6, path).reserve(LaplaceEvent(1.0))
 
     mine = type("Laplace", (Event,), {"__module__": "notebook"})
-    assert type(Event.from_dict({"type": "Laplace", "noise_multiplier": 1.0})) is Laplace
+    assert type(Event.from_dict({"type": "Laplace", "noise_multiplier": 1.0})) is LaplaceEvent
     assert PrivacyBudget.open(path).spent() == pytest.approx(1.0, rel=1e-3)
     assert mine().to_dict() == {"type": "notebook.Laplace"}
     assert type(Event.from_dict({"type": "notebook.Laplace"})) is mine
@@ -115,7 +115,7 @@ def test_a_tag_belongs_to_one_class():
         class Mine(Event, tag="Gaussian"):
             pass
 
-    assert Event.from_dict(Gaussian(1.0).to_dict()) == Gaussian(1.0)
+    assert Event.from_dict(GaussianEvent(1.0).to_dict()) == GaussianEvent(1.0)
     assert "Mine" not in {c._tag for c in every(Event) if c._tag}
 
 

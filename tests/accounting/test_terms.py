@@ -6,8 +6,8 @@ import pytest
 
 from skprivacy.accounting import (
     ApproxDP,
-    Gaussian,
-    Laplace,
+    GaussianEvent,
+    LaplaceEvent,
     LedgerError,
     PrivacyBudget,
     charge,
@@ -22,11 +22,11 @@ def test_the_first_charge_settles_the_relation_for_everybody(ledger):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
     assert budget.relation is None
     other = PrivacyBudget.open(ledger)
-    budget.reserve(Laplace(10.0), relation="zero_out")
+    budget.reserve(LaplaceEvent(10.0), relation="zero_out")
     assert budget.relation == other.relation == "zero_out"
     with pytest.raises(ValueError, match="never mixed"):
-        other.reserve(Laplace(10.0), relation="add_remove")
-    other.reserve(Laplace(10.0))
+        other.reserve(LaplaceEvent(10.0), relation="add_remove")
+    other.reserve(LaplaceEvent(10.0))
     assert len(budget.entries()) == 2
     assert budget.guarantee().relation == "zero_out"
     assert PrivacyBudget(epsilon=1.0, path=ledger).relation == "zero_out"
@@ -38,23 +38,23 @@ def test_the_first_charge_settles_the_relation_for_everybody(ledger):
 def test_a_refused_charge_settles_nothing():
     budget = PrivacyBudget(epsilon=1.0)
     with pytest.raises(BudgetExceededError):
-        budget.reserve(Laplace(0.1), relation="zero_out", unit="patient")
+        budget.reserve(LaplaceEvent(0.1), relation="zero_out", unit="patient")
     assert budget.relation is budget.unit is None
 
 
 def test_the_first_charge_settles_the_unit_for_everybody(ledger):
     budget = PrivacyBudget(epsilon=1.0, path=ledger, relation="add_remove")
     assert budget.unit is None
-    with charge(budget, Laplace(10.0), unit="patient"):
+    with charge(budget, LaplaceEvent(10.0), unit="patient"):
         pass
     other = PrivacyBudget.open(ledger)
     assert budget.unit == other.unit == "patient"
     for attempt in (other.reserve, other.scope("a").reserve, PrivacyBudget.open(ledger).reserve):
         with pytest.raises(ValueError, match="unit='record' and the budget for unit='patient'"):
-            attempt(Laplace(10.0))
+            attempt(LaplaceEvent(10.0))
     with pytest.raises(ValueError, match="never added up"):
         Charged(budget=other).fit(X, Y)
-    other.reserve(Laplace(10.0), unit="patient")
+    other.reserve(LaplaceEvent(10.0), unit="patient")
     assert list(budget.entries()["unit"]) == ["patient", "patient"]
     assert budget.guarantee().unit == "patient"
     assert repr(budget) == "PrivacyBudget(epsilon=1, delta=0) per patient: 0.2 spent by 2 charges"
@@ -67,14 +67,14 @@ def test_the_unit_may_be_settled_by_the_budget(ledger):
     with pytest.raises(ValueError, match="unit='patient'"):
         Charged(budget=budget).fit(X, Y)
     assert budget.entries().empty
-    budget.reserve(Laplace(10.0), unit="patient", relation="zero_out")
+    budget.reserve(LaplaceEvent(10.0), unit="patient", relation="zero_out")
     assert (budget.relation, budget.unit) == ("zero_out", "patient")
     with pytest.raises(ValueError, match="holds the budget"):
         PrivacyBudget(epsilon=1.0, path=ledger, unit="record")
     budget.verify()
     for unit in ("", 3, None):
         with pytest.raises(ValueError, match=f"unit={unit!r} must be"):
-            budget.reserve(Laplace(10.0), unit=unit)
+            budget.reserve(LaplaceEvent(10.0), unit=unit)
     with pytest.raises(ValueError, match="unit='' must be"):
         PrivacyBudget(epsilon=1.0, unit="")
 
@@ -85,16 +85,16 @@ def test_a_ledger_from_before_there_were_units_is_of_records(ledger, relation):
         json.dumps({"epsilon": 1.0, "delta": 0.0, "relation": relation, "filter": "adaptive"})
     )
     budget = PrivacyBudget.open(ledger)
-    body = json.dumps(Laplace(10.0).to_dict(), sort_keys=True)
+    body = json.dumps(LaplaceEvent(10.0).to_dict(), sort_keys=True)
     with budget._ledger.transaction() as log:
         if relation is None:
             log.append("relation", "/", "", "zero_out")
         log.append("reserve", "/", "old", body)
     assert (budget.relation, budget.unit) == ("zero_out", "record")
     with pytest.raises(ValueError, match="unit='patient'"):
-        budget.reserve(Laplace(10.0), unit="patient")
+        budget.reserve(LaplaceEvent(10.0), unit="patient")
     Charged(budget=PrivacyBudget(1.0, path=ledger, relation=relation))
-    budget.reserve(Laplace(10.0), relation="zero_out")
+    budget.reserve(LaplaceEvent(10.0), relation="zero_out")
     assert budget.spent() == pytest.approx(0.2)
     assert repr(budget) == "PrivacyBudget(epsilon=1, delta=0): 0.2 spent by 2 charges"
     budget.verify()
@@ -117,12 +117,12 @@ def test_a_ledger_from_before_goes_on_under_the_present_filter(tmp_path):
     old = _from_before(tmp_path / "sgd", sgd(0.5), 5)
     assert old.remaining(sgd(0.5)) == fresh.remaining(sgd(0.5)) - 5
     old.verify()
-    for event, count in ((Laplace(100.0), 310), (ApproxDP(1e-3, 4e-7), 26)):
+    for event, count in ((LaplaceEvent(100.0), 310), (ApproxDP(1e-3, 4e-7), 26)):
         spent = _from_before(tmp_path / str(count), event, count)  # more than adding up allows
-        assert spent.remaining(Laplace(1e4)) == 0
-        assert spent.partition("new").remaining(Laplace(1e4)) == 0
+        assert spent.remaining(LaplaceEvent(1e4)) == 0
+        assert spent.partition("new").remaining(LaplaceEvent(1e4)) == 0
         with pytest.raises(BudgetExceededError):
-            spent.reserve(Gaussian(1e4))
+            spent.reserve(GaussianEvent(1e4))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,9 @@ def test_a_ledger_of_mixed_relations_or_units_fails(ledger, lines, message):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
     with budget._ledger.transaction() as log:
         for kind, body in lines:
-            log.append(kind, "/", "", body or json.dumps(Laplace(10.0).to_dict(), sort_keys=True))
+            log.append(
+                kind, "/", "", body or json.dumps(LaplaceEvent(10.0).to_dict(), sort_keys=True)
+            )
     with pytest.raises(LedgerError, match=message):
         budget.verify()
 

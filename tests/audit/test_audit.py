@@ -28,7 +28,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.accounting import ApproxDP, Gaussian, Laplace, NonPrivate, PrivacyGuarantee
+from skprivacy.accounting import ApproxDP, GaussianEvent, LaplaceEvent, NonPrivate, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LiRA, LossThreshold
 from skprivacy.audit import AttackFinding, _html, audit
 from skprivacy.audit._ceiling import auc_ceiling
@@ -154,7 +154,7 @@ def test_without_a_claim_there_is_nothing_to_violate():
 
 
 def test_a_pure_claim_has_delta_zero():
-    pure = PrivacyGuarantee(Laplace(10.0))
+    pure = PrivacyGuarantee(LaplaceEvent(10.0))
     liar = audit(Claiming(None, pure).fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
     honest = audit(Claiming(1, pure).fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
     assert (liar.verdict, honest.verdict) == ("VIOLATED", "consistent")
@@ -243,7 +243,7 @@ def test_whose_data_the_claim_protects_is_shown():
 
 
 def test_an_estimate_is_no_proof():
-    claim = PrivacyGuarantee(Gaussian(4.0), at_delta=1e-6, kind="estimate")
+    claim = PrivacyGuarantee(GaussianEvent(4.0), at_delta=1e-6, kind="estimate")
     report = audit(Claiming(1, claim).fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
     assert any("'estimate'" in text for text in report.caveats)
 

@@ -37,7 +37,13 @@ from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
-from skprivacy.accounting import ApproxDP, Gaussian, Laplace, PrivacyBudget, PrivacyGuarantee
+from skprivacy.accounting import (
+    ApproxDP,
+    GaussianEvent,
+    LaplaceEvent,
+    PrivacyBudget,
+    PrivacyGuarantee,
+)
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import _html, audit, claim_of, claims
 from skprivacy.audit._composition import composed
@@ -403,8 +409,8 @@ def test_relations_and_deltas_are_never_mixed():
 
 
 def test_units_are_never_mixed():
-    record = PrivacyGuarantee(Laplace(1.0))
-    patient = PrivacyGuarantee(Laplace(1.0), unit="patient_id")
+    record = PrivacyGuarantee(LaplaceEvent(1.0))
+    patient = PrivacyGuarantee(LaplaceEvent(1.0), unit="patient_id")
     with pytest.raises(ValueError, match="units patient_id and record, never added up"):
         composed([record, patient])
     assert composed([patient, patient]).unit == "patient_id"
@@ -412,13 +418,13 @@ def test_units_are_never_mixed():
 
 def test_deltas_add_up_so_that_approximate_events_stay_finite():
     part = PrivacyGuarantee(ApproxDP(1.0, 1e-6), at_delta=1e-6, assumptions=("a", "b"))
-    other = PrivacyGuarantee(Laplace(1.0), assumptions=("c", "a"))
+    other = PrivacyGuarantee(LaplaceEvent(1.0), assumptions=("c", "a"))
     both_parts = composed([part, other, part])
     assert both_parts.at_delta == pytest.approx(2e-6)
     assert 0 < both_parts.epsilon() <= 3.0 + 1e-6
     assert both_parts.assumptions == ("a", "b", "c")
     assert both_parts.kind == "proved"
-    weak = PrivacyGuarantee(Gaussian(4.0), at_delta=1e-6, kind="random_dp")
+    weak = PrivacyGuarantee(GaussianEvent(4.0), at_delta=1e-6, kind="random_dp")
     assert composed([weak]) is weak
     assert composed([weak, other]).kind == "estimate"
 

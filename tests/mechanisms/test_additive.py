@@ -265,7 +265,7 @@ def test_too_much_noise_for_integers_is_refused():
 def test_logistic_norm():
     with pytest.raises(ValueError, match="norm='l3'"):
         Logistic(1.0, 1.0, norm="l3")
-    assert Logistic(2.0, 1.0, norm="l2").event == events.Logistic(2.0, 2)
+    assert Logistic(2.0, 1.0, norm="l2").event == events.LogisticEvent(2.0, 2)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, FloatGaussian])
@@ -284,10 +284,10 @@ def test_mechanisms_are_frozen_and_hashable():
 
 
 def test_events():
-    assert Laplace.calibrated(0.5, 3.0).event == events.Laplace(2.0)
-    assert Logistic.calibrated(0.5, 3.0).event == events.Logistic(2.0, 1)
+    assert Laplace.calibrated(0.5, 3.0).event == events.LaplaceEvent(2.0)
+    assert Logistic.calibrated(0.5, 3.0).event == events.LogisticEvent(2.0, 1)
     z = analytic_noise_multiplier(1.0, 1e-6)
-    assert Gaussian.calibrated(1.0, 1e-6, 3.0).event == events.Gaussian(z)
+    assert Gaussian.calibrated(1.0, 1e-6, 3.0).event == events.GaussianEvent(z)
 
 
 # ---------------------------------------------------------------- calibration

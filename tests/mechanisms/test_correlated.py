@@ -13,7 +13,7 @@ from scipy.linalg import toeplitz
 
 from skprivacy.accounting import (
     BandedFactorization,
-    Gaussian,
+    GaussianEvent,
     TreeAggregation,
     pld,
     square_root_band,
@@ -136,7 +136,7 @@ def test_a_test_of_the_whole_stream_finds_the_loss_it_is_accounted_for(event):
     statistic = observed @ C / (np.linalg.norm(C) * 2.0)
     distance = np.linalg.norm(C) / 2.0
     assert distance == pytest.approx(event.sensitivity / 2.0)
-    claimed = Gaussian(1 / distance)
+    claimed = GaussianEvent(1 / distance)
     for epsilon in (0.1, 0.3):
         exact = pld(claimed).delta(epsilon)
         measured = measured_delta(statistic + distance, statistic, epsilon)
@@ -167,7 +167,7 @@ def test_noise_cannot_be_copied():
 
 def test_parameters():
     with pytest.raises(TypeError, match="BandedFactorization or TreeAggregation"):
-        MatrixGaussian(Gaussian(1.0), 1.0)
+        MatrixGaussian(GaussianEvent(1.0), 1.0)
     with pytest.raises(ValueError, match="sensitivity"):
         MatrixGaussian(TreeAggregation(1.0, 2, 1), 0.0)
     with pytest.raises(ValueError, match="flat array"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from skprivacy.accounting import Logistic, NonPrivate, rdp
+from skprivacy.accounting import LogisticEvent, NonPrivate, rdp
 from skprivacy.mechanisms import FloatLogistic, SecureRandom
 from skprivacy.mechanisms.logistic import standard_logistic
 
@@ -79,7 +79,7 @@ def test_works_in_place(dtype):
     released = FloatLogistic(2.0, 0.5).release(value, SecureRandom(seed=1))
     assert released is value
     assert stats.kstest(released - 3.0, "logistic").pvalue > 1e-4
-    assert FloatLogistic(2.0, 0.5).event == Logistic(2.0, norm=2)
+    assert FloatLogistic(2.0, 0.5).event == LogisticEvent(2.0, norm=2)
 
 
 def test_without_noise():
@@ -115,8 +115,8 @@ def test_renyi_of_any_direction_is_covered(moves, order):
         log_p, log_q = stats.logistic.logpdf(x - move), stats.logistic.logpdf(x)
         moment = integrate.trapezoid(np.exp(order * log_p + (1 - order) * log_q), x)
         total += times * np.log(moment) / (order - 1)
-    assert total <= rdp(Logistic(1.0, norm=2), [order])[0] * (1 + 1e-9)
-    assert total > 0.1 * rdp(Logistic(1.0, norm=2), [order])[0]
+    assert total <= rdp(LogisticEvent(1.0, norm=2), [order])[0] * (1 + 1e-9)
+    assert total > 0.1 * rdp(LogisticEvent(1.0, norm=2), [order])[0]
 
 
 @pytest.mark.parametrize("value", [np.zeros(3, int), np.zeros((2, 2)), np.zeros(3, np.float16)])

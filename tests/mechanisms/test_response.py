@@ -67,7 +67,7 @@ def test_edge_cases():
     mechanism, random = RandomizedResponse(1.0, 3), SecureRandom()
     assert mechanism.release(np.empty((0, 2), int), random).shape == (0, 2)
     assert mechanism.release([[0, 1], [2, 2]], random).shape == (2, 2)
-    assert mechanism.event == accounting.RandomizedResponse(1.0, 3)
+    assert mechanism.event == accounting.RandomizedResponseEvent(1.0, 3)
     for bad in ([3], [-1], [0.5], ["a"], [np.nan]):
         with pytest.raises(ValueError, match="codes outside"):
             mechanism.release(bad, random)

@@ -8,7 +8,7 @@ from scipy import stats
 
 from skprivacy.accounting import (
     Composed,
-    Gaussian,
+    GaussianEvent,
     GNMaxVote,
     LNMaxVote,
     PrivacyBudget,
@@ -108,4 +108,4 @@ def test_bad_values(arguments, error, message):
     with pytest.raises(error, match=message):
         sanitised_cost(**({"event": VOTES, "order": 6.0} | arguments))
     with pytest.raises(ValueError, match="delta=0"):
-        sanitised_cost(Composed((Gaussian(2.0), VOTES)), 6.0).epsilon(0.0)
+        sanitised_cost(Composed((GaussianEvent(2.0), VOTES)), 6.0).epsilon(0.0)

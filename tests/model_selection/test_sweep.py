@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skprivacy.accounting import Gaussian, Laplace, NonPrivate, PrivacyGuarantee
+from skprivacy.accounting import GaussianEvent, LaplaceEvent, NonPrivate, PrivacyGuarantee
 from skprivacy.attacks import LiRA, LossThreshold, ShadowPool
 from skprivacy.audit import claim_of
 from skprivacy.model_selection import PrivacySweepCV
@@ -40,7 +40,7 @@ class Noisy(ClassifierMixin, BaseEstimator):
         depth = None if np.isinf(self.epsilon) else max(1, int(self.epsilon))
         self.tree_ = DecisionTreeClassifier(max_depth=depth, random_state=0).fit(X, y)
         self.classes_ = self.tree_.classes_
-        event = NonPrivate() if np.isinf(self.epsilon) else Gaussian(4 / self.epsilon)
+        event = NonPrivate() if np.isinf(self.epsilon) else GaussianEvent(4 / self.epsilon)
         self.privacy_ = PrivacyGuarantee(
             event, at_delta=1e-6, relation=self.relation, assumptions=("a stub",)
         )
@@ -163,12 +163,13 @@ def test_the_cost_of_looking_composes():
     # each fit brings its delta along
     assert sweep.charged_.at_delta == pytest.approx(7e-6)
     assert sweep.charged_.epsilon() == pytest.approx(
-        PrivacyGuarantee(Gaussian(z), at_delta=7e-6, relation="zero_out").epsilon(), rel=1e-2
+        PrivacyGuarantee(GaussianEvent(z), at_delta=7e-6, relation="zero_out").epsilon(), rel=1e-2
     )
     for epsilon, guarantee in zip((1, 2), sweep.guarantees_, strict=True):
         z = 4 / epsilon / 3**0.5
         assert guarantee.epsilon() == pytest.approx(
-            PrivacyGuarantee(Gaussian(z), at_delta=3e-6, relation="zero_out").epsilon(), rel=1e-2
+            PrivacyGuarantee(GaussianEvent(z), at_delta=3e-6, relation="zero_out").epsilon(),
+            rel=1e-2,
         )
     assert any("never the scores" in text for text in sweep.charged_.assumptions)
     assert "a stub" in sweep.charged_.assumptions
@@ -178,7 +179,7 @@ def test_pure_claims_add_up():
     class Pure(Noisy):
         def fit(self, X, y):
             super().fit(X, y)
-            self.privacy_ = PrivacyGuarantee(Laplace(1 / self.epsilon), relation=self.relation)
+            self.privacy_ = PrivacyGuarantee(LaplaceEvent(1 / self.epsilon), relation=self.relation)
             return self
 
     sweep = PrivacySweepCV(Pure(), epsilons=[1, 2], cv=3).fit(X, y)
@@ -364,7 +365,7 @@ def test_the_claimed_epsilon_is_that_of_the_whole_model():
 
     class Scaling(BaseEstimator):
         def fit(self, X, y=None):
-            self.privacy_ = PrivacyGuarantee(Laplace(1 / 20), relation="zero_out")
+            self.privacy_ = PrivacyGuarantee(LaplaceEvent(1 / 20), relation="zero_out")
             return self
 
         def transform(self, X):

@@ -11,8 +11,8 @@ import torch
 from skprivacy.accounting import (
     BandedFactorization,
     Composed,
-    Gaussian,
-    Logistic,
+    GaussianEvent,
+    LogisticEvent,
     PrivacyBudget,
     PrivacyGuarantee,
     TreeAggregation,
@@ -71,7 +71,7 @@ def test_without_noise_there_is_no_guarantee(blobs, noise):
 def test_logistic_noise_is_accounted_for_as_logistic_noise(blobs):
     model = private(noise="logistic", epochs=5).fit(*blobs)
     step = model.privacy_event_.event.event
-    assert step == Logistic(model.noise_multiplier_, norm=2)
+    assert step == LogisticEvent(model.noise_multiplier_, norm=2)
     assert model.epsilon_ == epsilon_of(model.privacy_event_, 1e-4, "zero_out")
     assert model.epsilon_ <= rdp_epsilon(model.privacy_event_, 1e-4, "zero_out")
 
@@ -82,7 +82,7 @@ def test_one_epoch_costs_one_gaussian_release(blobs, noise):
     event = model.privacy_event_
     assert isinstance(event, BandedFactorization if noise == "banded" else TreeAggregation)
     assert (event.steps_per_epoch, event.epochs, model.n_steps_) == (34, 1, 34)
-    exact = epsilon_of(Gaussian(model.noise_multiplier_ / event.sensitivity), 1e-4)
+    exact = epsilon_of(GaussianEvent(model.noise_multiplier_ / event.sensitivity), 1e-4)
     assert model.epsilon_ == pytest.approx(exact, rel=1e-12)
     assert model.privacy_.relation == "zero_out"
     assert any("which batch" in assumption for assumption in model.privacy_.assumptions)

@@ -75,11 +75,11 @@ class PrivacyBudget(Statement):
 
     Examples
     --------
-    >>> from skprivacy.accounting import Laplace, PrivacyBudget
+    >>> from skprivacy.accounting import LaplaceEvent, PrivacyBudget
     >>> budget = PrivacyBudget(epsilon=1.0)
-    >>> with budget.charge(Laplace(2.5), who="a mean"):
+    >>> with budget.charge(LaplaceEvent(2.5), who="a mean"):
     ...     pass  # release the mean
-    >>> budget.remaining(Laplace(2.5))
+    >>> budget.remaining(LaplaceEvent(2.5))
     1
     >>> budget
     PrivacyBudget(epsilon=1, delta=0): 0.4 spent by 1 charge
@@ -348,8 +348,8 @@ def charge(
 
     Examples
     --------
-    >>> from skprivacy.accounting import Laplace, charge
-    >>> with charge(None, Laplace(1.0)) as number:
+    >>> from skprivacy.accounting import LaplaceEvent, charge
+    >>> with charge(None, LaplaceEvent(1.0)) as number:
     ...     print(number)
     None
     """

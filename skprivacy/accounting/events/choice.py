@@ -13,11 +13,11 @@ from .._renyi import pure_rdp
 from ..pld.pairs import SlopePair, both, pure_pair
 from .sampling import bounded_sampled_renyi
 
-__all__ = ["Exponential", "ReportNoisyMax"]
+__all__ = ["ExponentialEvent", "ReportNoisyMaxEvent"]
 
 
 @dataclass(frozen=True)
-class Exponential(Event, tag="Exponential", stored=("epsilon",)):
+class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",)):
     """A choice with probability proportional to exp(epsilon u / (2 sensitivity of u)).
 
     Parameters
@@ -61,13 +61,13 @@ class Exponential(Event, tag="Exponential", stored=("epsilon",)):
 
 
 @dataclass(frozen=True)
-class ReportNoisyMax(Event, tag="ReportNoisyMax", stored=("epsilon",)):
+class ReportNoisyMaxEvent(Event, tag="ReportNoisyMax", stored=("epsilon",)):
     """The index of the largest value after Laplace or exponential noise of scale 2/epsilon each.
 
     Parameters
     ----------
     epsilon : float
-        With Gumbel noise use :class:`Exponential`, which costs less.
+        With Gumbel noise use :class:`ExponentialEvent`, which costs less.
     """
 
     epsilon: float

@@ -13,11 +13,11 @@ from .._renyi import rdp, sampled_gaussian_rdp
 from ..pld.pairs import MOST_ATOMS, AtomPair, GaussianPair, both
 from ..pld.sampled import ReplacedGaussian
 
-__all__ = ["DiscreteGaussian", "Gaussian"]
+__all__ = ["DiscreteGaussianEvent", "GaussianEvent"]
 
 
 @dataclass(frozen=True)
-class Gaussian(Event, tag="Gaussian", stored=("noise_multiplier",)):
+class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",)):
     """A value of bounded L2 sensitivity plus Gaussian noise.
 
     Parameters
@@ -36,7 +36,7 @@ class Gaussian(Event, tag="Gaussian", stored=("noise_multiplier",)):
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
         if rate == 1:  # replace-one: a contribution may turn round, which is twice its norm
-            return rdp(Gaussian(self.noise_multiplier / 2), orders, relation)
+            return rdp(GaussianEvent(self.noise_multiplier / 2), orders, relation)
         return sampled_gaussian_rdp(self.noise_multiplier, rate, orders, relation)
 
     def dominating_pairs(self, relation: str) -> Pairs:
@@ -56,7 +56,9 @@ class Gaussian(Event, tag="Gaussian", stored=("noise_multiplier",)):
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian(Event, tag="DiscreteGaussian", stored=("sigma", "sensitivity", "dimension")):
+class DiscreteGaussianEvent(
+    Event, tag="DiscreteGaussian", stored=("sigma", "sensitivity", "dimension")
+):
     """Integers of bounded L2 sensitivity plus discrete Gaussian noise.
 
     Parameters

@@ -12,11 +12,11 @@ from .._event import Event, NoLossDistributionError, Orders, Pairs
 from ..pld.pairs import MOST_ATOMS, AtomPair, SlopePair, both
 from .sampling import bounded_sampled_renyi
 
-__all__ = ["DiscreteLaplace", "Laplace"]
+__all__ = ["DiscreteLaplaceEvent", "LaplaceEvent"]
 
 
 @dataclass(frozen=True)
-class Laplace(Event, tag="Laplace", stored=("noise_multiplier",)):
+class LaplaceEvent(Event, tag="Laplace", stored=("noise_multiplier",)):
     """A scalar or vector of bounded L1 sensitivity plus independent Laplace noise.
 
     Parameters
@@ -44,7 +44,7 @@ class Laplace(Event, tag="Laplace", stored=("noise_multiplier",)):
 
 
 @dataclass(frozen=True)
-class DiscreteLaplace(Event, tag="DiscreteLaplace", stored=("scale", "sensitivity")):
+class DiscreteLaplaceEvent(Event, tag="DiscreteLaplace", stored=("scale", "sensitivity")):
     """Integers of bounded L1 sensitivity plus two-sided geometric noise.
 
     Parameters

@@ -13,11 +13,11 @@ from .._event import Event, Orders, Pairs
 from .._renyi import ROUNDING, binomial_rdp
 from ..pld.pairs import LooseGaussianPair, SlopePair, both
 
-__all__ = ["Logistic"]
+__all__ = ["LogisticEvent"]
 
 
 @dataclass(frozen=True)
-class Logistic(Event, tag="Logistic", stored=("noise_multiplier", "norm")):
+class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm")):
     """A scalar or vector plus independent logistic noise (the additive logistic mechanism).
 
     Parameters

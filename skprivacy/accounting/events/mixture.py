@@ -54,8 +54,8 @@ class Mixture(Event, tag="Mixture", stored=("p", "events")):
 
     Examples
     --------
-    >>> from skprivacy.accounting import Laplace, Mixture, epsilon_of
-    >>> seldom = Mixture((0.99, 0.01), (Laplace(10.0), Laplace(1.0)))
+    >>> from skprivacy.accounting import LaplaceEvent, Mixture, epsilon_of
+    >>> seldom = Mixture((0.99, 0.01), (LaplaceEvent(10.0), LaplaceEvent(1.0)))
     >>> round(epsilon_of(seldom, 0.0), 2), round(epsilon_of(seldom, 0.01), 2)
     (1.0, 0.09)
     """

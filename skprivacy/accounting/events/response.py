@@ -12,11 +12,11 @@ from .._event import Event, Orders, Pairs
 from ..pld.pairs import AtomPair, both, pure_pair
 from .sampling import bounded_sampled_renyi
 
-__all__ = ["RandomizedResponse"]
+__all__ = ["RandomizedResponseEvent"]
 
 
 @dataclass(frozen=True)
-class RandomizedResponse(Event, tag="RandomizedResponse", stored=("epsilon", "n_categories")):
+class RandomizedResponseEvent(Event, tag="RandomizedResponse", stored=("epsilon", "n_categories")):
     """One category told truly with probability e^epsilon / (e^epsilon + n_categories - 1).
 
     Parameters

@@ -10,7 +10,7 @@ from .._event import Event, NoLossDistributionError, Orders, Pairs, check_event
 from .._renyi import pure_rdp, rdp
 from ..pld.sampled import Added, Removed
 from .composition import total_zcdp
-from .gaussian import Gaussian
+from .gaussian import GaussianEvent
 
 __all__ = ["PoissonSampled"]
 
@@ -73,7 +73,7 @@ class PoissonSampled(Event, tag="PoissonSampled", stored=("sampling_rate", "even
         return total_zcdp(self.event, relation) * (4 if relation == "replace_one" else 1)
 
     def gdp(self) -> tuple[float, bool]:
-        if not isinstance(self.event, Gaussian):
+        if not isinstance(self.event, GaussianEvent):
             return math.inf, True
         if self.sampling_rate == 1:
             return self.event.gdp()

@@ -10,11 +10,11 @@ import numpy as np
 from .._checks import positive
 from .._event import Event, Orders
 
-__all__ = ["SmoothGaussian"]
+__all__ = ["SmoothGaussianEvent"]
 
 
 @dataclass(frozen=True)
-class SmoothGaussian(
+class SmoothGaussianEvent(
     Event, tag="SmoothGaussian", stored=("noise_multiplier", "smoothness", "lift")
 ):
     """One number of smooth sensitivity S, plus ``lift`` S, plus Gaussian noise in units of S.

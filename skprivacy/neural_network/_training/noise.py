@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ...accounting import (
     BandedFactorization,
     Event,
-    Gaussian,
-    Logistic,
+    GaussianEvent,
+    LogisticEvent,
     MatrixFactorization,
     PoissonSampled,
     Repeated,
@@ -144,8 +144,10 @@ def _independent_error(run: TrainingConfig) -> float:
 
 
 NOISE: dict[str, Noise] = {
-    "gaussian": _Sampled(Gaussian, FloatGaussian, 1.0),
-    "logistic": _Sampled(lambda s: Logistic(s, norm=2), FloatLogistic, math.pi / math.sqrt(3.0)),
+    "gaussian": _Sampled(GaussianEvent, FloatGaussian, 1.0),
+    "logistic": _Sampled(
+        lambda s: LogisticEvent(s, norm=2), FloatLogistic, math.pi / math.sqrt(3.0)
+    ),
     "banded": _Banded(),
     "tree": _Tree(),
 }
