@@ -26,7 +26,7 @@ class PoissonSampled(Event, tag="PoissonSampled", stored=("sampling_rate", "even
     event : Event
         What is done to the sample. **Its sensitivity bounds the norm of one record's
         contribution, under every relation**: a DP-SGD step of clipping norm C and noise of
-        standard deviation z * C is ``PoissonSampled(q, Gaussian(z))`` whatever the relation.
+        standard deviation z * C is ``PoissonSampled(q, GaussianEvent(z))`` whatever the relation.
     """
 
     sampling_rate: float
