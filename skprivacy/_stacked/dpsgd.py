@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, repeat
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from .perceptrons import (
 )
 
 if TYPE_CHECKING:
+    from ..neural_network._gradients.clipping import Clip
     from ..neural_network._training.config import TrainingConfig
     from ..neural_network._training.stacking import StackedFit
 
@@ -96,10 +97,11 @@ def train_private(tasks: list[PrivateTask]) -> list[Layers]:
     update = (_Momentum if first.optimizer == "sgd" else _Adam)(stack, configs)
     divisor = np.array([[config.batch_size] for config in configs], np.float32)
     rates = np.array([_step_sizes(config, stack) for config in configs], np.float32)
+    clip = first.clip()
     average = np.zeros_like(stack.weights)
     for step in range(first.n_steps):
         stack.load(records, [next(network.batches) for network in draws])
-        _average_clipped(stack, first, divisor)
+        _average_clipped(stack, clip, first.max_grad_norm, divisor)
         for gradient, network in zip(stack.gradient, draws, strict=True):
             gradient += next(network.noise)
         update(rates[:, step, None])
@@ -157,7 +159,9 @@ def _with_facts(fit: StackedFit) -> Float32Array:
     return with_facts(fit.inputs, fit.targets, fit.loss_weight[fit.targets], square + 1.0)
 
 
-def _average_clipped(stack: PerceptronStack, config: TrainingConfig, divisor: Float32Array) -> None:
+def _average_clipped(
+    stack: PerceptronStack, clip: Clip, norm: float, divisor: Float32Array
+) -> None:
     """Sum the clipped gradients of the batch and divide, without forming per-example gradients."""
     if stack.size == 0:
         stack.gradient[:] = 0.0
@@ -171,10 +175,10 @@ def _average_clipped(stack: PerceptronStack, config: TrainingConfig, divisor: Fl
         norms *= square if value is seen[-1][0] else np.einsum("sbk,sbk->sb", value, value)
     squared *= weight * weight
     total = squared.sum(0)
-    factors = config.clip()(squared, total, config.max_grad_norm)
-    factors = np.broadcast_to(factors, squared.shape) * (weight / divisor)
+    factors = clip(squared, total, norm) * (weight / divisor)
+    per_layer = factors if factors.ndim == squared.ndim else repeat(factors)
     lost = ~np.isfinite(total)
-    for (value, error), factor in zip(seen, factors, strict=True):
+    for (value, error), factor in zip(seen, per_layer):  # noqa: B905 (repeat has no end)
         error *= factor[:, :, None]
         if lost.any():  # records without a finite gradient are ignored
             value[lost] = error[lost] = 0.0
