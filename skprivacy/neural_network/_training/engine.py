@@ -135,7 +135,17 @@ class Training:
         -------
         torch.nn.Module
             On the CPU.
+
+        Raises
+        ------
+        RuntimeError
+            If it has run already.
         """
+        if self._step > 0:
+            raise RuntimeError(
+                "This run is over: a second one would release what config.event does not count. "
+                "Make another Training."
+            )
         peers = Alone() if peers is None else peers
         with ordinary_torch(self.device), private_randomness(self.random, self.device):
             X, y = X.to(self.device), y.to(self.device)

@@ -1,0 +1,99 @@
+"""The engine and its configuration by themselves, without an estimator around them."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from skprivacy.mechanisms import Mechanism
+from skprivacy.neural_network._gradients.trial import Probe
+from skprivacy.neural_network._training.config import TrainingConfig
+from skprivacy.neural_network._training.engine import Training
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+
+
+def planned(noise="gaussian", **settings):
+    config = TrainingConfig.planned(60, batch_size=25, epochs=4, noise=noise, **settings)
+    return config.with_noise_for(2.0, 1e-3)
+
+
+def data():
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(60, 3, generator=generator), torch.arange(60) % 2
+
+
+def network():
+    return nn.Sequential(nn.Linear(3, 2))
+
+
+@pytest.mark.parametrize("clipping", ["flat", "adaptive"])
+@pytest.mark.parametrize(
+    ("noise", "steps"), [("gaussian", 8), ("logistic", 8), ("banded", 12), ("tree", 12)]
+)
+def test_a_run_releases_what_its_configuration_says(noise, steps, clipping, monkeypatch):
+    released, release = [], Mechanism.release
+    monkeypatch.setattr(
+        Mechanism, "release", lambda *args: (released.append(args[0]), release(*args))[1]
+    )
+    config = planned(noise, clipping=clipping)
+    Training(config, network(), LOSS).run(*data())
+    assert len(released) == config.n_steps == steps
+    assert {mechanism.noise_multiplier for mechanism in released} == {config.noise_multiplier}
+    assert {mechanism.sensitivity for mechanism in released} == {config.max_grad_norm}
+    if noise in ("gaussian", "logistic"):
+        assert config.event.count == steps
+        assert config.event.event.event == released[0].event
+        assert config.event.event.sampling_rate == config.sampling_rate == 25 / 60
+    else:
+        assert config.event == released[0].event
+
+
+def test_a_run_happens_once():
+    training = Training(planned(), network(), LOSS)
+    training.run(*data())
+    with pytest.raises(RuntimeError, match="Make another Training"):
+        training.run(*data())
+
+
+def test_what_is_returned_has_the_weights_and_nothing_else_of_the_module_under_training():
+    module = network()
+    module.kept = None
+    module.register_forward_hook(lambda layer, args, output: setattr(layer, "kept", args[0]))
+    training = Training(planned(), module, LOSS, Probe.like((3,), 2))
+    trained = training.run(*data())
+    assert module.kept is not None
+    assert trained is not module
+    assert trained.kept is None
+    assert torch.equal(trained[0].weight, module[0].weight)
+    assert not trained.training
+
+
+def test_a_configuration_cannot_be_changed():
+    config = planned()
+    with pytest.raises(FrozenInstanceError):
+        config.noise_multiplier = 0.0
+    assert replace(config, noise_multiplier=0.0).event != config.event
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
+def test_the_step_size_follows_the_schedule(schedule):
+    config = planned(schedule=schedule)
+    shares = [config.share_of_step_size(step) for step in range(config.n_steps)]
+    assert shares[0] == 1.0
+    assert np.all(np.diff(shares) <= 0)
+    assert (shares[-1] < 0.2) == (schedule != "constant")
+
+
+def test_the_noise_that_a_step_size_reckons_with_is_that_of_the_sum():
+    """Adaptive clipping spends a part on the count: the sum has a little more noise."""
+    flat, adaptive = (planned(clipping=clipping) for clipping in ("flat", "adaptive"))
+    assert flat.noise_std == flat.noise_multiplier
+    assert flat.noise_std < adaptive.noise_std < 1.1 * flat.noise_std
+    assert adaptive.step_size(1000) < flat.step_size(1000)
+    assert planned(learning_rate=0.3).step_size(1000) == 0.3
+    assert planned(optimizer="adam").step_size(1000) == 0.01
