@@ -30,6 +30,7 @@ def private_release(
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
     assumptions: tuple[str, ...] = (),
+    unit: str = "record",
     before: PrivacyGuarantee | None = None,
     charging: Callable[..., AbstractContextManager[Any]] = charge,
 ) -> Iterator[PrivacyGuarantee]:
@@ -51,10 +52,12 @@ def private_release(
         If given, the noise is predictable: a PrivacyWarning, and the guarantee is an "estimate".
     assumptions : tuple of str, default=()
         Conditions of the guarantee, in addition to those that follow from the other parameters.
+    unit : str, default="record"
+        What neighbouring data sets differ in: a record, or a group by the name of its column.
     before : PrivacyGuarantee, default=None
         The guarantee of earlier releases, with which this one is composed.
     charging : callable, default=charge
-        Called as ``charging(budget, event, relation, who, kind)``; returns a context manager.
+        Called as ``charging(budget, event, relation, who, kind, unit)``; returns a context manager.
 
     Yields
     ------
@@ -64,7 +67,7 @@ def private_release(
     Raises
     ------
     ValueError
-        If ``before`` holds for another relation, or the budget accepts no such guarantee.
+        If ``before`` holds for another relation or unit, or the budget accepts no such guarantee.
     BudgetExceededError
         If the budget cannot afford the release. Nothing is charged in that case.
     """
@@ -80,10 +83,10 @@ def private_release(
         )
         stated.append(_SEED_IS_SECRET)
         kind = "estimate"
-    guarantee = PrivacyGuarantee(event, float(at_delta), relation, kind, tuple(stated))
+    guarantee = PrivacyGuarantee(event, float(at_delta), relation, kind, tuple(stated), unit)
     if before is not None:
         guarantee = _composed(before, guarantee)
-    with charging(budget, event, relation, who, kind):
+    with charging(budget, event, relation, who, kind, unit):
         yield guarantee
 
 
@@ -94,12 +97,18 @@ def _composed(before: PrivacyGuarantee, now: PrivacyGuarantee) -> PrivacyGuarant
             "guarantees for different relations are never added up. Restore n_records or relation, "
             "or call fit to start afresh."
         )
+    if before.unit != now.unit:
+        raise ValueError(
+            f"unit={now.unit!r} must be {before.unit!r}, as for the earlier releases: guarantees "
+            "for different units are never added up. Call fit to start afresh."
+        )
     return PrivacyGuarantee(
         Composed((before.event, now.event)),
         at_delta=now.at_delta,
         relation=now.relation,
         kind=now.kind if before.kind == "proved" else before.kind,
         assumptions=tuple(dict.fromkeys((*before.assumptions, *now.assumptions))),
+        unit=now.unit,
     )
 
 
@@ -137,6 +146,7 @@ class PrivateFit:
         *,
         relation: str,
         at_delta: float,
+        unit: str = "record",
         before: PrivacyGuarantee | None = None,
         charging: Callable[..., AbstractContextManager[Any]] = charge,
     ) -> Iterator[None]:
@@ -154,6 +164,7 @@ class PrivateFit:
             budget=getattr(model, "budget", None),
             noise_seed=model.noise_seed,
             assumptions=tuple(dict.fromkeys(self._assumptions)),
+            unit=unit,
             before=before,
             charging=charging,
         ) as guarantee:

@@ -11,7 +11,7 @@ import pytest
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from skprivacy.accounting import GNMaxVote, LaplaceEvent, PrivacyGuarantee
+from skprivacy.accounting import GNMaxVote, LaplaceEvent, PrivacyBudget, PrivacyGuarantee
 from skprivacy.base import private_release
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.linear_model import (
@@ -173,3 +173,21 @@ def test_an_estimate_stays_one_when_more_is_released():
     assert privacy.kind == "estimate"
     assert privacy.assumptions == ("first", "second")
     assert privacy.epsilon() == pytest.approx(1.5, rel=1e-3)
+
+
+def test_the_unit_is_stated_charged_and_never_changed_on_the_way():
+    terms = {"relation": "add_remove", "at_delta": 0.0, "who": "test", "unit": "patient"}
+    budget = PrivacyBudget(5.0)
+    with private_release(LaplaceEvent(1.0), budget=budget, **terms) as first:
+        pass
+    assert repr(first) == "1.00-DP per patient, add-remove, proved"
+    assert budget.entries()["unit"].tolist() == ["patient"]
+    with private_release(LaplaceEvent(1.0), budget=budget, before=first, **terms) as second:
+        pass
+    assert second.unit == "patient"
+    for known in ({"before": first}, {"budget": budget}):
+        with (
+            pytest.raises(ValueError, match="unit"),
+            private_release(LaplaceEvent(1.0), **known, **{**terms, "unit": "record"}),
+        ):
+            raise AssertionError("the data must not be touched")
