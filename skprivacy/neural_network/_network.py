@@ -129,7 +129,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
     ) -> None:
         """Charge, train, and keep the module and what is known of the run."""
         config = training.config
-        fit.assume(*config.kind.assumptions)
+        fit.assume(*config.noise_kind.assumptions)
         if config.views is not None and not config.views.ours:
             fit.assume("augmentations treat each record by itself (tried on random numbers)")
         if self.distributed is not None:

@@ -83,6 +83,7 @@ class EstimatorsDraws:
         {"class_weight": {1: 3.0}},
         {"classes": range(5)},
         {"batch_size": 1, "epochs": 1},  # many batches are empty
+        {"epsilon": None, "noise_multiplier": 2.0},
     ],
     ids=str,
 )

@@ -11,10 +11,18 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from sklearn.base import clone
+from skorch import NeuralNet
 from torch import nn
 
 from skprivacy.exceptions import PrivacyLeakWarning
-from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, load_model, save_model
+from skprivacy.neural_network import (
+    DPNeuralNet,
+    DPSGDClassifier,
+    DPSGDRegressor,
+    load_model,
+    save_model,
+)
+from skprivacy.neural_network._persistence import _NET_PARAMS, _PARAMS
 
 
 @pytest.fixture
@@ -108,3 +116,27 @@ def test_what_was_given_stays_given_after_loading(frame, kind, params, tmp_path)
     save_model(kind(epochs=1, **params).fit(frame, y), tmp_path / "m")
     again = clone(load_model(tmp_path / "m")).fit(frame, y)
     assert "read off y" not in str(again.privacy_.assumptions)
+
+
+# Secrets, code, and what is a matter of the machine; classes and bounds are saved apart.
+NOT_AMONG_THE_PARAMETERS = {
+    "augment", "augmentations", "budget", "class_weight", "classes", "device", "distributed",
+    "module", "noise_seed", "random_state", "target_bounds", "verbose",
+}  # fmt: skip
+OF_SKORCH = set(NeuralNet(nn.Linear, nn.MSELoss).get_params(deep=False)) - {
+    "lr",
+    "max_epochs",
+    "batch_size",
+}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [DPSGDClassifier(), DPSGDRegressor(), DPNeuralNet(nn.Linear, nn.MSELoss)],
+    ids=lambda model: type(model).__name__,
+)
+def test_every_parameter_is_saved_or_left_out_on_purpose(model):
+    saved = _NET_PARAMS if isinstance(model, DPNeuralNet) else _PARAMS
+    left_out = {k for k in model.get_params(deep=False) if "__" not in k} - set(saved)
+    known = NOT_AMONG_THE_PARAMETERS | (OF_SKORCH if isinstance(model, DPNeuralNet) else set())
+    assert left_out <= known

@@ -95,7 +95,7 @@ def test_banded_noise_beats_the_tree_and_the_tree_beats_none(blobs):
     error = {}
     for kind in ("banded", "tree"):
         config = run(100_000, 250, 1, kind).with_noise_for(3.0, 1e-6)
-        mechanism = config.kind.mechanism(config.noise_multiplier, 1.0, config)
+        mechanism = config.noise_kind.mechanism(config.noise_multiplier, 1.0, config)
         random = SecureRandom(seed=0)
         steps = [mechanism.release(np.zeros(200), random) for _ in range(config.n_steps)]
         error[kind] = np.sqrt((np.cumsum(steps, 0) ** 2).mean())

@@ -160,7 +160,7 @@ class TrainingConfig:
         return replace(self, noise_multiplier=float(noise_multiplier))
 
     @property
-    def kind(self) -> Noise:
+    def noise_kind(self) -> Noise:
         """The kind of noise."""
         return NOISE[self.noise]
 
@@ -172,7 +172,7 @@ class TrainingConfig:
     @property
     def steps_per_epoch(self) -> int:
         """Number of steps in which each record is expected to take part once."""
-        if self.kind.streams:
+        if self.noise_kind.streams:
             return -(-self.n_records // self.batch_size)
         return round(self.n_records / self.batch_size)
 
@@ -190,7 +190,7 @@ class TrainingConfig:
         """Return what the whole run would release at another noise."""
         if noise_multiplier == 0:
             return NonPrivate()
-        return self.kind.event(noise_multiplier, self)
+        return self.noise_kind.event(noise_multiplier, self)
 
     def clip(self) -> Clip:
         """Return the function that says how gradients are scaled; an adaptive one begins anew."""
@@ -198,7 +198,7 @@ class TrainingConfig:
 
     def _adaptive(self) -> AdaptiveClipping:
         norm = self.max_grad_norm
-        noise = self.noise_multiplier * self.kind.spread(self)
+        noise = self.noise_multiplier * self.noise_kind.spread(self)
         return AdaptiveClipping(norm, norm, noise, self.target_quantile, float(self.batch_size))
 
     @property
@@ -206,7 +206,7 @@ class TrainingConfig:
         """Standard deviation of the noise on the sum of a step, in units of ``max_grad_norm``."""
         if self.clipping == "adaptive":
             return self._adaptive().noise_on_sum
-        return self.noise_multiplier * self.kind.spread(self)
+        return self.noise_multiplier * self.noise_kind.spread(self)
 
     def step_size(self, n_weights: int) -> float:
         """Return the step size of a module with so many trained weights, before the schedule."""
@@ -216,7 +216,7 @@ class TrainingConfig:
 
     def step_size_for_noise(self, n_weights: int) -> float:
         """Return the step size of gradient descent that the noise allows."""
-        noise = self.noise_std * self.kind.spread_in_sums(self) / self.kind.spread(self)
+        noise = self.noise_std * self.noise_kind.spread_in_sums(self) / self.noise_kind.spread(self)
         ratio = noise * math.sqrt(n_weights) / self.batch_size
         return min(1.0, 0.35 / math.sqrt(max(ratio, 1e-12))) / self.max_grad_norm
 

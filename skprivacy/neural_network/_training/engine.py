@@ -91,7 +91,7 @@ class Training:
             self.module = module.to(self.device)
             self._weights, self._grad = flatten_parameters(self.module)
             self._clip = config.clip()
-            self._mechanism = config.kind.mechanism(
+            self._mechanism = config.noise_kind.mechanism(
                 config.noise_multiplier, config.max_grad_norm, config
             )
             loss = copy.deepcopy(loss).to(self.device)  # what it may keep of the records is dropped
@@ -102,7 +102,7 @@ class Training:
             self._optimizer = self._make_optimizer()
         self.gradients = clipped.gradients.name
         self._rate = config.step_size(len(self._weights))
-        self._sampler = config.kind.sampler(config)
+        self._sampler = config.noise_kind.sampler(config)
         self._average = WeightAverage(config)
         self._step = 0
 
