@@ -106,7 +106,7 @@ def test_edge_cases(kind):
     assert kind(1.0, 1.0).release([0.0, np.inf], random) == 1
     assert kind(1.0, 1.0).release([1e300, -1e300], random) == 0
     assert kind(50.0, 1e-3).release([1e9, 1e9 + 1], random) == 1
-    assert kind(1.5, 1.0).event == getattr(accounting, kind.__name__)(1.5)
+    assert kind(1.5, 1.0).event == getattr(accounting, f"{kind.__name__}Event")(1.5)
     assert isinstance(kind(1.0, 1.0).release([1.0, 2.0], random), int)
 
 
