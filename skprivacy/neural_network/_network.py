@@ -142,7 +142,6 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
             charging=peers.charge,
         ):
             net.fit_loop(*data, training=training, peers=peers)
-            peers.same(net.module_)
         self.module_ = net.module_
         self.noise_multiplier_ = config.noise_multiplier
         self.n_steps_ = config.n_steps

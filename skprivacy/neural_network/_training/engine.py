@@ -153,7 +153,9 @@ class Training:
             for _ in tqdm(steps, disable=not verbose, leave=False, unit="step"):
                 drawn = peers.draw(self._sampler, len(X), self.random)
                 self.step(X, y, torch.from_numpy(drawn).to(X.device), peers)
-            return self._result()
+            trained = self._result()
+        peers.same(trained)
+        return trained
 
     def step(self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, peers: Peers) -> None:
         """Clip, add noise, divide by a constant, update."""
