@@ -150,8 +150,8 @@ def check_replay(case: Case) -> None:
             X_null, y_null = X.copy(), y.copy()
             X_null[place], y_null[place] = np.nan, case.null_label
             reached += _compare(case.make(), (X, y), (X_null, y_null), name, always=place)
-    streams = not case.samples and not case.once  # zero-out alone
-    for name, change in () if streams else RECORDS.items():
+    hides_size = case.add_remove and (case.samples or case.once)  # streams: zero-out alone
+    for name, change in RECORDS.items() if hides_size else ():
         X, y = case.data(N + 1)
         X[-1] = change(X[-1])
         model = case.make(n_records=N)

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.naive_bayes import GaussianNB
 from torch import nn
 
+from skprivacy.ensemble import ConfidentGNMax, PATEClassifier
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,
@@ -36,6 +38,7 @@ class Case:
     samples: bool = False  # whether it draws Poisson batches; otherwise records take turns
     once: bool = False  # whether it releases everything at once
     reaches: float = 0.6  # share of the sensitivity that some neighbour must come near
+    add_remove: bool = True  # whether it can hide how many records there are
 
 
 def three_classes(n: int) -> tuple[NDArray, NDArray]:
@@ -207,6 +210,44 @@ def _scaler(**fixed: Any) -> Case:
     return Case(_once(PrivateStandardScaler, **fixed), far_numbers, null_label=None, once=True)
 
 
+PUBLIC = np.random.RandomState(1).normal(size=(40, 4))
+
+
+class WithPublicRecords(PATEClassifier):
+    """PATE whose public records are at hand, so that it is fitted as the others are."""
+
+    def fit(self, X, y):
+        return super().fit(X, y, X_public=PUBLIC)
+
+
+def _pate(**fixed: Any) -> Callable[..., Any]:
+    def make(n_records: int | None = None, **params: Any) -> Any:
+        relation = "zero_out" if n_records is None else "add_remove"
+        defaults = {
+            "teacher": GaussianNB(), "student": GaussianNB(), "n_teachers": 4, "n_queries": 12,
+            "classes": [0, 1, 2], "relation": relation, "epsilon": 4.0, "delta": 1e-4,
+            "random_state": 0,
+        }  # fmt: skip
+        return WithPublicRecords(**{**defaults, **fixed, **params})
+
+    return make
+
+
+PATE = {
+    # A record that is replaced goes to another teacher: only removal is a neighbour by one vote.
+    "PATEClassifier": Case(_pate(), three_classes, null_label=None, once=True),
+    "PATEClassifier-index": Case(
+        _pate(partition="index"), three_classes, null_label=0, once=True, add_remove=False
+    ),
+    "PATEClassifier-confident": Case(
+        _pate(aggregator=ConfidentGNMax(threshold=3.0, max_answers=8)),
+        three_classes,
+        null_label=None,
+        once=True,
+    ),
+}
+
+
 class Perceptron(nn.Module):
     def __init__(self, width: int = 5):
         super().__init__()
@@ -299,6 +340,7 @@ CASES = {
         0.0,
     ),
     **LINEAR,
+    **PATE,
     "PrivateStandardScaler": _scaler(),
     "PrivateStandardScaler-delta": _scaler(delta=1e-4),
 }
@@ -319,6 +361,7 @@ SCIKIT_LEARN = [
     AdaSSPRegressor(noise_seed=0),
     PrivateStandardScaler(noise_seed=0),
     LocalPerturbation(noise_seed=0),
+    PATEClassifier(n_teachers=5, noise_seed=0, random_state=0),
 ]
 
 # For ``check_replay`` alone; the rest is said by the cases above.

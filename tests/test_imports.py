@@ -16,7 +16,7 @@ LAYERS = [
     {"cli"},
     {"audit", "model_selection"},
     {"attacks"},
-    {"linear_model", "neural_network", "preprocessing", "datasets", "_stacked"},
+    {"ensemble", "linear_model", "neural_network", "preprocessing", "datasets", "_stacked"},
     {"public_facts"},
     {"mechanisms"},
     {"base"},

@@ -1,0 +1,16 @@
+"""Private models made of many that vote: PATE, its aggregators and its students."""
+
+from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
+from .pate import PATEClassifier
+from .public_records import PublicRecords
+from .students import PropagationStudent
+
+__all__ = [
+    "Aggregator",
+    "ConfidentGNMax",
+    "GNMax",
+    "LNMax",
+    "PATEClassifier",
+    "PropagationStudent",
+    "PublicRecords",
+]

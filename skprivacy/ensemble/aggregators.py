@@ -1,0 +1,292 @@
+"""How the votes of teachers become labels, and what that costs."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from numbers import Real
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..accounting import (
+    Composed,
+    Event,
+    GNMaxVote,
+    LNMaxVote,
+    NonPrivate,
+    Repeated,
+    VoteThreshold,
+    calibrate_noise_multiplier,
+)
+from ..mechanisms import Gaussian, Laplace, SecureRandom
+
+__all__ = ["UNANSWERED", "Aggregator", "ConfidentGNMax", "GNMax", "LNMax"]
+
+UNANSWERED = -1  # scikit-learn's mark of a record without a label
+
+
+class Aggregator(ABC):
+    """Turns votes into labels, with noise.
+
+    A small frozen object that knows its noise, or is given it by :meth:`calibrated`.
+    """
+
+    @property
+    @abstractmethod
+    def has_noise(self) -> bool:
+        """Whether the noise is set, and need not be calibrated."""
+
+    @abstractmethod
+    def with_noise(self, noise: float) -> Aggregator:
+        """Return the aggregator whose noise is ``noise`` times its unit."""
+
+    @abstractmethod
+    def event(self, n_queries: int, moved: int) -> Event:
+        """Return what at most ``n_queries`` queries release, where a neighbour moves votes.
+
+        Parameters
+        ----------
+        n_queries : int
+            How many queries are put, declared beforehand.
+        moved : int
+            How many votes a neighbouring data set moves.
+
+        Returns
+        -------
+        Event
+        """
+
+    @abstractmethod
+    def release(
+        self, votes: NDArray[np.int64], moved: int, random: SecureRandom
+    ) -> NDArray[np.int64]:
+        """Return the noisy label of each query.
+
+        Parameters
+        ----------
+        votes : ndarray of shape (n_queries, n_classes)
+            Private counts.
+        moved : int
+        random : SecureRandom
+
+        Returns
+        -------
+        ndarray of shape (n_queries,)
+            Indices of classes; -1 for queries without an answer.
+        """
+
+    def calibrated(
+        self, n_queries: int, moved: int, epsilon: float, delta: float, relation: str
+    ) -> Aggregator:
+        """Return the aggregator with the least noise that keeps to a target, or with its own.
+
+        Parameters
+        ----------
+        n_queries, moved : int
+            As in :meth:`event`.
+        epsilon, delta : float
+            The target; ``numpy.inf`` takes no noise.
+        relation : str
+
+        Returns
+        -------
+        Aggregator
+        """
+        if self.has_noise:
+            return self
+        if math.isinf(epsilon):
+            return self.with_noise(0.0)
+        noise = calibrate_noise_multiplier(
+            lambda z: self.with_noise(z).event(n_queries, moved), epsilon, delta, relation
+        )
+        return self.with_noise(noise)
+
+
+def _check_noise(name: str, value: float | None) -> None:
+    if value is not None and not (isinstance(value, Real) and 0 <= value < math.inf):
+        raise ValueError(
+            f"{name}={value!r} must be a finite number of votes >= 0, or None to derive it from "
+            "epsilon and delta."
+        )
+
+
+def _event(noise: float, moved: int, make: Callable[[float], Event]) -> Event:
+    """Return the event of noise on votes of which a neighbour moves ``moved``."""
+    return make(noise / moved) if noise > 0 else NonPrivate()
+
+
+@dataclass(frozen=True)
+class GNMax(Aggregator):
+    """The class with most votes after Gaussian noise.
+
+    Parameters
+    ----------
+    noise : float, default=None
+        Standard deviation of the noise on each count, in votes. ``None`` derives it from the
+        epsilon and delta of the estimator.
+
+    References
+    ----------
+    N. Papernot et al., "Scalable private learning with PATE", ICLR 2018.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import epsilon_of
+    >>> from skprivacy.ensemble import GNMax
+    >>> round(epsilon_of(GNMax(noise=40.0).event(n_queries=286, moved=1), delta=1e-5), 2)
+    2.44
+    """
+
+    noise: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_noise("noise", self.noise)
+
+    @property
+    def has_noise(self) -> bool:
+        return self.noise is not None
+
+    def with_noise(self, noise: float) -> GNMax:
+        return replace(self, noise=noise)
+
+    def event(self, n_queries: int, moved: int) -> Event:
+        return Repeated(_event(_set(self.noise), moved, GNMaxVote), n_queries)
+
+    def release(
+        self, votes: NDArray[np.int64], moved: int, random: SecureRandom
+    ) -> NDArray[np.int64]:
+        return _noisy_winners(votes, _set(self.noise), moved, random)
+
+
+@dataclass(frozen=True)
+class LNMax(Aggregator):
+    """The class with most votes after Laplace noise.
+
+    Kept to reproduce the first paper. :class:`GNMax` gives better labels at equal cost.
+
+    Parameters
+    ----------
+    noise : float, default=None
+        Scale of the noise on each count, in votes. ``None`` derives it from the epsilon and delta
+        of the estimator.
+
+    References
+    ----------
+    N. Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
+    data", ICLR 2017.
+    """
+
+    noise: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_noise("noise", self.noise)
+
+    @property
+    def has_noise(self) -> bool:
+        return self.noise is not None
+
+    def with_noise(self, noise: float) -> LNMax:
+        return replace(self, noise=noise)
+
+    def event(self, n_queries: int, moved: int) -> Event:
+        return Repeated(_event(_set(self.noise), moved, LNMaxVote), n_queries)
+
+    def release(
+        self, votes: NDArray[np.int64], moved: int, random: SecureRandom
+    ) -> NDArray[np.int64]:
+        # A vote that moves changes two counts by one each.
+        mechanism = Laplace(_set(self.noise) / (2.0 * moved), 2.0 * moved)
+        return np.array([mechanism.release(counts, random).argmax() for counts in votes])
+
+
+@dataclass(frozen=True)
+class ConfidentGNMax(Aggregator):
+    """Answer only where the largest count, after noise, passes a threshold.
+
+    Every query costs a threshold test, answered or not, and every answer a :class:`GNMax` vote on
+    top. What is paid for is declared beforehand: the test of each query, and ``max_answers``.
+
+    Parameters
+    ----------
+    threshold : float
+        Least noisy number of votes for the leading class.
+    max_answers : int
+        Most queries that are answered; the first that pass.
+    threshold_noise : float, default=None
+        Standard deviation of the noise on the largest count, in votes. ``None``: 4 times ``noise``.
+    noise : float, default=None
+        Standard deviation of the noise on each count, in votes. ``None`` derives it from the
+        epsilon and delta of the estimator.
+
+    References
+    ----------
+    N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, algorithm 1.
+    """
+
+    threshold: float
+    max_answers: int
+    threshold_noise: float | None = None
+    noise: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_noise("threshold_noise", self.threshold_noise)
+        _check_noise("noise", self.noise)
+        if not (isinstance(self.threshold, Real) and math.isfinite(self.threshold)):
+            raise ValueError(f"threshold={self.threshold!r} must be a finite number of votes.")
+        whole = isinstance(self.max_answers, int) and not isinstance(self.max_answers, bool)
+        if not whole or self.max_answers < 1:
+            raise ValueError(f"max_answers={self.max_answers!r} must be a whole number >= 1.")
+
+    @property
+    def has_noise(self) -> bool:
+        return self.noise is not None
+
+    def with_noise(self, noise: float) -> ConfidentGNMax:
+        tests = 4.0 * noise if self.threshold_noise is None else self.threshold_noise
+        return replace(self, noise=noise, threshold_noise=tests)
+
+    def event(self, n_queries: int, moved: int) -> Event:
+        tests = _event(self._tests, moved, VoteThreshold)
+        answers = _event(_set(self.noise), moved, GNMaxVote)
+        n_answers = min(self.max_answers, n_queries)
+        return Composed((Repeated(tests, n_queries), Repeated(answers, n_answers)))
+
+    @property
+    def _tests(self) -> float:
+        return 4.0 * _set(self.noise) if self.threshold_noise is None else self.threshold_noise
+
+    def release(
+        self, votes: NDArray[np.int64], moved: int, random: SecureRandom
+    ) -> NDArray[np.int64]:
+        largest = votes.max(axis=1)
+        spread = math.sqrt(len(votes)) * moved  # all tests together
+        noisy = Gaussian(self._tests / spread, spread).release(largest, random)
+        answered = np.flatnonzero(noisy >= self.threshold)[: self.max_answers]
+        # As many rows as were declared: those without an answer are empty, and cost all the same.
+        asked = np.zeros((min(self.max_answers, len(votes)), votes.shape[1]), np.int64)
+        asked[: len(answered)] = votes[answered]
+        winners = _noisy_winners(asked, _set(self.noise), moved, random)
+        labels = np.full(len(votes), UNANSWERED, np.int64)
+        labels[answered] = winners[: len(answered)]
+        return labels
+
+
+def _set(noise: float | None) -> float:
+    if noise is None:
+        raise ValueError("noise=None: give the noise, or let the estimator calibrate it.")
+    return float(noise)
+
+
+def _noisy_winners(
+    votes: NDArray[np.int64], noise: float, moved: int, random: SecureRandom
+) -> NDArray[np.int64]:
+    """Return the class with most votes after Gaussian noise; all queries are one release.
+
+    A vote that moves changes two counts of each query by one.
+    """
+    spread = math.sqrt(2.0 * len(votes)) * moved
+    noisy = Gaussian(noise / spread, spread).release(votes, random)
+    return np.asarray(noisy).argmax(axis=1)

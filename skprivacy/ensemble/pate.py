@@ -1,0 +1,458 @@
+"""PATE: teachers on parts of the private records vote, with noise, on labels for public ones."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from .. import _config
+from .._sklearn import HasMethods, Interval, StrOptions, num_samples, safe_indexing
+from .._validation import check_column_names
+from ..accounting import PrivacyBudget, check_delta, epsilon_of
+from ..base import PrivateEstimatorMixin, PrivateFit
+from ..exceptions import PrivacyWarning
+from ..mechanisms import SecureRandom
+from ..preprocessing import Schema
+from ..public_facts import public_classes
+from .aggregators import UNANSWERED, Aggregator, GNMax
+from .partition import MOVED_VOTES, PARTITIONS, parts_by_hash, parts_by_index
+from .public_records import PublicRecords, chosen_queries, drawn_records
+from .students import PropagationStudent, taught
+from .teachers import count_votes
+
+__all__ = ["PATEClassifier"]
+
+_N_DRAWN = 2000  # public records that are drawn from a schema where none are given
+_LARGEST_DELTA = 0.1
+_TRIED = 200  # public records on which the student is tried
+
+
+def _student_can(method: str) -> Any:
+    def has(self: Any) -> bool:
+        return hasattr(self.student_ if hasattr(self, "student_") else self._student(), method)
+
+    return available_if(has)
+
+
+class PATEClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """Private aggregation of teacher ensembles: any classifier, made private by votes.
+
+    The private records are cut into parts, and a teacher is trained on each. The teachers vote on
+    the labels of a few public records, noise is added to the votes, and a student learns from the
+    winners. The student is all that is kept.
+
+    It takes public records without labels, of the same kind as the private ones, and many private
+    records: each teacher has but its part. Without public records,
+    :class:`~skprivacy.neural_network.DPSGDClassifier` is the better choice.
+
+    Parameters
+    ----------
+    teacher : classifier or pipeline, default=None
+        Is cloned and fitted on each part. ``None`` means logistic regression.
+    student : classifier or pipeline, default=None
+        Is cloned and fitted on the answered public records; one with an attribute
+        ``semi_supervised`` that is true gets all of them, with -1 for those without an answer.
+        ``None`` means :class:`PropagationStudent`, or logistic regression where records are not
+        all numbers.
+    n_teachers : int, default=250
+        More teachers drown the noise better, and each has fewer records. At most a few hundred
+        records each is the rule.
+    aggregator : Aggregator, default=None
+        How votes become labels. ``None`` means :class:`GNMax`.
+    n_queries : int, default=100
+        Public records whose labels are asked for; each costs. At most as many as there are.
+    partition : {"hash", "index"}, default="hash"
+        How records are dealt to teachers. "hash" is by a keyed hash of the record, or of its
+        group; "index" by position, in equal parts.
+    relation : {"add_remove", "zero_out", "replace_one"}, default=None
+        What neighbouring data sets are. ``None`` means "add_remove" for "hash" and "zero_out" for
+        "index". "add_remove" needs "hash". Under "hash", "replace_one" changes two teachers and
+        costs accordingly.
+    epsilon : float, default=1.0
+        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
+        guarantee**, to compare against.
+    delta : float, default=1e-5
+        In (0, 1).
+    classes : array-like of shape (n_classes,), default=None
+        All labels that may occur, from public knowledge.
+    schema : Schema, default=None
+        Public ranges and categories of the columns, from which records are drawn where ``fit`` gets
+        none.
+    keep_labels : bool, default=False
+        Whether the noisy labels are kept as ``labels_``. They are released anyway.
+    n_jobs : int, default=None
+        Teachers trained at once, through joblib.
+    random_state : int, RandomState instance or None, default=None
+        Drives the cut, the teachers' and the student's seeds and the choice of queries, never the
+        noise.
+    budget : PrivacyBudget, default=None
+        Is charged for the fit before the data is touched; refuses what it cannot afford.
+    noise_seed : int, default=None
+        Makes the noise reproducible **and the guarantee void**. For tests only.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
+    student_ : classifier
+        The fitted student. It predicts indices of ``classes_``.
+    aggregator_ : Aggregator
+        The aggregator with the noise that was used.
+    labels_ : ndarray of shape (n_public,)
+        With ``keep_labels``: indices of classes, -1 for records without an answer.
+    privacy_ : PrivacyGuarantee
+        What is guaranteed, in which relation and under which assumptions.
+    privacy_event_ : Event
+        What was released, for composition with other releases.
+    epsilon_, delta_ : float
+        The guarantee in two numbers.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of features, when all of them are strings.
+
+    Notes
+    -----
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of the student, whatever the
+    teachers do, with a record as the unit; with ``groups`` a group. The claim is independent of
+    the votes. It covers all queries and answers that were declared, made or not. A teacher that
+    cannot be trained (its part is empty, has one class, or breaks it) votes by a public rule, and
+    nothing is said of it.
+
+    **Edge cases.** A record with NaN is left to the teacher of its part, since refusing it would
+    tell that it is there. With few records and many teachers most votes are that rule's: the student then
+    is useless, and still private. If every answer is of one class the student predicts that class;
+    if there is no answer, the first one.
+
+    References
+    ----------
+    N. Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
+    data", ICLR 2017.
+    N. Papernot et al., "Scalable private learning with PATE", ICLR 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from skprivacy.ensemble import PATEClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(6000, 3))
+    >>> y = X[:, 0] > 0
+    >>> model = PATEClassifier(GaussianNB(), n_teachers=200, n_queries=50, classes=[False, True])
+    >>> model = model.fit(X[:4000], y[:4000], X_public=X[4000:5000])
+    >>> model.privacy_
+    (1.00, 1e-05)-DP, add-remove, proved assuming the public records and their choice depend on \
+no private record
+    >>> model.score(X[5000:], y[5000:]) > 0.8
+    True
+    """
+
+    _parameter_constraints: dict = {
+        "teacher": [HasMethods(["fit", "predict"]), None],
+        "student": [HasMethods(["fit", "predict"]), None],
+        "n_teachers": [Interval(Integral, 2, None, closed="left")],
+        "aggregator": [Aggregator, None],
+        "n_queries": [Interval(Integral, 1, None, closed="left")],
+        "partition": [StrOptions(set(PARTITIONS))],
+        "relation": [StrOptions({"add_remove", "zero_out", "replace_one"}), None],
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "classes": ["array-like", None],
+        "schema": [Schema, None],
+        "keep_labels": ["boolean"],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "budget": [PrivacyBudget, None],
+        "noise_seed": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        teacher: Any = None,
+        student: Any = None,
+        *,
+        n_teachers: int = 250,
+        aggregator: Aggregator | None = None,
+        n_queries: int = 100,
+        partition: str = "hash",
+        relation: str | None = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        classes: ArrayLike | None = None,
+        schema: Schema | None = None,
+        keep_labels: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        budget: PrivacyBudget | None = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.teacher = teacher
+        self.student = student
+        self.n_teachers = n_teachers
+        self.aggregator = aggregator
+        self.n_queries = n_queries
+        self.partition = partition
+        self.relation = relation
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.schema = schema
+        self.keep_labels = keep_labels
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.budget = budget
+        self.noise_seed = noise_seed
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # the few records of a check are no ensemble
+        return tags
+
+    def fit(
+        self, X: Any, y: ArrayLike, *, X_public: Any = None, groups: ArrayLike | None = None
+    ) -> PATEClassifier:
+        """Train teachers on private records, and a student on public ones.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Private records, as the teacher takes them.
+        y : array-like of shape (n_samples,)
+            Their labels, each one of ``classes``.
+        X_public : array-like, DataFrame or PublicRecords of shape (n_public, n_features), \
+                default=None
+            Records without labels that are public. In a cross-validation wrap them in
+            :class:`PublicRecords`; in a pipeline pass ``transform_input=["X_public"]`` to it.
+            ``None`` draws some from ``schema``.
+        groups : array-like of shape (n_samples,), default=None
+            Whom each record belongs to. All records of a group go to one teacher, so that the
+            guarantee is the group's. Needs ``partition="hash"``.
+
+        Returns
+        -------
+        self : PATEClassifier
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a shape or a label is not as described. Nothing has been released then.
+        BudgetExceededError
+            If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
+        """
+        with self._private_fit() as fit:
+            X, y = self._validated(X, y)
+            groups = self._checked_groups(groups, X)
+            self.classes_, _ = public_classes(fit, y, self.classes)
+            random = check_random_state(self.random_state)
+            public = self._public(fit, X, X_public, random)
+            queries = chosen_queries(public, min(self.n_queries, num_samples(public)), random)
+            self._try_student(public, queries)
+            seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
+            relation, moved = self._relation()
+            self.aggregator_ = self._calibrated(len(queries), moved, relation)
+            event = self.aggregator_.event(len(queries), moved)
+            with fit.charged(event, relation=relation, at_delta=self.delta):
+                noise = SecureRandom(self.noise_seed)
+                votes = count_votes(
+                    LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher,
+                    X, y, self._parts(X, y, groups, random), self.n_teachers,
+                    safe_indexing(public, queries), self.classes_, seeds, self.n_jobs,
+                )  # fmt: skip
+                answers = self.aggregator_.release(votes, moved, noise)
+            labels = np.full(num_samples(public), UNANSWERED, np.int64)
+            labels[queries] = answers
+            self.student_ = self._taught(public, labels)
+            if self.keep_labels:
+                self.labels_ = labels
+        return self
+
+    def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray]:
+        self._validate_params()
+        check_column_names(X)
+        if isinstance(X, pd.DataFrame) and not _all_numbers(X):
+            validate_data(self, X, skip_check_array=True)
+            check_consistent_length(X, y)
+            y = column_or_1d(y, warn=True)
+        else:
+            X, y = validate_data(self, X, y, ensure_all_finite=False)
+        if self.delta > _LARGEST_DELTA:
+            raise ValueError(
+                f"delta={self.delta!r} must be far below 1 / number of records; it is not even "
+                f"below {_LARGEST_DELTA:g}. A usual choice is 1e-6."
+            )
+        if self._relation()[0] != "add_remove":
+            check_delta(self.delta, num_samples(X))
+        return X, y
+
+    def _checked_groups(self, groups: Any, X: Any) -> NDArray | None:
+        if groups is None:
+            return None
+        if self.partition != "hash":
+            raise ValueError(
+                f"groups are given with partition={self.partition!r}, which would cut them apart. "
+                "Use partition='hash', which keeps each group with one teacher."
+            )
+        check_consistent_length(X, groups)
+        return column_or_1d(groups)
+
+    def _relation(self) -> tuple[str, int]:
+        """Return the relation, and how many votes a neighbour moves under it."""
+        relation = self.relation or ("add_remove" if self.partition == "hash" else "zero_out")
+        if (self.partition, relation) not in MOVED_VOTES:
+            raise ValueError(
+                f"relation={relation!r} does not hold for partition={self.partition!r}: without a "
+                "record, those after it would have other teachers. Use partition='hash', or "
+                "relation='zero_out'."
+            )
+        return relation, MOVED_VOTES[self.partition, relation]
+
+    def _public(self, fit: PrivateFit, X: Any, given: Any, random: np.random.RandomState) -> Any:
+        fit.assume("the public records and their choice depend on no private record")
+        if given is None:
+            return self._drawn(fit, X, random)
+        public = given.X if isinstance(given, PublicRecords) else given
+        if not isinstance(public, pd.DataFrame):
+            public = check_array(public, dtype=None, input_name="X_public", ensure_all_finite=False)
+        n_features = public.shape[1]
+        if n_features != self.n_features_in_:
+            raise ValueError(
+                f"X_public has {n_features} features and X has {self.n_features_in_}. In a "
+                "pipeline public records skip the steps before, unless it is made as "
+                "Pipeline(steps, transform_input=['X_public'])."
+            )
+        return public
+
+    def _drawn(self, fit: PrivateFit, X: Any, random: np.random.RandomState) -> Any:
+        schema = self.schema
+        if schema is None:
+            schema = Schema.infer(X if isinstance(X, pd.DataFrame) else pd.DataFrame(X))
+            fit.assume("the schema is public (it was read off the data)")
+        if len(schema) != self.n_features_in_:
+            raise ValueError(
+                f"schema has {len(schema)} columns and X has {self.n_features_in_}. Give the "
+                "schema of the records that reach the teacher, or X_public."
+            )
+        _config.warn_caller(
+            "X_public=None: queries are drawn from the schema, each column by itself. Labels of "
+            "records that look like no real ones teach little; pass real public records.",
+            PrivacyWarning,
+        )
+        drawn = drawn_records(schema, _N_DRAWN, random)
+        return drawn if isinstance(X, pd.DataFrame) else drawn.to_numpy(np.float64)
+
+    def _calibrated(self, n_queries: int, moved: int, relation: str) -> Aggregator:
+        """Return the aggregator with its noise; refuse one that costs more than ``epsilon``."""
+        aggregator = GNMax() if self.aggregator is None else self.aggregator
+        target = float(self.epsilon), float(self.delta)
+        ready = aggregator.calibrated(n_queries, moved, *target, relation)
+        if aggregator.has_noise and math.isfinite(self.epsilon):
+            cost = epsilon_of(ready.event(n_queries, moved), self.delta, relation)
+            if cost > self.epsilon:
+                raise ValueError(
+                    f"aggregator={aggregator!r} costs epsilon={cost:.4g} for {n_queries} queries, "
+                    f"above epsilon={self.epsilon!r}. Give more noise, fewer queries or a larger "
+                    "epsilon, or leave the aggregator's noise None."
+                )
+        return ready
+
+    def _parts(
+        self, X: Any, y: NDArray, groups: Any, random: np.random.RandomState
+    ) -> NDArray[np.int64]:
+        if self.partition == "index":
+            return parts_by_index(num_samples(X), self.n_teachers, random)
+        if groups is not None:
+            return parts_by_hash(groups, None, self.n_teachers, random)
+        return parts_by_hash(X, y, self.n_teachers, random)
+
+    def _student(self) -> Any:
+        return PropagationStudent() if self.student is None else clone(self.student)
+
+    def _try_student(self, public: Any, queries: NDArray[np.intp]) -> None:
+        """Fit a student to made-up labels: what breaks it must show before labels are paid for."""
+        if len(queries) < 2:
+            return
+        made_up = np.full(num_samples(public), UNANSWERED, np.int64)
+        made_up[queries] = np.arange(len(queries)) % len(self.classes_)
+        some = np.union1d(queries[:_TRIED], np.arange(min(_TRIED, num_samples(public))))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                taught(self._student(), safe_indexing(public, some), made_up[some])
+        except Exception as error:
+            raise ValueError(
+                f"student={self.student!r} cannot be fitted to the public records ({error}). "
+                "Nothing was charged. Pass a student that takes them, for instance a pipeline that "
+                "begins with SchemaTransformer."
+            ) from error
+
+    def _taught(self, public: Any, labels: NDArray[np.int64]) -> Any:
+        """Return a student, a constant one where there is nothing to tell apart."""
+        answered = np.unique(labels[labels != UNANSWERED])
+        if len(answered) < 2:
+            only = int(answered[0]) if len(answered) else 0
+            return DummyClassifier(strategy="constant", constant=only).fit([[0.0]], [only])
+        student = self._student()
+        for name in student.get_params():
+            if name.split("__")[-1] == "random_state" and self.random_state is not None:
+                student.set_params(**{name: check_random_state(self.random_state).randint(1 << 31)})
+        return taught(student, public, labels)
+
+    def _rows(self, X: Any) -> Any:
+        check_is_fitted(self, "student_")
+        check_column_names(X)
+        if isinstance(X, pd.DataFrame) and not _all_numbers(X):
+            validate_data(self, X, skip_check_array=True, reset=False)
+            return X
+        return validate_data(self, X, reset=False)
+
+    def predict(self, X: Any) -> NDArray:
+        """Return the student's class of each row.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        rows = self._rows(X)
+        if isinstance(self.student_, DummyClassifier):
+            rows = np.zeros((num_samples(rows), 1))
+        return self.classes_[self.student_.predict(rows)]
+
+    @_student_can("predict_proba")
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the student's probability of each class; 0 for those it has not met.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        rows = self._rows(X)
+        if isinstance(self.student_, DummyClassifier):
+            rows = np.zeros((num_samples(rows), 1))
+        found = np.zeros((num_samples(rows), len(self.classes_)))
+        found[:, self.student_.classes_] = self.student_.predict_proba(rows)
+        return found
+
+
+def _all_numbers(frame: pd.DataFrame) -> bool:
+    return all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes)

@@ -1,0 +1,102 @@
+"""Public records that a private model may be asked about, and how to get them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.metrics import pairwise_distances_argmin
+
+from .._sklearn import num_samples
+from ..preprocessing import Bounded, Schema
+
+__all__ = ["PublicRecords", "chosen_queries", "drawn_records"]
+
+
+class PublicRecords:
+    """Public records as one object, which no cross-validation cuts.
+
+    scikit-learn's cross-validation takes any array that is as long as ``X`` for a property of the
+    records, and hands each fold its part. Public records that happen to be as many as the private
+    ones are such an array; wrapped in this class they are not.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame of shape (n_public, n_features)
+        Records that are public, or of people who agreed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.ensemble import PublicRecords
+    >>> PublicRecords(np.zeros((5, 2)))
+    PublicRecords(5 records)
+    """
+
+    def __init__(self, X: Any) -> None:
+        self.X = X
+
+    def __repr__(self) -> str:
+        return f"PublicRecords({num_samples(self.X)} records)"
+
+
+def drawn_records(schema: Schema, n: int, random: np.random.RandomState) -> pd.DataFrame:
+    """Return records drawn from the ranges and categories of a schema, each column by itself.
+
+    Parameters
+    ----------
+    schema : Schema
+    n : int
+    random : RandomState
+
+    Returns
+    -------
+    DataFrame of shape (n, n_columns)
+    """
+    columns = {
+        name: random.uniform(fact.lower, fact.upper, n)
+        if isinstance(fact, Bounded)
+        else np.array(fact.values, dtype=object)[random.randint(len(fact.values), size=n)]
+        for name, fact in schema.items()
+    }
+    return pd.DataFrame(columns)
+
+
+def chosen_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.intp]:
+    """Return which public records to ask about: the ones next to the centres of ``n`` clusters.
+
+    Clusters of public records touch no private data, and cover them better than chance does.
+    Records that are not all numbers are chosen at random.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame of shape (n_public, n_features)
+    n : int
+        At most n_public.
+    random : RandomState
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Distinct positions, in random order.
+    """
+    n_public = num_samples(X)
+    matrix = _numbers(X)
+    if matrix is None or n >= n_public:
+        return random.permutation(n_public)[:n]
+    clusters = MiniBatchKMeans(n, n_init=1, batch_size=4096, random_state=random).fit(matrix)
+    nearest = np.unique(pairwise_distances_argmin(clusters.cluster_centers_, matrix))
+    others = np.setdiff1d(random.permutation(n_public), nearest)
+    chosen = np.concatenate([nearest, random.permutation(others)[: n - len(nearest)]])
+    return random.permutation(chosen)
+
+
+def _numbers(X: Any) -> NDArray[np.float64] | None:
+    try:
+        matrix = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return matrix if np.isfinite(matrix).all() else None
