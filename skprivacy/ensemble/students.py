@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import Ridge
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
 from sklearn.semi_supervised import LabelSpreading
 from sklearn.utils.extmath import softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._sklearn import Interval
+from .._sklearn import Interval, safe_indexing
 from .aggregators import UNANSWERED
 
 __all__ = ["PropagationStudent"]
@@ -93,8 +94,8 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
             max_iter=100,
         ).fit(normalize(rows), labels)
         self.classes_ = graph.classes_
-        targets = graph.label_distributions_
-        reached = targets.sum(axis=1) > 0
+        reached = graph.label_distributions_.sum(axis=1) > 0
+        targets = (graph.transduction_[:, None] == self.classes_).astype(np.float64)
         self._ridge_ = Ridge(alpha=self.alpha).fit(rows[reached], targets[reached])
         return self
 
@@ -156,9 +157,8 @@ def taught(student: Any, X: Any, labels: NDArray[np.int64]) -> Any:
     classifier
         The fitted student.
     """
-    from .._sklearn import safe_indexing
-
-    if getattr(student, "semi_supervised", False):
+    last = student.steps[-1][1] if isinstance(student, Pipeline) else student
+    if getattr(last, "semi_supervised", False):
         return student.fit(X, labels)
     answered = np.flatnonzero(labels != UNANSWERED)
     return student.fit(safe_indexing(X, answered), labels[answered])

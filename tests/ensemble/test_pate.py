@@ -1,0 +1,449 @@
+"""PATE: what a neighbour moves, what is charged, what is kept, and how it meets scikit-learn."""
+
+from __future__ import annotations
+
+import pickle
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_validate
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+import skprivacy.ensemble.pate as pate
+from skprivacy.accounting import (
+    Composed,
+    GNMaxVote,
+    LNMaxVote,
+    PrivacyBudget,
+    Repeated,
+    VoteThreshold,
+    epsilon_of,
+)
+from skprivacy.ensemble import (
+    ConfidentGNMax,
+    GNMax,
+    LNMax,
+    PATEClassifier,
+    PropagationStudent,
+    PublicRecords,
+    aggregators,
+    partition,
+    teachers,
+)
+from skprivacy.ensemble.partition import MOVED_VOTES, parts_by_hash, parts_by_index
+from skprivacy.ensemble.public_records import chosen_queries, drawn_records
+from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
+from skprivacy.mechanisms import Gaussian
+from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+
+from .. import contracts, contracts_once
+from ..private_estimators import CASES
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(3000, 3))
+Y = np.where(X[:, 0] > 0, "well", "ill")
+PUBLIC = RNG.normal(size=(600, 3))
+
+
+def model(teacher=None, **params):
+    defaults = {"n_teachers": 60, "n_queries": 30, "classes": ["ill", "well"], "epsilon": 8.0}
+    return PATEClassifier(teacher or GaussianNB(), **{**defaults, "random_state": 0, **params})
+
+
+def votes_given(estimator, records, labels, **fit_params):
+    """Return the votes that a fit counts."""
+    seen = []
+
+    def counted(*args):
+        seen.append(count_votes(*args))
+        return seen[-1]
+
+    count_votes = teachers.count_votes
+    with mock.patch.object(pate, "count_votes", counted):
+        clone(estimator).fit(records, labels, X_public=PUBLIC, **fit_params)
+    return seen[0]
+
+
+# ------------------------------------------------------------------------------ what a record moves
+
+
+def moved_votes(estimator, data, neighbour):
+    """Return how many votes differ in the worst query."""
+    gap = votes_given(estimator, *data) - votes_given(estimator, *neighbour)
+    return np.abs(gap).sum(axis=1).max() / 2
+
+
+def neighbours(relation):
+    """Yield pairs of data sets that differ in one record, by all that a record can do."""
+    data = X[:120], Y[:120]
+    for changed in (np.full(3, np.nan), np.full(3, 1e300), np.zeros(3), X[500]):
+        for place in (0, 60, 119):
+            if relation == "add_remove":
+                yield data, tuple(np.delete(part, place, axis=0) for part in data)
+                continue
+            rows, labels = data[0].copy(), data[1].copy()
+            rows[place], labels[place] = changed, "ill" if labels[place] == "well" else "well"
+            yield data, (rows, labels)
+
+
+@pytest.mark.parametrize(("cut", "relation"), MOVED_VOTES)
+def test_a_neighbour_moves_as_many_votes_as_are_paid_for(cut, relation):
+    if (cut, relation) == ("hash", "zero_out"):
+        pytest.skip("a record without contribution is one that is removed: see add_remove")
+    overfitted = DecisionTreeClassifier(random_state=0)
+    estimator = model(overfitted, partition=cut, relation=relation, n_teachers=30)
+    most = max(moved_votes(estimator, *pair) for pair in neighbours(relation))
+    assert most == MOVED_VOTES[cut, relation]
+
+
+def test_removing_a_record_from_a_cut_by_index_moves_more_than_one_vote():
+    """Why ``partition="index"`` makes no claim under add/remove."""
+    estimator = model(DecisionTreeClassifier(random_state=0), partition="index", n_teachers=30)
+    assert max(moved_votes(estimator, *pair) for pair in neighbours("add_remove")) > 1
+    with pytest.raises(ValueError, match="relation='add_remove' does not hold"):
+        estimator.set_params(relation="add_remove").fit(X, Y, X_public=PUBLIC)
+
+
+def test_two_moved_votes_take_twice_the_noise():
+    one = model(relation="add_remove").fit(X, Y, X_public=PUBLIC)
+    two = model(relation="replace_one").fit(X, Y, X_public=PUBLIC)
+    assert two.aggregator_.noise == pytest.approx(2 * one.aggregator_.noise, rel=2e-3)
+    assert one.epsilon_ == pytest.approx(two.epsilon_, rel=2e-3)  # calibrated to 0.1%
+
+
+def test_a_group_has_one_teacher_and_a_record_does_not_decide_on_others():
+    groups = np.arange(len(X)) // 10
+    parts = parts_by_hash(groups, None, 50, np.random.RandomState(0))
+    assert all(len(set(parts[groups == g])) == 1 for g in range(20))
+    rows = parts_by_hash(X, Y, 50, np.random.RandomState(0))
+    np.testing.assert_array_equal(
+        parts_by_hash(X[1:], Y[1:], 50, np.random.RandomState(0)), rows[1:]
+    )
+    counts = np.bincount(rows, minlength=50)
+    assert 20 < counts.min() <= counts.max() < 110  # Binomial(3000, 1/50), 5 deviations and more
+    assert votes_given(model(), X, Y, groups=groups).sum(axis=1).tolist() == [60] * 30
+    with pytest.raises(ValueError, match="groups are given with partition='index'"):
+        model(partition="index").fit(X, Y, X_public=PUBLIC, groups=groups)
+
+
+def test_equal_records_of_any_type_have_one_teacher():
+    frame = pd.DataFrame({"a": [1, 2, 0], "b": ["x", "y", None]})
+    same = frame.astype({"a": float})
+    same.loc[2, "a"] = -0.0
+    parts = [parts_by_hash(f, None, 10**6, np.random.RandomState(0)) for f in (frame, same)]
+    np.testing.assert_array_equal(*parts)
+    assert len(set(parts[0])) == 3
+
+
+def test_parts_by_index_are_equal_and_shuffled():
+    parts = parts_by_index(103, 10, np.random.RandomState(0))
+    assert sorted(np.bincount(parts)) == [10] * 7 + [11] * 3
+    assert (np.diff(parts) < 0).any()
+
+
+# --------------------------------------------------------------------------------- what is charged
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "event"),
+    [
+        (GNMax(40.0), Repeated(GNMaxVote(20.0), 30)),
+        (LNMax(40.0), Repeated(LNMaxVote(20.0), 30)),
+        (
+            ConfidentGNMax(50.0, max_answers=9, threshold_noise=150.0, noise=40.0),
+            Composed((Repeated(VoteThreshold(75.0), 30), Repeated(GNMaxVote(20.0), 9))),
+        ),
+    ],
+)
+def test_every_declared_query_is_charged(aggregator, event):
+    assert aggregator.event(n_queries=30, moved=2) == event
+    fitted = model(aggregator=aggregator, relation="replace_one", epsilon=50.0)
+    fitted.fit(X, Y, X_public=PUBLIC)
+    assert fitted.privacy_event_ == event
+    assert fitted.aggregator_ == aggregator
+
+
+def test_unanswered_queries_cost_as_much():
+    """286 answers cost 2.54 at 640 asked and 3.60 at 8,000."""
+    confident = ConfidentGNMax(200.0, max_answers=286, threshold_noise=150.0, noise=40.0)
+    costs = [epsilon_of(confident.event(asked, 1), 1e-5) for asked in (640, 8000)]
+    assert costs == pytest.approx([2.54, 3.60], abs=0.01)
+
+
+def test_an_aggregator_that_costs_more_than_epsilon_is_refused_before_anything_is_charged():
+    budget = PrivacyBudget(100.0, 1e-3)
+    with pytest.raises(ValueError, match=r"costs epsilon=.* above epsilon=1\.0"):
+        model(aggregator=GNMax(1.0), epsilon=1.0, budget=budget).fit(X, Y, X_public=PUBLIC)
+    assert budget.entries().empty
+
+
+def test_no_teacher_is_trained_for_a_budget_that_cannot_afford_it():
+    def trained(*args):
+        raise AssertionError("a teacher was trained")
+
+    with mock.patch.object(pate, "count_votes", trained), pytest.raises(BudgetExceededError):
+        model(budget=PrivacyBudget(1.0, 1e-5)).fit(X, Y, X_public=PUBLIC)
+
+
+def test_a_student_that_cannot_learn_from_the_public_records_is_found_before_the_charge():
+    budget = PrivacyBudget(100.0, 1e-3)
+    frame = pd.DataFrame({"a": X[:, 0], "b": Y})
+    teacher = make_pipeline(
+        make_column_transformer((OneHotEncoder(), ["b"]), remainder="passthrough"), GaussianNB()
+    )
+    with pytest.raises(ValueError, match="student=None cannot be fitted"):
+        model(teacher, budget=budget).fit(frame, Y, X_public=frame[:100])
+    assert budget.entries().empty
+
+
+# ------------------------------------------------------------------------------ what is not told
+
+
+class Brittle(ClassifierMixin, BaseEstimator):
+    """A teacher that one kind of record breaks."""
+
+    def fit(self, X, y):
+        if (X > 50).any():
+            raise RuntimeError("a private record: 4711")
+        self.inner_ = GaussianNB().fit(X, y)
+        self.classes_ = self.inner_.classes_
+        return self
+
+    def predict(self, X):
+        return self.inner_.predict(X)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_teachers_that_cannot_be_trained_vote_all_the_same_and_nobody_is_told(capfd, n_jobs):
+    rows = X.copy()
+    rows[::7] = 99.0
+    fitted = model(Brittle(), n_jobs=n_jobs).fit(rows, Y, X_public=PUBLIC)
+    assert capfd.readouterr() == ("", "")
+    assert set(fitted.predict(PUBLIC)) <= {"ill", "well"}
+    assert votes_given(model(Brittle()), rows, Y).sum(axis=1).tolist() == [60] * 30
+
+
+def test_more_teachers_than_records_and_a_part_of_one_class():
+    assert votes_given(model(n_teachers=60), X[:20], Y[:20]).sum(axis=1).tolist() == [60] * 30
+    sick = votes_given(model(n_teachers=2), X[:200], np.full(200, "ill"))
+    assert sick.tolist() == [[2, 0]] * 30
+
+
+def test_nothing_but_the_student_is_kept():
+    fitted = model().fit(X, Y, X_public=PUBLIC)
+    kept = {k for k in vars(fitted) if k.endswith("_")}
+    assert kept == {
+        "aggregator_", "classes_", "delta_", "epsilon_", "n_features_in_", "privacy_",
+        "privacy_event_", "student_",
+    }  # fmt: skip
+    loaded = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(loaded.predict(PUBLIC), fitted.predict(PUBLIC))
+    labels = model(keep_labels=True).fit(X, Y, X_public=PUBLIC).labels_
+    assert labels.shape == (600,)
+    assert (labels >= 0).sum() == 30
+
+
+# --------------------------------------------------------------------------------- planted bugs
+
+REPLAY, NOISE = contracts.check_replay, contracts_once.check_noise
+ACCOUNTING = contracts_once.check_accounting
+
+
+def overlapping(original):
+    """Give each record to a second teacher as well."""
+
+    def count_votes(teacher, X, y, parts, n_teachers, *rest):
+        double = np.concatenate([parts, (parts + 1) % n_teachers])
+        return original(teacher, np.vstack([X, X]), np.append(y, y), double, n_teachers, *rest)
+
+    return count_votes
+
+
+def cut_by_the_data(original):
+    """Deal records by the rank of their first feature: evenly, but each by all others."""
+    return lambda X, y, n, random: np.argsort(np.argsort(X[:, 0])) % n
+
+
+def cut_by_position(original):
+    return lambda X, y, n, random: np.arange(len(X))[::-1] % n
+
+
+def halved(original):
+    return lambda self, std, size, random: original(self, std, size, random) // 2
+
+
+def free_tests(original):
+    def event(self, n_queries, moved):
+        return original(self, n_queries, moved).events[1]
+
+    return event
+
+
+def counts_without_noise(original):
+    return lambda votes, noise, moved, random: votes.argmax(axis=1)
+
+
+MUTANTS = {
+    "teachers overlap": (pate, "count_votes", overlapping, REPLAY, "PATEClassifier"),
+    "half the noise": (Gaussian, "_noise", halved, NOISE, "PATEClassifier"),
+    "votes without noise": (
+        aggregators, "_noisy_winners", counts_without_noise, ACCOUNTING, "PATEClassifier-confident",
+    ),
+    "threshold tests not charged": (
+        ConfidentGNMax, "event", free_tests, ACCOUNTING, "PATEClassifier-confident",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_planted_bug_is_caught(name):
+    owner, attribute, make, check, case = MUTANTS[name]
+    with (
+        mock.patch.object(owner, attribute, make(getattr(owner, attribute))),
+        pytest.raises(AssertionError),
+    ):
+        check(CASES[case])
+
+
+@pytest.mark.parametrize("cut", [cut_by_the_data, cut_by_position])
+def test_a_cut_by_which_a_record_decides_on_others_is_caught(cut):
+    with mock.patch.object(pate, "parts_by_hash", cut(None)):
+        estimator = model(DecisionTreeClassifier(random_state=0), n_teachers=30)
+        assert max(moved_votes(estimator, *pair) for pair in neighbours("add_remove")) > 1
+
+
+def test_a_replaced_record_of_a_hash_cut_that_is_charged_once_is_caught():
+    with mock.patch.dict(partition.MOVED_VOTES, {("hash", "replace_one"): 1}):
+        estimator = model(DecisionTreeClassifier(random_state=0), relation="replace_one")
+        most = max(moved_votes(estimator, *pair) for pair in neighbours("replace_one"))
+        assert most > partition.MOVED_VOTES["hash", "replace_one"]
+
+
+# ------------------------------------------------------------------------------ scikit-learn's ways
+
+
+def test_public_records_are_not_cut_by_cross_validation():
+    public = RNG.normal(size=(len(X), 3))  # as many as the private ones
+    seen = []
+
+    def noted(records, n, random):
+        seen.append(len(records))
+        return chosen_queries(records, n, random)
+
+    params = {"X_public": PublicRecords(public)}
+    with mock.patch.object(pate, "chosen_queries", noted):
+        cross_validate(model(), X, Y, cv=2, params=params)
+        cross_validate(model(), X, Y, cv=2, params={"X_public": public})
+    assert seen == [3000, 3000, 1500, 1500]
+
+
+def test_in_a_pipeline_public_records_of_another_width_are_refused_with_advice():
+    schema = Schema({"age": Bounded(0, 100), "sex": Categories(["F", "M", "X"])})
+    frame = pd.DataFrame({"age": 50 + 20 * X[:, 0], "sex": np.where(X[:, 1] > 0, "F", "M")})
+    steps = [("schema", SchemaTransformer(schema)), ("pate", model())]
+    with pytest.raises(ValueError, match=r"transform_input=\['X_public'\]"):
+        Pipeline(steps).fit(frame, Y, pate__X_public=frame[:100])
+
+
+def test_a_frame_with_text_goes_to_teachers_and_students_as_it_is():
+    schema = Schema({"age": Bounded(0, 100), "sex": Categories(["F", "M", "X"])})
+    frame = pd.DataFrame({"age": 50 + 20 * X[:, 0], "sex": np.where(X[:, 1] > 0, "F", "M")})
+    learner = make_pipeline(SchemaTransformer(schema), LogisticRegression())
+    fitted = model(learner, student=learner, epsilon=np.inf)  # without chance
+    fitted.fit(frame[:2500], Y[:2500], X_public=frame[2500:])
+    assert fitted.score(frame, Y) > 0.8
+    assert fitted.feature_names_in_.tolist() == ["age", "sex"]
+    with pytest.warns(PrivacyWarning, match="drawn from the schema"):
+        drawn = clone(fitted).set_params(schema=schema, n_queries=100).fit(frame, Y)
+    assert drawn.score(frame, Y) > 0.7
+
+
+def test_without_public_records_and_schema_the_ranges_are_read_off_the_data():
+    with (
+        pytest.warns(PrivacyLeakWarning),
+        pytest.warns(PrivacyWarning, match="drawn from the schema"),
+    ):
+        fitted = model().fit(X, Y)
+    assert "the schema is public (it was read off the data)" in fitted.privacy_.assumptions
+
+
+def test_drawn_records_keep_to_the_schema():
+    schema = Schema({"age": Bounded(10, 20), "sex": Categories(["F", "M"])})
+    drawn = drawn_records(schema, 500, np.random.RandomState(0))
+    assert drawn["age"].between(10, 20).all()
+    assert set(drawn["sex"]) == {"F", "M"}
+
+
+def test_queries_next_to_centres_cover_the_clusters():
+    centres = np.repeat(np.arange(8)[:, None] * 10.0, 50, axis=0)
+    chosen = chosen_queries(centres + RNG.normal(size=(400, 1)), 8, np.random.RandomState(0))
+    assert len(set(chosen)) == 8
+    assert len(set(chosen // 50)) >= 7
+    text = pd.DataFrame({"a": ["x", "y", "z"]})
+    assert sorted(chosen_queries(text, 3, np.random.RandomState(0))) == [0, 1, 2]
+
+
+def test_a_student_without_labels_to_tell_apart_is_constant():
+    sick = model().fit(X, np.full(len(X), "ill"), X_public=PUBLIC)
+    assert set(sick.predict(PUBLIC)) == {"ill"}
+    assert sick.predict_proba(PUBLIC).tolist()[0] == [1.0, 0.0]
+    silent = ConfidentGNMax(1e9, max_answers=5)
+    assert len(set(model(aggregator=silent).fit(X, Y, X_public=PUBLIC).predict(PUBLIC))) == 1
+
+
+def test_few_labels_spread_to_their_neighbours():
+    """With 90 labels for 1,797 digits, one in ten of them wrong."""
+    digits, truth = load_digits(return_X_y=True)
+    chosen = np.random.RandomState(0).permutation(len(truth))[:90]
+    known = np.full(len(truth), -1)
+    known[chosen] = truth[chosen]
+    known[chosen[:9]] = np.arange(9)
+    student = PropagationStudent().fit(digits, known)
+    alone = LogisticRegression(max_iter=5000).fit(digits[chosen], known[chosen])
+    assert student.score(digits, truth) > alone.score(digits, truth) + 0.05
+    assert student.predict_proba(digits).shape == (len(truth), 10)
+    assert student.classes_.tolist() == list(range(10))
+    pipe = make_pipeline(StandardScaler(), PropagationStudent())
+    assert model(student=pipe, epsilon=np.inf).fit(X, Y, X_public=PUBLIC).score(X, Y) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [
+        ({"n_teachers": 1}, "n_teachers"),
+        ({"partition": np.zeros(3000)}, "partition"),
+        ({"delta": 0.5}, "delta=0.5 must be far below"),
+        ({"delta": 1e-2, "partition": "index"}, "delta"),
+        ({"aggregator": "gnmax"}, "aggregator"),
+        ({"classes": ["ill", "dead"]}, "not in classes"),
+        ({"epsilon": -1.0}, "epsilon"),
+    ],
+)
+def test_bad_parameters_are_named_before_anything_is_charged(params, named):
+    budget = PrivacyBudget(100.0, 1e-2)
+    with pytest.raises(ValueError, match=named):
+        model(budget=budget, **params).fit(X, Y, X_public=PUBLIC)
+    assert budget.entries().empty
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: GNMax(-1.0),
+        lambda: LNMax(np.nan),
+        lambda: ConfidentGNMax(np.inf, 3),
+        lambda: ConfidentGNMax(3.0, 0),
+    ],
+)
+def test_bad_aggregators_are_refused(make):
+    with pytest.raises(ValueError, match="must be a"):
+        make()
