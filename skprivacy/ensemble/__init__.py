@@ -1,6 +1,7 @@
 """Private models made of many that vote: PATE, its aggregators and its students."""
 
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
+from .analysis import VoteAnalysis, analyse_votes
 from .pate import PATEClassifier
 from .public_records import PublicRecords
 from .students import PropagationStudent
@@ -13,4 +14,6 @@ __all__ = [
     "PATEClassifier",
     "PropagationStudent",
     "PublicRecords",
+    "VoteAnalysis",
+    "analyse_votes",
 ]

@@ -249,13 +249,14 @@ class ConfidentGNMax(Aggregator):
         return replace(self, noise=noise, threshold_noise=tests)
 
     def event(self, n_queries: int, moved: int) -> Event:
-        tests = _event(self._tests, moved, VoteThreshold)
+        tests = _event(self.test_noise, moved, VoteThreshold)
         answers = _event(_set(self.noise), moved, GNMaxVote)
         n_answers = min(self.max_answers, n_queries)
         return Composed((Repeated(tests, n_queries), Repeated(answers, n_answers)))
 
     @property
-    def _tests(self) -> float:
+    def test_noise(self) -> float:
+        """Standard deviation of the noise on the largest count, in votes."""
         return 4.0 * _set(self.noise) if self.threshold_noise is None else self.threshold_noise
 
     def release(
@@ -263,7 +264,7 @@ class ConfidentGNMax(Aggregator):
     ) -> NDArray[np.int64]:
         largest = votes.max(axis=1)
         spread = math.sqrt(len(votes)) * moved  # all tests together
-        noisy = Gaussian(self._tests / spread, spread).release(largest, random)
+        noisy = Gaussian(self.test_noise / spread, spread).release(largest, random)
         answered = np.flatnonzero(noisy >= self.threshold)[: self.max_answers]
         # As many rows as were declared: those without an answer are empty, and cost all the same.
         asked = np.zeros((min(self.max_answers, len(votes)), votes.shape[1]), np.int64)

@@ -1,0 +1,231 @@
+"""What the votes of an ensemble cost, from a saved matrix of votes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_ndtr, logsumexp
+
+from .. import _config
+from ..accounting import DEFAULT_ORDERS, check_delta
+from ..accounting.events._vote_curve import gnmax_rdp
+from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
+
+__all__ = ["VoteAnalysis", "analyse_votes"]
+
+CONVERSIONS = ("tight", "classic")
+
+
+@dataclass(frozen=True)
+class VoteAnalysis:
+    """Costs of every query at every Renyi order; made by :func:`analyse_votes`.
+
+    Attributes
+    ----------
+    orders : ndarray of shape (n_orders,)
+        Renyi orders.
+    dependent : ndarray of shape (n_queries, n_orders)
+        Cost of each query for the votes that it got, in nats. **It is private.**
+    independent : ndarray of shape (n_queries, n_orders)
+        Cost of each query whatever its votes.
+    delta : float
+        The delta at which epsilon is stated.
+    conversion : {"tight", "classic"}
+        How Renyi costs become epsilon.
+    """
+
+    orders: NDArray[np.float64]
+    dependent: NDArray[np.float64] = field(repr=False)
+    independent: NDArray[np.float64] = field(repr=False)
+    delta: float = 1e-5
+    conversion: str = "tight"
+
+    def epsilon(self, n_queries: int | None = None) -> float:
+        """Return epsilon of the first queries, whatever their votes.
+
+        Parameters
+        ----------
+        n_queries : int, default=None
+            ``None`` means all.
+
+        Returns
+        -------
+        float
+        """
+        return self._epsilon(self.independent, n_queries)
+
+    def private_epsilon(self, n_queries: int | None = None) -> float:
+        """Return epsilon of the first queries for the votes that they got: **not for release**.
+
+        It depends on the private data. :func:`~skprivacy.mechanisms.sanitised_cost` makes a figure
+        of it that may be published.
+
+        Parameters
+        ----------
+        n_queries : int, default=None
+            ``None`` means all.
+
+        Returns
+        -------
+        float
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            Always; under ``skprivacy.set_config(strict=True)`` it is a ValueError.
+        """
+        _config.leak(
+            "private_epsilon depends on the votes, hence on private data: do not publish it. "
+            "Use epsilon(), or skprivacy.mechanisms.sanitised_cost."
+        )
+        return self._epsilon(self.dependent, n_queries)
+
+    def _epsilon(self, costs: NDArray[np.float64], n_queries: int | None) -> float:
+        a, cost = self.orders, costs[:n_queries].sum(axis=0)
+        if self.conversion == "classic":
+            epsilons = cost - math.log(self.delta) / (a - 1)
+        else:  # Canonne, Kamath and Steinke 2020, proposition 12
+            epsilons = cost + np.log1p(-1 / a) - np.log(a * self.delta) / (a - 1)
+        return max(0.0, float(np.min(epsilons)))
+
+
+def analyse_votes(
+    votes: ArrayLike,
+    aggregator: Aggregator,
+    *,
+    delta: float = 1e-5,
+    answered: ArrayLike | None = None,
+    moments: int | None = None,
+    conversion: str = "tight",
+) -> VoteAnalysis:
+    """Return what a matrix of votes costs, query by query.
+
+    Parameters
+    ----------
+    votes : array-like of int, shape (n_queries, n_classes)
+        Counts of teachers for each class.
+    aggregator : GNMax, LNMax or ConfidentGNMax
+        With its noise. A neighbouring data set moves one vote of each query.
+    delta : float, default=1e-5
+        In (0, 1).
+    answered : array-like of bool, shape (n_queries,), default=None
+        Which queries were answered; the others cost a threshold test alone. ``None``: all.
+    moments : int, default=None
+        Take the orders 2 to ``moments`` + 1 alone, as the script published with the first paper
+        does with 8. ``None`` means the library's orders.
+    conversion : {"tight", "classic"}, default="tight"
+        How Renyi costs become epsilon; "classic" is that of the papers.
+
+    Returns
+    -------
+    VoteAnalysis
+
+    Raises
+    ------
+    ValueError
+        If the votes are no counts, or a parameter is not as described.
+
+    References
+    ----------
+    N. Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
+    data", ICLR 2017, theorem 3.
+    N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, theorem 6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.ensemble import GNMax, analyse_votes
+    >>> votes = np.tile([200, 30, 20], (286, 1))
+    >>> round(analyse_votes(votes, GNMax(40.0)).epsilon(), 2)
+    2.64
+    """
+    counts = _checked(votes)
+    check_delta(delta)
+    if delta == 0 or not isinstance(delta, Real):
+        raise ValueError(f"delta={delta!r} must be a number in (0, 1).")
+    if conversion not in CONVERSIONS:
+        raise ValueError(f"conversion={conversion!r} must be one of {CONVERSIONS}.")
+    if moments is not None and not (isinstance(moments, Integral) and moments >= 1):
+        raise ValueError(f"moments={moments!r} must be a whole number >= 1, or None.")
+    if not isinstance(aggregator, Aggregator) or not aggregator.has_noise:
+        raise ValueError(f"aggregator={aggregator!r} must be an aggregator with its noise.")
+    orders = np.asarray(DEFAULT_ORDERS if moments is None else np.arange(2, moments + 2), float)
+    taken = np.ones(len(counts), bool) if answered is None else np.asarray(answered, bool)
+    if taken.shape != (len(counts),):
+        raise ValueError(f"answered has shape {taken.shape}; expected {(len(counts),)}.")
+    dependent, independent = _costs(counts, aggregator, orders, taken)
+    return VoteAnalysis(orders, dependent, independent, float(delta), conversion)
+
+
+def _checked(votes: ArrayLike) -> NDArray[np.float64]:
+    counts = np.asarray(votes, np.float64)
+    if counts.ndim != 2 or counts.shape[1] < 2 or not len(counts):
+        raise ValueError(
+            f"votes has shape {counts.shape}; expected (n_queries, n_classes) with two classes "
+            "or more."
+        )
+    if not (np.isfinite(counts) & (counts >= 0)).all():
+        raise ValueError("votes must be finite counts >= 0.")
+    return counts
+
+
+def _costs(
+    counts: NDArray[np.float64], aggregator: Any, orders: NDArray, taken: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the data-dependent and the data-independent costs, (n_queries, n_orders) each."""
+    if isinstance(aggregator, LNMax):
+        return _lnmax(counts, float(aggregator.noise or 0.0), orders)
+    if isinstance(aggregator, GNMax):
+        return _gnmax(counts, float(aggregator.noise or 0.0), orders)
+    if not isinstance(aggregator, ConfidentGNMax):
+        raise ValueError(f"aggregator={aggregator!r}: no data-dependent cost is known.")
+    vote = _gnmax(counts, float(aggregator.noise or 0.0), orders)
+    test = _threshold(counts, aggregator, orders)
+    parts = [np.where(taken[:, None], v, 0.0) + t for v, t in zip(vote, test, strict=True)]
+    return parts[0], parts[1]
+
+
+def _gaps(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return by how much the winner is ahead of each other class, (n_queries, n_classes - 1)."""
+    ordered = np.sort(counts, axis=1)
+    gaps: NDArray[np.float64] = ordered[:, -1:] - ordered[:, :-1]
+    return gaps
+
+
+def _gnmax(
+    counts: NDArray[np.float64], sigma: float, orders: NDArray
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    log_q = logsumexp(log_ndtr(-_gaps(counts) / (math.sqrt(2) * sigma)), axis=1)
+    log_q = np.minimum(log_q, math.log1p(-1 / counts.shape[1]))
+    dependent = gnmax_rdp(log_q[:, None], sigma, orders)
+    return dependent, np.broadcast_to(orders / sigma**2, dependent.shape)
+
+
+def _threshold(
+    counts: NDArray[np.float64], aggregator: ConfidentGNMax, orders: NDArray
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    noise = aggregator.test_noise
+    log_q = log_ndtr(-np.abs(counts.max(axis=1) - aggregator.threshold) / noise)
+    dependent = gnmax_rdp(log_q[:, None], math.sqrt(2) * noise, orders)
+    return dependent, np.broadcast_to(orders / (2 * noise**2), dependent.shape)
+
+
+def _lnmax(
+    counts: NDArray[np.float64], scale: float, orders: NDArray
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    pure = 2 / scale
+    plain = np.minimum(orders * pure**2 / 2, pure)
+    gaps = _gaps(counts) / scale
+    q = ((2 + gaps) / (4 * np.exp(gaps))).sum(axis=1)[:, None]
+    holds = (q > 0) & (q <= 1 / (math.exp(pure) + 1))
+    with np.errstate(all="ignore"):  # what is undefined is not taken
+        log_good = np.log1p(-q) + (orders - 1) * (np.log1p(-q) - np.log1p(-math.exp(pure) * q))
+        value = np.logaddexp(log_good, np.log(q) + pure * (orders - 1)) / (orders - 1)
+    return np.where(holds, np.minimum(plain, np.maximum(value, 0)), plain), np.broadcast_to(
+        plain, (len(counts), len(orders))
+    )
