@@ -17,11 +17,10 @@ import dpsgd
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scattering import scattering
 from torch import nn
 
 from skprivacy.datasets import fetch_mnist
-from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network import DPSGDClassifier, ScatteringTransformer
 from skprivacy.neural_network._gradients.trial import Probe
 
 
@@ -74,7 +73,7 @@ def pixels(subset: str) -> tuple[NDArray, NDArray]:
 
 def features(rows: NDArray) -> NDArray:
     """Return scattering features of images."""
-    return scattering(torch.from_numpy(rows).view(-1, 28, 28)).numpy()
+    return ScatteringTransformer().fit_transform(rows)
 
 
 def fit(kind: str, seed: int, **params: object) -> Fit:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .dp_net import DPNeuralNet
     from .dpsgd import DPSGDClassifier
     from .regression import DPSGDRegressor
+    from .scattering import ScatteringTransformer
 
 __all__ = [
     "DPNeuralNet",
@@ -20,6 +21,7 @@ __all__ = [
     "PrivateAdam",
     "RandomFlip",
     "RandomShift",
+    "ScatteringTransformer",
     "load_model",
     "save_model",
 ]
@@ -32,6 +34,7 @@ _PUBLIC = {
     "PrivateAdam": "_training.optimizers",
     "RandomFlip": "augmentation",
     "RandomShift": "augmentation",
+    "ScatteringTransformer": "scattering",
     "load_model": "_persistence",
     "save_model": "_persistence",
 }
