@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from .._sklearn import num_samples
+
 __all__ = ["MOVED_VOTES", "PARTITIONS", "parts_by_hash", "parts_by_index"]
 
 # By partition and relation: how many teachers a neighbour changes, hence how many votes it moves.
@@ -26,6 +28,7 @@ MOVED_VOTES = {
     ("hash", "replace_one"): 2,
 }
 PARTITIONS = ("hash", "index")
+_ROWS = 4096  # that are hashed at a time
 
 
 def parts_by_index(n: int, n_teachers: int, random: np.random.RandomState) -> NDArray[np.int64]:
@@ -67,23 +70,26 @@ def parts_by_hash(
     ndarray of shape (n_samples,)
     """
     key = random.bytes(32)
-    parts = [_as_frame(X)] + ([] if y is None else [_as_frame(y)])
-    frame = pd.concat([part.reset_index(drop=True) for part in parts], axis=1)
+    parts = [X] if y is None else [X, y]
     digests = b"".join(
-        hashlib.blake2b(row, digest_size=8, key=key).digest() for row in _contents(frame)
+        hashlib.blake2b(row, digest_size=8, key=key).digest()
+        for start in range(0, num_samples(X), _ROWS)
+        for row in _contents([_frame(part, start) for part in parts])
     )
     # The bias of a remainder of 64 random bits is below n_teachers / 2**64.
     return (np.frombuffer(digests, np.uint64) % np.uint64(n_teachers)).astype(np.int64)
 
 
-def _as_frame(values: Any) -> pd.DataFrame:
-    if isinstance(values, pd.DataFrame):
-        return values
-    return pd.DataFrame(np.asarray(values))
+def _frame(values: Any, start: int) -> pd.DataFrame:
+    """Return some rows as a frame."""
+    if isinstance(values, (pd.DataFrame, pd.Series)):
+        return pd.DataFrame(values.iloc[start : start + _ROWS]).reset_index(drop=True)
+    return pd.DataFrame(np.asarray(values)[start : start + _ROWS])
 
 
-def _contents(frame: pd.DataFrame) -> Iterator[bytes]:
+def _contents(frames: list[pd.DataFrame]) -> Iterator[bytes]:
     """Yield each row as bytes, the same for equal values of any numeric type."""
+    frame = pd.concat(frames, axis=1)
     number = np.array([pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes])
     numbers = frame.loc[:, number].to_numpy(np.float64, na_value=np.nan) + 0.0  # no -0.0
     numbers[np.isnan(numbers)] = np.nan  # of one bit pattern
