@@ -29,7 +29,7 @@ def mnist(epsilons: list[float], seeds: int, n_queries: int) -> None:
     train, test = fetch_mnist(subset="train"), fetch_mnist(subset="test")
     transformer = ScatteringTransformer().fit(train.data[:1])
     started = time.perf_counter()
-    private, others = transformer.transform(train.data), transformer.transform(test.data)
+    private, others = (transformer.transform(part.data / 255) for part in (train, test))
     print(f"features: {time.perf_counter() - started:.0f} s")
     public, truth = others[:9000], np.asarray(test.target)[:9000]
     for epsilon in epsilons:
