@@ -30,6 +30,7 @@ suppress_warnings = ["ref.ref"]
 REFERENCE = {
     "Private networks": "neural_network",
     "Private linear models": "linear_model",
+    "Private ensembles": "ensemble",
     "Preprocessing and statistics": "preprocessing",
     "Attacks": "attacks",
     "Records for an attacker who has none": "attacks.synthesis",

@@ -24,6 +24,7 @@ _PUBLIC = {
     "LossThreshold": "attacks",
     "ObjectivePerturbationClassifier": "linear_model",
     "OutputPerturbationClassifier": "linear_model",
+    "PATEClassifier": "ensemble",
     "PrivacyBudget": "accounting",
     "PrivacyGuarantee": "accounting",
     "PrivacySweepCV": "model_selection",
