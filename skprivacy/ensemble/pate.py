@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 import math
-import warnings
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils import check_array, check_consistent_length, check_random_state
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.validation import column_or_1d
 
-from .. import _config
 from .._sklearn import HasMethods, Interval, StrOptions, num_samples, safe_indexing
-from .._validation import check_column_names
 from ..accounting import PrivacyBudget, check_delta, epsilon_of
-from ..base import PrivateEstimatorMixin, PrivateFit
-from ..exceptions import PrivacyWarning
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from ..public_facts import public_classes
+from ._taught import TaughtByVotes
 from .aggregators import UNANSWERED, Aggregator, GNMax
 from .partition import MOVED_VOTES, PARTITIONS, parts_by_hash, parts_by_index
-from .public_records import PublicRecords, chosen_queries, drawn_records
-from .students import PropagationStudent, taught
+from .public_records import chosen_queries
 from .teachers import count_votes
 
 __all__ = ["PATEClassifier"]
 
-_N_DRAWN = 2000  # public records that are drawn from a schema where none are given
-_LARGEST_DELTA = 0.1
-_TRIED = 200  # public records on which the student is tried
 
-
-def _student_can(method: str) -> Any:
-    def has(self: Any) -> bool:
-        return hasattr(self.student_ if hasattr(self, "student_") else self._student(), method)
-
-    return available_if(has)
-
-
-class PATEClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class PATEClassifier(TaughtByVotes):
     """Private aggregation of teacher ensembles: any classifier, made private by votes.
 
     The private records are cut into parts, and a teacher is trained on each. The teachers vote on
@@ -215,11 +195,6 @@ no private record
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # the few records of a check are no ensemble
-        return tags
-
     def fit(
         self, X: Any, y: ArrayLike, *, X_public: Any = None, groups: ArrayLike | None = None
     ) -> PATEClassifier:
@@ -261,6 +236,8 @@ no private record
             self._try_student(public, queries)
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
             relation, moved = self._relation()
+            if relation != "add_remove":
+                check_delta(self.delta, num_samples(X))
             self.aggregator_ = self._calibrated(len(queries), moved, relation)
             event = self.aggregator_.event(len(queries), moved)
             with fit.charged(event, relation=relation, at_delta=self.delta):
@@ -277,24 +254,6 @@ no private record
             if self.keep_labels:
                 self.labels_ = labels
         return self
-
-    def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray]:
-        self._validate_params()
-        check_column_names(X)
-        if isinstance(X, pd.DataFrame) and not _all_numbers(X):
-            validate_data(self, X, skip_check_array=True)
-            check_consistent_length(X, y)
-            y = column_or_1d(y, warn=True)
-        else:
-            X, y = validate_data(self, X, y, ensure_all_finite=False)
-        if self.delta > _LARGEST_DELTA:
-            raise ValueError(
-                f"delta={self.delta!r} must be far below 1 / number of records; it is not even "
-                f"below {_LARGEST_DELTA:g}. A usual choice is 1e-6."
-            )
-        if self._relation()[0] != "add_remove":
-            check_delta(self.delta, num_samples(X))
-        return X, y
 
     def _checked_groups(self, groups: Any, X: Any) -> NDArray | None:
         if groups is None:
@@ -317,40 +276,6 @@ no private record
                 "relation='zero_out'."
             )
         return relation, MOVED_VOTES[self.partition, relation]
-
-    def _public(self, fit: PrivateFit, X: Any, given: Any, random: np.random.RandomState) -> Any:
-        fit.assume("the public records and their choice depend on no private record")
-        if given is None:
-            return self._drawn(fit, X, random)
-        public = given.X if isinstance(given, PublicRecords) else given
-        if not isinstance(public, pd.DataFrame):
-            public = check_array(public, dtype=None, input_name="X_public", ensure_all_finite=False)
-        n_features = public.shape[1]
-        if n_features != self.n_features_in_:
-            raise ValueError(
-                f"X_public has {n_features} features and X has {self.n_features_in_}. In a "
-                "pipeline public records skip the steps before, unless it is made as "
-                "Pipeline(steps, transform_input=['X_public'])."
-            )
-        return public
-
-    def _drawn(self, fit: PrivateFit, X: Any, random: np.random.RandomState) -> Any:
-        schema = self.schema
-        if schema is None:
-            schema = Schema.infer(X if isinstance(X, pd.DataFrame) else pd.DataFrame(X))
-            fit.assume("the schema is public (it was read off the data)")
-        if len(schema) != self.n_features_in_:
-            raise ValueError(
-                f"schema has {len(schema)} columns and X has {self.n_features_in_}. Give the "
-                "schema of the records that reach the teacher, or X_public."
-            )
-        _config.warn_caller(
-            "X_public=None: queries are drawn from the schema, each column by itself. Labels of "
-            "records that look like no real ones teach little; pass real public records.",
-            PrivacyWarning,
-        )
-        drawn = drawn_records(schema, _N_DRAWN, random)
-        return drawn if isinstance(X, pd.DataFrame) else drawn.to_numpy(np.float64)
 
     def _calibrated(self, n_queries: int, moved: int, relation: str) -> Aggregator:
         """Return the aggregator with its noise; refuse one that costs more than ``epsilon``."""
@@ -375,84 +300,3 @@ no private record
         if groups is not None:
             return parts_by_hash(groups, None, self.n_teachers, random)
         return parts_by_hash(X, y, self.n_teachers, random)
-
-    def _student(self) -> Any:
-        return PropagationStudent() if self.student is None else clone(self.student)
-
-    def _try_student(self, public: Any, queries: NDArray[np.intp]) -> None:
-        """Fit a student to made-up labels: what breaks it must show before labels are paid for."""
-        if len(queries) < 2:
-            return
-        made_up = np.full(num_samples(public), UNANSWERED, np.int64)
-        made_up[queries] = np.arange(len(queries)) % len(self.classes_)
-        some = np.union1d(queries[:_TRIED], np.arange(min(_TRIED, num_samples(public))))
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                taught(self._student(), safe_indexing(public, some), made_up[some])
-        except Exception as error:
-            raise ValueError(
-                f"student={self.student!r} cannot be fitted to the public records ({error}). "
-                "Nothing was charged. Pass a student that takes them, for instance a pipeline that "
-                "begins with SchemaTransformer."
-            ) from error
-
-    def _taught(self, public: Any, labels: NDArray[np.int64]) -> Any:
-        """Return a student, a constant one where there is nothing to tell apart."""
-        answered = np.unique(labels[labels != UNANSWERED])
-        if len(answered) < 2:
-            only = int(answered[0]) if len(answered) else 0
-            return DummyClassifier(strategy="constant", constant=only).fit([[0.0]], [only])
-        student = self._student()
-        for name in student.get_params():
-            if name.split("__")[-1] == "random_state" and self.random_state is not None:
-                student.set_params(**{name: check_random_state(self.random_state).randint(1 << 31)})
-        return taught(student, public, labels)
-
-    def _rows(self, X: Any) -> Any:
-        check_is_fitted(self, "student_")
-        check_column_names(X)
-        if isinstance(X, pd.DataFrame) and not _all_numbers(X):
-            validate_data(self, X, skip_check_array=True, reset=False)
-            return X
-        return validate_data(self, X, reset=False)
-
-    def predict(self, X: Any) -> NDArray:
-        """Return the student's class of each row.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        rows = self._rows(X)
-        if isinstance(self.student_, DummyClassifier):
-            rows = np.zeros((num_samples(rows), 1))
-        return self.classes_[self.student_.predict(rows)]
-
-    @_student_can("predict_proba")
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the student's probability of each class; 0 for those it has not met.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        rows = self._rows(X)
-        if isinstance(self.student_, DummyClassifier):
-            rows = np.zeros((num_samples(rows), 1))
-        found = np.zeros((num_samples(rows), len(self.classes_)))
-        found[:, self.student_.classes_] = self.student_.predict_proba(rows)
-        return found
-
-
-def _all_numbers(frame: pd.DataFrame) -> bool:
-    return all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes)
