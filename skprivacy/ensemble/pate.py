@@ -228,6 +228,7 @@ no private record
         """
         with self._private_fit() as fit:
             X, y = self._validated(X, y)
+            unit = "record" if groups is None else str(getattr(groups, "name", None) or "group")
             groups = self._checked_groups(groups, X)
             self.classes_, _ = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
@@ -240,7 +241,7 @@ no private record
                 check_delta(self.delta, num_samples(X))
             self.aggregator_ = self._calibrated(len(queries), moved, relation)
             event = self.aggregator_.event(len(queries), moved)
-            with fit.charged(event, relation=relation, at_delta=self.delta):
+            with fit.charged(event, relation=relation, at_delta=self.delta, unit=unit):
                 noise = SecureRandom(self.noise_seed)
                 votes = count_votes(
                     LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher,

@@ -44,6 +44,13 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
     n_features_in_ : int
         Number of features seen during fit.
 
+    Notes
+    -----
+    **Guarantees.** None: it is private only in what its labels are.
+
+    **Edge cases.** A record that no label reaches through the graph takes no part in the ridge. With
+    one class that class is always predicted.
+
     References
     ----------
     D. Zhou et al., "Learning with local and global consistency", NIPS 2003.
