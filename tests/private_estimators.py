@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.naive_bayes import GaussianNB
 from torch import nn
 
-from skprivacy.ensemble import ConfidentGNMax, PATEClassifier
+from skprivacy.ensemble import ConfidentGNMax, PATEClassifier, PrivateKNNClassifier
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,
@@ -233,7 +233,27 @@ def _pate(**fixed: Any) -> Callable[..., Any]:
     return make
 
 
+class NeighboursWithPublicRecords(PrivateKNNClassifier):
+    """Neighbours whose public records are at hand."""
+
+    def fit(self, X, y):
+        return super().fit(X, y, X_public=PUBLIC)
+
+
+def _neighbours(n_records: int | None = None, **params: Any) -> Any:
+    relation = "zero_out" if n_records is None else "add_remove"
+    defaults = {
+        "student": GaussianNB(), "n_neighbors": 5, "sampling_rate": 1.0, "n_queries": 12,
+        "classes": [0, 1, 2], "relation": relation, "epsilon": 4.0, "delta": 1e-4,
+        "random_state": 0,
+    }  # fmt: skip
+    return NeighboursWithPublicRecords(**{**defaults, **params})
+
+
 PATE = {
+    # All records take part, as the other contracts of one release know it: ensemble/test_knn.py
+    # looks at the sampling.
+    "PrivateKNNClassifier": Case(_neighbours, three_classes, null_label=0, once=True),
     # A record that is replaced goes to another teacher: only removal is a neighbour by one vote.
     "PATEClassifier": Case(_pate(), three_classes, null_label=None, once=True),
     "PATEClassifier-index": Case(
@@ -362,6 +382,7 @@ SCIKIT_LEARN = [
     PrivateStandardScaler(noise_seed=0),
     LocalPerturbation(noise_seed=0),
     PATEClassifier(n_teachers=5, noise_seed=0, random_state=0),
+    PrivateKNNClassifier(n_neighbors=5, noise_seed=0, random_state=0),
 ]
 
 # For ``check_replay`` alone; the rest is said by the cases above.

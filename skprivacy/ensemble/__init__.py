@@ -2,6 +2,7 @@
 
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
 from .analysis import VoteAnalysis, analyse_votes
+from .knn import PrivateKNNClassifier
 from .pate import PATEClassifier
 from .public_records import PublicRecords
 from .students import PropagationStudent
@@ -12,6 +13,7 @@ __all__ = [
     "GNMax",
     "LNMax",
     "PATEClassifier",
+    "PrivateKNNClassifier",
     "PropagationStudent",
     "PublicRecords",
     "VoteAnalysis",

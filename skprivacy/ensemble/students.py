@@ -48,8 +48,8 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
     -----
     **Guarantees.** None: it is private only in what its labels are.
 
-    **Edge cases.** A record that no label reaches through the graph takes no part in the ridge. With
-    one class that class is always predicted.
+    **Edge cases.** A record that no label reaches through the graph is ignored by the ridge. One
+    class alone is always predicted.
 
     References
     ----------

@@ -1,0 +1,254 @@
+"""Private neighbours: the nearest records of a sample vote, with noise, on public records."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+
+from .._sklearn import HasMethods, Interval, StrOptions, num_samples, safe_indexing
+from ..accounting import (
+    Event,
+    GaussianEvent,
+    NonPrivate,
+    PoissonSampled,
+    PrivacyBudget,
+    Repeated,
+    calibrate_noise_multiplier,
+    check_delta,
+)
+from ..mechanisms import Gaussian, PoissonSampler, SecureRandom
+from ..preprocessing import Schema
+from ..public_facts import public_classes
+from ._taught import TaughtByVotes
+from .aggregators import UNANSWERED
+from .public_records import chosen_queries
+
+__all__ = ["PrivateKNNClassifier"]
+
+_MOVED = math.sqrt(2.0)  # a record that leaves lets the next one in: one vote more, one less
+
+
+class PrivateKNNClassifier(TaughtByVotes):
+    """Private k nearest neighbours: no teachers, but the records themselves vote.
+
+    For each of a few public records a Poisson sample of the private ones is drawn. The nearest of
+    them vote with their labels, noise is added to the votes, and a student learns from the winners.
+    The sampling makes an answer cheap, and there are no parts that are too small to learn from.
+    What is near must be known publicly: distances are Euclidean, on the features as they come.
+
+    Parameters
+    ----------
+    student : classifier or pipeline, default=None
+        As in :class:`PATEClassifier`.
+    n_neighbors : int, default=100
+        How many records of the sample vote.
+    sampling_rate : float, default=0.2
+        Probability with which each record is in the sample of a query.
+    n_queries : int, default=200
+        Public records whose labels are asked for; each costs. At most as many as there are.
+    relation : {"add_remove", "zero_out"}, default="add_remove"
+        What neighbouring data sets are.
+    epsilon : float, default=1.0
+        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
+        guarantee**, to compare against.
+    delta : float, default=1e-5
+        In (0, 1).
+    classes : array-like of shape (n_classes,), default=None
+        All labels that may occur, from public knowledge.
+    schema : Schema, default=None
+        As in :class:`PATEClassifier`.
+    keep_labels : bool, default=False
+        Whether the noisy labels are kept as ``labels_``. They are released anyway.
+    random_state : int, RandomState instance or None, default=None
+        Drives the choice of queries and the student's seeds, never the sampling or the noise.
+    budget : PrivacyBudget, default=None
+        Is charged for the fit before the data is touched; refuses what it cannot afford.
+    noise_seed : int, default=None
+        Makes the noise reproducible **and the guarantee void**. For tests only.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
+    student_ : classifier
+        The fitted student. It predicts indices of ``classes_``.
+    noise_ : float
+        Standard deviation of the noise on each count, in votes.
+    labels_ : ndarray of shape (n_public,)
+        With ``keep_labels``: indices of classes, -1 for records that were not asked for.
+    privacy_ : PrivacyGuarantee
+        What is guaranteed, in which relation and under which assumptions.
+    privacy_event_ : Event
+        What was released, for composition with other releases.
+    epsilon_, delta_ : float
+        The guarantee in two numbers.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of features, when all of them are strings.
+
+    Notes
+    -----
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of the student, with a record as
+    the unit. A record that is added to the sample replaces the last neighbour: one vote comes and
+    one goes, an L2 sensitivity of sqrt(2). Each query is a Poisson-sampled Gaussian mechanism. Of
+    records that are equally far, those of the first class come first, so that which of them are
+    taken depends on no order.
+
+    **Edge cases.** A record with NaN or infinity has no distance and never votes. A sample of fewer
+    than ``n_neighbors`` records votes as a whole.
+
+    References
+    ----------
+    Y. Zhu, X. Yu, M. Chandraker and Y.-X. Wang, "Private-kNN: practical differential privacy for
+    computer vision", CVPR 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.ensemble import PrivateKNNClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(6000, 3))
+    >>> y = X[:, 0] > 0
+    >>> model = PrivateKNNClassifier(classes=[False, True], epsilon=5.0)
+    >>> model = model.fit(X[:4000], y[:4000], X_public=X[4000:5000])
+    >>> model.score(X[5000:], y[5000:]) > 0.6
+    True
+    """
+
+    _parameter_constraints: dict = {
+        "student": [HasMethods(["fit", "predict"]), None],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "sampling_rate": [Interval(Real, 0, 1, closed="right")],
+        "n_queries": [Interval(Integral, 1, None, closed="left")],
+        "relation": [StrOptions({"add_remove", "zero_out"})],
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "classes": ["array-like", None],
+        "schema": [Schema, None],
+        "keep_labels": ["boolean"],
+        "random_state": ["random_state"],
+        "budget": [PrivacyBudget, None],
+        "noise_seed": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        student: Any = None,
+        *,
+        n_neighbors: int = 100,
+        sampling_rate: float = 0.2,
+        n_queries: int = 200,
+        relation: str = "add_remove",
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        classes: ArrayLike | None = None,
+        schema: Schema | None = None,
+        keep_labels: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        budget: PrivacyBudget | None = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.student = student
+        self.n_neighbors = n_neighbors
+        self.sampling_rate = sampling_rate
+        self.n_queries = n_queries
+        self.relation = relation
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.schema = schema
+        self.keep_labels = keep_labels
+        self.random_state = random_state
+        self.budget = budget
+        self.noise_seed = noise_seed
+
+    def fit(self, X: ArrayLike, y: ArrayLike, *, X_public: Any = None) -> PrivateKNNClassifier:
+        """Let private records vote on public ones, and train a student on these.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private records.
+        y : array-like of shape (n_samples,)
+            Their labels, each one of ``classes``.
+        X_public : array-like or PublicRecords of shape (n_public, n_features), default=None
+            As in :meth:`PATEClassifier.fit`.
+
+        Returns
+        -------
+        self : PrivateKNNClassifier
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a shape or a label is not as described. Nothing has been released then.
+        BudgetExceededError
+            If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
+        """
+        with self._private_fit() as fit:
+            X, y = self._validated(X, y)
+            rows = np.asarray(X, dtype=np.float64)
+            if self.relation != "add_remove":
+                check_delta(self.delta, len(rows))
+            self.classes_, codes = public_classes(fit, y, self.classes)
+            random = check_random_state(self.random_state)
+            public = self._public(fit, X, X_public, random)
+            queries = chosen_queries(public, min(self.n_queries, num_samples(public)), random)
+            self._try_student(public, queries)
+            asked = np.asarray(safe_indexing(public, queries), dtype=np.float64)
+            self.noise_ = self._calibrated(len(queries))
+            event = self._event(self.noise_ / _MOVED, len(queries))
+            with fit.charged(event, relation=self.relation, at_delta=self.delta):
+                answers = self._answers(rows, codes, asked, SecureRandom(self.noise_seed))
+            labels = np.full(num_samples(public), UNANSWERED, np.int64)
+            labels[queries] = answers
+            self.student_ = self._taught(public, labels)
+            if self.keep_labels:
+                self.labels_ = labels
+        return self
+
+    def _event(self, noise_multiplier: float, n_queries: int) -> Event:
+        if noise_multiplier == 0:
+            return NonPrivate()
+        sampled = PoissonSampled(float(self.sampling_rate), GaussianEvent(noise_multiplier))
+        return Repeated(sampled, n_queries)
+
+    def _calibrated(self, n_queries: int) -> float:
+        if math.isinf(self.epsilon):
+            return 0.0
+        return _MOVED * calibrate_noise_multiplier(
+            lambda z: self._event(z, n_queries), self.epsilon, self.delta, self.relation
+        )
+
+    def _answers(
+        self, rows: NDArray, codes: NDArray, asked: NDArray, random: SecureRandom
+    ) -> NDArray[np.int64]:
+        sampler = PoissonSampler(float(self.sampling_rate))
+        mechanism = Gaussian(self.noise_ / _MOVED, _MOVED)
+        found = []
+        for query in asked:
+            drawn = sampler.draw(len(rows), random)
+            votes = _votes(rows[drawn], codes[drawn], query, self.n_neighbors, len(self.classes_))
+            found.append(int(np.argmax(mechanism.release(votes, random))))
+        return np.array(found, np.int64)
+
+
+def _votes(
+    rows: NDArray, codes: NDArray, query: NDArray, n_neighbors: int, n_classes: int
+) -> NDArray[np.int64]:
+    """Return the labels of the nearest records as counts.
+
+    A distance is summed up for each record by itself: in a product of matrices its last bits would
+    depend on the others.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        distances = ((rows - query) ** 2).sum(axis=1)
+    reached = np.flatnonzero(np.isfinite(distances))
+    nearest = np.lexsort((codes[reached], distances[reached]))[:n_neighbors]
+    return np.bincount(codes[reached][nearest], minlength=n_classes)
