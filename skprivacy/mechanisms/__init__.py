@@ -1,16 +1,11 @@
 """Mechanisms that add noise, and their sources of randomness and sampling."""
 
-from .additive import (
-    Gaussian,
-    Laplace,
-    Logistic,
-    analytic_noise_multiplier,
-    classic_noise_multiplier,
-)
+from .additive import Gaussian, Laplace, Logistic
 from .base import Mechanism
 from .correlated import MatrixGaussian
 from .entropy import SecureRandom
 from .floating import FloatGaussian
+from .gaussian_noise import analytic_noise_multiplier, classic_noise_multiplier
 from .logistic import FloatLogistic
 from .response import RandomizedResponse
 from .sampling import PoissonSampler
