@@ -1,4 +1,4 @@
-"""What private releases cost: events, their interpreters, guarantees and calibration."""
+"""Privacy accounting: events, accountants, guarantees, budgets and calibration."""
 
 from . import events
 from ._checks import RELATIONS

@@ -1,4 +1,4 @@
-"""What accountants refuse: relations that nobody knows, and numbers out of range."""
+"""Validation of relations and numbers for the accountants."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ RELATIONS = ("add_remove", "replace_one", "zero_out")
 
 
 def check_relation(relation: str) -> str:
-    """Return ``relation`` if it is one that the library knows."""
+    """Return ``relation`` if the library supports it, else raise ValueError."""
     if relation not in RELATIONS:
         raise ValueError(f"relation={relation!r} must be one of {RELATIONS}.")
     return relation
 
 
 def positive(name: str, value: Any) -> None:
-    """Refuse anything but a finite number above zero."""
+    """Raise ValueError unless ``value`` is a finite number above zero."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not (number and math.isfinite(value) and value > 0):
         raise ValueError(f"{name}={value!r} must be a finite number > 0.")
 
 
 def probability(name: str, value: Any) -> None:
-    """Refuse anything outside [0, 1)."""
+    """Raise ValueError unless ``value`` is a number in [0, 1)."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not (number and 0 <= value < 1):
         raise ValueError(f"{name}={value!r} must be a number in [0, 1).")
 
 
 def whole(name: str, value: Any, least: int = 1) -> None:
-    """Refuse anything but an integer of at least ``least``."""
+    """Raise ValueError unless ``value`` is an integer of at least ``least``."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name}={value!r} must be an integer >= {least}.")
 
 
 def check_delta(delta: float, n_records: int | None = None) -> float:
-    """Return ``delta`` if it is one that a guarantee may be stated at.
+    """Return ``delta`` if a guarantee may be stated at it.
 
     Parameters
     ----------
     delta : float
         The probability with which the guarantee may fail.
     n_records : int, default=None
-        If given, ``delta`` must also be below ``1 / n_records``: publishing one record at random
-        would otherwise be allowed.
+        If given, ``delta`` must also be below ``1 / n_records``: otherwise even publishing one
+        record at random would satisfy the guarantee.
 
     Returns
     -------
@@ -67,6 +67,7 @@ def check_delta(delta: float, n_records: int | None = None) -> float:
     if n_records is not None and delta >= 1 / n_records:
         raise ValueError(
             f"delta={delta!r} must be below 1/n = {1 / n_records:.3g} for {n_records} records: at "
-            "1/n even publishing a record chosen at random would pass. Give a smaller delta."
+            "1/n, even publishing a record chosen at random would satisfy the guarantee. Set a "
+            "smaller delta."
         )
     return float(delta)

@@ -1,8 +1,8 @@
-"""What an event is: a frozen fact with a tag, and what is known of its cost.
+"""Events: frozen descriptions of releases, each with a tag and the known bounds on its cost.
 
-An event's meaning never changes: a new meaning is a new class. Only :class:`Repeated` knows a
+The meaning of an event never changes: a new meaning is a new class. Only :class:`Repeated` has a
 count. Every sensitivity that an event divides by is the one under the relation of the guarantee,
-except where an event says that it is the norm of one record's contribution
+except where an event defines it as the norm of one record's contribution
 (:class:`PoissonSampled`, :class:`MatrixFactorization`).
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:  # the engine reads events, and events name its pairs
+if TYPE_CHECKING:  # pld imports events, and the types of events name pld's pairs
     from .pld.pairs import Pair
 
 __all__ = [
@@ -35,11 +35,11 @@ Pairs: TypeAlias = "tuple[Pair, Pair]"
 
 
 class NoLossDistributionError(TypeError):
-    """No dominating pair is known for an event, so it has no privacy loss distribution here."""
+    """No dominating pair is known for an event, so it has no privacy loss distribution."""
 
 
 class LocalBound(NamedTuple):
-    """A Renyi cost at one order, and how far it moves with the data. **Both may be private.**
+    """A Renyi cost at one order, and its local sensitivity. **Both may be private.**
 
     Parameters
     ----------
@@ -47,9 +47,9 @@ class LocalBound(NamedTuple):
         In nats.
     sensitivity : callable
         Takes distances, an integer array, and returns how much one more record can change the cost
-        when that many records may have changed before.
+        when that many records have already been changed.
     reach : int
-        The distance from which on the sensitivity grows no more.
+        The distance from which on the sensitivity does not grow.
     """
 
     cost: float
@@ -58,36 +58,36 @@ class LocalBound(NamedTuple):
 
 
 def check_event(name: str, value: Any) -> None:
-    """Refuse anything but an event."""
+    """Raise TypeError unless ``value`` is an event."""
     if not isinstance(value, Event):
-        raise TypeError(f"{name}={value!r} must be an Event.")
+        raise TypeError(f"{name}={value!r} must be an Event, such as GaussianEvent(1.0).")
 
 
 @dataclass(frozen=True)
 class Event:
-    """Base class of everything that an accountant can be asked to interpret.
+    """Base class of the events that accountants interpret.
 
-    The methods from :meth:`parts` to :meth:`local_bound` say what is known of an event's cost; an
-    event overrides those that it has an answer to. They are for accountants: ask :func:`rdp`,
-    :func:`pld`, :func:`zcdp` or :func:`epsilon_of`.
+    The methods from :meth:`parts` to :meth:`local_bound` return the known bounds on an event's
+    cost; a subclass overrides those for which it has one. They are called by the accountants; users
+    call :func:`rdp`, :func:`pld`, :func:`zcdp` or :func:`epsilon_of`.
 
-    A ledger keeps events for years, so what it keeps does not hang on names in the source: a class
-    is stored under its tag, and its fields under the names in ``stored``.
+    Ledgers store events for years, so the stored form does not depend on names in the source: a
+    class is stored under its tag, and its fields under the names in ``stored``.
 
     Parameters
     ----------
     tag : str, class keyword
-        What the class is called in JSON; never to be changed or given to another class. Without
-        one it is the name of the module and of the class. ``None`` marks a base class.
+        Name of the class in JSON. It must never change or be reused for another class. By default,
+        the names of the module and the class. ``None`` marks a base class.
     stored : tuple of str, class keyword
-        What the fields are called in JSON, in their order; by default as in the source.
+        Names of the fields in JSON, in order; by default the names in the source.
     version : int, class keyword, default=1
-        Raise it when ``stored`` changes, and write :meth:`upgraded`.
+        Increase it when ``stored`` changes, and implement :meth:`upgraded`.
 
     Raises
     ------
     TypeError
-        When a class is defined whose tag is that of another one.
+        If a class is defined with the tag of another class.
 
     Examples
     --------
@@ -110,19 +110,19 @@ class Event:
         **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
-        # dataclass(slots=True) makes the class anew, of the same attributes, without its keywords
-        own = cls.__dict__
-        cls._source = own.get("_source") or f"{cls.__module__}.{cls.__qualname__}"
+        # dataclass(slots=True) recreates the class with the same attributes, without its keywords
+        attributes = cls.__dict__
+        cls._source = attributes.get("_source") or f"{cls.__module__}.{cls.__qualname__}"
         if tag is not None:
-            tag = tag or own.get("_tag") or cls._source
+            tag = tag or attributes.get("_tag") or cls._source
         cls._tag = tag
-        cls._stored = stored or own.get("_stored")
-        cls._version = version or own.get("_version", 1)
+        cls._stored = stored or attributes.get("_stored")
+        cls._version = version or attributes.get("_version", 1)
         if tag is not None:
             _register(tag, cls)
 
     def parts(self) -> Iterable[tuple[Event, int]] | None:
-        """Return the events that this one consists of, and how often; None if it is elementary."""
+        """Return the events that this one consists of, with counts; None if it is elementary."""
         return None
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
@@ -130,22 +130,28 @@ class Event:
 
         Infinity where there is none. A negative or undefined number also counts as infinity.
         """
-        raise TypeError(f"No Renyi bound is known for {self!r}; it cannot be accounted for.")
+        raise TypeError(
+            f"No Renyi bound is known for {self!r}, so it cannot be accounted for. Implement "
+            "renyi() or dominating_pairs() in its class."
+        )
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
         """Return the Renyi divergence bound of this event on a Poisson sample."""
-        raise TypeError(f"No Renyi bound is known for a Poisson sample of {self!r}.")
+        raise TypeError(
+            f"No Renyi bound is known for a Poisson sample of {self!r}. Account for it without "
+            "sampling, or implement sampled_renyi() in its class."
+        )
 
     def dominating_pairs(self, relation: str) -> Pairs:
         """Return the dominating pairs for removing and for adding a record."""
         raise NoLossDistributionError(f"No privacy loss distribution is known for {self!r}.")
 
     def sampled_pairs(self, rate: float, relation: str) -> Pairs | None:
-        """Return the pairs of this event on a Poisson sample; None if they follow from its own."""
+        """Return the pairs on a Poisson sample; None to derive them from the dominating pairs."""
         return None
 
     def zcdp(self, relation: str) -> float:
-        """Return rho of zero-concentrated DP: through pure DP unless something better is known."""
+        """Return rho of zero-concentrated DP: that of pure DP unless a better bound is known."""
         try:
             pairs = self.dominating_pairs(relation)
         except NoLossDistributionError:
@@ -155,14 +161,14 @@ class Event:
         return max(pair.max_loss for pair in pairs) ** 2 / 2
 
     def gdp(self) -> tuple[float, bool]:
-        """Return mu of Gaussian DP, and whether it is proved; infinity where nothing is known."""
+        """Return mu of Gaussian DP, and whether it is proved; infinity where none is known."""
         return math.inf, True
 
     def local_bound(self, order: float) -> LocalBound | None:
-        """Return the data-dependent Renyi cost and how far it moves; None if it does not move."""
+        """Return the data-dependent Renyi cost and its sensitivity; None if data-independent."""
         if self.data_dependent:
             raise TypeError(
-                f"No smooth sensitivity is known for the data-dependent cost of {self!r}; account "
+                f"No smooth sensitivity is known for the data-dependent cost of {self!r}. Account "
                 "for it without votes."
             )
         return None
@@ -178,7 +184,7 @@ class Event:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a description made of JSON types only.
+        """Return a description of JSON types only.
 
         Raises
         ------
@@ -187,14 +193,17 @@ class Event:
         """
         if self.data_dependent:
             raise ValueError(
-                f"{type(self).__name__} holds private data and is not written down; give the "
+                f"{type(self).__name__} holds private data and is never stored. Pass the "
                 "data-independent event instead."
             )
         if self._tag is None:
-            raise TypeError(f"{self._source} is a base class (tag=None), no event.")
+            raise TypeError(
+                f"{self._source} is a base class (tag=None), not an event. Use one of its "
+                "subclasses."
+            )
         version = {"version": self._version} if self._version != 1 else {}
         names = self._stored_names()
-        values = {stored: _plain(getattr(self, own)) for stored, own in names.items()}
+        values = {stored: _plain(getattr(self, field)) for stored, field in names.items()}
         return {"type": self._tag, **version, **values}
 
     @staticmethod
@@ -211,69 +220,72 @@ class Event:
         known = _TAGS.get(tag) if isinstance(tag, str) else None
         if known is None:
             raise ValueError(
-                f"type={tag!r} is not the tag of a known event. If it is an event of yours, import "
-                f"its module first, and let its class have tag={tag!r}; if a newer skprivacy wrote "
-                f"it, update. Known tags are {sorted(_TAGS)}. Got {description!r}."
+                f"type={tag!r} is not the tag of a known event. If the event is your own, import "
+                f"its module first and define its class with tag={tag!r}; if a newer skprivacy "
+                f"wrote it, update. Known tags are {sorted(_TAGS)}. Got {description!r}."
             )
         if type(version) is not int or not 1 <= version <= known._version:
             raise ValueError(
-                f"version={version!r} of the event {tag!r} is unknown: versions up to "
-                f"{known._version} are read here. Update what defines {known._source}."
+                f"version={version!r} of the event {tag!r} is unknown; expected an integer from 1 "
+                f"to {known._version}. Update the package that defines {known._source}."
             )
         if version < known._version:
             stored = known.upgraded(stored, version)
         names = known._stored_names()
         unknown = sorted(stored.keys() - names.keys())
         if unknown:
-            raise ValueError(f"{description!r} does not fit its type: {unknown} are no fields.")
+            raise ValueError(
+                f"{description!r} does not match its type: the type has no fields {unknown}."
+            )
         try:
             return known(**{names[k]: _event_like(v) for k, v in stored.items()})
         except TypeError as error:
-            raise ValueError(f"{description!r} does not fit its type: {error}.") from None
+            raise ValueError(f"{description!r} does not match its type: {error}.") from None
 
     @classmethod
     def upgraded(cls, stored: dict[str, Any], version: int) -> dict[str, Any]:
-        """Return what ``version`` stored as the present version would have stored it.
+        """Return the fields that ``version`` stored in the format of the current version.
 
         Parameters
         ----------
         stored : dict
             Stored names and values.
         version : int
-            Below the present one.
+            An earlier version than the current one.
 
         Returns
         -------
         dict
         """
         raise ValueError(
-            f"version={version!r} of the event {cls._tag!r} cannot be read any more: its class, "
-            f"{cls._source}, has version {cls._version} and defines no upgraded()."
+            f"version={version!r} of the event {cls._tag!r} cannot be read: its class, "
+            f"{cls._source}, has version {cls._version} and does not implement upgraded(). "
+            "Implement it."
         )
 
     @classmethod
     def _stored_names(cls) -> dict[str, str]:
-        """Return the name of each field by the name that it is stored under."""
-        own = [f.name for f in fields(cls)]
-        stored = own if cls._stored is None else list(cls._stored)
-        if len(set(stored) - {"type", "version"}) != len(own) or len(stored) != len(own):
+        """Return the names of the fields, keyed by the names that they are stored under."""
+        names = [f.name for f in fields(cls)]
+        stored = names if cls._stored is None else list(cls._stored)
+        if len(set(stored) - {"type", "version"}) != len(names) or len(stored) != len(names):
             raise TypeError(
-                f"stored={stored!r} of {cls._source} must name each of its fields {own!r} "
+                f"stored={stored!r} of {cls._source} must name each of its fields {names!r} "
                 "once, and none of them 'type' or 'version'."
             )
-        return dict(zip(stored, own, strict=True))
+        return dict(zip(stored, names, strict=True))
 
 
 _TAGS: dict[str, type[Event]] = {}
 
 
 def _register(tag: str, cls: type[Event]) -> None:
-    """Give ``cls`` its tag, unless another class has it; a class defined anew keeps its own."""
+    """Register ``cls`` under its tag, unless a class of another source has it."""
     known = _TAGS.get(tag)
     if known is not None and known._source != cls._source:
         raise TypeError(
-            f"tag={tag!r} of {cls._source} is that of {known._source}: ledgers that hold "
-            "one would be read as the other. Give the class a tag of its own."
+            f"tag={tag!r} of {cls._source} is already that of {known._source}: a ledger of one "
+            "would be read as the other. Choose a unique tag for the class."
         )
     _TAGS[tag] = cls
 
@@ -299,17 +311,17 @@ def _event_like(value: Any) -> Any:
 
 
 def flatten(event: Event) -> Counter[Event]:
-    """Return how often each elementary event happens in ``event``.
+    """Return how often each elementary event occurs in ``event``.
 
     Parameters
     ----------
     event : Event
-        Any, nested as it may be.
+        Any event, of any nesting.
 
     Returns
     -------
     collections.Counter of Event
-        How often each event occurs that is neither ``Repeated`` nor ``Composed``.
+        Counts of the events that are neither ``Repeated`` nor ``Composed``.
 
     Examples
     --------
@@ -322,7 +334,7 @@ def flatten(event: Event) -> Counter[Event]:
     while stack:
         current, times = stack.pop()
         if not isinstance(current, Event):
-            raise TypeError(f"{current!r} is not an Event.")
+            raise TypeError(f"{current!r} is not an Event. Pass one, such as GaussianEvent(1.0).")
         parts = current.parts()
         if parts is None:
             counts[current] += times

@@ -1,4 +1,4 @@
-"""What is proved of an event: epsilon, delta, and the whole curve, by whoever proves most."""
+"""Proved bounds for an event, by the tightest accountant: epsilon, delta and the whole curve."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ __all__ = ["delta_of", "epsilon_of", "privacy_curve"]
 def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> float:
     """Return the smallest epsilon that can be proved for ``event`` at ``delta``.
 
-    By its privacy loss distribution where one is known for every part, else by Renyi accounting;
-    by the better of both where the distribution of some part is a bound only.
+    The bound is that of the privacy loss distribution if one is known for every part, otherwise
+    that of Renyi accounting, and the smaller of both if the distribution of some part is only a
+    bound.
 
     Parameters
     ----------
@@ -32,12 +33,12 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
     delta : float
         In [0, 1); 0 asks for a pure guarantee.
     relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
-        What neighbouring data sets are.
+        The neighbouring relation.
 
     Returns
     -------
     epsilon : float
-        In nats; infinity where nothing can be proved.
+        In nats; infinity if nothing can be proved.
 
     Raises
     ------
@@ -63,7 +64,8 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
     except NoLossDistributionError:
         if delta == 0:
             raise ValueError(
-                "delta=0 was asked of an event that only Renyi accounting covers; give a delta > 0."
+                "delta=0 was requested for an event that only Renyi accounting covers. Set a "
+                "delta > 0."
             ) from None
         return rdp_epsilon(event, delta, relation)
 
@@ -79,7 +81,7 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
     epsilon : float
         In nats, at least 0.
     relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
-        What neighbouring data sets are.
+        The neighbouring relation.
 
     Returns
     -------
@@ -102,7 +104,7 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
 
 @lru_cache(maxsize=64)
 def privacy_curve(event: Event, relation: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return epsilons and the deltas proved there, fine enough to read a trade-off curve from."""
+    """Return epsilons and the delta proved at each, on a grid fine enough for a trade-off curve."""
     top = epsilon_of(event, 1e-9, relation)
     if not math.isfinite(top):
         top = 30.0

@@ -1,4 +1,4 @@
-"""Renyi divergences: the checked call, the orders, and the closed forms that events share."""
+"""Renyi divergences: the validated call, the orders, and the closed forms that events share."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders
     -------
     ndarray of shape (n_orders,)
         In nats; infinity where no bound holds. A negative or undefined result of a formula also
-        becomes infinity: it can only mean that the arithmetic failed.
+        becomes infinity, since it can only mean that the arithmetic failed.
 
     Raises
     ------
     TypeError
-        If nothing is known about the event.
+        If no Renyi bound is known for the event.
 
     References
     ----------
@@ -77,9 +77,10 @@ def pure_rdp(epsilon: float, orders: Orders) -> Orders:
 
 
 def sampled_gaussian_rdp(noise: float, rate: float, orders: Orders, relation: str) -> Orders:
-    """Return the Renyi divergence of a Poisson-sampled Gaussian, exactly, rounded up.
+    """Return the exact Renyi divergence of a Poisson-sampled Gaussian, rounded up.
 
-    The sum is exact at integer orders; at the others, and for two mixtures, the quadrature is.
+    It is computed by a finite sum at integer orders, and by quadrature at other orders and for two
+    mixtures.
     """
     values = [
         binomial_rdp(int(a), rate, noise)
@@ -93,8 +94,8 @@ def sampled_gaussian_rdp(noise: float, rate: float, orders: Orders, relation: st
 def binomial_rdp(a: int, q: float, z: float) -> float:
     """Return the Renyi divergence of order ``a`` of (1-q) N(0, z^2) + q N(1, z^2) from N(0, z^2).
 
-    The terms k = 0 and 1 of the moment sum to one with the "- 1" of each later term, so that what
-    is left is positive and keeps its relative precision for the smallest rates.
+    The terms k = 0 and 1 of the moment and the "- 1" of each later term sum to one, so the
+    remainder is positive and keeps its relative precision for the smallest rates.
     """
     k = np.arange(2, a + 1, dtype=float)
     choose = gammaln(a + 1) - gammaln(k + 1) - gammaln(a - k + 1)
@@ -110,13 +111,13 @@ def _quadrature(a: float, q: float, z: float, relation: str) -> float:
     """Return the Renyi divergence at any real order by the trapezoidal rule.
 
     The integrand, E_Q[r^a - 1 - a (r - 1)] with r = P/Q, is positive. It is analytic in a strip of
-    half-width pi z^2 around the real line and falls off like a normal density, so that the rule
-    converges geometrically in 1/step.
+    half-width pi z^2 around the real line and decays like a normal density, so the rule converges
+    geometrically in 1/step.
     """
     step = min(z / 3, z * z / 2)
     reach = 12 * z
-    # Where P/Q is large the integrand is about N(1)^a N(0)^(1-a), whose peak lies at a, and for two
-    # mixtures with q near 1 it is about N(1)^a N(-1)^(1-a), whose peak lies at 2a - 1.
+    # Where P/Q is large, the integrand is about N(1)^a N(0)^(1-a), with its peak at a. For two
+    # mixtures with q near 1 it is about N(1)^a N(-1)^(1-a), with its peak at 2a - 1.
     peak = 2 * a - 1 if relation == "replace_one" else a
     x = np.arange(-1 - reach, peak + reach, step)
     up = np.logaddexp(np.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z))

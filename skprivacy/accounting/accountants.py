@@ -1,4 +1,4 @@
-"""Five ways of adding up, side by side."""
+"""Accountants for comparison: six ways to compose the same event."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def zcdp(event: Event, relation: str = "add_remove") -> float:
     event : Event
         What was released.
     relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
-        What neighbouring data sets are.
+        The neighbouring relation.
 
     Returns
     -------
@@ -50,8 +50,8 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
     """Return mu of Gaussian differential privacy, and whether it is proved.
 
     Exact for Gaussian noise, and a bound for logistic noise. For Poisson-sampled Gaussian noise it
-    is the limit of many steps (Bu, Dong, Long, Su 2020), which may lie *below* the truth: an
-    estimate, never a guarantee. Infinity for anything else.
+    is the central limit of many steps (Bu, Dong, Long, Su 2020), which may lie *below* the true
+    value: an estimate, never a guarantee. Infinity for all other events.
 
     Parameters
     ----------
@@ -61,9 +61,9 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
     Returns
     -------
     mu : float
-        Infinity where nothing is known.
+        Infinity if none is known.
     proved : bool
-        False where mu is the limit of many steps.
+        False if mu is the limit of many steps.
     """
     total, proved = 0.0, True
     for part, n in flatten(event).items():
@@ -82,7 +82,7 @@ def _naive(event: Event, delta: float, relation: str) -> float:
 
 
 def _advanced(event: Event, delta: float, relation: str) -> float:
-    """Use advanced composition at half of delta; each step has a share of the other half."""
+    """Apply advanced composition at half of delta; the steps share the other half equally."""
     counts = flatten(event)
     steps = sum(counts.values())
     each = [(n, _single(e, delta / (2 * steps), relation)) for e, n in counts.items()]
@@ -129,7 +129,7 @@ ACCOUNTANTS: dict[str, Callable[[Event, float, str], float]] = {
 
 
 def epsilon_by(accountant: str, event: Event, delta: float, relation: str = "add_remove") -> float:
-    """Return the epsilon of an event by one accountant; infinity where it has no answer."""
+    """Return the epsilon of an event by one accountant; infinity if it has no bound."""
     parts = flatten(event)
     if not parts:
         return 0.0
@@ -141,7 +141,7 @@ def epsilon_by(accountant: str, event: Event, delta: float, relation: str = "add
 def compare_accountants(
     event: Event, delta: float, relation: str = "add_remove"
 ) -> dict[str, dict[str, float | str]]:
-    """Return what each accountant makes of an event.
+    """Return the epsilon of an event by each accountant.
 
     Parameters
     ----------
@@ -153,9 +153,9 @@ def compare_accountants(
     Returns
     -------
     dict
-        For each of ``naive``, ``advanced``, ``zcdp``, ``gdp``, ``rdp`` and ``pld`` its ``epsilon``
-        (infinity where it has no answer) and its ``kind``: ``proved``, or ``estimate`` for the
-        central limit that Gaussian differential privacy uses under sampling.
+        For each of ``naive``, ``advanced``, ``zcdp``, ``gdp``, ``rdp`` and ``pld``, its ``epsilon``
+        (infinity if it has no bound) and its ``kind``: ``proved``, or ``estimate`` for the central
+        limit that Gaussian differential privacy uses under sampling.
 
     References
     ----------
@@ -169,12 +169,14 @@ def compare_accountants(
     {'naive': 9.225, 'advanced': 13.661, 'zcdp': 2.451, 'gdp': 1.995, 'rdp': 2.142, 'pld': 1.995}
     """
     if check_delta(delta) == 0:
-        raise ValueError("delta=0 leaves nothing to compare: pure epsilons only add up.")
+        raise ValueError(
+            "delta=0 leaves nothing to compare: pure epsilons only add up. Set a delta > 0."
+        )
     check_relation(relation)
     if event.data_dependent:
         raise ValueError(
-            f"{event!r} has a cost that was computed from private data; compare the "
-            "data-independent event instead."
+            f"The cost of {event!r} was computed from private data. Compare the data-independent "
+            "event instead."
         )
     table: dict[str, dict[str, float | str]] = {}
     for name in ACCOUNTANTS:

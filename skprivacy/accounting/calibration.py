@@ -1,4 +1,4 @@
-"""How much noise a target needs."""
+"""Calibration: the least noise that meets a privacy target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .rdp import best_epsilon
 
 __all__ = ["calibrate_noise_multiplier", "calibrate_to_advantage", "calibrate_to_tpr"]
 
-_CLOSE = 1e-3  # how far below the target the result may lie, relatively
+_CLOSE = 1e-3  # relative tolerance below the target
 _MAX_NOISE = 1e9
 
 MakeEvent = Callable[[float], Event]
@@ -35,17 +35,18 @@ def calibrate_noise_multiplier(
     Parameters
     ----------
     make_event : callable
-        Takes a noise multiplier and returns the event; more noise must not cost more.
+        Takes a noise multiplier and returns the event. More noise must not cost more.
     epsilon, delta : float
         The target: ``epsilon`` > 0 and ``delta`` in [0, 1).
     relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+        The neighbouring relation.
     accountant : {"pld", "rdp", "zcdp", "advanced", "naive"}, default="pld"
-        Who works epsilon out. ``"pld"`` is :func:`epsilon_of`, the sharpest proof that the library
-        has; the others are for comparison and need ``delta`` > 0. All of them prove the target; a
-        blunter one takes more noise for it. For many steps without sampling the noise falls from
-        ``"naive"`` by ``"advanced"``, ``"zcdp"`` and ``"rdp"`` to ``"pld"``. Under sampling
-        ``"zcdp"``, which knows no amplification, can be the worst of all, and for few steps or a
-        large epsilon ``"advanced"`` is worse than ``"naive"``.
+        The accountant that computes epsilon. ``"pld"`` is :func:`epsilon_of`, the tightest proof in
+        the library; the others are for comparison and need ``delta`` > 0. All of them prove the
+        target; a looser one needs more noise for it. For many steps without sampling, the noise
+        decreases in the order ``"naive"``, ``"advanced"``, ``"zcdp"``, ``"rdp"``, ``"pld"``. Under
+        sampling, ``"zcdp"``, which has no amplification, can be the worst of all, and for few steps
+        or a large epsilon ``"advanced"`` is worse than ``"naive"``.
 
     Returns
     -------
@@ -55,7 +56,7 @@ def calibrate_noise_multiplier(
     Raises
     ------
     ValueError
-        If no amount of noise reaches the target, as where the accountant knows no bound.
+        If no amount of noise reaches the target, for example if the accountant has no bound.
 
     References
     ----------
@@ -81,15 +82,18 @@ def calibrate_noise_multiplier(
     check_delta(delta)
     check_relation(relation)
     if not callable(make_event):
-        raise TypeError(f"make_event={make_event!r} must be callable.")
+        raise TypeError(
+            f"make_event={make_event!r} must be callable. Pass a function that takes a noise "
+            "multiplier and returns an Event."
+        )
     if accountant not in _COSTS:
         raise ValueError(f"accountant={accountant!r} must be one of {sorted(_COSTS)}.")
     if delta == 0 and accountant != "pld":
         raise ValueError(
-            f"accountant={accountant!r} needs a delta > 0; at delta=0 epsilons only add up, which "
-            "accountant='pld' does."
+            f"accountant={accountant!r} needs a delta > 0. At delta=0 epsilons only add up; use "
+            "accountant='pld'."
         )
-    # A function has no identity to cache by; the events that it makes have one.
+    # A function cannot serve as a cache key; the events that it returns can.
     signature = make_event(1.0), make_event(3.0)
     key = (*signature, float(epsilon), float(delta), relation, accountant)
     known = _SOLVED.get(key)
@@ -131,7 +135,7 @@ def calibrate_to_advantage(
     """
     positive("advantage", advantage)
     if advantage >= 1:
-        raise ValueError(f"advantage={advantage!r} must be below 1.")
+        raise ValueError(f"advantage={advantage!r} must be in (0, 1).")
     return _solve(lambda z: delta_of(make_event(z), 0.0, relation), float(advantage), 1.0)
 
 
@@ -172,7 +176,7 @@ _COSTS: dict[str, Callable[[Event, float, str], float]] = {
     "naive": partial(epsilon_by, "naive"),
     "advanced": partial(epsilon_by, "advanced"),
     "zcdp": partial(epsilon_by, "zcdp"),
-    # without the warning that a better order may exist, which most noise on the way would cause
+    # best_epsilon does not warn that a better order may exist, as most trial values would cause
     "rdp": lambda event, delta, relation: best_epsilon(event, delta, relation)[0],
     "pld": epsilon_of,
 }
@@ -192,12 +196,12 @@ def _first_guess(make_event: MakeEvent, epsilon: float, delta: float, relation: 
 def _solve(
     cost: Callable[[float], float], target: float, guess: float, close: float = _CLOSE
 ) -> float:
-    """Return ``z`` with ``target * (1 - close) <= cost(z) <= target`` for a falling cost.
+    """Return ``z`` with ``target * (1 - close) <= cost(z) <= target`` for a decreasing cost.
 
-    Secant steps between logarithms, where the cost is nearly a straight line, kept inside the
-    bracket. If the cost jumps over the target, the safe side of the jump is returned.
+    Takes secant steps in logarithms, where the cost is nearly linear, inside a bracket. If the cost
+    jumps over the target, the safe side of the jump is returned.
     """
-    low, high = -math.inf, math.inf  # ln z with too much cost, and with little enough
+    low, high = -math.inf, math.inf  # ln z with a cost above the target, and at most the target
     aim = math.log(target * (1 - close / 2))
     limit = math.log(_MAX_NOISE)
     last: tuple[float, float] | None = None
@@ -212,8 +216,9 @@ def _solve(
             return math.exp(high)
         if low > limit:
             raise ValueError(
-                f"No noise multiplier up to {_MAX_NOISE:g} reaches the target {target:g}; some "
-                "part of the event costs more than that whatever its noise."
+                f"No noise multiplier up to {_MAX_NOISE:g} reaches the target {target:g}: some "
+                "part of the event costs more, whatever the noise. Relax the target, or release "
+                "less."
             )
         y = math.log(value) if 0 < value < math.inf else math.nan
         if last is not None and x != last[0] and (y - last[1]) / (x - last[0]) < 0:

@@ -1,4 +1,4 @@
-"""The Renyi divergence of two distributions that are given as numbers."""
+"""Renyi divergence of two discrete distributions given by their probabilities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 __all__ = ["renyi_divergence"]
 
-_ROUNDING = 1e-9  # how far from 1 probabilities may add up
+_ROUNDING = 1e-9  # permitted deviation of a sum of probabilities from 1
 
 
 def renyi_divergence(p: ArrayLike, q: ArrayLike, order: float) -> float:
@@ -21,23 +21,23 @@ def renyi_divergence(p: ArrayLike, q: ArrayLike, order: float) -> float:
     p, q : array-like of float
         Probabilities of the same outcomes, of the same shape, each adding up to 1.
     order : float
-        At least 0. 1 is the Kullback-Leibler divergence, infinity the largest privacy loss.
+        At least 0. Order 1 is the Kullback-Leibler divergence, infinity the largest privacy loss.
 
     Returns
     -------
     divergence : float
-        In nats, at least 0. Infinity for orders of 1 and more if ``p`` has an outcome that ``q``
-        has not, and for all orders if they have no outcome in common.
+        In nats, at least 0. Infinity for orders of 1 and above if ``p`` has an outcome that ``q``
+        lacks, and for all orders if they have no outcome in common.
 
     Raises
     ------
     ValueError
-        If ``p`` or ``q`` is no distribution, their shapes differ, or ``order`` is out of range.
+        If ``p`` or ``q`` is not a distribution, their shapes differ, or ``order`` is out of range.
 
     Notes
     -----
-    What a mechanism's Renyi cost bounds is the larger one of both directions, over all
-    neighbouring data sets; this is the divergence of one pair.
+    The Renyi cost of a mechanism bounds the larger divergence of both directions over all
+    neighbouring data sets; this function returns the divergence of one pair.
 
     References
     ----------
@@ -47,21 +47,21 @@ def renyi_divergence(p: ArrayLike, q: ArrayLike, order: float) -> float:
     Examples
     --------
     >>> from skprivacy.accounting import RandomizedResponseEvent, rdp, renyi_divergence
-    >>> truth, lie = [0.75, 0.25], [0.25, 0.75]
-    >>> round(renyi_divergence(truth, lie, 2), 6)
+    >>> p, q = [0.75, 0.25], [0.25, 0.75]
+    >>> round(renyi_divergence(p, q, 2), 6)
     0.847298
-    >>> round(renyi_divergence(truth, lie, float("inf")), 6)
+    >>> round(renyi_divergence(p, q, float("inf")), 6)
     1.098612
     """
     first, second = _distribution("p", p), _distribution("q", q)
     if first.shape != second.shape:
         raise ValueError(
-            f"p and q have the shapes {np.shape(p)} and {np.shape(q)}; they must give "
-            "probabilities of the same outcomes."
+            f"p and q have the shapes {np.shape(p)} and {np.shape(q)}; expected equal shapes. Pass "
+            "the probabilities of the same outcomes."
         )
     if not (isinstance(order, (int, float, np.number)) and order >= 0):
         raise ValueError(f"order={order!r} must be a number >= 0, or infinity.")
-    possible = first > 0  # what p never gives adds nothing, whatever q says
+    possible = first > 0  # outcomes that are impossible under p contribute nothing
     log_p = np.log(first[possible])
     with np.errstate(divide="ignore"):
         loss = log_p - np.log(second[possible])
@@ -72,7 +72,7 @@ def renyi_divergence(p: ArrayLike, q: ArrayLike, order: float) -> float:
     if order > 1 and np.isinf(loss).any():
         return math.inf
     terms = (order - 1) * loss
-    if np.abs(terms).max() < 1:  # near the order 1 the moment is 1 to many digits
+    if np.abs(terms).max() < 1:  # near order 1 the moment is 1 to many digits
         moment = math.log1p(float(np.exp(log_p) @ np.expm1(terms)))
     else:
         moment = float(logsumexp(log_p + terms))
@@ -84,7 +84,7 @@ def _distribution(name: str, values: ArrayLike) -> NDArray[np.float64]:
     total = float(array.sum())
     if not ((array >= 0).all() and abs(total - 1) <= _ROUNDING):
         raise ValueError(
-            f"{name} must be probabilities: numbers >= 0 that add up to 1, and they add up to "
-            f"{total!r}."
+            f"{name} must be probabilities: numbers >= 0 that add up to 1; got the sum {total!r}. "
+            "Normalise them."
         )
     return np.atleast_1d(array) / total

@@ -1,4 +1,4 @@
-"""A guarantee that says all of itself: event, relation, kind, assumptions, and the whole curve."""
+"""Privacy guarantees with event, relation, unit, kind and assumptions, and their whole curve."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ KINDS = ("proved", "random_dp", "estimate")
 
 @dataclass(frozen=True)
 class PrivacyGuarantee:
-    """What has been promised, to whom, and on which conditions.
+    """A privacy guarantee, with its unit and the conditions under which it holds.
 
     Parameters
     ----------
     event : Event
         What was released.
     at_delta : float, default=None
-        The delta at which ``epsilon()`` is read. ``None`` stands for 0: pure differential privacy.
+        The default delta of ``epsilon()``. ``None`` stands for 0: pure differential privacy.
     relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
-        Which data sets are neighbours. ``zero_out``: the number of records is public, and a record
-        is exchanged for one that contributes nothing.
+        The neighbouring relation. ``zero_out``: the number of records is public, and a record is
+        replaced by one that contributes nothing.
     kind : {"proved", "random_dp", "estimate"}, default="proved"
         Only proved guarantees may be added up.
     assumptions : tuple of str, default=()
-        What has to be true, or public, for the guarantee to hold.
+        What must be true, or public, for the guarantee to hold.
     unit : str, default="record"
-        Whose presence is hidden: of one record, or of all records of one value of the column that
-        is named here, such as a patient's.
+        The unit whose presence is hidden: one record, or all records that share a value of the
+        column named here, such as a patient's.
 
     Notes
     -----
     **Edge cases.** A cost that was computed from private votes is withheld from ``repr``, HTML,
-    JSON and pickle; asked for by number it comes with a ``PrivacyLeakWarning``.
+    JSON and pickle; the methods that return it as a number issue a ``PrivacyLeakWarning``.
 
     Examples
     --------
@@ -71,14 +71,16 @@ class PrivacyGuarantee:
 
     def __post_init__(self) -> None:
         if not isinstance(self.event, Event):
-            raise TypeError(f"event={self.event!r} must be an Event.")
+            raise TypeError(f"event={self.event!r} must be an Event, such as GaussianEvent(1.0).")
         if self.at_delta is not None:
             check_delta(self.at_delta)
         check_relation(self.relation)
         if self.kind not in KINDS:
             raise ValueError(f"kind={self.kind!r} must be one of {KINDS}.")
         if isinstance(self.assumptions, str):
-            raise TypeError("assumptions must be a tuple of strings, not one string.")
+            raise TypeError(
+                f"assumptions={self.assumptions!r} must be a tuple of strings, not one string."
+            )
         if not isinstance(self.unit, str) or not self.unit:
             raise ValueError(f"unit={self.unit!r} must be 'record' or the name of a column.")
         object.__setattr__(self, "assumptions", tuple(self.assumptions))
@@ -113,13 +115,13 @@ class PrivacyGuarantee:
         -----
         The minimum over epsilon of e^epsilon fpr + delta(epsilon), and of its mirror image,
         1 - e^-epsilon (1 - delta(epsilon) - fpr): every point of the privacy curve is a bound.
-        The curve is the worse of both directions, so that it does not matter whether members are
-        called positive. For sampled noise and large ``fpr`` it is therefore not attained.
+        The curve is the worse of both directions, so the bound does not depend on whether members
+        are called positive. For sampled noise and large ``fpr`` it is therefore not attained.
         """
         self._warn_if_private()
         fpr = np.asarray(fpr, dtype=float)
         if not ((fpr >= 0) & (fpr <= 1)).all():
-            raise ValueError(f"fpr={fpr!r} must lie in [0, 1].")
+            raise ValueError(f"fpr={fpr!r} must be in [0, 1].")
         if any(isinstance(part, NonPrivate) for part in flatten(self.event)):
             return np.ones(fpr.shape)
         epsilons, deltas = privacy_curve(self.event, self.relation)
@@ -134,7 +136,7 @@ class PrivacyGuarantee:
     def _warn_if_private(self) -> None:
         if self.event.data_dependent:
             leak(
-                "This cost was computed from private data and is private itself: publish it by "
+                "This cost was computed from private data and is private itself. Publish it with "
                 "skprivacy.mechanisms.sanitised_cost, or use the data-independent event."
             )
 
@@ -143,15 +145,15 @@ class PrivacyGuarantee:
         return self.delta(0.0)
 
     def group(self, k: int) -> PrivacyGuarantee:
-        """Return what is promised to ``k`` records together, at the same ``at_delta``.
+        """Return the guarantee for a group of ``k`` units, at the same ``at_delta``.
 
-        Records, or whatever else ``unit`` says: of people with several records each, k people.
+        The units are records, or what ``unit`` names: k people, who may have several records each.
 
         Notes
         -----
-        (epsilon, delta) for one unit is, for k of them,
+        (epsilon, delta) for one unit implies, for k of them,
         (k epsilon, delta (e^(k epsilon) - 1)/(e^epsilon - 1)); the best point of the privacy curve
-        is taken. Infinity if none reaches ``at_delta``.
+        is used. Infinity if none reaches ``at_delta``.
         """
         if not isinstance(k, int) or isinstance(k, bool) or k < 1:
             raise ValueError(f"k={k!r} must be an integer >= 1.")
@@ -164,9 +166,9 @@ class PrivacyGuarantee:
         )
 
     def as_replace_one(self) -> PrivacyGuarantee:
-        """Return the replace-one guarantee that follows: (2 epsilon, (1 + e^epsilon) delta).
+        """Return the implied replace-one guarantee: (2 epsilon, (1 + e^epsilon) delta).
 
-        Replacing a record, or another unit, is removing one and adding another, hence two steps.
+        Replacing a record, or another unit, means removing one and adding another: two steps.
         """
         if self.relation == "replace_one":
             return self
@@ -185,7 +187,7 @@ class PrivacyGuarantee:
         if self.event.data_dependent:
             raise ValueError(
                 "This epsilon depends on the private data and is withheld: a guarantee derived "
-                "from it would publish it. Derive from the data-independent event instead."
+                "from it would publish it. Use the data-independent event instead."
             )
         delta = self.at_delta or 0.0
         if delta == 0:
@@ -201,7 +203,7 @@ class PrivacyGuarantee:
         return replace(self, event=event, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a description made of JSON types only."""
+        """Return a description of JSON types only."""
         return {
             "event": self.event.to_dict(),
             "at_delta": self.at_delta,
@@ -213,13 +215,14 @@ class PrivacyGuarantee:
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> PrivacyGuarantee:
-        """Rebuild the guarantee that :meth:`to_dict` described; without a unit, of a record."""
+        """Rebuild the guarantee that :meth:`to_dict` described; the unit defaults to a record."""
         values = dict(description)
         missing = {"event", "relation", "kind", "assumptions"} - set(values)
         if missing or not isinstance(values["assumptions"], list | tuple):
             raise ValueError(
-                f"This does not describe a guarantee: {sorted(missing)} missing, assumptions="
-                f"{values.get('assumptions')!r}. Nothing is assumed in their place."
+                f"This does not describe a guarantee: the keys {sorted(missing)} are missing, "
+                f"assumptions={values.get('assumptions')!r}. Nothing is assumed for missing keys; "
+                "pass what to_dict() returned."
             )
         values["event"] = Event.from_dict(values["event"])
         values["assumptions"] = tuple(values["assumptions"])
@@ -261,20 +264,20 @@ class PrivacyGuarantee:
 
 
 def _grouped(unit: str, k: int) -> str:
-    """Return the unit that ``k`` units make together."""
+    """Return the name of a group of ``k`` units."""
     if k == 1:
         return unit
     return f"group of {k} records" if unit == "record" else f"group of {k} values of {unit}"
 
 
 def _rounded_up(epsilon: float) -> str:
-    """Return epsilon rounded up, with two decimals or, if it is small, more."""
+    """Return epsilon rounded up, with two decimals, or more if it is small."""
     digits = max(2, 1 - math.floor(math.log10(epsilon))) if epsilon > 0 else 2
     return f"{math.ceil(epsilon * 10**digits - 1e-6) / 10**digits:.{digits}f}"
 
 
 def _delta_rounded_up(delta: float) -> str:
-    """Return delta with up to six digits, rounded up: deltas that were added up have more."""
+    """Return delta rounded up to at most six digits, as sums of deltas may have more."""
     shown = f"{delta:g}"
     if float(shown) >= delta * (1 - 1e-12):
         return shown

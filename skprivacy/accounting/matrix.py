@@ -1,4 +1,4 @@
-"""The arithmetic of matrix factorisations: sensitivities, errors of sums, and the best band."""
+"""Matrix factorisations: sensitivities, errors of running sums, and the best band."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ def tree_sensitivity(steps_per_epoch: int, epochs: int) -> float:
         if 2**level <= steps_per_epoch:  # no batch occurs twice in a node
             squared += np.bincount(batch[used], minlength=steps_per_epoch)
         else:
-            places = node[used] * steps_per_epoch + batch[used]
-            counts = np.bincount(places, minlength=steps_per_epoch * (node[-1] + 1))
+            entries = node[used] * steps_per_epoch + batch[used]
+            counts = np.bincount(entries, minlength=steps_per_epoch * (node[-1] + 1))
             squared += (counts.reshape(-1, steps_per_epoch) ** 2).sum(0)
     return math.sqrt(squared.max())
 
 
 @lru_cache(maxsize=64)
 def square_root_band(steps_per_epoch: int, epochs: int, most: int = 64) -> tuple[float, ...]:
-    """Return the coefficients of the band that serves running sums best.
+    """Return the coefficients of the band with the smallest error of running sums.
 
-    The square root of the matrix of running sums has the first column binom(2j, j) / 4^j. It is cut
-    off after 1, 2, 4, ... up to ``most`` coefficients, wherever the mean squared error of the
-    running sums, at the sensitivity of the run, is smallest.
+    The square root of the matrix of running sums has the first column binom(2j, j) / 4^j. It is
+    truncated to 1, 2, 4, ... or at most ``most`` coefficients, whichever minimises the mean squared
+    error of the running sums at the sensitivity of the run.
 
     Parameters
     ----------
     steps_per_epoch, epochs : int
     most : int, default=64
-        The noise of as many steps is kept in memory.
+        Largest number of coefficients. The noise of as many steps is kept in memory.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def step_spread(coefficients: NDArray[np.float64], n_steps: int) -> float:
 
 
 def last_step_spread(coefficients: NDArray[np.float64], n_steps: int) -> float:
-    """Return the standard deviation of the last step under C^-1 z, z of variance 1: the largest."""
+    """Return the standard deviation, largest at the last step, of C^-1 z, z of variance 1."""
     from scipy.signal import lfilter
 
     with np.errstate(over="ignore", invalid="ignore"):
@@ -110,8 +110,8 @@ def last_step_spread(coefficients: NDArray[np.float64], n_steps: int) -> float:
 
 
 def _root_mean_variance(coefficients: NDArray[np.float64], wanted: NDArray[np.float64]) -> float:
-    """``wanted`` is the first column of the Toeplitz matrix that C^-1 z is multiplied by."""
-    from scipy.signal import lfilter  # slow to import, and only streams need it
+    """Return the root mean variance of W C^-1 z; ``wanted`` is the first column of Toeplitz W."""
+    from scipy.signal import lfilter  # slow to import, and only needed for streams
 
     column = lfilter([1.0], coefficients, wanted)
     return math.sqrt(float(np.cumsum(column**2).mean()))

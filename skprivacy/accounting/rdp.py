@@ -1,4 +1,4 @@
-"""Renyi differential privacy of events, and its tight conversion to (epsilon, delta)."""
+"""Renyi differential privacy of events, and its conversion to (epsilon, delta)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _epsilons(values: Orders, orders: Orders, delta: float) -> Orders:
 
 
 def _without_failure(event: Event) -> tuple[Event, float]:
-    """Split off the probability with which an (epsilon, delta) mechanism may reveal everything."""
+    """Split off the probability with which (epsilon, delta) events may reveal everything."""
     counts = flatten(event)
     log_safe = sum(n * math.log1p(-e.delta) for e, n in counts.items() if isinstance(e, ApproxDP))
     if log_safe == 0:
@@ -48,12 +48,12 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
     Returns
     -------
     float
-        Infinity where nothing is proved.
+        Infinity if nothing is proved.
 
     Warns
     -----
     PrivacyWarning
-        If the best order lies at the edge of the grid, so that a better bound may exist.
+        If the best order lies at the edge of the grid, in which case a better bound may exist.
 
     References
     ----------
@@ -69,7 +69,7 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
     if edge is not None:
         warnings.warn(
             f"The best Renyi order, {edge:g}, is at the edge of the grid; epsilon is valid but may "
-            "be larger than need be.",
+            "be larger than necessary.",
             PrivacyWarning,
             stacklevel=2,
         )
@@ -77,7 +77,7 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
 
 
 def best_epsilon(event: Event, delta: float, relation: str) -> tuple[float, float | None]:
-    """Return epsilon, and the order that proves it if that is at the edge of the grid."""
+    """Return epsilon, and the order that proves it if it lies at the edge of the grid."""
     safe, failure = _without_failure(event)
     if delta <= failure:
         return math.inf, None
@@ -90,7 +90,7 @@ def best_epsilon(event: Event, delta: float, relation: str) -> tuple[float, floa
     if best in (0, len(epsilons) - 1):
         sharp = epsilons[best] == 0 or values[best] == 0
         return float(epsilons[best]), None if sharp else float(DEFAULT_ORDERS[best])
-    # Every order is a valid bound: look more closely around the best one.
+    # Every order gives a valid bound: refine the grid around the best one.
     orders = np.linspace(DEFAULT_ORDERS[best - 1], DEFAULT_ORDERS[best + 1], 17)
     if DEFAULT_ORDERS[best] >= 64:
         orders = np.unique(orders.round())
@@ -108,7 +108,7 @@ def rdp_delta(event: Event, epsilon: float, relation: str = "add_remove") -> flo
     epsilon : float
         In nats, at least 0.
     relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
-        What neighbouring data sets are.
+        The neighbouring relation.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""How far a data-dependent cost moves with the data, and what it costs to publish it with noise.
+"""Local and smooth sensitivity of data-dependent costs.
 
 The data-dependent cost of votes is computed from private data. To publish it, noise is added that
-hides what one record can change: here, one teacher, who has one vote in every query.
+hides the effect of one record: here, of one teacher, who has one vote in every query.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ def smoothed_cost(event: Event, order: float, smoothness: float) -> Smoothed:
     event : Event
         Any composition of votes, their threshold tests and data-independent events.
     order : float
-        The Renyi order, above 1, chosen without a look at the votes.
+        The Renyi order, above 1, chosen without looking at the votes.
     smoothness : float
-        Above 0. A smaller one means more sensitivity, and a cheaper release.
+        Above 0. A smaller one means a larger sensitivity and a cheaper release.
 
     Returns
     -------
     Smoothed
-        ``cost`` is :func:`rdp` at the order, or a little more; ``sensitivity`` is the largest
-        e^(-smoothness d) times the local sensitivity at distance d. Neither may be published:
-        :func:`skprivacy.mechanisms.sanitised_cost` does that.
+        ``cost`` is :func:`rdp` at the order, or slightly more; ``sensitivity`` is the largest
+        e^(-smoothness d) times the local sensitivity at distance d. Neither may be published as it
+        is; :func:`skprivacy.mechanisms.sanitised_cost` publishes the cost.
 
     Raises
     ------
     TypeError
-        If some part's cost depends on the data and no smooth sensitivity is known for it.
+        If the cost of some part depends on the data and no smooth sensitivity is known for it.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def local_sensitivity(event: Event, order: float, distances: ArrayLike = 0) -> N
     order : float
         The Renyi order.
     distances : array-like of int, default=0
-        How many records the data set may differ from the present one beforehand.
+        Number of records in which the data set may already differ from the present one.
 
     Returns
     -------
@@ -96,12 +96,12 @@ def local_sensitivity(event: Event, order: float, distances: ArrayLike = 0) -> N
     Notes
     -----
     With x = Phi^-1(q / (m - 1)) for m classes, one vote moves x by at most sqrt(2)/sigma. The cost
-    rises with q up to q0, where the data-independent one takes over (at the latest at
+    increases with q up to q0, where the data-independent one takes over (at the latest at
     ln q = -(order/sigma)^2), and is constant from there. Papernot et al. show that its change is
     largest between q1, one vote below q0, and q0, if it grows with q up to q1 (their conditions C5
-    and C6, which say the same since a step down from q is a step up from one vote below). Both are
-    checked at some thousand points. Where one fails, as for large orders and little noise, the
-    largest change over all of q is used, whatever the votes and the distance.
+    and C6, which are equivalent because a step down from q is a step up from one vote below). Both
+    are checked at several thousand points. Where one fails, as for large orders and little noise,
+    the largest change over all q is used, whatever the votes and the distance.
 
     References
     ----------
@@ -123,5 +123,5 @@ def _summed(
 def _check_order(order: float) -> float:
     positive("order", order)
     if order <= 1:
-        raise ValueError(f"order={order!r} must be above 1.")
+        raise ValueError(f"order={order!r} must be a finite number > 1.")
     return float(order)

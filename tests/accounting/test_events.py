@@ -110,7 +110,7 @@ def test_bad_noise(make, bad):
         (lambda: Repeated(GaussianEvent(1.0), 1.5), "count=1.5"),
         (lambda: Composed((GaussianEvent(1.0), "x")), "must be an Event"),
         (lambda: DiscreteLaplaceEvent(1.0, 1.5), "sensitivity=1.5"),
-        (lambda: DiscreteGaussianEvent(1.0, 1.5), "must be whole"),
+        (lambda: DiscreteGaussianEvent(1.0, 1.5), "must be a whole number"),
         (lambda: RandomizedResponseEvent(1.0, 1), "n_categories=1"),
         (lambda: PrivateSelection(GaussianEvent(1.0), -1.0), "eta=-1.0"),
         (lambda: PrivateSelection(GaussianEvent(1.0), 1.0, 1.0), "gamma=1.0"),
@@ -120,7 +120,7 @@ def test_bad_noise(make, bad):
         (lambda: Event.from_dict({"type": "Unknown"}), "known event"),
         (lambda: Event.from_dict([]), "type=None"),
         (lambda: Event.from_dict({"type": ["Gaussian"]}), "known event"),
-        (lambda: Event.from_dict({"type": "Gaussian", "sd": 1.0}), "does not fit"),
+        (lambda: Event.from_dict({"type": "Gaussian", "sd": 1.0}), "does not match its type"),
         (lambda: flatten("x"), "not an Event"),
     ],
 )

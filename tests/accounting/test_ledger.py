@@ -62,7 +62,7 @@ def test_altered_lines(ledger):
         cheaper = json.dumps(LaplaceEvent(1e9).to_dict(), sort_keys=True)
         connection.execute("UPDATE log SET body = ? WHERE seq = 3", (cheaper,))
     connection.close()
-    with pytest.raises(LedgerError, match="line 3 does not fit"):
+    with pytest.raises(LedgerError, match="line 3 does not match its digest"):
         budget.verify()
     with sqlite3.connect(ledger) as connection:
         connection.execute("UPDATE log SET body = ? WHERE seq = 4", (cheaper,))
@@ -170,7 +170,7 @@ def _release(budget, spoil, error=None):
 @pytest.mark.parametrize("spoil", [_removed, _replaced, _damaged, _settled_inside])
 def test_a_release_is_not_lost_if_its_outcome_cannot_be_noted(ledger, spoil):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
-    message = r"Charge 3 of .* was charged, but its outcome \(commit\) could not be noted"
+    message = r"Charge 3 of .* was charged, but its outcome \(commit\) could not be recorded"
     with pytest.warns(PrivacyWarning, match=message) as warned:
         assert _release(budget, spoil) == 7
     assert [w.filename for w in warned] == [__file__]
@@ -182,7 +182,7 @@ def test_a_release_is_not_lost_if_its_outcome_cannot_be_noted(ledger, spoil):
 def test_the_error_of_a_release_is_the_one_that_is_told(ledger):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
     error = RuntimeError("no luck")
-    with pytest.warns(PrivacyWarning, match=r"\(fail\) could not be noted"):  # noqa: SIM117
+    with pytest.warns(PrivacyWarning, match=r"\(fail\) could not be recorded"):  # noqa: SIM117
         with pytest.raises(RuntimeError, match="no luck"):
             _release(budget, _removed, error)
 
@@ -214,6 +214,8 @@ def test_a_fit_is_not_lost_to_a_disk_that_fills_up_meanwhile(ledger, limit):
         check=False,
     )
     assert "RELEASED" in done.stdout, done
-    assert "was charged, but its outcome (commit) could not be noted" in done.stderr + done.stdout
+    assert (
+        "was charged, but its outcome (commit) could not be recorded" in done.stderr + done.stdout
+    )
     assert list(budget.entries()["status"]) == ["reserved"]
     assert budget.spent() == pytest.approx(0.1)

@@ -69,7 +69,7 @@ def test_a_model_needs_no_ledger_but_to_be_fitted_again(trained, store, tmp_path
                     getattr(model, fit)(X, Y)
     assert not ledger.exists()  # nobody began one anew
     away.rename(ledger)
-    assert "no cap of its own" in repr(loaded.budget)
+    assert "no cap in this scope" in repr(loaded.budget)
     with pytest.raises(BudgetExceededError):
         loaded.fit(X, Y)
     assert len(PrivacyBudget.open(ledger).entries()) == 1

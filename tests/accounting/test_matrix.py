@@ -140,7 +140,7 @@ def test_one_record_more_is_not_covered(event):
     for of in (epsilon_of, zcdp):
         with pytest.raises(NoLossDistributionError, match="zero_out"):
             of(event, *([1e-5] if of is epsilon_of else []), relation="add_remove")
-    with pytest.raises(NoLossDistributionError, match="places in the stream"):
+    with pytest.raises(NoLossDistributionError, match="positions in the stream"):
         rdp(event, [2], "add_remove")
 
 

@@ -383,7 +383,7 @@ def test_extremes():
 
 
 def test_bad_questions():
-    with pytest.raises(ValueError, match="delta=0 was asked"):
+    with pytest.raises(ValueError, match="delta=0 was requested"):
         pld(GaussianEvent(1.0)).epsilon(0.0)
     for delta in (-1e-9, 1.0, math.nan):
         with pytest.raises(ValueError, match="must be in"):

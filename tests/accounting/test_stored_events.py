@@ -110,7 +110,7 @@ def test_a_class_of_the_same_name_takes_no_ledger_over(tmp_path):
 
 
 def test_a_tag_belongs_to_one_class():
-    with pytest.raises(TypeError, match=r"'Gaussian'.*skprivacy\.accounting.*tag of its own"):
+    with pytest.raises(TypeError, match=r"'Gaussian'.*skprivacy\.accounting.*unique tag"):
 
         class Mine(Event, tag="Gaussian"):
             pass

@@ -129,11 +129,11 @@ def test_a_ledger_from_before_goes_on_under_the_present_filter(tmp_path):
     ("lines", "message"),
     [
         ([("reserve", None)], "before the first charge"),
-        ([("relation", "add_remove"), ("relation", "zero_out")], "settled once"),
+        ([("relation", "add_remove"), ("relation", "zero_out")], "fixed once"),
         ([("reserve", None), ("relation", "add_remove")], "before the first charge"),
         ([("relation", "sideways")], "relation='sideways'"),
         ([("relation", '{"relation": "zero_out", "unit": ""}')], "unit=''"),
-        ([("relation", '{"relation": "zero_out"}')], "was altered: it is for"),
+        ([("relation", '{"relation": "zero_out"}')], "was altered: its relation line reads"),
     ],
 )
 def test_a_ledger_of_mixed_relations_or_units_fails(ledger, lines, message):
@@ -165,5 +165,5 @@ def test_a_ledger_that_contradicts_itself_fails(ledger):
     budget = PrivacyBudget(epsilon=1.0, path=ledger, unit="patient")
     with budget._ledger.transaction() as log:
         log.settle("add_remove", "record")
-    with pytest.raises(LedgerError, match="settles unit='record'; the ledger is for 'patient'"):
+    with pytest.raises(LedgerError, match="fixes unit='record', but its first line 'patient'"):
         budget.verify()

@@ -1,9 +1,10 @@
-"""A cap on what may be released about a data set, and the ledger that remembers what was.
+"""A privacy budget: a cap on what is released about a data set, and the ledger of the releases.
 
-``privacy_budget`` charges events; ``admission`` asks every cap on the way, ``filters`` decides by
-the ``rules`` of composition what still fits, and ``refusals`` says why something does not.
-``scopes`` adds up, ``statement`` reads and shows, ``terms`` is what all charges have in common,
-``handle`` is the place in a ledger that all copies share, ``ledger`` and ``postgres`` keep it.
+``privacy_budget`` charges events. ``admission`` checks every enclosing cap, ``filters`` decides by
+the ``rules`` of composition whether a charge fits, and ``refusals`` explains why one does not.
+``scopes`` adds charges up, ``statement`` reads and displays them, and ``terms`` holds the relation
+and unit that all charges share. ``handle`` is the reference to a ledger and a scope that all copies
+share; ``ledger``, ``log``, ``sqlite`` and ``postgres`` store it.
 """
 
 from .log import LedgerError

@@ -1,4 +1,4 @@
-"""Whether a charge is admitted: by the cap of its own scope and of every scope around it."""
+"""Admission of a charge by the cap of its scope and of every enclosing scope."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Refusal", "Terms", "cap_of", "check_caps", "holds", "how_many_fit", 
 
 _MANY = 1 << 40
 
-Charged = Callable[..., Counts]  # by the lines since and before certain numbers
+Charged = Callable[..., Counts]  # takes the line numbers ``since`` and ``before``
 Terms = dict[str, Any]  # epsilon, delta, relation and filter of the whole budget
 
 
 class Refusal(NamedTuple):
-    """The scope whose cap would be passed, and its account without and with the charge."""
+    """The scope whose cap would be exceeded, and its account without and with the charge."""
 
     scope: str
     before: Account
@@ -31,7 +31,7 @@ class Refusal(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """The charge that opened the tight part of a cap, and what was left of it by then."""
+    """The charge that started tight composition within a cap, and what was left of the cap."""
 
     charge: int
     event: Event
@@ -39,13 +39,13 @@ class Opening(NamedTuple):
 
 
 def cap_of(body: str) -> Cost:
-    """Return the cap that a line of the ledger sets."""
+    """Return the cap that the body of a ledger line sets."""
     terms = json.loads(body)
     return Cost(terms["epsilon"], terms["delta"])
 
 
 def refusing(log: Log, leaf: str, event: Event, terms: Terms) -> Refusal | None:
-    """Return the first scope around ``leaf`` whose cap a charge of ``event`` would pass."""
+    """Return a refusal if a charge of ``event`` would exceed the cap of ``leaf`` or its parents."""
     for scope, before in _accounts(log, leaf, terms).items():
         after = before.charged(event)
         if not after.holds():
@@ -70,12 +70,13 @@ def how_many_fit(log: Log, leaf: str, event: Event, terms: Terms, most: int = _M
 
 
 def holds(log: Log, scope: str, cap: Cost, terms: Terms) -> bool:
-    """Tell whether what was charged in and below ``scope`` stays within a cap.
+    """Return whether the charges in and below ``scope`` stay within a cap.
 
-    **Guarantees.** Never yes if some record was charged beyond the cap.
+    **Guarantees.** Never true if some record was charged beyond the cap.
 
-    **Edge cases.** Sums over partitions take the dearest of each event, which may be too much: then
-    every way in which a record can lie in partitions is looked at, if they are not too many.
+    **Edge cases.** Sums over partitions take the maximum count of each event, which may be an
+    overestimate. In that case every way in which a record can lie in partitions is checked, unless
+    there are too many.
     """
     opening = _opening(log, scope, cap, terms)
     paths = {s for s, _, _ in log.charges() if s.startswith(scope)}
@@ -83,7 +84,7 @@ def holds(log: Log, scope: str, cap: Cost, terms: Terms) -> bool:
     def holds_for(charged: Charged) -> bool:
         return _account(charged, cap, opening, terms).holds()
 
-    # Records that are in no part of the leaf's own: those that are have leaves of their own.
+    # For records in none of the partitions below ``path``; those in one have a path of their own.
     if all(holds_for(partial(along, log, scope, f"{path}=/")) for path in paths):
         return True
     records = [partial(record, log, scope, lies) for lies in memberships(paths)]
@@ -91,14 +92,17 @@ def holds(log: Log, scope: str, cap: Cost, terms: Terms) -> bool:
 
 
 def check_caps(log: Log, terms: Terms) -> None:
-    """Raise LedgerError if what was charged anywhere passes a cap."""
+    """Raise LedgerError if the charges of any scope exceed its cap."""
     for scope, body in log.scopes().items():
         if not holds(log, scope, cap_of(body), terms):
-            raise LedgerError(f"The charges in scope {scope!r} pass its cap {body}.")
+            raise LedgerError(
+                f"The charges in scope {scope!r} exceed its cap {body}. Release nothing more from "
+                "this ledger, and find out how they were written."
+            )
 
 
 def _accounts(log: Log, leaf: str, terms: Terms) -> dict[str, Account]:
-    """Return the account of every scope around ``leaf`` that has a cap."""
+    """Return the account of every scope with a cap that contains ``leaf``."""
     accounts = {}
     for scope, body in log.scopes().items():
         if leaf.startswith(scope):
@@ -119,24 +123,24 @@ def _account(charged: Charged, cap: Cost, opening: Opening | None, terms: Terms)
 
 
 def _opening(log: Log, scope: str, cap: Cost, terms: Terms) -> Opening | None:
-    """Find the first charge in a scope that could not be added up to those before.
+    """Return the first charge in a scope that basic composition with its predecessors refuses.
 
-    **Guarantees.** It follows from the lines up to then and never changes. One opening serves all
-    partitions: a record is charged in its own and, with others, in the scopes around it, and must
-    be accounted for by the same rules in both.
+    **Guarantees.** It depends only on the lines up to that charge, and never changes. All
+    partitions share one opening: a record is charged in its partition and, together with others,
+    in the enclosing scopes, and must be accounted for by the same rules in both.
     """
     relation = terms["relation"]
     if terms["filter"] != "adaptive":
         return None
     if added_up(along(log, scope, scope), relation).within(cap):
-        return None  # and so were all before
+        return None  # the sums grow, so all earlier ones were within the cap too
     counts: Counter[tuple[str, Event]] = Counter()
     plain = Cost(0.0, 0.0)
     for charge, path, body in log.reserves(scope):
         event = event_of(body)
         one = added_up(Counter({event: 1}), relation)
         plain = Cost(plain.epsilon + one.epsilon, plain.delta + one.delta)
-        if not plain.within(cap):  # otherwise it can, even if no two charges lie in two partitions
+        if not plain.within(cap):  # otherwise the sum fits even if all charges concern one record
             before = total([(p, e, n) for (p, e), n in counts.items()], scope, path)
             after = Account(cap, "adaptive", relation).adding(before).charged(event)
             if after.opened is not None:

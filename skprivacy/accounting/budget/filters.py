@@ -1,32 +1,32 @@
-"""Privacy filters: when must one stop, if each event may depend on the answers so far?
+"""Privacy filters: stopping rules for events that may depend on all earlier answers.
 
-**The default.** Let a budget of (E, D) *add up* its first charges and *compose* the rest: as long
-as their own epsilons and deltas sum to at most E and D, charges are admitted by that. The first
-charge that is not opens the tight part: from then on the charges since must pass a filter for what
-was left, (E - e, D - d), where e and d are the sums up to then.
+**The default.** A budget of (E, D) *adds up* its first charges and *composes* the rest tightly.
+Charges are admitted as long as their epsilons and deltas sum to at most E and D. The first charge
+that this does not admit opens the tight part: from it on, the charges must pass a filter for the
+remaining budget, (E - e, D - d), where e and d are the sums before it.
 
-*It is valid.* Lemma: if a release is (e, d)-DP and whatever follows each of its answers y is
-(E', D')-DP, then all of it is (E' + e, D' + d)-DP. For any set S of outcomes,
+*Validity.* Lemma: if a release is (e, d)-DP and, for each of its answers y, everything that follows
+is (E', D')-DP, then the whole is (E' + e, D' + d)-DP. For any set S of outcomes,
 
     P(S) = sum_y P(y) P(S|y) <= sum_y P(y) [min(1, e^E' Q(S|y)) + D']
         <= e^e sum_y Q(y) e^E' Q(S|y) + d + D',
 
-as sum_y P(y) g(y) <= e^e sum_y Q(y) g(y) + d for every g between 0 and 1. By induction from the
-last charge backwards, what follows any answers after charges of the sums (e, d) is
-(E - e, D - d)-DP, whether it goes on adding up or opens the tight part: the choice between them may
-depend on all answers, and so may every event (Rogers, Roth, Ullman, Vadhan 2016, arXiv:1605.08294,
-prove adding up alone).
+because sum_y P(y) g(y) <= e^e sum_y Q(y) g(y) + d for every g between 0 and 1. By induction from
+the last charge backwards, what follows any answers after charges with the sums (e, d) is
+(E - e, D - d)-DP, whether it continues to add up or opens the tight part. The choice between them
+may depend on all answers, and so may every event (Rogers, Roth, Ullman, Vadhan 2016,
+arXiv:1605.08294, prove the case of adding up alone).
 
-*It is never worse than basic composition*, by construction: what ``basic`` admits is added up.
+*Never worse than basic composition*, by construction: whatever ``basic`` admits is added up.
 
-*Such a filter can admit hardly more of pure charges.* Say it admits all that sums to at most
-(E, D), and besides a run of pure charges that sum to E + s. An adversary makes this run with
-randomised response, and goes on as long as all answers point to the member; at the first that does
-not, he spends D on a release that fails with this probability. If he arrives with probability p at
-the charge that passes E, and gains A from there, he reaches (1 - p) D + p A, so A <= D. But with
-the next answer, at least half the time, the loss passes E by s: A >= (1 - e^-s) / 2, and s is at
-most about 2 D. Whether to serve sums, or many small releases, must be settled by public facts
-beforehand; ``renyi`` is for the latter.
+*Such a filter can hardly admit more pure charges.* Suppose it admits everything that sums to at
+most (E, D) and, in addition, a run of pure charges that sum to E + s. An adversary performs this
+run with randomised response, and continues as long as all answers point to the member; at the first
+answer that does not, he spends D on a release that fails with this probability. If he reaches the
+charge that exceeds E with probability p, and gains A from there, he achieves (1 - p) D + p A, so
+A <= D. But with the next answer, at least half the time, the loss exceeds E by s:
+A >= (1 - e^-s) / 2, so s is at most about 2 D. Whether to favour sums or many small releases must
+therefore be decided beforehand by public facts; ``renyi`` is for the latter.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["FILTERS", "Account"]
 
 @dataclass(frozen=True)
 class Account:
-    """What was charged to one cap, as its filter sees it.
+    """The charges that count towards one cap, as its filter composes them.
 
     Parameters
     ----------
@@ -53,13 +53,13 @@ class Account:
     filter : str
     relation : str
     counts : Counter of Event
-        The charges that are composed tightly, or added up if ``filter`` does only that.
+        The charges that are composed tightly; with ``"basic"``, those that are added up.
     first : Event or None
-        The first of them.
+        The first event in ``counts``.
     added : Counter of Event
-        The charges before them, whose epsilons and deltas are added up.
+        The earlier charges, whose epsilons and deltas are added up.
     opened : Cost or None
-        What these had left of the cap when the tight part was opened; of the default filter only.
+        What ``added`` left of the cap when the tight part was opened; default filter only.
     """
 
     cap: Cost
@@ -71,11 +71,11 @@ class Account:
     opened: Cost | None = None
 
     def adding(self, added: Counts) -> Account:
-        """Return the account with ``added`` to add up, and nothing else."""
+        """Return the account with ``added`` as the charges to add up."""
         return replace(self, added=added)
 
     def of(self, counts: Counts, first: Event | None = None, opened: Cost | None = None) -> Account:
-        """Return the account with ``counts`` to compose, of which ``first`` came first."""
+        """Return the account with ``counts`` as the charges to compose, ``first`` among them."""
         return replace(self, counts=counts, first=first, opened=opened)
 
     def charged(self, event: Event, count: int = 1) -> Account:
@@ -94,7 +94,7 @@ class Account:
         return replace(self, added=self.added + Counter({event: count}))
 
     def _fitting(self, event: Event, most: int) -> int:
-        """Return how many of ``event``, below ``most``, can be added up."""
+        """Return how many charges of ``event``, below ``most``, can be added up within the cap."""
         low, high = 0, most
         while high - low > 1:
             middle = (low + high) // 2
@@ -103,7 +103,7 @@ class Account:
         return low
 
     def sum(self) -> Cost:
-        """Return the sums of what is added up."""
+        """Return the sums of the epsilons and deltas that are added up."""
         return added_up(self.added, self.relation)
 
     def left(self) -> Cost:
@@ -112,7 +112,7 @@ class Account:
         return Cost(self.cap.epsilon - spent.epsilon, self.cap.delta - spent.delta)
 
     def cost(self) -> Cost:
-        """Return what the filter counts all charges as: the figure by which it decides."""
+        """Return the cost of all charges by the filter: the figure that decides on admission."""
         if not self.counts and not self.added:
             return Cost(0.0, 0.0)
         costs = []
@@ -123,7 +123,7 @@ class Account:
         return min(costs)
 
     def holds(self) -> bool:
-        """Tell whether the filter admits all charges."""
+        """Return whether the filter admits all charges."""
         return self.cost().within(self.cap)
 
 
@@ -140,23 +140,23 @@ def _pld(account: Account) -> Iterator[Cost]:
 
 
 def _adaptive(account: Account) -> Iterator[Cost]:
-    """Add up, and compose the rest with 0.5 of what is left of delta for orders, 0.4 for a plan."""
+    """Add up, then compose: 0.5 of the remaining delta for Renyi orders, 0.4 for a plan."""
     yield from [account.sum()] if account.opened is None else _tight(account, 0.5, 0.4)
 
 
 def _renyi(account: Account) -> Iterator[Cost]:
-    """Give 0.9 of delta to Renyi orders."""
+    """Compose at Renyi orders, with 0.9 of delta."""
     return _tight(account, 0.9, 0.0)
 
 
 def _tight(account: Account, orders_share: float, plan_share: float) -> Iterator[Cost]:
-    """Yield what some rule proves of all charges; it admits what any of them does.
+    """Yield the cost that each rule proves for all charges; any one within the cap admits them.
 
-    **Guarantees.** The shares of delta of the rules, and a tenth for outright failures, add up to
-    what was left, and each rule bounds the failure of the guarantee by its share times a
-    supermartingale: which of them admits may depend on the answers. Two take no share. Pure
-    charges that add up to epsilon contribute nothing to delta. And the first charge is settled when
-    the account is opened: if it passes only by itself, nothing else will ever pass.
+    **Guarantees.** The rules' shares of delta, and a tenth for outright failures, add up to the
+    remaining delta, and each rule bounds the failure of the guarantee by its share times a
+    supermartingale, so which of them admits may depend on the answers. Two rules need no share.
+    Pure charges that add up to epsilon contribute nothing to delta. The first charge is fixed when
+    the account is opened: if it is admitted only by itself, no other charge is ever admitted.
     """
     spent, left, relation = account.sum(), account.left(), account.relation
     pure = added_up(account.added + account.counts, relation)

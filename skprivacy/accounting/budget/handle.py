@@ -1,4 +1,4 @@
-"""A place in a ledger: what every copy of a budget shares."""
+"""A reference to a ledger and a scope in it, which every copy of a budget shares."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _Self = TypeVar("_Self", bound="Handle")
 
 
 class Handle:
-    """A ledger and a scope in it. It holds nothing else, so that a copy is the same budget.
+    """A ledger and a scope in it. It has no other state, so a copy is the same budget.
 
-    **Guarantees.** A handle that was unpickled opens its ledger when it is first needed: what was
-    trained with a budget can be loaded where the ledger is not. It never makes a ledger.
+    **Guarantees.** An unpickled handle opens its ledger only when it is first needed: a model that
+    was trained with a budget can be loaded without the ledger. It never creates a ledger.
     """
 
     _ledger: Ledger
@@ -39,8 +39,9 @@ class Handle:
         path : str or Path
             The ledger file, or ``postgresql://user@host/database#name``.
         scope : str, default="/"
-            The names of :meth:`scope` with ``/`` between them; that of a partition begins with
-            ``=``. ``adult``, ``/adult`` and ``/adult/`` are the same. Every cap on its path holds.
+            The names given to :meth:`scope`, separated by ``/``; the name of a partition begins
+            with ``=``. ``adult``, ``/adult`` and ``/adult/`` are the same. Every cap on the path
+            applies.
 
         Raises
         ------
@@ -55,7 +56,7 @@ class Handle:
 
     @classmethod
     def _at(cls: type[_Self], path: str | Path, scope: str) -> _Self:
-        """Return a handle without looking for its ledger; what pickles call."""
+        """Return a handle without opening its ledger; unpickling calls this."""
         budget = cls.__new__(cls)
         budget._attach(ledger_at(path), scope_of(scope))
         return budget
@@ -77,24 +78,26 @@ class Handle:
         first = self._ledger.first()  # the log is append-only: its first line never changes
         try:
             terms = json.loads(first)
-            # before there were units, all charges were for records
+            # ledgers without a unit are from before units existed: all charges were for records
             known = {k: terms[k] for k in _TERMS} | {"unit": terms.get("unit", "record")}
         except (json.JSONDecodeError, KeyError, TypeError):
-            raise LedgerError(f"{self.path} is not the ledger of a privacy budget.") from None
+            raise LedgerError(
+                f"{self.path} is not the ledger of a privacy budget. Check the path."
+            ) from None
         if known["filter"] not in FILTERS:
             raise LedgerError(
-                f"The ledger {self.path} composes by filter={known['filter']!r}, which is unknown "
-                f"here; known are {sorted(FILTERS)}. Update skprivacy."
+                f"The ledger {self.path} has filter={known['filter']!r}, which this version of "
+                f"skprivacy does not know; it knows {sorted(FILTERS)}. Update skprivacy."
             )
         return known
 
     def _settled(self, log: Log) -> Terms:
-        """Return the terms, relation and unit as they are by now; before a charge any would do."""
+        """Return the current terms; before the first charge, open ones have their defaults."""
         relation, unit = self._known(log)
         return self._terms | {"relation": relation or "add_remove", "unit": unit or "record"}
 
     def _known(self, log: Log) -> tuple[str | None, str | None]:
-        """Return relation and unit; ``None`` where no charge has settled it yet."""
+        """Return relation and unit; ``None`` where no charge has fixed it yet."""
         relation, unit = log.settled()
         return self._terms["relation"] or relation, self._terms["unit"] or unit
 
@@ -110,19 +113,19 @@ class Handle:
 
     @property
     def relation(self) -> str | None:
-        """The relation that all charges are stated for; ``None`` until the first one settles it."""
+        """Neighbouring relation of all charges; ``None`` until the first charge fixes it."""
         with self._ledger.transaction() as log:
             return self._known(log)[0]
 
     @property
     def unit(self) -> str | None:
-        """Whose presence all charges hide; ``None`` until the first one settles it."""
+        """Unit of privacy of all charges; ``None`` until the first charge fixes it."""
         with self._ledger.transaction() as log:
             return self._known(log)[1]
 
     @property
     def cap(self) -> tuple[float, float] | None:
-        """Epsilon and delta of this scope; ``None`` if only the enclosing scopes have a cap."""
+        """Epsilon and delta of this scope's cap; ``None`` if only enclosing scopes have one."""
         with self._ledger.transaction() as log:
             body = log.scopes().get(self._scope)
         terms: dict[str, Any] = json.loads(body) if body else {}

@@ -1,4 +1,4 @@
-"""The ledger: an append-only, hash-chained log that many processes may share."""
+"""The ledger: an append-only, hash-chained log that several processes may share."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["Ledger", "ledger_at"]
 
 
 class Ledger(ABC):
-    """Where a budget's log is kept."""
+    """Storage of a budget's log."""
 
-    address: str  # what ledger_at() finds it by
-    _begin: tuple[str, ...]  # takes the only write lock
+    address: str  # as passed to ledger_at()
+    _begin: tuple[str, ...]  # statements that take the only write lock
 
     @abstractmethod
     def create(self, body: str) -> None:
-        """Make the log, with ``body`` as its first line; FileExistsError if there is one."""
+        """Create the log with ``body`` as its first line; FileExistsError if there is a log."""
 
     @abstractmethod
     def _connection(self) -> AbstractContextManager[Any]:
-        """Open a connection of its own, whose errors are LedgerErrors."""
+        """Open a new connection, which raises its errors as LedgerError."""
 
     def _broken(self, error: BaseException) -> LedgerError:
         return LedgerError(
@@ -45,7 +45,7 @@ class Ledger(ABC):
                 log.check_tail()
                 yield log
             except BaseException:
-                with suppress(Exception):  # the first error is the one to tell
+                with suppress(Exception):  # the first error is the one to report
                     connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
@@ -55,26 +55,29 @@ class Ledger(ABC):
         with self._connection() as connection:
             row = connection.execute("SELECT body FROM log WHERE seq = 1").fetchone()
         if row is None:
-            raise LedgerError(f"The privacy ledger {self.address} is empty.")
+            raise LedgerError(
+                f"The privacy ledger {self.address} is empty; nothing was released. Restore it "
+                "from a copy."
+            )
         return str(row[0])
 
     def records(self) -> list[Record]:
-        """Return the whole log, checked against its digests.
+        """Return the whole log after checking it against its digests.
 
         Raises
         ------
         LedgerError
-            If a line is missing, altered or out of place.
+            If a line is missing, altered or out of order.
         """
         with self._connection() as connection:
             rows = connection.execute(f"SELECT {COLUMNS} FROM log ORDER BY seq").fetchall()
         records = [Record(*row) for row in rows]
         previous = ""
-        for place, record in enumerate(records, start=1):
-            if record.seq != place or record.digest != digest_of(previous, *record[:-1]):
+        for number, record in enumerate(records, start=1):
+            if record.seq != number or record.digest != digest_of(previous, *record[:-1]):
                 raise LedgerError(
-                    f"The privacy ledger {self.address} was altered: line {place} does not fit its "
-                    "digest. Nothing more will be released from it."
+                    f"The privacy ledger {self.address} was altered: line {number} does not match "
+                    "its digest. Nothing more is released from it. Restore it from a copy."
                 )
             previous = record.digest
         return records

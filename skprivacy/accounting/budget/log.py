@@ -1,4 +1,4 @@
-"""The lines of a ledger: append-only, each with a digest of itself and all before it."""
+"""The lines of a ledger: append-only, each with a digest of itself and all earlier lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCHEMA = (
     "CREATE INDEX charges ON log (kind, scope, body)",
     "CREATE UNIQUE INDEX outcomes ON log (ref) WHERE ref IS NOT NULL",
 )
-_LAST = 2**31 - 1  # of what PostgreSQL holds as an INTEGER
+_LAST = 2**31 - 1  # largest INTEGER of PostgreSQL
 COLUMNS = "seq, kind, ref, at, scope, who, body, digest"
 
 
@@ -37,7 +37,7 @@ class LedgerError(OSError):
 
 
 class Record(NamedTuple):
-    """One line of the log; ``digest`` covers it and, through the line before, all earlier ones."""
+    """One line of the log; ``digest`` covers it and, by the previous digest, all earlier lines."""
 
     seq: int
     kind: str
@@ -60,7 +60,7 @@ class Log:
     Parameters
     ----------
     connection : object
-        Has ``execute(statement, values)``, with question marks for the values.
+        With ``execute(statement, values)``, where question marks stand for the values.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -71,12 +71,13 @@ class Log:
         return [Record(*row) for row in self._connection.execute(query, (count,))]
 
     def check_tail(self) -> None:
-        """Refuse to go on from a last line that does not follow from the one before it."""
+        """Raise LedgerError if the digest of the last line does not match."""
         tail = self._last(2)
         previous = tail[1].digest if len(tail) > 1 else ""
         if tail and tail[0].digest != digest_of(previous, *tail[0][:-1]):
             raise LedgerError(
-                f"The privacy ledger was altered at line {tail[0].seq}; nothing was released."
+                f"The privacy ledger was altered at line {tail[0].seq}; nothing was released. "
+                "Restore it from a copy."
             )
 
     def append(self, kind: str, scope: str, who: str, body: str, ref: int | None = None) -> int:
@@ -91,7 +92,7 @@ class Log:
         return seq
 
     def charges(self, since: int = 0, before: int | None = None) -> list[tuple[str, str, int]]:
-        """Return how often each event was reserved in each scope, whatever became of it."""
+        """Return how often each event was reserved in each scope, whatever its outcome."""
         rows = self._connection.execute(
             "SELECT scope, body, COUNT(*) FROM log WHERE kind = 'reserve' AND seq >= ? AND seq < ? "
             "GROUP BY scope, body",
@@ -100,7 +101,7 @@ class Log:
         return [(scope, body, int(n)) for scope, body, n in rows]
 
     def reserves(self, scope: str) -> Iterator[tuple[int, str, str]]:
-        """Yield number, scope and event of the charges in and below a scope, as they came."""
+        """Yield number, scope and event of the charges in and below a scope, in order."""
         last = 0
         while True:
             page = self._connection.execute(
@@ -114,7 +115,7 @@ class Log:
             last = page[-1][0]
 
     def scopes(self) -> dict[str, str]:
-        """Return the description of every scope that has one."""
+        """Return the body of the line that sets the cap, for every scope with one."""
         return dict(
             self._connection.execute(
                 "SELECT scope, body FROM log WHERE kind IN ('budget', 'scope') ORDER BY seq"
@@ -122,9 +123,10 @@ class Log:
         )
 
     def settled(self) -> tuple[str | None, str | None]:
-        """Return the relation and the unit that the first charge settled, if they were left open.
+        """Return the relation and the unit that the first charge fixed, if they were left open.
 
-        **Edge cases.** Before there were units, the line held a relation only: of records.
+        **Edge cases.** In ledgers from before units existed, the line holds only a relation, and
+        the unit is the record.
         """
         row = self._connection.execute("SELECT body FROM log WHERE kind = 'relation'").fetchone()
         if row is None:
@@ -135,17 +137,23 @@ class Log:
             values = json.loads(row[0])
             return values["relation"], values["unit"]
         except (json.JSONDecodeError, KeyError, TypeError):
-            raise LedgerError(f"The privacy ledger was altered: it is for {row[0]!r}.") from None
+            raise LedgerError(
+                f"The privacy ledger was altered: its relation line reads {row[0]!r}. Restore it "
+                "from a copy."
+            ) from None
 
     def settle(self, relation: str, unit: str) -> None:
-        """Write down the relation and the unit of all charges."""
+        """Append the relation and the unit of all charges."""
         body = json.dumps({"relation": relation, "unit": unit}, sort_keys=True)
         self.append("relation", "/", "", body)
 
     def outcome(self, ref: int) -> str | None:
-        """Return 'commit' or 'fail' if the charge has been settled; fail if there is no charge."""
+        """Return the recorded outcome, 'commit' or 'fail', or None; ValueError without a charge."""
         row = self._connection.execute("SELECT kind FROM log WHERE seq = ?", (ref,)).fetchone()
         if row is None or row[0] != "reserve":
-            raise ValueError(f"charge={ref!r} is not a charge of this ledger.")
+            raise ValueError(
+                f"charge={ref!r} is not a charge of this ledger. Pass a number that reserve() "
+                "returned."
+            )
         row = self._connection.execute("SELECT kind FROM log WHERE ref = ?", (ref,)).fetchone()
         return row[0] if row else None

@@ -1,4 +1,4 @@
-"""A budget over time."""
+"""Plot of a budget's spending over time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHORTEST = timedelta(seconds=10)
 def running(
     entries: pd.DataFrame, scope: str, delta: float, relation: str
 ) -> tuple[list[datetime], list[float]]:
-    """Return times and what had been spent by then, at no more than about a hundred of them."""
+    """Return about a hundred times at most, and epsilon spent by each."""
     charges = [(s, e, 1) for s, e in zip(entries["scope"], entries["event"], strict=True)]
     ends = sorted({*range(len(charges), 0, -max(1, len(charges) // 100))})
     values = [spent(total(charges[:end], scope), delta, relation) for end in ends]
@@ -35,17 +35,17 @@ def draw(
     delta: float,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw what was spent over time, and return the axes."""
+    """Draw the spent epsilon over time and return the axes."""
     import matplotlib.pyplot as plt
 
     dates: Any = import_module("matplotlib.dates")
     ax = plt.subplots()[1] if ax is None else ax
-    line: Any = ax  # of moments, which matplotlib takes and its types do not
+    line: Any = ax  # matplotlib accepts datetimes, its type hints do not
     line.step(times, values, where="post", marker="o", label="spent")
     if cap is not None:
         ax.axhline(cap[0], linestyle="--", color="black", label="cap")
     ax.set(xlabel="time (UTC)", ylabel=f"epsilon at delta = {delta:g}", ylim=(0, None))
-    span = max(times[-1] - times[0], _SHORTEST)  # a span of nothing would be drawn as years
+    span = max(times[-1] - times[0], _SHORTEST)  # an empty span would be drawn as years
     line.set_xlim(times[0] - 0.05 * span, times[0] + 1.05 * span)
     ax.xaxis.set_major_locator(locator := dates.AutoDateLocator())
     ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))

@@ -24,18 +24,18 @@ _GUARDS = (
 
 
 class PostgresLedger(Ledger):
-    """A log in a schema of its own.
+    """A log in its own database schema.
 
     Parameters
     ----------
     address : str
-        ``postgresql://user@host/database#name``. The name chooses the schema ``skprivacy_name``.
-        Keep passwords out of it (``~/.pgpass``): the address is pickled with the budget.
+        ``postgresql://user@host/database#name``, stored in the schema ``skprivacy_name``. Keep
+        passwords out of it (use ``~/.pgpass``): the address is pickled with the budget.
     timeout : float, default=60.0
-        Seconds to wait for another transaction, or for the server.
+        Seconds to wait for another transaction or for the server.
     """
 
-    # EXCLUSIVE lets others read, and makes every writer wait for its turn.
+    # EXCLUSIVE lets others read and makes every other writer wait.
     _begin = ("BEGIN", "LOCK TABLE log IN EXCLUSIVE MODE")
 
     def __init__(self, address: str, timeout: float = 60.0) -> None:
@@ -43,14 +43,14 @@ class PostgresLedger(Ledger):
         self._server, name = urldefrag(address)
         if not name.isidentifier():
             raise ValueError(
-                f"path={address!r} must end in '#name', the name of the ledger, made of letters, "
-                "digits and underscores."
+                f"path={address!r} must end in '#name', where name is that of the ledger. Use "
+                "letters, digits and underscores."
             )
         self._schema = f"skprivacy_{name.lower()}"
 
     def create(self, body: str) -> None:
         with self._connection() as connection:
-            # Two processes may come at once: the one that makes the schema makes all of it.
+            # Of two concurrent processes, the one that creates the schema creates all of it.
             connection.execute("BEGIN")
             connection.execute("SELECT pg_advisory_xact_lock(hashtext(?))", (self._schema,))
             found = connection.execute(
@@ -84,7 +84,7 @@ class PostgresLedger(Ledger):
 
 
 class _Connection:
-    """Speaks the question marks of SQLite."""
+    """A connection that takes SQLite's question marks as placeholders."""
 
     def __init__(self, opened: Any) -> None:
         self._opened = opened

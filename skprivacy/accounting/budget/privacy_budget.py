@@ -1,4 +1,4 @@
-"""A privacy budget that copies, workers and crashes cannot forget."""
+"""A privacy budget that survives copies, worker processes and crashes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["PrivacyBudget", "charge"]
 
 
 class PrivacyBudget(Statement):
-    """A cap on what may be released about a data set, kept in a ledger on disk.
+    """A cap on what may be released about a data set, stored in a ledger on disk.
 
     Parameters
     ----------
@@ -39,15 +39,16 @@ class PrivacyBudget(Statement):
     delta : float, default=0.0
         In [0, 1).
     path : str or Path, default=None
-        The ledger file, or ``postgresql://user@host/database#name`` (needs ``psycopg``). It is made
-        if it does not exist; if it does, its cap must be this one. ``None``: a temporary file,
-        which lives as long as this object.
+        The ledger file, or ``postgresql://user@host/database#name`` (needs ``psycopg``). It is
+        created if it does not exist; otherwise its cap must equal this one. ``None``: a temporary
+        file that exists as long as this object.
     relation : {"add_remove", "replace_one", "zero_out"}, default=None
-        What all charges must be stated for. ``None``: the first charge settles it, for good.
+        The neighbouring relation of all charges. ``None``: the first charge fixes it permanently.
         Relations are never mixed or converted.
     unit : str, default=None
-        Whose presence all charges must hide: ``"record"``, or the name of the column whose values
-        group the records. ``None``: the first charge settles it, for good. Units are never mixed.
+        The unit whose presence all charges hide: ``"record"``, or the name of the column whose
+        values group the records. ``None``: the first charge fixes it permanently. Units are never
+        mixed.
     filter : {"adaptive", "renyi", "pld", "basic"}, default="adaptive"
         How charges are composed; see Notes.
     n_records : int, default=None
@@ -55,23 +56,24 @@ class PrivacyBudget(Statement):
 
     Notes
     -----
-    **Guarantees.** A charge is written to disk before the data is touched, and stays charged
-    whatever happens then: success, failure or a killed process.
+    **Guarantees.** A charge is written to disk before the data is accessed, and stays charged
+    whatever happens next: success, failure or a killed process.
 
-    **Filters.** All but ``"pld"`` hold even if every next event, with its parameters, is chosen
-    after seeing all answers so far. ``"adaptive"`` is never worse than adding up: charges whose own
-    epsilons and deltas sum to at most the cap are admitted by that. The first that cannot be added
-    up is composed, with all that follow, within what was left of the cap: repetitions of it, or of
-    its parts, in whatever number and order, as privacy loss distributions with four tenths of
-    delta, everything else at four Renyi orders with half of it (Feldman, Zrnic 2021,
-    arXiv:2008.11193). ``"renyi"`` composes at Renyi orders from the first charge on, which admits
-    more of many small pure releases. ``"pld"`` composes the distributions of all events: the
-    tightest, and proved only if *which events will happen* was settled beforehand, as in
-    cross-validation over a fixed grid. ``"basic"`` adds epsilons and deltas up, and takes only
+    **Filters.** All except ``"pld"`` hold even if each event, with its parameters, is chosen after
+    seeing all earlier answers. ``"adaptive"`` is never worse than basic composition: charges whose
+    epsilons and deltas sum to at most the cap are admitted by their sums. The first charge that
+    cannot be added up is composed, together with all later ones, within the remaining cap:
+    repetitions of it, or of its parts, in any number and order, as privacy loss distributions with
+    four tenths of delta; everything else at four Renyi orders with half of delta (Feldman, Zrnic
+    2021, arXiv:2008.11193). ``"renyi"`` composes at Renyi orders from the first charge on, which
+    admits more of many small pure releases. ``"pld"`` composes the distributions of all events. It
+    is the tightest, but proved only if *which events will happen* was fixed beforehand, as in
+    cross-validation over a fixed grid. ``"basic"`` adds up epsilons and deltas, and accepts only
     events that have them.
 
-    **Edge cases.** ``copy``, ``deepcopy``, ``sklearn.clone`` and pickle all hand on the *same*
-    ledger. A pickled handle to a temporary ledger dies with the process that made it.
+    **Edge cases.** ``copy``, ``deepcopy``, ``sklearn.clone`` and pickle all refer to the *same*
+    ledger. A pickled handle to a temporary ledger is useless once the process that created the
+    ledger has ended.
 
     Examples
     --------
@@ -120,43 +122,46 @@ class PrivacyBudget(Statement):
             if known != terms | open_ones:
                 raise ValueError(
                     f"The ledger {path} holds the budget {known}, not {terms}. Open it with "
-                    "PrivacyBudget.open(path), or give another path."
+                    "PrivacyBudget.open(path), or pass another path."
                 ) from None
 
     def scope(
         self, name: str, epsilon: float | None = None, delta: float | None = None
     ) -> PrivacyBudget:
-        """Return a part of this budget, for one data set or one purpose.
+        """Return a part of this budget for one data set or one purpose.
 
-        What is charged to it is charged to every enclosing scope too.
+        A charge to it is also charged to every enclosing scope.
 
         Parameters
         ----------
         name : str
-            Without ``/``, and not beginning with ``=``.
+            Must not contain ``/`` or begin with ``=``.
         epsilon, delta : float, default=None
-            A cap of its own, set once. What was charged before must fit into it, by the budget's
-            filter; the cap must not depend on what those charges released.
+            The cap of this scope, which is set once. Earlier charges must fit into it by the
+            budget's filter, and the cap must not depend on what those charges released.
 
         Returns
         -------
         PrivacyBudget
-            On the same ledger.
+            A handle to the same ledger.
 
         Raises
         ------
         ValueError
-            If the scope has another cap, or has spent more than this one. Nothing changes then.
+            If the scope has a different cap, or has spent more than this one. Nothing is changed.
         """
         if not isinstance(name, str) or not name or "/" in name or name.startswith("="):
-            raise ValueError(f"name={name!r} must be non-empty, without '/', not begin with '='.")
+            raise ValueError(
+                f"name={name!r} must be a non-empty string without '/' that does not begin with "
+                "'='. Use partition() for a part of the records."
+            )
         return self._inner(name, epsilon, delta)
 
     def partition(self, key: str) -> PrivacyBudget:
         """Return the budget of one part of a data set that was divided beforehand.
 
-        A record lies in at most one part, so that the parts cost, together, only what the dearest
-        of them costs (parallel composition). The division must not depend on private data.
+        Each record lies in at most one part, so all parts together cost only as much as the most
+        expensive one (parallel composition). The division must not depend on private data.
 
         Raises
         ------
@@ -165,7 +170,9 @@ class PrivacyBudget(Statement):
         """
         check_partitions("/=", self.relation)
         if not isinstance(key, str) or not key or "/" in key:
-            raise ValueError(f"key={key!r} must be non-empty and without '/'.")
+            raise ValueError(
+                f"key={key!r} must be a non-empty string without '/'. Pass the name of the part."
+            )
         return self._inner(f"={key}", None, None)
 
     def _inner(self, name: str, epsilon: float | None, delta: float | None) -> PrivacyBudget:
@@ -180,7 +187,10 @@ class PrivacyBudget(Statement):
                     self._check_late_cap(log, path, cap)
                     log.append("scope", path, "", body)
                 elif cap_of(known) != cap:
-                    raise ValueError(f"The scope {path} already has the cap {known}, not {body}.")
+                    raise ValueError(
+                        f"The scope {path} already has the cap {known}, not {body}. Pass that cap, "
+                        "or none."
+                    )
         part = PrivacyBudget.__new__(PrivacyBudget)
         part._attach(self._ledger, path)
         part._parent = self
@@ -193,15 +203,15 @@ class PrivacyBudget(Statement):
         left = spent(along(log, scope, scope), cap.delta, terms["relation"])
         raise ValueError(
             f"epsilon={cap.epsilon:.4g}, delta={cap.delta:.4g} cannot cap scope {scope!r}: it has "
-            f"spent epsilon={left:.4g} at this delta, and by the filter {terms['filter']!r} that "
-            "is too much. Give at least what was spent, or leave the scope without a cap of its "
-            "own; caps are best set before the first charge."
+            f"spent epsilon={left:.4g} at this delta, which the filter {terms['filter']!r} does "
+            "not admit. Set a cap of at least what was spent, or leave this scope uncapped. Set "
+            "caps before the first charge where possible."
         )
 
     def reserve(
         self, event: Event, who: str = "", relation: str | None = None, unit: str = "record"
     ) -> int:
-        """Charge an event before the data is touched, and return the charge's number.
+        """Charge an event before the data is accessed, and return the number of the charge.
 
         Parameters
         ----------
@@ -211,17 +221,17 @@ class PrivacyBudget(Statement):
         relation : str, default=None
             The relation that the event is stated for. ``None``: the budget's.
         unit : str, default="record"
-            Whose presence it hides: of a record, or of all records that share a value of the column
-            that is named here.
+            The unit whose presence the event hides: a record, or all records that share a value
+            of the column named here.
 
         Raises
         ------
         ValueError
             If the budget is for another relation or unit.
         BudgetExceededError
-            If the cap of this or an enclosing scope would be passed. Nothing is charged then.
+            If it would exceed the cap of this or an enclosing scope. Nothing is charged.
         LedgerError
-            If the ledger cannot be written. Nothing may be released then.
+            If the ledger cannot be written. Nothing may be released.
         """
         if not isinstance(event, Event):
             raise TypeError(f"event={event!r} must be an Event.")
@@ -235,8 +245,9 @@ class PrivacyBudget(Statement):
             if relation not in (None, settled):
                 raise ValueError(
                     f"The event is stated for relation={relation!r} and the budget for "
-                    f"{settled!r}. They are never mixed: make a budget of that relation, or give "
-                    "the estimator what makes it state the other one (n_records, relation)."
+                    f"{settled!r}. Relations are never mixed. Create a budget with "
+                    f"relation={relation!r}, or set the estimator's n_records or relation so that "
+                    f"it states {settled!r}."
                 )
             check_same_unit(unit, known[1] or unit)
             check_partitions(self._scope, settled)
@@ -250,28 +261,30 @@ class PrivacyBudget(Statement):
         raise BudgetExceededError(f"{who or 'A release'} was refused: {message}")
 
     def commit(self, charge: int) -> None:
-        """Note that the release happened."""
+        """Record that the release happened."""
         self._settle(charge, "commit")
 
     def fail(self, charge: int) -> None:
-        """Note that the release did not complete. It stays charged: the data may have been read."""
+        """Record that the release failed. It stays charged, as the data may have been read."""
         self._settle(charge, "fail")
 
     def _settle(self, charge: int, outcome: str) -> None:
         with self._ledger.transaction() as log:
             before = log.outcome(charge)
             if before is not None:
-                raise ValueError(f"charge={charge!r} is already settled: {before}.")
+                raise ValueError(
+                    f"charge={charge!r} is already settled as {before!r}. Settle each charge once."
+                )
             log.append(outcome, self._scope, "", "", ref=charge)
 
     @contextmanager
     def charge(
         self, event: Event, who: str = "", relation: str | None = None, unit: str = "record"
     ) -> Iterator[int]:
-        """Reserve on entering, settle on leaving; the data may be touched inside only.
+        """Reserve on entering, settle on leaving; access the data only inside the context.
 
-        If the outcome cannot be noted on leaving, a ``PrivacyWarning`` says so: the charge stands,
-        and neither what was released nor an error from inside is lost.
+        If the outcome cannot be recorded on leaving, a ``PrivacyWarning`` is issued: the charge
+        stands, and neither the release nor an error raised inside is lost.
         """
         number = self.reserve(event, who, relation, unit)
         try:
@@ -287,17 +300,18 @@ class PrivacyBudget(Statement):
         except (LedgerError, ValueError) as error:
             warn_caller(
                 f"Charge {number} of the ledger {self.path} was charged, but its outcome "
-                f"({outcome}) could not be noted ({error.__cause__ or error}). The charge stands.",
+                f"({outcome}) could not be recorded ({error.__cause__ or error}). The charge "
+                "stands; check the ledger with verify().",
                 PrivacyWarning,
             )
 
     def remaining(self, event: Event) -> int:
-        """Return how many more of ``event`` fit, each charged by itself.
+        """Return how many more charges of ``event`` the budget admits, each charged separately.
 
         Raises
         ------
         ValueError
-            If the filter is ``"basic"`` and the event has no epsilon of its own to add up.
+            If the filter is ``"basic"`` and the event has no epsilon to add up.
         """
         with self._ledger.transaction() as log:
             terms = self._settled(log)
@@ -306,8 +320,8 @@ class PrivacyBudget(Statement):
             return how_many_fit(log, self._scope, event, terms)
 
 
-# Folders of temporary ledgers that this process made: a forked worker inherits the finaliser, but
-# not the file. Process numbers alone would not tell, for they repeat across pid namespaces.
+# Folders of temporary ledgers created by this process. A forked worker inherits the finaliser but
+# must not delete the file; process ids alone would not suffice, as they repeat in pid namespaces.
 _owned: set[str] = set()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_owned.clear)
@@ -327,9 +341,9 @@ def charge(
     kind: str = "proved",
     unit: str = "record",
 ) -> Iterator[int | None]:
-    """Charge ``budget`` for what happens inside; without a budget do nothing.
+    """Charge ``budget`` for the enclosed code; without a budget, do nothing.
 
-    This is what an estimator wraps around the part of ``fit`` that touches the data.
+    An estimator encloses the part of ``fit`` that accesses the data in this context.
 
     Parameters
     ----------
@@ -338,7 +352,7 @@ def charge(
     relation : str, default="add_remove"
     who : str, default=""
     kind : str, default="proved"
-        Only proved guarantees are charged; anything else is refused.
+        Kind of the guarantee; any other than ``"proved"`` is refused.
     unit : str, default="record"
 
     Yields
@@ -357,10 +371,14 @@ def charge(
         yield None
         return
     if not isinstance(budget, PrivacyBudget):
-        raise TypeError(f"budget={budget!r} must be a PrivacyBudget or None.")
+        raise TypeError(
+            f"budget={budget!r} must be a PrivacyBudget or None. Create one with "
+            "PrivacyBudget(epsilon, delta)."
+        )
     if kind != "proved":
         raise ValueError(
-            f"A guarantee of kind={kind!r} cannot be charged to a budget: only proved ones add up."
+            f"A guarantee of kind={kind!r} cannot be charged to a budget: only proved ones add up. "
+            "Fit with budget=None."
         )
     with budget.charge(event, who, relation, unit) as number:
         yield number

@@ -1,4 +1,4 @@
-"""What a refusal says: the figures that the filter decided by, and what to do."""
+"""Messages of refused charges: the figures that decided, and what to do."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from .rules import Cost, added_up
 
 __all__ = ["explained", "has_no_epsilon", "no_epsilon"]
 
-_SHOWN = 20  # what is counted of releases that another filter would have admitted
+_SHOWN = 20  # counting the releases that another filter would have admitted stops here
 _OTHERS = {"basic": ("adaptive", "renyi", "pld"), "adaptive": ("renyi", "pld"), "renyi": ("pld",)}
 _SETTLED = (
-    " That one is proved only if which events will happen is settled before the first answer is "
-    "seen, as in cross-validation over a fixed grid."
+    " That filter is proved only if the events are fixed before the first answer is seen, as in "
+    "cross-validation over a fixed grid."
 )
 
 
 def explained(log: Log, leaf: str, refusal: Refusal, event: Event) -> str:
-    """Return why an event was refused, in a sentence, and what to do, in another."""
+    """Return why an event was refused, and what to do."""
     scope, before, after = refusal
     cap, spent, cost = after.cap, before.cost(), after.cost()
     return (
         f"the budget of epsilon={cap.epsilon:.4g}, delta={cap.delta:.4g} of scope {scope!r} would "
         f"be overspent. The filter {after.filter!r} counts epsilon={spent.epsilon:.4g}, "
-        f"delta={spent.delta:.4g} as spent, and {_with(event, cost, after)}. Give more noise or "
+        f"delta={spent.delta:.4g} as spent, and {_with(event, cost, after)}. Use more noise or "
         "fewer steps. Call budget.remaining(event) to see how many more such releases fit, or run "
         f"`skprivacy budget what-if` in a shell.{_elsewhere(log, leaf, event, after)}"
     )
@@ -45,18 +45,18 @@ def _with(event: Event, cost: Cost, after: Account) -> str:
 
 
 def _above(value: float, cap: float) -> str:
-    """Return a figure with four digits, which must not look like the cap that it passes."""
+    """Return a figure with four digits that does not look like the cap that it exceeds."""
     shown = f"{value:.4g}"
     return f"just above {shown}" if value > cap and shown == f"{cap:.4g}" else shown
 
 
 def _brief(event: Event) -> str:
-    """Return an event with numbers of four digits."""
+    """Return the repr of an event with numbers of four digits."""
     return re.sub(r"\d+\.\d{4,}(e[-+]\d+)?", lambda found: f"{float(found[0]):.4g}", repr(event))
 
 
 def has_no_epsilon(event: Event, relation: str) -> bool:
-    """Tell whether an event has no finite epsilon that could be added to others'."""
+    """Return whether an event has no finite epsilon that could be added to others."""
     return math.isinf(added_up(Counter({event: 1}), relation).epsilon)
 
 
@@ -64,22 +64,22 @@ def _why(after: Account) -> str:
     if after.cap.delta == 0:
         return "at delta=0 it needs pure epsilons, which Gaussian noise does not have"
     if after.filter == "basic":
-        return "it adds up epsilons and deltas, and this release has another epsilon at every delta"
+        return "it adds up epsilons and deltas, but this release has a different epsilon per delta"
     if after.left().delta <= 0:
-        return "all of delta is spent, and without it Gaussian noise bounds nothing"
-    return "nothing bounds it at this delta"
+        return "all of delta is spent, and at delta=0 Gaussian noise has no finite epsilon"
+    return "no finite epsilon is known for it at this delta"
 
 
 def no_epsilon(event: Event, filter: str) -> str:
     return (
-        f"The filter {filter!r} adds up epsilons and deltas, and event={_brief(event)} has none of "
-        "its own: at every delta it has another epsilon. Use a budget with the filter 'adaptive', "
-        "or charge ApproxDP(epsilon, delta) at a delta that you choose."
+        f"The filter {filter!r} adds up epsilons and deltas, but event={_brief(event)} has no "
+        "single pair of them: it has a different epsilon at every delta. Use a budget with the "
+        "filter 'adaptive', or charge ApproxDP(epsilon, delta) at a delta of your choice."
     )
 
 
 def _elsewhere(log: Log, leaf: str, event: Event, after: Account) -> str:
-    """Return how many a budget with another filter would have admitted."""
+    """Return a sentence on how many such releases another filter would have admitted."""
     for other in _OTHERS.get(after.filter, ()) if after.cap.delta else ():
         terms = {"filter": other, "relation": after.relation}
         more = how_many_fit(log, leaf, event, terms, most=_SHOWN)

@@ -1,8 +1,8 @@
-"""Rules of composition: what a number of charges is proved to cost together.
+"""Rules of composition: proved joint costs of a number of charges.
 
-Three rules hold although every next event, with its parameters, is chosen after seeing all answers
-so far (fully adaptive composition): :func:`added_up`, :func:`at_orders` and :func:`planned`. Each
-tells an epsilon at a delta that was set aside for it.
+Three rules hold even if each event, with its parameters, is chosen after seeing all earlier answers
+(fully adaptive composition): :func:`added_up`, :func:`at_orders` and :func:`planned`. Each gives an
+epsilon at a delta that is reserved for it.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _ROUNDING = 1 + 1e-12
 
 
 class Cost(NamedTuple):
-    """A guarantee that is claimed or allowed: an epsilon at a delta."""
+    """An epsilon at a delta, as a cost or as a cap."""
 
     epsilon: float
     delta: float
 
     def within(self, cap: Cost) -> bool:
-        """Tell whether a cap allows this much."""
+        """Return whether this cost is finite and does not exceed ``cap``."""
         fits = self.epsilon <= cap.epsilon * _ROUNDING and self.delta <= cap.delta * _ROUNDING
         return fits and math.isfinite(self.epsilon)
 
@@ -53,7 +53,7 @@ def together(counts: Counts) -> Event:
 
 
 def spent(charges: Counts, delta: float, relation: str) -> float:
-    """Return epsilon of all charges, or infinity where it is not finite at ``delta``."""
+    """Return epsilon of all charges at ``delta``; infinity if there is no finite one."""
     try:
         return epsilon_of(together(charges), delta, relation)
     except ValueError:  # delta = 0 where only delta > 0 is finite
@@ -62,7 +62,7 @@ def spent(charges: Counts, delta: float, relation: str) -> float:
 
 @lru_cache(maxsize=4096)
 def _basic(event: Event, relation: str) -> Cost:
-    """Return the epsilon and delta of one charge by themselves; infinity if it has none."""
+    """Return the epsilon and delta of one charge; infinity if it has no such pair."""
     epsilon = failure = 0.0
     for part, n in flatten(event).items():
         if isinstance(part, ApproxDP):
@@ -85,7 +85,7 @@ def added_up(counts: Counts, relation: str) -> Cost:
 
 @lru_cache(maxsize=4096)
 def _renyi(event: Event, order: float, relation: str) -> tuple[float, float]:
-    """Return the Renyi cost of one charge, and the probability with which it fails outright."""
+    """Return the Renyi cost of one charge and its probability of outright failure."""
     cost = failure = 0.0
     for part, n in flatten(event).items():
         safe = part
@@ -98,13 +98,13 @@ def _renyi(event: Event, order: float, relation: str) -> tuple[float, float]:
     return cost, failure
 
 
-# Orders, relative to the one that lets most Gaussian noise pass, and their shares of delta. Large
-# losses that are rare, as of sampling with little noise, need lower orders than Gaussian noise.
+# Orders, relative to the one that admits most Gaussian releases, and their shares of delta. Rare
+# large losses, as under sampling with little noise, need lower orders than Gaussian noise.
 _ORDERS = ((1.0, 0.55), (0.75, 0.15), (0.55, 0.15), (0.4, 0.15))
 
 
 def _conversion(order: NDArray[np.float64] | float, log_delta: float) -> NDArray[np.float64]:
-    """Return what is added to a Renyi cost to make it an epsilon."""
+    """Return the term that converts a Renyi cost into an epsilon."""
     order = np.asarray(order)
     epsilon: NDArray[np.float64] = np.log1p(-1 / order) - (np.log(order) + log_delta) / (order - 1)
     return epsilon
@@ -112,7 +112,7 @@ def _conversion(order: NDArray[np.float64] | float, log_delta: float) -> NDArray
 
 @lru_cache(maxsize=256)
 def renyi_orders(cap: Cost) -> tuple[tuple[float, float], ...]:
-    """Return the orders that serve a cap, which alone decides them, and their shares of delta."""
+    """Return the Renyi orders for a cap, which depend only on it, and their shares of delta."""
     orders = np.asarray(DEFAULT_ORDERS, dtype=float)
     allowance = cap.epsilon - _conversion(orders, math.log(cap.delta))
     best = orders[np.argmax(allowance / orders)]
@@ -122,7 +122,7 @@ def renyi_orders(cap: Cost) -> tuple[tuple[float, float], ...]:
 def at_orders(
     counts: Counts, orders: tuple[tuple[float, float], ...], delta: float, relation: str
 ) -> Cost:
-    """Return the least epsilon that some of the orders, chosen beforehand, proves at ``delta``.
+    """Return the smallest epsilon that any of the orders, fixed beforehand, proves at ``delta``.
 
     The second number is the probability of an outright failure, which ``delta`` does not cover.
 
@@ -130,8 +130,8 @@ def at_orders(
     -----
     With a cost c spent at order a, (1 - e^(epsilon - L))_+ is at most w delta M, where L is the
     loss, w the order's share, M = e^((a-1)(L - c)) a supermartingale that starts at 1, and epsilon
-    what is returned for this order. Which order is the best may depend on the answers: summed over
-    the orders, the mean is at most delta (Feldman, Zrnic 2021, arXiv:2008.11193).
+    the value for this order. Which order is the best may depend on the answers: summed over the
+    orders, the mean is at most delta (Feldman, Zrnic 2021, arXiv:2008.11193).
     """
     best = failure = math.inf
     for order, share in orders:
@@ -143,11 +143,11 @@ def at_orders(
 
 
 def planned(counts: Counts, first: Event, delta: float, relation: str) -> float:
-    """Return epsilon of the fewest repetitions of ``first`` of which all charges are parts.
+    """Return epsilon of the fewest repetitions of ``first`` that contain all charges.
 
-    How many fit a cap is settled with the first charge, before anything was seen. Draw the losses
-    of all of them beforehand: a part of them, in any order and as answers suggest, tells no more.
-    Infinity if some charge is no part of them.
+    The number that fits a cap is fixed by the first charge, before any answer is seen. Suppose the
+    losses of all of them are drawn beforehand: releasing only some, in any order and depending on
+    the answers, reveals no more. Infinity if a charge consists of parts that ``first`` lacks.
     """
     parts = flatten(first)
     used: Counts = Counter()

@@ -1,4 +1,4 @@
-"""Which charges count where: scopes add up, partitions compose in parallel."""
+"""Charges by scope: scopes add up, partitions compose in parallel."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = [
 
 _WAYS = 10_000
 
-Charge = tuple[str, Event, int]  # scope, event, how often
+Charge = tuple[str, Event, int]  # scope, event, count
 
 
 def scope_of(path: str) -> str:
     """Return the scope that a path names: ``adult``, ``/adult`` and ``/adult/`` are one scope.
 
-    **Guarantees.** What is returned begins and ends with ``/``, so that every scope around it,
-    the whole budget first of all, is a prefix of it; and no scope has two names.
+    **Guarantees.** The result begins and ends with ``/``, so every enclosing scope, including the
+    whole budget, is a prefix of it; and no scope has two names.
     """
     if not isinstance(path, str):
         raise TypeError(f"scope={path!r} must be a string, such as 'adult' or '/adult/sweep/'.")
@@ -43,8 +43,8 @@ def scope_of(path: str) -> str:
     for name in path.removeprefix("/").removesuffix("/").split("/"):
         if name in ("", "="):
             raise ValueError(
-                f"scope={path!r} must be '/' for the whole budget, or the names of scopes with a "
-                "'/' between them, such as 'adult' or '/adult/sweep/'; no name may be empty."
+                f"scope={path!r} must be '/' for the whole budget, or names of scopes separated by "
+                "'/', such as 'adult' or '/adult/sweep/'. No name may be empty."
             )
         scope = inner(scope, name)
     return scope
@@ -56,7 +56,7 @@ def inner(scope: str, name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_scope(scope: str) -> bool:
-    """Tell whether a line of the ledger names a scope as :func:`scope_of` writes it."""
+    """Return whether a scope in the ledger is written as :func:`scope_of` writes it."""
     try:
         return scope_of(scope) == scope
     except ValueError:
@@ -64,11 +64,11 @@ def is_scope(scope: str) -> bool:
 
 
 def check_partitions(scope: str, relation: str | None) -> None:
-    """Refuse a scope in a partition under the relation that knows none."""
+    """Raise ValueError for a scope in a partition under ``replace_one``."""
     if relation == "replace_one" and "/=" in scope:
         raise ValueError(
-            "relation='replace_one' has no parallel composition: a replaced record may change its "
-            "part. Use scope(), or a budget under 'add_remove' or 'zero_out'."
+            "relation='replace_one' has no parallel composition: a replaced record may move to "
+            "another part. Use scope(), or a budget with relation 'add_remove' or 'zero_out'."
         )
 
 
@@ -77,31 +77,34 @@ def event_of(body: str) -> Event:
     try:
         return Event.from_dict(json.loads(body))
     except ValueError as error:
-        raise LedgerError(f"The privacy ledger holds an event nobody knows: {error}") from None
+        raise LedgerError(f"The privacy ledger holds an unknown event: {error}") from None
 
 
 def along(
     log: Log, scope: str, leaf: str, since: int = 0, before: int | None = None
 ) -> Counter[Event]:
-    """Return what a record of ``leaf`` is charged within ``scope``, by some lines or by all."""
+    """Return what a record of ``leaf`` is charged within ``scope`` by the lines in a range."""
     charges = log.charges(since, before)
     for s, _, _ in charges:
         if not is_scope(s):
-            raise LedgerError(f"The privacy ledger holds a charge to {s!r}, outside every cap.")
+            raise LedgerError(
+                f"The privacy ledger holds a charge to {s!r}, which no cap covers. Release nothing "
+                "more from it, and find out how that line was written."
+            )
     return total([(s, event_of(b), n) for s, b, n in charges if s.startswith(scope)], scope, leaf)
 
 
 def total(charges: list[Charge], scope: str, leaf: str = "") -> Counter[Event]:
-    """Add up the charges in and below ``scope``: scopes add, partitions take the dearest.
+    """Return the charges in and below ``scope``: scopes add up, partitions take the maximum.
 
-    Of partitions on the way to ``leaf`` only that one counts. Elsewhere, each event counts as often
-    as in the partition where it is most frequent, which is never too little.
+    Of the partitions on the path to ``leaf``, only the one on the path counts. Elsewhere, each
+    event counts as often as in the partition where it is most frequent, which is never too little.
     """
-    own: Counter[Event] = Counter()
+    added: Counter[Event] = Counter()
     below: dict[str, list[Charge]] = {}
     for path, event, n in charges:
         if path == scope:
-            own[event] += n
+            added[event] += n
         else:
             name = path[len(scope) :].split("/", 1)[0]
             below.setdefault(f"{scope}{name}/", []).append((path, event, n))
@@ -109,13 +112,13 @@ def total(charges: list[Charge], scope: str, leaf: str = "") -> Counter[Event]:
     taken = next((p for p in below if leaf.startswith(p) and _is_partition(p)), None)
     within = leaf.startswith(scope) and leaf != scope
     if taken is None and within and _is_partition(leaf[: leaf.index("/", len(scope)) + 1]):
-        taken = ""  # a partition without charges yet: those of its siblings are not its own
+        taken = ""  # a partition without charges yet: those of its siblings do not count
     for path, within_it in below.items():
         if not _is_partition(path):
-            own += total(within_it, path, leaf)
+            added += total(within_it, path, leaf)
         elif taken is None or path == taken:
             worst |= total(within_it, path, leaf)
-    return own + worst
+    return added + worst
 
 
 def record(
@@ -125,7 +128,7 @@ def record(
     since: int = 0,
     before: int | None = None,
 ) -> Counter[Event]:
-    """Return what a record is charged within ``scope`` that lies where ``lies`` tells."""
+    """Return what a record is charged within ``scope`` if ``lies(path)`` tells where it lies."""
     counts: Counter[Event] = Counter()
     for path, body, n in log.charges(since, before):
         if path.startswith(scope) and lies(path):
@@ -134,9 +137,9 @@ def record(
 
 
 def memberships(paths: Iterable[str]) -> Iterator[Callable[[str], bool]]:
-    """Yield, for each way in which a record can lie in partitions, which paths charge it.
+    """Yield, for each way in which a record can lie in partitions, whether a path charges it.
 
-    **Edge cases.** Nothing, if there are more than 10,000 ways.
+    **Edge cases.** Yields nothing if there are more than 10,000 ways.
     """
     divided: dict[str, set[str]] = {}
     for path in paths:
@@ -153,7 +156,7 @@ def _lies_in(mine: set[tuple[str, str]], path: str) -> bool:
 
 
 def _parts(path: str) -> list[tuple[str, str]]:
-    """Return the divided scopes on a path, each with the part that is taken."""
+    """Return the divided scopes on a path, each with the name of the part on the path."""
     names = path.split("/")
     return [("/".join(names[:i]), name) for i, name in enumerate(names) if name.startswith("=")]
 

@@ -1,4 +1,4 @@
-"""A ledger in a file."""
+"""A ledger in an SQLite file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GUARDS = (
 
 
 class SQLiteLedger(Ledger):
-    """A log file.
+    """A log in an SQLite file.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ class SQLiteLedger(Ledger):
 
     Notes
     -----
-    Every operation opens its own connection, so that nothing is shared across threads or ``fork``.
-    Commits reach the disk (write-ahead log, ``synchronous=FULL``) before they return.
+    Every operation opens a new connection, so nothing is shared across threads or ``fork``. Commits
+    reach the disk (write-ahead log, ``synchronous=FULL``) before they return.
     """
 
     _begin = ("BEGIN IMMEDIATE",)
@@ -45,13 +45,13 @@ class SQLiteLedger(Ledger):
     def _missing(self, error: BaseException) -> LedgerError:
         return LedgerError(
             f"There is no privacy ledger at {self.address} ({error}); nothing was released. A "
-            "budget that was pickled, alone or with a model, remembers where its ledger is, not "
-            "what is in it: bring the file back to this place, or use a budget on another ledger. "
-            "A missing ledger is never made anew."
+            "pickled budget, alone or in a model, stores the path of its ledger, not its content. "
+            "Restore the file at this path, or use a budget with another ledger. A missing ledger "
+            "is never created again."
         )
 
     def create(self, body: str) -> None:
-        # Made elsewhere and linked into place: nobody ever sees half a ledger.
+        # Written under another name, then linked: no process ever sees an incomplete ledger.
         draft = SQLiteLedger(self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}"))
         try:
             draft.path.touch(exist_ok=False)
@@ -59,12 +59,12 @@ class SQLiteLedger(Ledger):
             os.link(draft.path, self.path)
         except FileExistsError:
             raise
-        except LedgerError as error:  # which names the draft
+        except LedgerError as error:  # its message names the draft
             raise self._broken(error.__cause__ or error) from error.__cause__
         except OSError as error:
             raise self._broken(error) from error
         finally:
-            for rest in ("", "-wal", "-shm"):  # SQLite's, if it could not tidy up
+            for rest in ("", "-wal", "-shm"):  # files that SQLite may leave behind
                 Path(f"{draft.path}{rest}").unlink(missing_ok=True)
 
     def _fill(self, body: str) -> None:

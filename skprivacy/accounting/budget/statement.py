@@ -1,4 +1,4 @@
-"""The statement of a budget: what was charged, as a sum, a table, a plot and a file."""
+"""The statement of a budget: its charges as a sum, a table, a plot and a file."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class Statement(Handle):
-    """The part of a budget that reads its ledger and never writes to it."""
+    """The read-only part of a budget."""
 
     def __repr__(self) -> str:
         try:
             return self._summary()
-        except LedgerError:  # a model that was loaded elsewhere must still be printable
+        except LedgerError:  # a model loaded without its ledger must still be printable
             where = "" if self._scope == "/" else f", for {self._scope}"
             return f"PrivacyBudget at {self.path}{where}: its ledger cannot be read"
 
@@ -38,7 +38,7 @@ class Statement(Handle):
         cap, entries = self.cap, self._charges()
         n = sum(entries.values())
         where = "" if self._scope == "/" else f" for {self._scope}"
-        shown = "no cap of its own" if cap is None else f"epsilon={cap[0]:g}, delta={cap[1]:g}"
+        shown = "no cap in this scope" if cap is None else f"epsilon={cap[0]:g}, delta={cap[1]:g}"
         plural = "" if n == 1 else "s"
         unit = self.unit
         per = "" if unit in (None, "record") else f" per {unit}"
@@ -49,16 +49,16 @@ class Statement(Handle):
             return along(log, self._scope, self._scope)
 
     def spent(self, delta: float | None = None) -> float:
-        """Return epsilon, at ``delta``, of all that was charged here, by the tightest accountant.
+        """Return epsilon of all charges to this scope at ``delta``, by the tightest accountant.
 
-        Its proof takes the events as settled beforehand; the cap is kept by the filter.
+        Its proof assumes that the events were fixed beforehand; the filter enforces the cap.
         """
         if delta is None:
             delta = self._terms["delta"] if self.cap is None else self.cap[1]
         return spent(self._charges(), check_delta(delta), self._current["relation"])
 
     def guarantee(self) -> PrivacyGuarantee:
-        """Return what holds of all that was charged here, as a guarantee."""
+        """Return the guarantee of all charges to this scope together."""
         terms = self._current
         return PrivacyGuarantee(
             together(self._charges()),
@@ -88,14 +88,15 @@ class Statement(Handle):
         ------
         LedgerError
             If a line was altered or lost, names no scope, mixes relations or units, or the charges
-            pass a cap.
+            exceed a cap.
         """
         records = self._ledger.records()
         for record in records:
             if not is_scope(record.scope):
                 raise LedgerError(
                     f"Line {record.seq} of the ledger {self.path} names the scope "
-                    f"{record.scope!r}, which no cap covers."
+                    f"{record.scope!r}, which no cap covers. Release nothing more from it, and "
+                    "find out how that line was written."
                 )
         with self._ledger.transaction() as log:
             check_terms(records, self._terms, log.settled())
@@ -103,12 +104,12 @@ class Statement(Handle):
         return records[-1].digest
 
     def export(self, path: str | Path) -> None:
-        """Write the checked ledger as JSON lines, which anybody can read and check."""
+        """Write the checked ledger as JSON lines, which can be read and checked independently."""
         lines = [json.dumps(record._asdict()) for record in self._ledger.records()]
         Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw epsilon spent since the ledger was made, against the cap, and return the axes."""
+        """Draw the epsilon spent since the ledger was created, with the cap; return the axes."""
         cap, terms, first = self.cap, self._current, self._ledger.records()[0]
         delta = terms["delta"] if cap is None else cap[1]
         times, values = running(self.entries(), self._scope, delta, terms["relation"])

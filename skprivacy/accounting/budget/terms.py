@@ -1,4 +1,4 @@
-"""What all charges of a ledger have in common: one relation and one unit."""
+"""The terms that all charges of a ledger share: one relation and one unit."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ __all__ = ["check_same_unit", "check_terms", "check_unit"]
 
 
 def check_unit(unit: Any) -> str:
-    """Return ``unit`` if it can be one."""
+    """Return ``unit`` if it is valid."""
     if not isinstance(unit, str) or not unit:
         raise ValueError(f"unit={unit!r} must be 'record' or the name of a column.")
     return unit
 
 
 def check_same_unit(unit: str, settled: str) -> None:
-    """Refuse to add up what hides different things."""
+    """Refuse to add up guarantees of different units."""
     if unit != settled:
         raise ValueError(
             f"The event is stated for unit={unit!r} and the budget for unit={settled!r}. Their "
-            f"epsilons are never added up: make a budget with unit={unit!r} of its own."
+            f"epsilons are never added up. Create a separate budget with unit={unit!r}."
         )
 
 
 def check_terms(records: list[Record], terms: dict[str, Any], settled: tuple[Any, Any]) -> None:
-    """Check that relation and unit are settled once, before the first charge, and are such.
+    """Check that relation and unit are valid, and fixed once before the first charge.
 
     Parameters
     ----------
     records : list of Record
     terms : dict
-        Those of the first line; ``None`` for what it left open.
+        Terms of the first line; ``None`` for those it left open.
     settled : (str or None, str or None)
-        The relation and the unit that a later line settles.
+        The relation and the unit that a later line fixes.
 
     Raises
     ------
@@ -47,13 +47,19 @@ def check_terms(records: list[Record], terms: dict[str, Any], settled: tuple[Any
     late = None in fixed and charges and (not lines or lines[0] > charges[0])
     if late or len(lines) > (None in fixed):
         raise LedgerError(
-            "Relation and unit must be settled once, by the first line of the ledger or before "
-            f"the first charge; they are in lines {lines}."
+            "The relation and unit of a ledger must be fixed once, by its first line or before the "
+            f"first charge; they are in lines {lines}. Restore the ledger from a copy."
         )
     for name, first, later in zip(("relation", "unit"), fixed, settled, strict=True):
         if None not in (first, later) and first != later:
-            raise LedgerError(f"A line settles {name}={later!r}; the ledger is for {first!r}.")
+            raise LedgerError(
+                f"A line of the ledger fixes {name}={later!r}, but its first line {first!r}. "
+                "Restore the ledger from a copy."
+            )
     relation, unit = (first or later for first, later in zip(fixed, settled, strict=True))
     known = unit is None or (isinstance(unit, str) and unit != "")
     if relation not in (None, *RELATIONS) or not known:
-        raise LedgerError(f"A ledger cannot be for relation={relation!r}, unit={unit!r}.")
+        raise LedgerError(
+            f"The ledger has relation={relation!r} and unit={unit!r}; expected one of {RELATIONS} "
+            "and a non-empty string. Restore the ledger from a copy."
+        )

@@ -1,8 +1,8 @@
-"""What was released, as frozen facts: one file for each family of events.
+"""Events: frozen descriptions of releases, in one file per family.
 
-An event's file holds its class and all that is known of its cost, and is the only file that a new
-event of the family touches; a new family is one more name here. See "How to add an event" in the
-documentation.
+A file holds the classes of its events and all known bounds on their cost, and is the only file to
+change for a new event of the family; a new family also adds its name here. See "How to add an
+event" in the documentation.
 """
 
 from .._checks import RELATIONS as RELATIONS

@@ -1,4 +1,4 @@
-"""One of several candidates, chosen by their scores."""
+"""Choice of one of several candidates by their scores."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",)):
     Parameters
     ----------
     epsilon : float
-        Its privacy loss lies in an interval of length epsilon. If the utility is monotone in the
-        data, give half of it.
+        The privacy loss lies in an interval of length epsilon. If the utility is monotone in the
+        data, pass half of it.
 
     References
     ----------
@@ -38,7 +38,7 @@ class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",)):
         positive("epsilon", self.epsilon)
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
-        # The worst loss takes two values epsilon apart; the better of them was chosen by calculus.
+        # The worst loss takes two values that differ by epsilon; their position is optimised.
         t, a = self.epsilon, orders
         k = math.exp(-t)
         share = -np.expm1(-a * t) / -math.expm1(-t)
@@ -48,11 +48,11 @@ class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",)):
     sampled_renyi = bounded_sampled_renyi
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        """Use the envelope, over all losses in an interval of length epsilon, of the privacy curve.
+        """Return the envelope of the privacy curves of all losses in an interval of length epsilon.
 
         Each has delta(eps') at most (1 - sqrt(k e^eps'))^2 / (1 - k), k = e^-epsilon: logistic
-        noise. One choice attains each point of the envelope, but none all of it: of many choices it
-        is a bound, and Renyi accounting can be sharper.
+        noise. Each point of the envelope is attained by one choice, but no choice attains all of
+        it. For compositions it is only an upper bound, and Renyi accounting can be tighter.
         """
         return both(SlopePair(self.epsilon, loose=True))
 
@@ -67,7 +67,7 @@ class ReportNoisyMaxEvent(Event, tag="ReportNoisyMax", stored=("epsilon",)):
     Parameters
     ----------
     epsilon : float
-        With Gumbel noise use :class:`ExponentialEvent`, which costs less.
+        For Gumbel noise use :class:`ExponentialEvent`, which costs less.
     """
 
     epsilon: float

@@ -1,4 +1,4 @@
-"""Events one after the other: repetition and composition."""
+"""Repetition and composition of events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Composed", "Repeated"]
 
 @dataclass(frozen=True)
 class Repeated(Event, tag="Repeated", stored=("event", "count")):
-    """The same event several times over, each possibly chosen after seeing the last answer.
+    """The same event several times, each of which may depend on the earlier answers.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",)):
         return orders / (2 * self.noise_multiplier**2)
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
-        if rate == 1:  # replace-one: a contribution may turn round, which is twice its norm
+        if rate == 1:  # replace-one: a contribution may change sign, which is twice its norm
             return rdp(GaussianEvent(self.noise_multiplier / 2), orders, relation)
         return sampled_gaussian_rdp(self.noise_multiplier, rate, orders, relation)
 
@@ -68,7 +68,7 @@ class DiscreteGaussianEvent(
     sensitivity : float, default=1
         L2 sensitivity; a whole number if ``dimension`` is 1.
     dimension : int, default=1
-        How many integers. A privacy loss distribution is known for one.
+        Number of integers. A privacy loss distribution is known only for one.
 
     References
     ----------
@@ -84,7 +84,10 @@ class DiscreteGaussianEvent(
         positive("sensitivity", self.sensitivity)
         whole("dimension", self.dimension)
         if self.dimension == 1 and self.sensitivity != int(self.sensitivity):
-            raise ValueError(f"sensitivity={self.sensitivity!r} of one integer must be whole.")
+            raise ValueError(
+                f"sensitivity={self.sensitivity!r} must be a whole number if dimension=1. Round "
+                "it up."
+            )
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         return orders * self.sensitivity**2 / (2 * self.sigma**2)
@@ -94,7 +97,7 @@ class DiscreteGaussianEvent(
         reach = math.ceil(38 * self.sigma) + shift
         if self.dimension > 1 or reach > MOST_ATOMS:
             raise NoLossDistributionError(
-                f"{self!r} has no privacy loss distribution here; Renyi accounting covers it."
+                f"No privacy loss distribution is available for {self!r}. Use Renyi accounting."
             )
         x = np.arange(-reach, reach + shift + 1)
         p = np.exp(-((x - shift) ** 2) / (2 * self.sigma**2))

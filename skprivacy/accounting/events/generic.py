@@ -1,4 +1,4 @@
-"""Releases of which nothing is known but a bound, or not even that."""
+"""Releases of which only an (epsilon, delta) bound is known, or nothing at all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NonPrivate(Event, tag="NonPrivate"):
 
 @dataclass(frozen=True)
 class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta")):
-    """Anything that is (epsilon, delta)-differentially private.
+    """Any (epsilon, delta)-differentially private release.
 
     Parameters
     ----------

@@ -73,7 +73,10 @@ class DiscreteLaplaceEvent(Event, tag="DiscreteLaplace", stored=("scale", "sensi
     def dominating_pairs(self, relation: str) -> Pairs:
         t, step = self.sensitivity, 1 / self.scale
         if t > MOST_ATOMS:
-            raise NoLossDistributionError(f"{self!r} has too many different losses for a grid.")
+            raise NoLossDistributionError(
+                f"{self!r} has more than {MOST_ATOMS} distinct losses. Account for it as "
+                "ApproxDP(sensitivity / scale)."
+            )
         ratio = math.exp(-step)
         inner = np.exp(-step * np.arange(1, t)) * (1 - ratio) / (1 + ratio)
         p = np.r_[1 / (1 + ratio), inner, ratio**t / (1 + ratio)][::-1]

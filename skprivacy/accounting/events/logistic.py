@@ -25,7 +25,7 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm")):
     noise_multiplier : float
         Scale of the noise divided by the sensitivity. The variance is (pi * scale)**2 / 3.
     norm : {1, 2}, default=1
-        The norm in which the sensitivity is bounded.
+        Norm of the sensitivity.
     """
 
     noise_multiplier: float
@@ -34,33 +34,37 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm")):
     def __post_init__(self) -> None:
         positive("noise_multiplier", self.noise_multiplier)
         if self.norm not in (1, 2):
-            raise ValueError(f"norm={self.norm!r} must be 1 or 2.")
+            raise ValueError(f"norm={self.norm!r} must be 1 or 2, the norm of the sensitivity.")
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         t = 1 / self.noise_multiplier
-        if self.norm == 2:  # D_a(t) <= a t^2 / 6 in each coordinate, and the squares add up
+        if self.norm == 2:  # D_a(t) <= a t^2 / 6 per coordinate, and the squares add up
             return orders * t**2 / 6
         return (_log_sinhc((2 * orders - 1) * t / 2) - _log_sinhc(t / 2)) / (orders - 1)
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
-        """Bound by the Gaussian of the same zCDP, which is valid at integer orders only.
+        """Return the bound of the Gaussian with the same zCDP, which is valid at integer orders.
 
-        The Renyi divergence never falls with the order, so a fractional order takes the next
-        integer.
+        The Renyi divergence does not decrease with the order, so fractional orders are rounded up
+        to the next integer.
         """
         if relation == "replace_one":
-            raise TypeError("Poisson-sampled logistic noise has no known replace-one bound.")
+            raise TypeError(
+                "No Renyi bound is known for Poisson-sampled logistic noise under "
+                "relation='replace_one'. Use 'add_remove' or 'zero_out'."
+            )
         z = math.sqrt(3) * self.noise_multiplier
         return np.array([binomial_rdp(math.ceil(a), rate, z) for a in orders]) * ROUNDING
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        """Under L2 sensitivity take a Gaussian pair, which holds in any dimension.
+        """Return a logistic pair or, under L2 sensitivity, a Gaussian pair for any dimension.
 
-        Logistic noise x of scale 1 is g(y) for standard normal y, g = F^-1(Phi) for the logistic
-        F. Moving x by t moves y by at most t max F(1-F)/phi = t sqrt(pi/8), for
-        F(1-F) <= e^(-y^2/2)/4 by erf(u)^2 >= 1 - e^(-u^2): a square holds more of a plane normal
-        distribution than the disc in it. The trade-off curve of each coordinate so lies above that
-        of a normal one moved as far, those compose, and the squares of their distances add up.
+        Logistic noise x of scale 1 is g(y) for standard normal y, with g = F^-1(Phi) and the
+        logistic F. Moving x by t moves y by at most t max F(1-F)/phi = t sqrt(pi/8), because
+        F(1-F) <= e^(-y^2/2)/4 by erf(u)^2 >= 1 - e^(-u^2): a square contains more of a bivariate
+        normal distribution than its inscribed disc. The trade-off curve of each coordinate thus
+        lies above that of a normal coordinate with that shift; those compose, and the squares of
+        their shifts add up.
         """
         if self.norm == 2:
             return both(LooseGaussianPair(math.sqrt(8 / math.pi) * self.noise_multiplier))
@@ -70,7 +74,7 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm")):
         return 1 / (6 * self.noise_multiplier**2)
 
     def gdp(self) -> tuple[float, bool]:
-        # As the pair under L2; for L1 the same, the longest vector being as long in L2.
+        # That of the L2 pair; it holds for L1 too, as the L2 norm is at most the L1 norm.
         return math.sqrt(math.pi / 8) / self.noise_multiplier, True
 
 

@@ -1,4 +1,4 @@
-"""A public choice by chance among releases."""
+"""A public random choice among releases."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from .sampling import PoissonSampled
 
 __all__ = ["Mixture"]
 
-_ROUNDING = 1e-9  # how far from 1 the probabilities may add up
-_LEAST = 1e-15  # the privacy curve of a composed branch is followed down to here
-_MOST = 350.0  # twice as much is all that an exponential holds
+_ROUNDING = 1e-9  # permitted deviation of the sum of probabilities from 1
+_LEAST = 1e-15  # smallest delta on the privacy curve of a composed branch
+_MOST = 350.0  # the exponential of twice as much is the largest that does not overflow
 _POINTS = 1000
 _NOTHING = AtomPair((0.0,), (1.0,), (1.0,))
 
 
 @dataclass(frozen=True)
 class Mixture(Event, tag="Mixture", stored=("p", "events")):
-    """One of several events, chosen by chance; the choice is released with the answer.
+    """One of several events, chosen at random; the choice is released with the answer.
 
     Parameters
     ----------
     p : tuple of float
-        The probability of each event, above 0. **They may not depend on the data**, nor may the
-        choice.
+        The probability of each event, above 0. **The probabilities must not depend on the data**,
+        nor may the choice.
     events : tuple of Event
-        Of which one happens.
+        The events, of which one happens.
 
     Notes
     -----
-    **Guarantees.** For every epsilon, delta is the mean of the events' deltas: an event that only
-    happens at times counts only at times, where :class:`Composed` would count it each time. The
-    pair that proves it, each event's own dominating pair with its probability, composes like any
-    other; if events are compositions themselves, a bound on their privacy curves stands for them.
-    The Renyi cost of order a is ln(sum_i p_i exp((a - 1) R_i)) / (a - 1). zCDP knows no such mean
-    and takes the dearest event. Every relation: it is that of the events.
+    **Guarantees.** For every epsilon, delta is the mean of the events' deltas: an event is weighted
+    by its probability, where :class:`Composed` would count it fully. The pair that proves this, the
+    dominating pair of each event with its probability, composes like any other; if events are
+    compositions themselves, a bound on their privacy curves is used instead. The Renyi cost of
+    order a is ln(sum_i p_i exp((a - 1) R_i)) / (a - 1). zCDP has no such mean, so the most
+    expensive event counts. Holds under every relation, which is that of the events.
 
     References
     ----------
@@ -71,18 +71,18 @@ class Mixture(Event, tag="Mixture", stored=("p", "events")):
         usable = all(type(w) in (int, float) and 0 < w <= 1 for w in self.p)
         if not usable or abs(math.fsum(self.p) - 1) > _ROUNDING:
             raise ValueError(
-                f"p={self.p!r} must be numbers above 0 that add up to 1; leave out what never "
-                "happens."
+                f"p={self.p!r} must be numbers above 0 that add up to 1. Leave out an event that "
+                "never happens."
             )
         if len(self.p) != len(self.events):
             raise ValueError(
-                f"p has {len(self.p)} numbers and there are {len(self.events)} events; give one "
-                "probability for each event."
+                f"p must have one probability for each event; got {len(self.p)} probabilities for "
+                f"{len(self.events)} events. Pass one probability for each event."
             )
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """The probabilities, without their rounding."""
+        """Normalised probabilities."""
         return np.array(self.p) / math.fsum(self.p)
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
@@ -106,7 +106,7 @@ class Mixture(Event, tag="Mixture", stored=("p", "events")):
         return self._sampled(rate).dominating_pairs(relation)
 
     def _sampled(self, rate: float) -> Mixture:
-        """Which records are drawn and which event happens have nothing to do with each other."""
+        """Return the mixture of sampled events; sampling and choice are independent."""
         return Mixture(self.p, tuple(PoissonSampled(rate, e) for e in self.events))
 
     def zcdp(self, relation: str) -> float:
@@ -114,7 +114,7 @@ class Mixture(Event, tag="Mixture", stored=("p", "events")):
 
 
 def _branch(loss: PrivacyLossDistribution, event: Event) -> Pairs:
-    """Return the pairs of an event: exact if it is a single one, else a bound on its curve."""
+    """Return the pairs of an event if it is a single one, else pairs of a bound on its curve."""
     alone = loss.single_pairs()
     if alone is not None:
         return alone
@@ -122,13 +122,15 @@ def _branch(loss: PrivacyLossDistribution, event: Event) -> Pairs:
     if top == 0 and loss.infinity == 0:
         return both(_NOTHING)
     if not top < _MOST:
-        raise NoLossDistributionError(f"{event!r} has losses too large for a distribution.")
+        raise NoLossDistributionError(
+            f"{event!r} has privacy losses too large for a distribution. Use more noise."
+        )
     epsilons = np.linspace(0, top, _POINTS)
     return both(pair_of_curve(epsilons, np.minimum(loss.deltas(epsilons) * (1 + 1e-9), 1.0)))
 
 
 def _top(loss: PrivacyLossDistribution) -> float:
-    """Return the largest finite loss, or one that is hardly ever passed."""
+    """Return the largest finite loss, or one that is exceeded with negligible probability."""
     if loss.infinity == 0 and math.isfinite(loss.max_loss):
         return loss.max_loss
     return loss.epsilon(loss.infinity * (1 + 1e-3) + _LEAST)

@@ -1,4 +1,4 @@
-"""One category, told truly or not."""
+"""Randomised response."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ __all__ = ["RandomizedResponseEvent"]
 
 @dataclass(frozen=True)
 class RandomizedResponseEvent(Event, tag="RandomizedResponse", stored=("epsilon", "n_categories")):
-    """One category told truly with probability e^epsilon / (e^epsilon + n_categories - 1).
+    """One category, reported with randomised response.
+
+    The true category is reported with probability e^epsilon / (e^epsilon + n_categories - 1).
 
     Parameters
     ----------
@@ -51,6 +53,6 @@ class RandomizedResponseEvent(Event, tag="RandomizedResponse", stored=("epsilon"
         return both(AtomPair(losses, (low, rest, high), (high, rest, low), gap=self.epsilon))
 
     def _probabilities(self) -> tuple[float, float, float]:
-        """Return those of the truth, of one other category, and of all that are left."""
+        """Return those of the true category, one other category, and the remaining ones."""
         low = 1 / (math.exp(self.epsilon) + self.n_categories - 1)
         return math.exp(self.epsilon) * low, low, (self.n_categories - 2) * low

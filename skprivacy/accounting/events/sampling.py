@@ -1,4 +1,4 @@
-"""Poisson sampling of records, and what it does to the cost of an event."""
+"""Poisson sampling of records and its amplification of privacy."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["PoissonSampled"]
 
 @dataclass(frozen=True)
 class PoissonSampled(Event, tag="PoissonSampled", stored=("sampling_rate", "event")):
-    """An event on a sample that includes every record independently.
+    """An event on a sample that includes each record independently.
 
     Parameters
     ----------
     sampling_rate : float
         The probability of inclusion, in (0, 1].
     event : Event
-        What is done to the sample. **Its sensitivity bounds the norm of one record's
-        contribution, under every relation**: a DP-SGD step of clipping norm C and noise of
-        standard deviation z * C is ``PoissonSampled(q, GaussianEvent(z))`` whatever the relation.
+        The event on the sample. **Its sensitivity bounds the norm of one record's contribution,
+        under every relation**: a DP-SGD step of clipping norm C and noise of standard deviation
+        z * C is ``PoissonSampled(q, GaussianEvent(z))``, whatever the relation.
     """
 
     sampling_rate: float
@@ -51,14 +51,15 @@ class PoissonSampled(Event, tag="PoissonSampled", stored=("sampling_rate", "even
         if relation == "replace_one":
             raise NoLossDistributionError(
                 f"A Poisson sample of {inner!r} has no known dominating pair under "
-                "relation='replace_one'; use 'add_remove' or 'zero_out'."
+                "relation='replace_one'. Use 'add_remove' or 'zero_out'."
             )
         base = inner.dominating_pairs(relation)
         if rate == 1:
             return base
         if base[0] != base[1] or base[0].infinity:
             raise NoLossDistributionError(
-                f"A Poisson sample of {inner!r} is not covered: its own pair is not symmetric."
+                f"A Poisson sample of {inner!r} is not covered: the dominating pair of the event "
+                "is not symmetric. Account for it without sampling."
             )
         return Removed(base[0], rate), Added(base[1], rate)
 
@@ -68,8 +69,8 @@ class PoissonSampled(Event, tag="PoissonSampled", stored=("sampling_rate", "even
         return PoissonSampled(rate * self.sampling_rate, self.event).dominating_pairs(relation)
 
     def zcdp(self, relation: str) -> float:
-        # zCDP knows no amplification by sampling; without it the bound of the whole data set holds.
-        # Two contributions instead of one are a group of two.
+        # zCDP has no amplification by sampling, so the bound of the whole data set is used. Under
+        # replace_one two contributions change, as in a group of two.
         return total_zcdp(self.event, relation) * (4 if relation == "replace_one" else 1)
 
     def gdp(self) -> tuple[float, bool]:
@@ -83,9 +84,9 @@ class PoissonSampled(Event, tag="PoissonSampled", stored=("sampling_rate", "even
 
 
 def bounded_sampled_renyi(event: Event, rate: float, orders: Orders, relation: str) -> Orders:
-    """Bound a Poisson sample by the pure epsilon that remains of it, ln(1 + q (e^epsilon - 1)).
+    """Return the Renyi bound of a Poisson sample from its pure epsilon, ln(1 + q (e^epsilon - 1)).
 
-    For events of bounded loss: ``sampled_renyi = bounded_sampled_renyi`` in their class.
+    For events of bounded loss: set ``sampled_renyi = bounded_sampled_renyi`` in their class.
     """
     both = PoissonSampled(rate, event).dominating_pairs(relation)
     return pure_rdp(max(pair.max_loss for pair in both), orders)

@@ -16,8 +16,8 @@ from ..pld.pairs import both
 
 __all__ = ["PrivateSelection"]
 
-_LEAST = 1e-15  # the privacy curve is followed down to here
-_MOST = 350.0  # twice as much is all that an exponential holds
+_LEAST = 1e-15  # smallest delta on the privacy curve
+_MOST = 350.0  # the exponential of twice as much is the largest that does not overflow
 _POINTS = 250
 
 Floats = NDArray[np.float64]
@@ -30,15 +30,15 @@ class PrivateSelection(Event, tag="PrivateSelection", stored=("event", "eta", "g
     Parameters
     ----------
     event : Event
-        One run, with the score by which it is judged. All runs must have the same event.
+        One run, including the score that it is selected by. All runs must have the same event.
     eta : float, default=1.0
         Shape, above -1: 1 is geometric, 0 logarithmic.
-    gamma : float
+    gamma : float, default=0.1
         Rate, in (0, 1): a smaller one means more runs.
 
     Notes
     -----
-    Only a *random* number of trials earns this bound. A fixed grid composes.
+    The bound holds only for a *random* number of trials. A fixed grid composes.
 
     References
     ----------
@@ -60,47 +60,52 @@ class PrivateSelection(Event, tag="PrivateSelection", stored=("event", "eta", "g
 
     @property
     def expected_trials(self) -> float:
-        """The mean number of runs."""
+        """Mean number of runs."""
         if self.eta == 0:
             return (1 / self.gamma - 1) / -math.log(self.gamma)
         fall = -math.expm1(self.eta * math.log(self.gamma))
         return self.eta * (1 - self.gamma) / (self.gamma * fall)
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
-        own, every = DEFAULT_ORDERS, rdp(self.event, DEFAULT_ORDERS, relation)
-        choice = float(((1 - 1 / own) * every - math.log(self.gamma) / own).min())
+        grid, costs = DEFAULT_ORDERS, rdp(self.event, DEFAULT_ORDERS, relation)
+        choice = float(((1 - 1 / grid) * costs - math.log(self.gamma) / grid).min())
         trials = math.log(self.expected_trials) / (orders - 1)
         return rdp(self.event, orders, relation) + (1 + self.eta) * choice + trials
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        """Bound the privacy curve of the best run by that of one run.
+        """Return pairs for a bound on the privacy curve of the best run by that of one run.
 
         Let u(y) be the probability that one run is no better than y, and f the generating function
-        of K. The best run has the density f'(u(y)) times that of one run, f' rises up to
+        of K. The best run has the density f'(u(y)) times that of one run, f' increases up to
         f'(1) = E K, and f'(u) is proportional to (gamma + (1 - gamma)(1 - u))^-(eta + 1). If one
-        run is (e, d)-private with (1 - gamma) d <= gamma (expm1 e), then from one data set to the
-        next gamma + (1 - gamma)(1 - u) grows by a factor of e^e at most, so that for every epsilon
+        run is (e, d)-private with (1 - gamma) d <= gamma (expm1 e), then between neighbouring data
+        sets gamma + (1 - gamma)(1 - u) grows by a factor of at most e^e, so for every epsilon
 
             delta(epsilon + (eta + 1) e) <= E K delta_1(epsilon).
         """
         one = pld(self.event, relation)
         top = one.epsilon(_LEAST)
         if not top < _MOST:
-            raise NoLossDistributionError(f"{self!r} has losses too large for a distribution.")
+            raise NoLossDistributionError(
+                f"{self!r} has privacy losses too large for a distribution. Use more noise."
+            )
         epsilons = np.linspace(0, top, _POINTS)
         deltas = one.deltas(epsilons)
-        deltas = np.minimum(deltas * (1 + 1e-9), 1.0)  # more than all rounding below
+        deltas = np.minimum(deltas * (1 + 1e-9), 1.0)  # exceeds all later rounding errors
         drift = (self.eta + 1) * _least_drift(epsilons, deltas, self.gamma)
         if not drift < _MOST:
-            raise NoLossDistributionError(f"{self!r} has too many trials for a distribution.")
+            raise NoLossDistributionError(
+                f"{self!r} has too many trials for a distribution. Use a larger gamma."
+            )
         several = np.minimum(self.expected_trials * deltas, 1.0)
         return both(pair_of_curve(epsilons + drift, several))
 
 
 def _least_drift(epsilons: Floats, deltas: Floats, gamma: float) -> float:
-    """Return the least e with (1 - gamma) d <= gamma expm1(e), or infinity.
+    """Return the smallest e with (1 - gamma) d <= gamma expm1(e), or infinity.
 
-    Between two points of the curve the chord in e^epsilon, which lies above it, is solved exactly.
+    Between two points of the curve, the equation is solved exactly for the chord in e^epsilon,
+    which lies above the curve.
     """
     excess = (1 - gamma) * deltas - gamma * np.expm1(epsilons)
     i = int((excess <= 0).argmax())

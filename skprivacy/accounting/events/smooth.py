@@ -1,4 +1,4 @@
-"""The noise that hides how a data-dependent cost moves with the data."""
+"""Gaussian noise calibrated to smooth sensitivity."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ class SmoothGaussianEvent(
     noise_multiplier : float
         Standard deviation of the noise, divided by the smooth sensitivity.
     smoothness : float
-        S changes by a factor of at most e^smoothness from one data set to the next.
+        S changes by a factor of at most e^smoothness between neighbouring data sets.
     lift : float, default=0.0
-        How many S are added to the number, so that noise seldom takes it below the truth.
+        Multiple of S that is added to the number, so that it rarely falls below the true value.
 
     Notes
     -----
     The two normal distributions may differ in spread by a factor r between e^-b and e^b, and in
-    their means by 1 + lift (e^b - 1) times the smaller spread's S. Both terms of their divergence
-    are largest at r = e^-b. The bound is infinite from the order 1 / (1 - e^-2b) on. It is a little
-    below the one that was published, which has e^2b / z^2 where this one has half of that and more.
+    their means by 1 + lift (e^b - 1) times the S of the smaller spread. Both terms of their
+    divergence are largest at r = e^-b. The bound is infinite from order 1 / (1 - e^-2b) on. It is
+    slightly below the published one, which has e^2b / z^2 where this one has about half of that, or
+    more.
 
     References
     ----------
@@ -52,8 +53,8 @@ class SmoothGaussianEvent(
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         a, b, z = orders, self.smoothness, self.noise_multiplier
-        apart = 1 + self.lift * math.expm1(b)
-        room = 1 + a * math.expm1(-2 * b)
-        means = a * (apart * math.exp(-b) / z) ** 2 / (2 * room)
-        spreads = (-a * b - np.log(room) / 2) / (a - 1)
-        return np.where(room > 0, means + spreads, np.inf)
+        distance = 1 + self.lift * math.expm1(b)
+        variance = 1 + a * math.expm1(-2 * b)
+        means = a * (distance * math.exp(-b) / z) ** 2 / (2 * variance)
+        spreads = (-a * b - np.log(variance) / 2) / (a - 1)
+        return np.where(variance > 0, means + spreads, np.inf)

@@ -1,8 +1,8 @@
-"""Streams under noise that is correlated from step to step: one event for the whole run.
+"""Streams with noise that is correlated between steps: one event for the whole run.
 
-Step t of a run gives a vector x_t, the sum of what the records of its batch contribute. A matrix
-factorisation releases C x + z row by row, z being independent Gaussian noise, each row as soon as
-the last step that it holds is over. Whatever is computed from it, such as x + C^-1 z, is
+Step t of a run yields a vector x_t, the sum of the contributions of the records in its batch. A
+matrix factorisation releases C x + z row by row, where z is independent Gaussian noise, each row as
+soon as the last step in it is over. Anything computed from it, such as x + C^-1 z, is
 post-processing.
 """
 
@@ -22,30 +22,30 @@ __all__ = ["BandedFactorization", "MatrixFactorization", "TreeAggregation"]
 
 @dataclass(frozen=True)
 class MatrixFactorization(Event, tag=None):
-    """A stream in which every record takes part at the same public place of every epoch.
+    """A stream in which every record is in the same public batch of every epoch.
 
-    A record of batch i contributes at the steps i, i + steps_per_epoch, ..., ``epochs`` times, a
-    vector of norm at most 1 each time.
+    A record of batch i contributes at the steps i, i + steps_per_epoch, ..., ``epochs`` times, each
+    time a vector of norm at most 1.
 
     Parameters
     ----------
     noise_multiplier : float
-        Standard deviation of the noise, before C is undone, in units of the norm of a contribution.
+        Standard deviation of z in units of the norm of a contribution.
     steps_per_epoch : int
-        Batches of an epoch, at least 1.
+        Number of batches per epoch, at least 1.
     epochs : int
-        How often each record takes part, at least 1.
+        Number of contributions of each record, at least 1.
 
     Notes
     -----
-    **Guarantees.** One Gaussian release of noise multiplier ``noise_multiplier / sensitivity``,
-    where ``sensitivity`` is the largest norm of C u over all contributions u of one record. The
-    entries of C are not negative, so it is reached by contributions that all point the same way
-    (the norm is a sum of inner products, none of which a turn could make larger). That
-    contributions depend on earlier answers changes nothing: the noise is Gaussian, and no row
-    holds a step that is still to come (Denisov et al. 2022, theorem 2.1). Relations: ``zero_out``,
-    and ``replace_one`` at twice the sensitivity. Under ``add_remove`` one record more would move
-    the others from batch to batch, so nothing is promised.
+    **Guarantees.** Those of one Gaussian release with noise multiplier
+    ``noise_multiplier / sensitivity``, where ``sensitivity`` is the largest norm of C u over all
+    contributions u of one record. The entries of C are not negative, so the maximum is attained by
+    contributions that all point in the same direction (the squared norm is a sum of inner products,
+    none of which another direction could increase). Contributions may depend on earlier answers,
+    because the noise is Gaussian and no row contains a future step (Denisov et al. 2022, theorem
+    2.1). Relations: ``zero_out``, and ``replace_one`` at twice the sensitivity. Under
+    ``add_remove``, one more record would move the others between batches, so there is no guarantee.
 
     References
     ----------
@@ -72,14 +72,15 @@ class MatrixFactorization(Event, tag=None):
     @property
     @abstractmethod
     def sensitivity(self) -> float:
-        """The largest norm of C u, when no single contribution in u is longer than 1."""
+        """Largest norm of C u, where no single contribution in u has a norm above 1."""
 
     def effective_noise(self, relation: str) -> float:
-        """Return the noise multiplier of the one Gaussian release that the run amounts to."""
+        """Return the noise multiplier of the single Gaussian release equivalent to the run."""
         if relation == "add_remove":
             raise NoLossDistributionError(
-                f"{type(self).__name__} holds under relation='zero_out' or 'replace_one': with one "
-                "record more or less the others would change their places in the stream."
+                f"{type(self).__name__} has no guarantee under relation='add_remove': with one "
+                "more or one fewer record, the others would change their positions in the stream. "
+                "Use relation='zero_out' or 'replace_one'."
             )
         contributions = 2 if relation == "replace_one" else 1
         return self.noise_multiplier / (contributions * self.sensitivity)
@@ -100,24 +101,24 @@ class BandedFactorization(
     tag="BandedFactorization",
     stored=("noise_multiplier", "steps_per_epoch", "epochs", "coefficients"),
 ):
-    """A stream under banded Toeplitz noise: row t of C is ``coefficients``, backwards from t.
+    """A stream with banded Toeplitz noise: row t of C is ``coefficients``, backwards from t.
 
     Parameters
     ----------
     noise_multiplier : float
         Standard deviation of the independent noise z divided by the norm of one contribution.
     steps_per_epoch : int
-        Batches of which each record is in exactly one.
+        Number of batches, of which each record is in exactly one.
     epochs : int
-        How often the batches are gone through, always in the same order.
+        Number of passes over the batches, always in the same order.
     coefficients : tuple of float, default=(1.0,)
-        First column of C, from the diagonal down. The first is 1, none is negative.
+        First column of C, from the diagonal down. The first is 1 and none is negative.
 
     Notes
     -----
-    Batch 0 has the largest sensitivity: that of batch i is the same sum, cut off i steps earlier.
-    If the coefficients fall, the order may even change from epoch to epoch: the sensitivity bounds
-    every record that takes part at most ``epochs`` times, at steps that are public and at least
+    Batch 0 has the largest sensitivity: that of batch i is the same sum, truncated i steps earlier.
+    If the coefficients decrease, the order may even change between epochs: the sensitivity bounds
+    every record that contributes at most ``epochs`` times, at steps that are public and at least
     ``steps_per_epoch`` apart (Kalinin and Lampert 2024, theorem 2).
 
     Examples
@@ -136,7 +137,8 @@ class BandedFactorization(
         usable = all(isinstance(c, float | int) and 0 <= c < math.inf for c in self.coefficients)
         if not usable or not self.coefficients or self.coefficients[0] != 1:
             raise ValueError(
-                f"coefficients={self.coefficients!r} must be finite numbers >= 0, the first 1."
+                f"coefficients={self.coefficients!r} must be finite numbers >= 0, the first 1. "
+                "Divide all of them by the first."
             )
 
     @property
@@ -150,19 +152,19 @@ class TreeAggregation(
     tag="TreeAggregation",
     stored=("noise_multiplier", "steps_per_epoch", "epochs"),
 ):
-    """A stream whose running sums are put together from noisy sums over 2^l steps.
+    """A stream whose running sums are composed of noisy sums over 2^l steps.
 
-    Row (l, m) of C sums the steps m 2^l to (m + 1) 2^l - 1. Only even m are ever needed: the sum
-    of the first t steps has one such row for each binary digit of t.
+    Row (l, m) of C sums the steps m 2^l to (m + 1) 2^l - 1. Only even m are needed: the sum of the
+    first t steps has one such row for each binary digit 1 of t.
 
     Parameters
     ----------
     noise_multiplier : float
         Standard deviation of the noise of each row divided by the norm of one contribution.
     steps_per_epoch : int
-        Batches of which each record is in exactly one.
+        Number of batches, of which each record is in exactly one.
     epochs : int
-        How often the batches are gone through, always in the same order.
+        Number of passes over the batches, always in the same order.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Privacy loss distributions: the tightest numerical accounting of what composes."""
+"""Privacy loss distributions: the tightest numerical accounting of composed events."""
 
 from .._event import NoLossDistributionError
 from .distribution import PrivacyLossDistribution, pld

@@ -1,18 +1,18 @@
 """Composition of privacy losses: pessimistic grids, exponential tilting and one real FFT.
 
-**Never below the truth.** Three things are rounded up, and everything else is exact:
+**Never below the exact value.** Three quantities are rounded up, and everything else is exact:
 
 - *Grid.* The P- and Q-mass of every grid cell are exact differences of distribution functions.
-  They are split onto the two ends of the cell so that both are preserved ("connect the dots":
-  Doroshenko et al. 2022, arXiv:2207.04380), which joins the points of the hockey-stick curve by
-  straight lines, and so never lies below it.
+  They are split between the two ends of the cell so that both are preserved ("connect the dots":
+  Doroshenko et al. 2022, arXiv:2207.04380). This joins the points of the hockey-stick curve by
+  straight lines, which never lie below it.
 - *Window.* Loss above the window is bounded by Chernoff's inequality and counted as infinite.
-  Loss below it reappears at the top, where it only adds.
+  Loss below it wraps around to the top, where it only adds.
 - *Rounding.* A bound on the error of the transforms is added to delta.
 
 **Tilting.** The masses are multiplied by exp(theta * loss) and normalised before the transform,
-which moves the loss of interest to the middle of the distribution. Without it the transform's
-error, some 1e-16 per step, would drown a delta of 1e-12.
+which moves the loss of interest to the middle of the distribution. Without it, the error of the
+transform, about 1e-16 per step, would swamp a delta of 1e-12.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .plan import HARMLESS, Group, SaddlePoint, log_wrap
 __all__ = ["ComposedLoss", "compose"]
 
 _ULP = 2.0**-53
-_LARGEST = 1 << 20  # points of the largest transform
+_LARGEST = 1 << 20  # number of points of the largest transform
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _connect_the_dots(pair: Pair, step: float, tail: float) -> _Lattice:
     inner_p, inner_q, left = p[1:-1], q[1:-1], edges[:-1]
     with np.errstate(over="ignore", invalid="ignore"):
         from_q = np.where(inner_q > 0, inner_q * np.exp(left), 0.0)
-    # A cell's mass is a difference of numbers that may be much larger than itself.
+    # The mass of a cell is a difference of numbers that may be much larger than it.
     with np.errstate(over="ignore", invalid="ignore"):
         level = _nearer_tail(p) + np.nan_to_num(_nearer_tail(q) * np.exp(left), posinf=0.0)
     slack = 8 * _ULP * (inner_p + from_q + level)
@@ -95,19 +95,19 @@ def _connect_the_dots(pair: Pair, step: float, tail: float) -> _Lattice:
 
 
 def _nearer_tail(masses: Array) -> Array:
-    """Return, for each inner cell, the mass on its left or on its right, whichever is less."""
+    """Return, for each inner cell, the smaller of the masses to its left and to its right."""
     left, right = np.cumsum(masses), np.cumsum(masses[::-1])[::-1]
     nearer: Array = np.minimum(left[1:-1], right[1:-1])
     return nearer
 
 
 def _coarsened(lattice: _Lattice) -> _Lattice:
-    """Return the same losses on a grid of twice the step, again connecting the dots."""
+    """Return the losses on a grid of twice the step, again by connecting the dots."""
     offset = lattice.first % 2
     size = offset + len(lattice.mass)
     padded = np.zeros(size + 1 - size % 2)
     padded[offset:size] = lattice.mass
-    # A point half way between two others goes up with this share, which preserves P and Q.
+    # This share of a point halfway between two others moves up, which preserves P and Q.
     up = 1 / (1 + math.exp(-lattice.step))
     even, odd = padded[::2].copy(), padded[1::2]
     even[1:] += up * odd
@@ -137,7 +137,7 @@ class ComposedLoss:
     mass : ndarray of shape (n_points,)
         Tilted probabilities.
     theta, log_mgf : float
-        The tilt, and the logarithm of its normaliser.
+        The tilt and the logarithm of its normaliser.
     infinity : float
         Probability of infinite loss, not tilted.
     error : float
@@ -156,8 +156,8 @@ class ComposedLoss:
         start = int(np.searchsorted(self.loss, epsilon, side="right"))
         if start == len(self.loss):
             return self.infinity
-        # Weights are relative to the first loss counted: far below the window they would all
-        # underflow, and a delta of 1 would come out as 0.
+        # Weights are relative to the first counted loss: far below the window they would all
+        # underflow, and a delta of 1 would be returned as 0.
         first = float(self.loss[start])
         weight = np.exp(-self.theta * (self.loss[start:] - first))
         weight *= -np.expm1(epsilon - self.loss[start:])
@@ -173,20 +173,20 @@ class ComposedLoss:
             return math.inf
         if self.delta(0.0) <= delta:
             return 0.0
-        grid = np.r_[0.0, np.maximum(self.loss, 0.0)]  # the curve may pass below the window
+        grid = np.r_[0.0, np.maximum(self.loss, 0.0)]  # the curve may cross delta below the window
         if self.delta(float(grid[-1])) > delta:
             return math.inf
         low, high = self._cell(grid, delta)
-        # Within a cell the curve is a straight line in e^epsilon, and its error term falls.
+        # Within a cell the curve is linear in e^epsilon, and its error term decreases.
         left, right = float(grid[low]), float(grid[high])
-        if right - left > 700:  # no exponential holds it
+        if right - left > 700:  # its exponential overflows
             return right
         at_left, at_right = self.delta(left), self.delta(right)
         share = (at_left - delta) / (at_left - at_right)
         return min(right, left + math.log1p(share * math.expm1(right - left)))
 
     def _cell(self, grid: Array, delta: float) -> tuple[int, int]:
-        """Return neighbouring points of the grid between which the curve passes ``delta``."""
+        """Return the indices of adjacent grid points between which the curve crosses ``delta``."""
         low, high = 0, len(grid) - 1
         step = 1
         guess = self._guess(delta)
@@ -202,7 +202,7 @@ class ComposedLoss:
         return low, high
 
     def _guess(self, delta: float) -> int | None:
-        """Return about where the curve passes ``delta``, by sums from the top down."""
+        """Return about the index at which the curve crosses ``delta``, by sums from the top."""
         ahead = self.loss - self.loss[0]
         if ahead[-1] > 500:
             return None
@@ -222,10 +222,10 @@ def compose(
     tolerance: float,
     question: Callable[[ComposedLoss], float] | None = None,
 ) -> ComposedLoss:
-    """Compose ``groups`` on a grid so fine that ``question`` is answered to about ``tolerance``.
+    """Compose ``groups`` on a grid fine enough for an accuracy of ``question`` of ``tolerance``.
 
-    The answer, in units of ln delta, on a grid of twice the step tells how good it is. Without a
-    question the grid is as the saddle point suggests.
+    Accuracy is estimated by the change of the answer, in units of ln delta, on a grid of twice the
+    step. Without a question, the saddle point determines the grid.
     """
     count = sum(g.count for g in groups)
     tail = max(math.exp(saddle.log_delta) * HARMLESS / count, 1e-300)
@@ -256,10 +256,11 @@ def compose(
 def _window(
     groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoint
 ) -> tuple[float, float, float]:
-    """Return the window's ends, and a bound on the probability of a loss above it.
+    """Return the ends of the window and a bound on the probability of a loss above it.
 
-    What lies above must be rare under P, because it is counted as infinite loss, and rare when
-    tilted if it is so high that it reappears not only above the low end but above epsilon.
+    Losses above the window must be rare under P, because they are counted as infinite. Those so
+    high that they wrap around not only above the low end but above epsilon must be rare when
+    tilted.
     """
 
     def log_mgf(theta: float) -> float:
@@ -269,7 +270,7 @@ def _window(
     at_theta = log_mgf(saddle.theta)
     wrap = log_wrap(at_theta, saddle.theta, saddle.epsilon, saddle.log_delta)
     lows, fars, highs = [], [], []
-    for share in (1, 1 / 8):  # the grid has spread the loss: lower orders may be the sharper ones
+    for share in (1, 1 / 8):  # the grid has spread the loss, so lower orders may be tighter
         pull, push = share * saddle.pull, share * saddle.push
         order = saddle.theta + share * (saddle.order - saddle.theta)
         lows.append((wrap - log_mgf(saddle.theta - pull) + at_theta) / pull)
@@ -286,7 +287,7 @@ def _window(
 def _transform(groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoint) -> ComposedLoss:
     theta, step = saddle.theta, lattices[0].step
     low, high, beyond = _window(groups, lattices, saddle)
-    if high - low > 8 * _LARGEST * step:  # a hopeless plan: say nothing rather than fill the memory
+    if high - low > 8 * _LARGEST * step:  # a useless plan: the trivial bound, to spare memory
         low, high, beyond = saddle.epsilon, saddle.epsilon + step, 1.0
     start = math.floor(low / step) - 1
     size = fft.next_fast_len(max(math.ceil(high / step) - start + 2, 8), real=True)
@@ -300,12 +301,12 @@ def _transform(groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoin
         else:
             log_finite += group.count * math.log1p(-lattice.infinity)
         factor = fft.rfft(_wrapped(tilted, lattice.first, size))
-        # One factor is off by a few units in the last place of its exponents and butterflies.
+        # A factor's error is a few units in the last place of its exponents and butterflies.
         exponents = abs(theta) * float(np.abs(lattice.loss) @ tilted) + abs(value)
         off = group.count * _ULP * (8 * math.log2(size) + 8 + 4 * exponents)
         power = _power(factor, group.count)
         modulus, one = np.abs(power), np.abs(factor)
-        # |factor|^(count - 1); where it is too small for a quotient it is too small to matter
+        # |factor|^(count - 1); values too small for a quotient are negligible
         fewer = np.divide(modulus, one, out=np.zeros_like(one), where=one > 1e-300)
         error = error * modulus + np.abs(product) * off * fewer
         product = product * power
@@ -322,7 +323,7 @@ def _transform(groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoin
 
 
 def _wrapped(mass: Array, first: int, size: int) -> Array:
-    """Return ``mass``, whose first index is ``first``, on a circle of ``size`` points."""
+    """Return ``mass``, whose first index is ``first``, wrapped modulo ``size``."""
     turns = -(-len(mass) // size)
     padded = np.zeros(turns * size)
     padded[: len(mass)] = mass

@@ -1,4 +1,4 @@
-"""A dominating pair from points on a privacy curve."""
+"""Dominating pairs from points on a privacy curve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 def pair_of_curve(epsilons: Floats, deltas: Floats) -> AtomPair:
     """Return a symmetric pair whose privacy curve lies above the one through the points.
 
-    Any such curve is convex in e^epsilon, and so lies below the convex hull of points above it.
+    Any privacy curve is convex in e^epsilon, hence lies below the convex hull of points above it.
     """
     x = np.exp(np.r_[-epsilons[::-1], epsilons])
     below = 1 - np.exp(-epsilons) * (1 - deltas)  # the mirror image of a symmetric curve
@@ -37,7 +37,7 @@ def pair_of_curve(epsilons: Floats, deltas: Floats) -> AtomPair:
 
 
 def _lower_hull(x: Floats, y: Floats) -> list[int]:
-    """Return the indices of the corners of the convex hull from below, for sorted ``x``."""
+    """Return the indices of the corners of the lower convex hull, for sorted ``x``."""
     corners: list[int] = []
     for i in range(len(x)):
         while len(corners) > 1:

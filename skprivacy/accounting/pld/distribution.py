@@ -1,4 +1,4 @@
-"""Privacy loss distributions: the tightest numerical accounting of what composes."""
+"""Privacy loss distributions: the tightest numerical accounting of composed events."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .plan import Group, SaddlePoint, saddle_point
 
 __all__ = ["PrivacyLossDistribution", "pld"]
 
-_RELATIVE = 3e-4  # accuracy aimed at, in epsilon or in delta
+_RELATIVE = 3e-4  # target relative accuracy, of epsilon or of delta
 
 
 class PrivacyLossDistribution:
-    """Upper bounds on the privacy curve of an event; made by :func:`pld`.
+    """Upper bounds on the privacy curve of an event; returned by :func:`pld`.
 
     Parameters
     ----------
     directions : tuple of list
-        For each order of the two neighbours, the groups of losses that are composed.
+        The groups of losses to compose, for each order of the two neighbours.
     loose : bool, default=False
         Whether the dominating pair of some part is known not to be tight.
 
@@ -43,16 +43,16 @@ class PrivacyLossDistribution:
 
     @property
     def infinity(self) -> float:
-        """The largest probability of an infinite loss, in either direction."""
+        """Probability of an infinite loss, the larger of both directions."""
         return max(_infinite(groups) for groups in self._directions)
 
     @property
     def max_loss(self) -> float:
-        """The largest finite loss: pure epsilon, unless some loss is infinite."""
+        """Largest finite loss: pure epsilon, unless some loss is infinite."""
         return max(_top(groups) for groups in self._directions)
 
     def single_pairs(self) -> tuple[Pair, Pair] | None:
-        """Return the pair of each direction if one loss is all there is, else None."""
+        """Return the pair of each direction if there is a single loss, else None."""
         if not all(_is_alone(groups) for groups in self._directions):
             return None
         remove, *add = (groups[0].pair for groups in self._directions)
@@ -64,13 +64,13 @@ class PrivacyLossDistribution:
         Parameters
         ----------
         delta : float
-            In [0, 1). 0 is answered only if every loss is bounded.
+            In [0, 1). 0 is supported only if every loss is bounded.
 
         Returns
         -------
         float
-            Never below the truth; about 3e-4 above it, relatively, when losses are composed.
-            Infinity where nothing is proved.
+            Never below the exact value; a relative 3e-4 or so above it when losses are composed.
+            Infinity if nothing is proved.
         """
         if not 0 <= delta < 1:
             raise ValueError(f"delta={delta!r} must be in [0, 1).")
@@ -80,7 +80,7 @@ class PrivacyLossDistribution:
         return epsilon
 
     def estimate(self, delta: float) -> float:
-        """Return epsilon by a saddle point: quick, within some per cent, and no guarantee."""
+        """Return a quick saddle-point estimate of epsilon, within a few per cent; not a bound."""
         return max(
             _epsilon(groups, delta)
             if not groups or _is_alone(groups) or _infinite(groups) >= delta
@@ -116,12 +116,12 @@ def _top(groups: list[Group]) -> float:
 
 
 def _alone(pair: Pair, epsilon: float) -> float:
-    """Return delta of a single loss, exactly, rounded up."""
+    """Return the exact delta of a single loss, rounded up."""
     p, q = pair.masses(np.array([epsilon]))
     from_q = math.exp(epsilon) * float(q[1]) if q[1] > 0 else 0.0
     from_p = float(p[1])
     if math.isnan(from_p - from_q):
-        return 1.0  # max(0, nan) would be 0
+        return 1.0  # max(0, nan) would return 0
     return min(1.0, max(0.0, (from_p - from_q) + 4e-16 * (from_p + from_q)) + pair.infinity)
 
 
@@ -130,7 +130,7 @@ def _is_alone(groups: list[Group]) -> bool:
 
 
 def _epsilon(groups: list[Group], delta: float, at_least: float = 0.0) -> float:
-    """Return epsilon of one direction, or ``at_least`` if that is more."""
+    """Return epsilon of one direction, or ``at_least`` if that is larger."""
     top = _top(groups)
     infinite = _infinite(groups)
     if not groups:
@@ -138,7 +138,8 @@ def _epsilon(groups: list[Group], delta: float, at_least: float = 0.0) -> float:
     if delta == 0 or delta <= infinite:
         if delta == 0 and infinite == 0 and math.isinf(top):
             raise ValueError(
-                "delta=0 was asked of an event whose privacy loss is unbounded; give a delta > 0."
+                "delta=0 was requested for an event whose privacy loss is unbounded. Set a "
+                "delta > 0."
             )
         return max(at_least, top) if delta == infinite else math.inf
     if top <= at_least:
@@ -146,10 +147,10 @@ def _epsilon(groups: list[Group], delta: float, at_least: float = 0.0) -> float:
     if _is_alone(groups):
         return max(at_least, min(top, _epsilon_alone(groups[0].pair, delta)))
     where, probe = _planned(groups, delta=delta)
-    # The probe is rough, but it is an upper bound: often it shows that the other direction rules.
+    # The probe is a rough upper bound, which often shows that the other direction dominates.
     if probe.epsilon(delta) <= at_least:
         return at_least
-    # Near zero no relative accuracy can be had: a hundredth of the curve's width has to do.
+    # Near zero no relative accuracy is possible: use a hundredth of the curve's width.
     tolerance = _RELATIVE * max(where.epsilon * where.slope, 0.01)
     composed = compose(groups, where, tolerance, lambda c: c.epsilon(delta) * where.slope)
     return max(at_least, min(composed.epsilon(delta), top))
@@ -158,9 +159,9 @@ def _epsilon(groups: list[Group], delta: float, at_least: float = 0.0) -> float:
 def _planned(
     groups: list[Group], *, epsilon: float | None = None, delta: float | None = None
 ) -> tuple[SaddlePoint, ComposedLoss]:
-    """Return a plan, and the quick composition that confirms it.
+    """Return a saddle point and a quick composition that confirms it.
 
-    Saddle points mislead where there are few losses, or a few large ones.
+    Saddle points are inaccurate for few losses, or a few large ones.
     """
     where = saddle_point(
         groups, epsilon=epsilon, log_delta=math.log(delta) if delta is not None else None
@@ -205,12 +206,13 @@ def _delta(groups: list[Group], epsilon: float) -> float:
 
 
 def _near(groups: list[Group], epsilon: float, tolerance: float) -> ComposedLoss:
-    """Return the composition, tilted so as to be sharp near ``epsilon``."""
+    """Return the composition, tilted to be tight near ``epsilon``."""
     where, _ = _planned(groups, epsilon=epsilon)
     for _ in range(4):
         composed = compose(groups, where, tolerance, lambda c: _log_delta(c, epsilon))
         found = _log_delta(composed, epsilon)
-        # Of a few rare losses delta may be far below the plan's: then what was cut off shows.
+        # With a few rare losses, delta may be far below the planned one, and then the truncated
+        # mass matters.
         if found > where.log_delta - 2:
             break
         where = saddle_point(groups, epsilon=epsilon, log_delta=found)
@@ -225,7 +227,7 @@ def _deltas(groups: list[Group], epsilons: NDArray[np.float64]) -> NDArray[np.fl
     below = epsilons[epsilons < top]
     if not below.size:
         return best
-    # Each composition bounds the whole curve from above, and is sharp near its own epsilon.
+    # Each composition bounds the whole curve from above, and is tight near its anchor.
     anchors = np.unique(np.quantile(below, np.linspace(0, 1, min(8, len(below)))))
     for i, anchor in enumerate(anchors):
         composed = _near(groups, float(anchor), 1e-2)
@@ -236,7 +238,7 @@ def _deltas(groups: list[Group], epsilons: NDArray[np.float64]) -> NDArray[np.fl
 
 
 def _grouped(counts: Counter[Pair]) -> list[Group]:
-    """Gather the pairs; unsampled Gaussians together are one Gaussian."""
+    """Group the pairs; all unsampled Gaussians together are one Gaussian."""
     precision = sum(n / p.z**2 for p, n in counts.items() if isinstance(p, GaussianPair))
     groups = [Group(p, n) for p, n in counts.items() if not isinstance(p, GaussianPair)]
     if precision:
@@ -253,6 +255,7 @@ def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     event : Event
         Any composition of events that have a dominating pair.
     relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+        The neighbouring relation.
 
     Returns
     -------
@@ -266,7 +269,7 @@ def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     Notes
     -----
     Under Poisson sampling ``zero_out`` has the same pairs as ``add_remove``: a record's
-    contribution is there or is not. Both directions are composed, and the worse one counts.
+    contribution is present or absent. Both directions are composed, and the worse one counts.
 
     Examples
     --------

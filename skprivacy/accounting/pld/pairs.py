@@ -1,9 +1,9 @@
-"""Dominating pairs: two distributions whose privacy loss is the worst that an event allows.
+"""Dominating pairs: two distributions with the worst privacy loss that an event allows.
 
 A pair (P, Q) dominates an event if, for every epsilon, no two neighbouring data sets have a larger
 hockey-stick divergence than (P, Q). Products of dominating pairs dominate adaptive compositions
-(Zhu, Dong, Wang 2022, arXiv:2106.08567), so that all that an accountant needs of an event is the
-joint behaviour of the loss ln(P/Q) under P and under Q.
+(Zhu, Dong, Wang 2022, arXiv:2106.08567), so an accountant only needs the distributions of the loss
+ln(P/Q) under P and under Q.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ __all__ = [
 class Pair(ABC):
     """The privacy loss of one dominating pair."""
 
-    infinity: float = 0.0  # the probability under P that the loss is infinite
-    gap: float = 0.0  # a number of which all losses are multiples, if there is one
+    infinity: float = 0.0  # probability under P of an infinite loss
+    gap: float = 0.0  # a number of which all losses are multiples, or 0
 
     @property
     def max_loss(self) -> float:
-        """The largest finite loss."""
+        """Largest finite loss."""
         return math.inf
 
     @property
     def loose(self) -> bool:
-        """Whether it is known to be worse than what it dominates, so that others see further."""
+        """Whether the pair is known not to be tight, so other accountants may be tighter."""
         return False
 
     @abstractmethod
     def masses(self, edges: Array) -> tuple[Array, Array]:
-        """Return P- and Q-mass of the finite loss in (-inf, e_0], (e_0, e_1], ..., (e_n, inf)."""
+        """Return P- and Q-masses of the finite loss in (-inf, e_0], (e_0, e_1], ..., (e_n, inf)."""
 
     @abstractmethod
     def span(self, tail: float) -> tuple[float, float]:
-        """Return losses beyond which P has at most about ``tail`` on either side."""
+        """Return two losses with a P-mass of at most about ``tail`` beyond each."""
 
     @abstractmethod
     def sketch(self) -> tuple[Array, Array, Array]:
-        """Return losses with their P- and Q-weights: good for planning, not for a guarantee."""
+        """Return losses with their P- and Q-weights, for planning only: not a bound."""
 
 
 def normal_cells(u: Array) -> Array:
@@ -78,8 +78,8 @@ def normal_cells(u: Array) -> Array:
 def around(centres: list[float], width: float) -> Array:
     """Return points for a sketch of normal densities of standard deviation ``width``.
 
-    They are a third of it apart. Where that would be too many, with little noise, the densities
-    stand far apart, and what lies between them is left out.
+    Their spacing is a third of ``width``. If that gives too many points, as with little noise, the
+    densities are far apart, and the points between them are left out.
     """
     low, high = centres[0] - 12 * width, centres[-1] + 12 * width
     half = 1.5 * (high - low) / width
@@ -90,7 +90,7 @@ def around(centres: list[float], width: float) -> Array:
 
 @dataclass(frozen=True)
 class GaussianPair(Pair):
-    """N(1, z^2) from N(0, z^2); swapping the two changes nothing."""
+    """N(1, z^2) from N(0, z^2), which is symmetric: swapping the two changes nothing."""
 
     z: float
 
@@ -121,14 +121,14 @@ class LooseGaussianPair(GaussianPair):
 
 @dataclass(frozen=True)
 class AtomPair(Pair):
-    """Finitely many losses, sorted, with their masses under P and Q; the rest of P is infinite."""
+    """Finitely many sorted losses with masses under P and Q; the rest of P has infinite loss."""
 
     losses: tuple[float, ...]
     p: tuple[float, ...]
     q: tuple[float, ...]
     infinity: float = 0.0
     gap: float = 0.0
-    unbounded: bool = False  # the losses were cut where P is below every double
+    unbounded: bool = False  # the losses were truncated where P underflows
     loose: bool = False
 
     @property
@@ -149,15 +149,15 @@ class AtomPair(Pair):
 
 @dataclass(frozen=True)
 class SlopePair(Pair):
-    """Losses in [-t, t] whose density rises as e^(loss/2) under P and falls so under Q.
+    """Losses in [-t, t] whose density is proportional to e^(loss/2) under P, e^(-loss/2) under Q.
 
-    With ``atoms`` false it is logistic noise moved by t of its scales, and also the envelope of all
-    mechanisms whose loss has a range of t (the exponential mechanism). With ``atoms`` true it is
-    Laplace noise: half of P lies at t itself.
+    Without ``atoms`` it is logistic noise shifted by t of its scales, and also the envelope of all
+    mechanisms whose loss has a range of t (the exponential mechanism). With ``atoms`` it is Laplace
+    noise: half of P lies at t itself.
 
     Notes
     -----
-    One coordinate moved by t dominates any number of coordinates moved by t in total (L1). With
+    One coordinate shifted by t dominates any number of coordinates shifted by t in total (L1). With
     b(eps, t) = 1 - delta(eps), the overlap of a product is at least b(e1, t1) b(e2, t2) for every
     e1 + e2 = eps. Laplace: b = e^((eps-t)/2) is multiplicative, so equality holds. Logistic:
     b = e^((eps-t)/2) (1 + a), a = 2 / (coth((t+eps)/4) + coth((t-eps)/4)); along eps = r t, a is
@@ -166,7 +166,7 @@ class SlopePair(Pair):
 
     t: float
     atoms: bool = False
-    loose: bool = False  # as an envelope it is attained once, and not by compositions
+    loose: bool = False  # an envelope is attained by one release, not by compositions
 
     @property
     def max_loss(self) -> float:
@@ -197,10 +197,10 @@ class SlopePair(Pair):
 
 @dataclass(frozen=True)
 class MixedPair(Pair):
-    """One of several pairs, with the given probabilities, together with which one it is.
+    """One of several pairs, chosen with the given probabilities, with the choice released.
 
-    The outcomes of different parts are told apart, so that masses and hockey-stick divergences are
-    means of those of the parts.
+    As the outcomes of different parts are distinguishable, masses and hockey-stick divergences are
+    weighted means of those of the parts.
     """
 
     weights: tuple[float, ...]
@@ -244,12 +244,12 @@ class MixedPair(Pair):
 
 
 def both(pair: Pair) -> tuple[Pair, Pair]:
-    """Return a pair for removing a record and for adding one, if it serves for both."""
+    """Return a symmetric pair twice: for removing a record and for adding one."""
     return pair, pair
 
 
 def pure_pair(epsilon: float, delta: float = 0.0) -> AtomPair:
-    """Return the pair of randomised response, the worst of all that is (epsilon, delta)-DP."""
+    """Return the pair of randomised response, the worst (epsilon, delta)-DP mechanism."""
     high = 1 / (1 + math.exp(-epsilon))
     low = math.exp(-epsilon) * high
     losses, masses = ((-epsilon, epsilon), (low, high)) if epsilon else ((0.0,), (1.0,))

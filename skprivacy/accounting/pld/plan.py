@@ -1,6 +1,6 @@
-"""Where to look for an answer: saddle-point estimates that plan a composition.
+"""Saddle-point estimates that plan the grid, window and tilt of a composition.
 
-Nothing here is a guarantee: a bad plan costs accuracy or time, never correctness.
+Nothing here is a bound: a bad plan costs accuracy or time, never correctness.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .pairs import Array, Pair
 
 __all__ = ["HARMLESS", "Group", "SaddlePoint", "log_wrap", "saddle_point"]
 
-HARMLESS = 1e-5  # share of delta that each way of rounding up may add
+HARMLESS = 1e-5  # share of delta that each source of rounding up may add
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,20 @@ class Group:
 
 @dataclass(frozen=True)
 class SaddlePoint:
-    """Where to look, and how closely."""
+    """A plan for a composition: the point of interest, the tilt and the window."""
 
     epsilon: float
     log_delta: float
-    slope: float  # how fast ln delta falls with epsilon, about
-    theta: float  # the tilt
-    width: float  # of the window that the composed loss needs, about
-    pull: float  # orders at which Chernoff's inequality is sharp: tilted, below the window,
-    push: float  # tilted, above the window,
-    order: float  # and not tilted, above the window
+    slope: float  # approximate rate at which ln delta decreases with epsilon
+    theta: float  # tilt
+    width: float  # approximate width of the window that the composed loss needs
+    pull: float  # order at which Chernoff's inequality is tight below the window, tilted
+    push: float  # the same above the window, tilted
+    order: float  # the same above the window, not tilted
 
 
 class _Cumulants:
-    """The composed loss's log moment generating function, estimated from the pairs' sketches."""
+    """Log moment generating function of the composed loss, estimated from the pairs' sketches."""
 
     def __init__(self, groups: list[Group]) -> None:
         self.parts = []
@@ -70,7 +70,7 @@ class _Cumulants:
 def saddle_point(
     groups: list[Group], *, epsilon: float | None = None, log_delta: float | None = None
 ) -> SaddlePoint:
-    """Plan how to find the epsilon of a delta, or the delta of an epsilon, or to check both."""
+    """Return a plan to find epsilon at a delta or delta at an epsilon, or to check both."""
     cumulants = _Cumulants(groups)
     thetas = np.geomspace(1e-4, 1e2, 100) / cumulants.scale
     logs = np.log(thetas)
@@ -117,14 +117,14 @@ def _tilt(
     log_delta: float,
     saddle: float,
 ) -> float:
-    """Return the least tilt that keeps the rounding of the transforms harmless.
+    """Return the smallest tilt for which the rounding errors of the transforms are negligible.
 
-    What goes wrong in the tilted world counts e^(K - theta epsilon) times. A smaller tilt leaves
-    rare large losses rarer.
+    An error of the tilted masses counts e^(K - theta epsilon) times. A smaller tilt leaves rare
+    large losses rarer.
     """
-    room = log_delta + math.log(HARMLESS) - (value - thetas * epsilon)
+    allowed = log_delta + math.log(HARMLESS) - (value - thetas * epsilon)
     rounding = math.log(1e-14 * max(10, sum(g.count for g in groups)))
-    enough = np.flatnonzero((room >= rounding) & (thetas <= saddle))
+    enough = np.flatnonzero((allowed >= rounding) & (thetas <= saddle))
     return float(thetas[enough[0]]) if enough.size else saddle
 
 

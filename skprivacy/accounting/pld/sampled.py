@@ -31,7 +31,7 @@ def _unmixed(loss: Array, q: float) -> Array:
 
 @dataclass(frozen=True)
 class Removed(Pair):
-    """(1-q) Q + q P from Q: a Poisson sample that may hold the record, from one that cannot.
+    """(1-q) Q + q P from Q: a Poisson sample that may contain the record, from one that cannot.
 
     ``base`` must be symmetric: swapping its P and Q negates the loss and changes nothing else.
     """
@@ -76,7 +76,7 @@ class Added(Pair):
 
     @property
     def max_loss(self) -> float:
-        # The loss of the best case, -ln(1 - q), is approached but never passed.
+        # As the base loss tends to -infinity, the loss tends to -ln(1 - q) and never exceeds it.
         bottom = -self.base.max_loss
         if self.q == 1:
             return self.base.max_loss
@@ -115,15 +115,15 @@ class ReplacedGaussian(Pair):
     ln B are jointly normal, E A = E B = 1, and their covariance is
     [[|u-v|^2, <u-v,u>], [<u-v,u>, |u|^2]] / z^2. The function (1 - alpha A - beta B)_+ is convex in
     alpha A + beta B, so all its second derivatives in (A, B) are nonnegative, and by Gaussian
-    interpolation its mean rises with every entry of the covariance. No entry is above its value at
-    u = 1, v = -1, namely 4, 2 and 1. For alpha < 1 swap P and Q: the pair is its own mirror image.
+    interpolation its mean increases with every entry of the covariance. No entry exceeds its value
+    at u = 1, v = -1, namely 4, 2 and 1. For alpha < 1 swap P and Q: the pair is symmetric.
     """
 
     z: float
     q: float
 
     def _point(self, loss: Array) -> Array:
-        """Return x / z at which the loss, which rises with x, has the given value."""
+        """Return x / z at which the loss, which increases with x, has the given value."""
         # With y = e^(x/z^2) and c = e^(-1/(2 z^2)): q c y^2 + (1-q)(1-E) y - q c E = 0, E = e^loss.
         # With v = ln y - loss/2 that is 2 q c sinh(v) = (1-q) 2 sinh(loss/2).
         loss = np.asarray(loss, dtype=float)
