@@ -1,4 +1,4 @@
-"""How private is a trained model: what it claims against what attacks measure."""
+"""Audits of trained models: the privacy they claim against what attacks measure."""
 
 from .claims import Claim, claim_of
 from .report import AttackFinding, AuditReport

@@ -1,4 +1,4 @@
-"""The most that any membership attack can reach under a guarantee."""
+"""The highest AUC of any membership attack under a guarantee."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["auc_ceiling"]
 
 
 def auc_ceiling(guarantee: PrivacyGuarantee) -> float:
-    """Return the most AUC that any membership attack can reach under a guarantee.
+    """Return an upper bound on the AUC of any membership attack under a guarantee.
 
-    The area under ``tpr_bound``, taken as an upper sum: the bound grows with the false positive
-    rate, so that each strip's right end covers it.
+    It is the area under ``tpr_bound``, computed as an upper sum: the bound increases with the false
+    positive rate, so its value at the right end of each strip covers the strip.
     """
     edges = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 400)])
     return float(min(1.0, np.sum(np.diff(edges) * guarantee.tpr_bound(edges[1:]))))

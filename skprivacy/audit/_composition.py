@@ -1,4 +1,4 @@
-"""Several guarantees on the same records, added up; or the reason why they are not."""
+"""Composition of several guarantees for the same records, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["composed"]
 
 
 def composed(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
-    """Return what several releases about the same records guarantee together.
+    """Return the joint guarantee of several releases about the same records.
 
-    ``at_delta`` is the sum of theirs, so that events which fail with a probability of their own
-    keep a finite epsilon. One guarantee alone is returned as it is.
+    ``at_delta`` is the sum of theirs, so that events with a positive failure probability keep a
+    finite epsilon. A single guarantee is returned unchanged.
 
     Raises
     ------
     ValueError
-        If they hold for different relations or units, or if their deltas leave nothing.
+        If they hold for different relations or units, or if their deltas add up to 1 or more.
     """
     first = guarantees[0]
     if len(guarantees) == 1:
@@ -42,4 +42,6 @@ def composed(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
 def _agree(what: str, values: Iterable[str]) -> None:
     found = sorted(set(values))
     if len(found) > 1:
-        raise ValueError(f"the parts hold for the {what} {' and '.join(found)}, never added up")
+        raise ValueError(
+            f"the parts hold for the {what} {' and '.join(found)}, which are never added up"
+        )

@@ -1,4 +1,4 @@
-"""Reports as single HTML pages: everything escaped, figures inside, nothing fetched."""
+"""Reports as self-contained HTML pages with escaped values and embedded figures."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = ["bare", "embed", "render", "roc_figure"]
 
 
 def render(template: str, **context: Any) -> str:
-    """Fill a template of this package; every value is escaped unless it is an embedded image."""
+    """Render a template of this package; all values except embedded images are escaped."""
     return _environment().get_template(template).render(version=__version__, **context)
 
 
 def bare(guarantee: PrivacyGuarantee | None, absent: str = "none") -> str:
-    """Return a guarantee in words without its assumptions, where a list of them stands beside."""
+    """Return a guarantee in words without its assumptions, which are listed separately."""
     return absent if guarantee is None else repr(replace(guarantee, assumptions=()))
 
 
 def embed(figure: Figure, alt: str) -> Markup:
-    """Return a figure as an ``img`` element that holds its bytes."""
+    """Return a figure as an ``img`` element with embedded data."""
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=160, metadata={"Software": None})
     data = base64.b64encode(stream.getvalue()).decode()
@@ -41,14 +41,14 @@ def embed(figure: Figure, alt: str) -> Markup:
 
 
 def roc_figure(report: Any) -> Markup:
-    """Draw all attacks' ROC curves, and the ceiling that the claim sets, on one pair of axes."""
-    from matplotlib.figure import Figure  # takes a third of a second, which no attack needs
+    """Draw the ROC curves of all attacks, and the bound of the claim, on one pair of axes."""
+    from matplotlib.figure import Figure  # slow to import, and attacks do not need it
 
     figure = Figure(figsize=(7, 5.2), layout="constrained")
     ax = figure.subplots()
     claimed = report.guarantee if report.claims and not report.uncovered else None
-    for place, finding in enumerate(report.findings):
-        last = place == len(report.findings) - 1
+    for index, finding in enumerate(report.findings):
+        last = index == len(report.findings) - 1
         MembershipRocDisplay.from_result(finding.result, ax=ax, bound=claimed if last else None)
     _one_label_each(ax)
     ax.spines[["top", "right"]].set_visible(False)
@@ -87,7 +87,7 @@ def _number(value: float | None, digits: int = 3) -> str:
 
 
 def _share(value: float | None) -> str:
-    """Return a share that may be small, so that 0.14 % does not read as 0.1 %."""
+    """Return a share in per cent with enough digits for small values: 0.14 %, not 0.1 %."""
     if value is None or math.isnan(value):
         return "–"
     percent = 100 * value

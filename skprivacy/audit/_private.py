@@ -1,4 +1,4 @@
-"""Whether something private is hidden in an object, wherever."""
+"""Detection of private estimators, at any depth inside an object."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["guarantee_in", "holds_private"]
 
 
 def guarantee_in(estimator: Any) -> PrivacyGuarantee | None:
-    """Return the guarantee that an estimator states itself, if it does."""
+    """Return the estimator's ``privacy_`` if it is a guarantee, else None."""
     found = getattr(estimator, "privacy_", None)
     return found if isinstance(found, PrivacyGuarantee) else None
 
 
 def holds_private(value: Any) -> bool:
-    """Return whether a value is a private estimator or holds one, fitted or not."""
+    """Return whether a value is or contains a private estimator, fitted or not."""
     return _found(value, set())
 
 

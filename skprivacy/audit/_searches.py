@@ -1,4 +1,4 @@
-"""What a search over private estimators has spent: all of its fits, by their parameters."""
+"""Joint cost of all fits of a search over private estimators, from their parameters."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from ._private import guarantee_in, holds_private
 
 __all__ = ["charged_by"]
 
-_ASKED = "each fit of the search kept to the epsilon and delta that its parameters ask for"
-_CHOICE = "which candidate was refitted tells nothing of the records (no guarantee covers it)"
-_STATED_BY = ("relation", "n_records", "noise_seed")  # these shape the statement, not its size
+_REQUESTED = "each fit of the search kept to the epsilon and delta that its parameters request"
+_CHOICE = "the choice of the candidate reveals nothing about the records (no guarantee covers it)"
+_STATED_BY = ("relation", "n_records", "noise_seed")  # these change the statement, not its epsilon
 
 
 def charged_by(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarantee | None:
-    """Return what all fits of a search cost together: every candidate on every fold, and the refit.
+    """Return the joint cost of all fits of a search: each candidate on each fold, and the refit.
 
     Parameters
     ----------
     search : fitted search
     refitted : PrivacyGuarantee or None
-        What ``best_estimator_`` guarantees, taken by itself.
+        The guarantee of ``best_estimator_`` alone.
 
     Returns
     -------
     PrivacyGuarantee or None
-        A sum, and as a guarantee an estimate: the choice leaks besides. None where it cannot be
-        told: only estimators of this library, bare or in pipelines, column transformers and
-        unions, are known to keep to their parameters.
+        A sum, of kind "estimate" because the choice leaks too. None if it cannot be determined:
+        only estimators of this library, bare or in pipelines, column transformers and unions, are
+        known to keep to their parameters.
     """
     if isinstance(known := getattr(search, "charged_", None), PrivacyGuarantee):
         return known
@@ -50,7 +50,7 @@ def charged_by(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarant
     spent = [refitted]
     for params in search.cv_results_["params"]:
         params = {name: clone(value, safe=False) for name, value in params.items()}
-        events = _asked(clone(search.estimator).set_params(**params), fitted)
+        events = _requested(clone(search.estimator).set_params(**params), fitted)
         delta = search.n_splits_ * math.fsum(event.delta for event in events)
         if not events or delta >= 1:
             return None
@@ -60,29 +60,29 @@ def charged_by(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarant
                 event=Repeated(Composed(tuple(events)), search.n_splits_),
                 at_delta=delta or None,
                 kind="estimate",
-                assumptions=(*refitted.assumptions, _ASKED, _CHOICE),
+                assumptions=(*refitted.assumptions, _REQUESTED, _CHOICE),
             )
         )
     try:
         return composed(spent)
-    except ValueError:  # the deltas leave nothing
+    except ValueError:  # the deltas add up to 1 or more
         return None
 
 
 def _counts_its_fits(search: Any) -> bool:
-    """Return whether a search is scikit-learn's own; a subclass may fit more than it tells."""
+    """Return whether a search is scikit-learn's; a subclass may fit more than it reports."""
     return isinstance(search, BaseSearchCV) and type(search).__module__.startswith("sklearn.")
 
 
-def _asked(candidate: Any, fitted: dict[str, Any]) -> list[ApproxDP]:
-    """Return the events that a candidate's parameters ask for; none where they do not tell."""
-    asked = {name: leaf for name, leaf in _leaves(candidate) if holds_private(leaf)}
-    if {name: type(leaf) for name, leaf in asked.items()} != {
+def _requested(candidate: Any, fitted: dict[str, Any]) -> list[ApproxDP]:
+    """Return the events that a candidate's parameters request; empty if they do not say."""
+    requested = {name: leaf for name, leaf in _leaves(candidate) if holds_private(leaf)}
+    if {name: type(leaf) for name, leaf in requested.items()} != {
         name: type(leaf) for name, leaf in fitted.items()
     }:
         return []
     events = []
-    for name, leaf in asked.items():
+    for name, leaf in requested.items():
         if any(getattr(leaf, p, None) != getattr(fitted[name], p, None) for p in _STATED_BY):
             return []
         if (epsilon := _finite(leaf.epsilon)) is None:
@@ -92,7 +92,7 @@ def _asked(candidate: Any, fitted: dict[str, Any]) -> list[ApproxDP]:
 
 
 def _keeps_to_parameters(leaf: Any) -> bool:
-    """Return whether a fitted estimator is ours, and guarantees what its parameters ask for."""
+    """Return whether a fitted estimator of this library guarantees what its parameters request."""
     guarantee = guarantee_in(leaf)
     if guarantee is None or not type(leaf).__module__.startswith("skprivacy."):
         return False

@@ -1,4 +1,4 @@
-"""Which transformers tell nothing of the private records beyond each record's own row."""
+"""Transformers that learn nothing from the private records and transform each row separately."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .._sklearn import num_samples, safe_indexing
 
 __all__ = ["is_covered", "is_stateless", "mixing", "why_uncovered"]
 
-# They learn nothing, or nothing but the number of columns. By exact type.
+# They learn nothing except the number of columns. Matched by exact type.
 _ROW_BY_ROW = {
     AdditiveChi2Sampler,
     Binarizer,
@@ -43,22 +43,22 @@ def is_covered(step: Any) -> bool:
 
 
 def is_stateless(step: Any) -> bool:
-    """Return whether a transformer says that it needs no fit, and nothing else of itself."""
+    """Return whether a transformer's tags say that it needs no fit, without further claims."""
     if not hasattr(step, "transform") or not hasattr(step, "__sklearn_tags__"):
         return False
     return not hasattr(step, "data_independent_") and not get_tags(step).requires_fit
 
 
 def mixing(step: Any, rows: Any) -> str:
-    """Return why a stateless transformer is not taken to treat each record by itself.
+    """Return why a stateless transformer is not assumed to treat each record by itself.
 
-    It is tried on ``rows``: all together, as fitted on the private data and anew, must give what
-    each record gives alone.
+    It is tried on ``rows``: transforming them together, both as fitted on the private data and by a
+    fresh clone, must give the same values as transforming each record alone.
 
     Returns
     -------
     str
-        Empty if no record's values depend on the others.
+        The reason; empty if no values of a record depend on other records.
     """
     kind, n = type(step).__name__, num_samples(rows)
     try:
@@ -66,14 +66,14 @@ def mixing(step: Any, rows: Any) -> str:
             warnings.simplefilter("ignore")
             alone = [clone(step).fit_transform(safe_indexing(rows, [i])) for i in range(n)]
             jointly = [step.transform(rows), clone(step).fit_transform(rows)]
-    except Exception as error:  # whatever the user's own function raises
+    except Exception as error:  # a user's function may raise anything
         return f"{kind} could not be tried on single records ({type(error).__name__})"
     expected = [_values(one) for one in alone]
     if any(len(one) != 1 for one in expected) or not all(
         _same(_values(joint), np.concatenate(expected)) for joint in jointly
     ):
         return (
-            f"{kind} computes a record's values from other records too, or by chance (tried on "
+            f"{kind} computes a record's values from other records too, or at random (tried on "
             f"{n} records); transform each record by itself"
         )
     return ""
@@ -83,7 +83,7 @@ def why_uncovered(step: Any) -> str:
     """Return why no guarantee covers a transformer that was fitted on private data."""
     kind = type(step).__name__
     if hasattr(step, "data_independent_"):
-        return f"{kind} inferred its schema from the private data; give it a public Schema"
+        return f"{kind} inferred its schema from the private data; pass a public Schema"
     return (
         f"{kind} was fitted on the private data outside the guarantee; "
         "use SchemaTransformer with public bounds instead"

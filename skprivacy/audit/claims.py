@@ -1,4 +1,4 @@
-"""What a fitted model claims about its privacy, however it is wrapped."""
+"""The privacy claim of a fitted model, including its wrappers."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ __all__ = ["CHOSEN", "NO_CLAIM", "Claim", "claim_of", "total"]
 
 NO_CLAIM = "no claim"
 CHOSEN = "no claim: chosen by unprotected scores"
-_TRIED = 20  # records on which a stateless step is tried
+_TRIED = 20  # number of records on which a stateless step is tried
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a fitted model claims; made by :func:`claim_of`.
+    """The claim of a fitted model; returned by :func:`claim_of`.
 
     Attributes
     ----------
     guarantee : PrivacyGuarantee or None
-        All private steps together; of kind "estimate" where a step is not covered.
+        Joint guarantee of all private steps; of kind "estimate" if a step is not covered.
     reason : str
-        Why there is no guarantee, beginning with "no claim"; empty where there is one.
+        Why there is no guarantee, beginning with "no claim"; empty if there is one.
     uncovered : dict
-        The steps that read private data outside any guarantee, by their names, and why. A dot
-        stands between the names of nested steps.
+        The steps that read private data outside any guarantee, by name, with the reason. The names
+        of nested steps are separated by dots.
     charged : PrivacyGuarantee or None
-        What all fits together cost: for a search those of every candidate and fold, otherwise
-        ``guarantee``. None where it is not known.
+        Joint cost of all fits: for a search those of every candidate and fold, otherwise
+        ``guarantee``. None if it is not known.
     """
 
     guarantee: PrivacyGuarantee | None
@@ -56,13 +56,13 @@ class Claim:
 
     @property
     def proved(self) -> bool:
-        """Whether there is a guarantee, and a proved one, for the model as a whole."""
+        """Whether there is a proved guarantee for the model as a whole."""
         return self.guarantee is not None and self.guarantee.kind == "proved"
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What one part of a model adds to the claim of the whole."""
+    """Contribution of one part of a model to the claim of the whole."""
 
     name: str
     guarantee: PrivacyGuarantee | None = None
@@ -73,14 +73,14 @@ class _Part:
 
 
 def claim_of(model: Any, X: Any = None) -> Claim:
-    """Return what a fitted model claims, all of its private steps composed.
+    """Return the claim of a fitted model, composed of all of its private steps.
 
     Parameters
     ----------
     model : fitted estimator
         Bare or wrapped, to any depth.
     X : array-like or DataFrame of shape (n_samples, n_features), default=None
-        Records on which stateless steps of your own are tried: all together and one by one.
+        Records on which user-defined stateless steps are tried: all together and one by one.
 
     Returns
     -------
@@ -97,14 +97,16 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     ``Pipeline``, ``ColumnTransformer`` and ``FeatureUnion``, in the meta-estimators that train
     each part once on all records (``VotingClassifier``, ``VotingRegressor``,
     ``OneVsRestClassifier``, ``MultiOutputClassifier``, ``MultiOutputRegressor``,
-    ``SmoothedClassifier``), and in ``FrozenEstimator``. Anything else with a private part inside
-    makes no claim: a search chooses by unprotected scores, bagging repeats records, stacking and
-    calibration fit more than the private parts. Nor do parts whose relations or units differ.
+    ``SmoothedClassifier``), and in ``FrozenEstimator``. Any other model with a private part makes
+    no claim: a search chooses by unprotected scores, bagging repeats records, stacking and
+    calibration fit more than the private parts. There is no claim either if the relations or units
+    of the parts differ.
 
-    **Edge cases.** A transformer is covered if it says ``data_independent_``, has a ``privacy_``,
-    or is one of scikit-learn's that treat each record by itself. Any other that needs no fit is
-    tried on 20 records, and the guarantee lists the assumption. What is not covered makes the
-    guarantee one of kind "estimate", which assumes that the step tells nothing.
+    **Edge cases.** A transformer is covered if its ``data_independent_`` is true, it has a
+    ``privacy_``, or it is a scikit-learn transformer that treats each record by itself. Any other
+    that needs no fit is tried on up to 20 records, and the guarantee lists the assumption. A step
+    that is not covered makes the guarantee one of kind "estimate", which assumes that the step
+    reveals nothing about the records.
 
     Examples
     --------
@@ -127,7 +129,8 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     uncovered = {part.name: part.gap for part in parts if part.gap}
     assumptions = [part.assumption for part in parts if part.assumption]
     assumptions += [
-        f"step {name!r} tells nothing of the records (no guarantee covers it)" for name in uncovered
+        f"step {name!r} reveals nothing about the records (no guarantee covers it)"
+        for name in uncovered
     ]
     whole = total(
         [
@@ -145,7 +148,7 @@ def claim_of(model: Any, X: Any = None) -> Claim:
 
 
 def total(claims: Sequence[Claim]) -> Claim:
-    """Return what several models, or parts of one, claim together."""
+    """Return the joint claim of several models, or of several parts of one."""
     refused = [claim.reason for claim in claims if claim.guarantee is None]
     reason = refused[0] if refused else "" if claims else NO_CLAIM
     guarantee, charged = None, None
@@ -163,7 +166,7 @@ def total(claims: Sequence[Claim]) -> Claim:
 def _under(
     guarantee: PrivacyGuarantee | None, assumptions: Iterable[str], gaps: bool
 ) -> PrivacyGuarantee | None:
-    """Return the guarantee with further assumptions; with gaps it proves nothing."""
+    """Return the guarantee with further assumptions; with gaps, it is only an estimate."""
     if guarantee is None:
         return None
     united = tuple(dict.fromkeys([*guarantee.assumptions, *assumptions]))
@@ -171,7 +174,7 @@ def _under(
 
 
 def _parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
-    """Yield what matters for the claim; ``last`` tells a model from what prepares its data."""
+    """Yield the parts that matter for the claim; ``last`` is false for preprocessing steps."""
     while type(model) is FrozenEstimator:
         model = model.estimator
     if model is None or isinstance(model, str):  # "passthrough" and "drop"
@@ -194,8 +197,8 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
     if holds_private(model):
         return _Part(
             name,
-            refusal=f"{NO_CLAIM}: {kind} is not known to train its private parts once each, on "
-            "all records and nothing else",
+            refusal=f"{NO_CLAIM}: {kind} is not known to train each of its private parts exactly "
+            "once on all records, and nothing else",
         )
     if is_stateless(model):
         n = 0 if rows is None else num_samples(rows)
@@ -221,10 +224,10 @@ def _columns(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     name = name or "columntransformer"
     choices = [columns for _, _, columns in model.transformers if callable(columns)]
     if all(isinstance(choice, make_column_selector) for choice in choices):
-        told = f"the types and names of the columns that {name!r} chooses by are public"
-        yield _Part(name, assumption=told if choices else "")
+        public = f"the types and names of the columns that {name!r} selects by are public"
+        yield _Part(name, assumption=public if choices else "")
     else:
-        yield _Part(name, gap="its columns are chosen by a function of the private data")
+        yield _Part(name, gap="its columns are selected by a function of the private data")
     for part, step, columns in model.transformers_:
         yield from _parts(step, _below(name, part), _chosen(rows, columns), last=False)
 
@@ -251,13 +254,13 @@ def _smoothed(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
 
 
 def _labels_public(model: Any) -> str:
-    """Return the assumption of a wrapper that encodes the labels which it finds in y."""
+    """Return the assumption of a wrapper that encodes the labels found in y."""
     if not isinstance(model, (OneVsRestClassifier, VotingClassifier)):
         return ""
-    return f"the set of class labels is public ({type(model).__name__} reads it off y)"
+    return f"the set of class labels is public ({type(model).__name__} reads it from y)"
 
 
-# By exact type: a subclass may train otherwise.
+# By exact type: a subclass may train differently.
 _OPENED: dict[type, Callable[[Any, str, Any, bool], Iterator[_Part]]] = {
     Pipeline: _pipeline,
     ColumnTransformer: _columns,
@@ -276,13 +279,13 @@ def _below(name: str, part: str) -> str:
 
 
 def _spread(X: Any) -> Any:
-    """Return some records from all over X."""
+    """Return up to ``_TRIED`` records spread evenly over X."""
     n = num_samples(X)
     return safe_indexing(X, np.unique(np.linspace(0, n - 1, _TRIED).astype(int)))
 
 
 def _passed(step: Any, rows: Any) -> Any:
-    """Return rows as a fitted step hands them on; None if that cannot be had."""
+    """Return rows as transformed by a fitted step; None if the step fails on them."""
     if rows is None or step is None or isinstance(step, str):
         return rows
     return _attempted(lambda: step.transform(rows))
@@ -297,5 +300,5 @@ def _attempted(compute: Callable[[], Any]) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return compute()
-    except Exception:  # a step that cannot do with a few records: what follows is "not tried"
+    except Exception:  # a step that fails on few records: later steps are "not tried"
         return None

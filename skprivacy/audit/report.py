@@ -1,4 +1,4 @@
-"""What an audit found, as a table, as plain values and as a page to print."""
+"""Results of an audit, as a table, as plain values and as a printable page."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from .claims import CHOSEN, NO_CLAIM
 __all__ = ["AttackFinding", "AuditReport"]
 
 FPRS = (0.01, 0.001)
-FEW = 100  # with fewer records of either kind the reader is told what could have been found
+FEW = 100  # with fewer members or non-members, the report states what could have been found
 
 
 @dataclass(frozen=True)
 class AttackFinding:
-    """One attack's result beside what the claimed guarantee allows.
+    """Result of one attack, compared with the claimed guarantee.
 
     Attributes
     ----------
     result : AttackResult
-        The scores and all figures that follow from them.
+        The scores and all figures derived from them.
     epsilon_lower_bound : float
-        The epsilon refuted by this attack, at the claim's delta, corrected for the number of
-        attacks.
+        The largest epsilon refuted by this attack at the delta of the claim, corrected for the
+        number of attacks.
     points : tuple of dict
-        For each reported false positive rate: ``fpr``, ``tpr``, ``low``, ``high``, ``refused``
-        and ``bound``, the most that the claim allows (None without a claim).
+        For each reported false positive rate: ``fpr``, ``tpr``, ``low``, ``high``,
+        ``realised_fpr``, ``refused`` and ``bound``, the highest ``tpr`` that the claim allows (None
+        without a claim).
     """
 
     result: AttackResult
@@ -80,37 +81,36 @@ class AttackFinding:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """A model's claimed privacy against the measured one.
+    """The claimed privacy of a model compared with the measured leakage.
 
-    Made by :func:`~skprivacy.audit.audit`.
+    Returned by :func:`~skprivacy.audit.audit`.
 
     Attributes
     ----------
     model : str
         The model and its parameters.
     guarantee : PrivacyGuarantee or None
-        What it claims, all private steps together; of kind "estimate" where a step is uncovered.
+        Its claim, for all private steps together; of kind "estimate" if a step is not covered.
     findings : tuple of AttackFinding
         One for each attack.
     reason : str
-        Why it makes no claim, beginning with "no claim"; empty where it makes one.
+        Why it makes no claim, beginning with "no claim"; empty if it makes one.
     uncovered : dict
-        Steps of a pipeline that read private data outside the guarantee, and why.
+        Steps of a pipeline that read private data outside the guarantee, with the reason.
     charged : PrivacyGuarantee or None
-        What all of its fits cost together, those of a search's candidates included; None where
-        it is not known.
+        Joint cost of all fits, including those of a search's candidates; None if it is not known.
     n_train, n_test : int
-        Numbers of members and of non-members.
+        Number of members and of non-members.
     train_accuracy, test_accuracy : float
-        The model's accuracy on both.
+        Accuracy of the model on both.
     majority_share : float
-        The share of the most frequent class among the non-members: the accuracy of a constant.
+        Share of the most frequent class among the non-members: the accuracy of a constant.
     alpha : float
         Error probability of the verdict and of each interval.
     n_shadows : int
-        Shadow models trained for the audit.
+        Number of shadow models trained for the audit.
     n_shared : int
-        How many non-members have the features of a member.
+        Number of non-members with the features of a member.
     """
 
     model: str
@@ -130,7 +130,7 @@ class AuditReport:
 
     @property
     def epsilon_lower_bound(self) -> float:
-        """The largest epsilon that an attack refutes; what the model leaks at least."""
+        """Largest epsilon that an attack refutes: a lower bound on what the model leaks."""
         return max(finding.epsilon_lower_bound for finding in self.findings)
 
     @property
@@ -140,19 +140,19 @@ class AuditReport:
 
     @property
     def unit(self) -> str:
-        """Whose data the claim protects: one record's, or those of one value of a column."""
+        """Unit that the claim protects: "record", or the column whose values group the records."""
         return "record" if self.guarantee is None else str(self.guarantee.unit)
 
     @property
     def cost_of_search(self) -> str:
-        """What all fits cost together, in words, where that is not what is claimed; else empty."""
+        """Joint cost of all fits in words, if it differs from the claim; otherwise empty."""
         if self.charged is not None and self.guarantee is None:
             return repr(self.charged)
         return "unknown" if self.reason == CHOSEN else ""
 
     @property
     def epsilon_within_reach(self) -> float:
-        """The most that ``epsilon_lower_bound`` could have been, had an attack been perfect."""
+        """Value of ``epsilon_lower_bound`` if an attack were perfect: the largest possible one."""
         perfect = np.ones(self.n_train), np.zeros(self.n_test)
         alpha = self.alpha / len(self.findings)
         return epsilon_lower_bound(*perfect, delta=self.claimed_delta, alpha=alpha)
@@ -176,7 +176,7 @@ class AuditReport:
     def verdict(self) -> str:
         """ "consistent", "VIOLATED", "no claim", or "no claim: " and the reason.
 
-        "consistent" means that no attack refuted the claim, and no more than that.
+        "consistent" means only that no attack refuted the claim.
         """
         if not self.claims:
             return self.reason or NO_CLAIM
@@ -184,19 +184,19 @@ class AuditReport:
 
     @property
     def caveats(self) -> list[str]:
-        """What limits the claim or the measurement, in words."""
+        """Limitations of the claim or the measurement, in words."""
         found = [f"Step {name!r}: {reason}." for name, reason in self.uncovered.items()]
         if self.uncovered and self.claims:
             found.append(
                 "Because of these steps no guarantee covers the model as it would be released: "
-                "what is claimed would hold if they told nothing of the records."
+                "the claim would hold only if they revealed nothing about the records."
             )
         if self.guarantee is not None and self.guarantee.kind != "proved":
             found.append(f"The claim is of kind {self.guarantee.kind!r}: it is not proved.")
         if self.n_shared:
             found.append(
                 f"{self.n_shared:,} of the {self.n_test:,} non-members have the features of a "
-                "member; if they are the same records, the attacks look weaker than they are."
+                "member. If they are the same records, the attacks look weaker than they are."
             )
         found += [*self._suspicious(), *self._too_few()]
         refused = {p["refused"] for f in self.findings for p in f.points if p["refused"]}
@@ -204,7 +204,7 @@ class AuditReport:
         return found
 
     def _suspicious(self) -> list[str]:
-        """Name attacks above a ceiling, which the reader sees although it refutes nothing."""
+        """Explain attacks above a ceiling, which are visible in the report but refute nothing."""
         above = [
             finding.result.attack
             for finding in self.findings
@@ -213,13 +213,13 @@ class AuditReport:
         if self.verdict != "consistent" or not above:
             return []
         return [
-            f"{' and '.join(above)} found more members than the ceiling. The interval is not "
-            "corrected for the number of comparisons and refutes nothing by itself; audit again "
-            "with other records, or with more of them."
+            f"{' and '.join(above)} found more members than the ceiling allows. The interval is "
+            "not corrected for the number of comparisons and refutes nothing by itself. Repeat the "
+            "audit with other records, or with more of them."
         ]
 
     def _too_few(self) -> list[str]:
-        """Say so if a leak could hardly have been seen."""
+        """State it if the audit had too few records to detect a leak."""
         reach = self.epsilon_within_reach
         hopeless = reach <= self.claimed_epsilon < math.inf
         if self.verdict == "VIOLATED" or not (hopeless or min(self.n_train, self.n_test) < FEW):
@@ -227,11 +227,11 @@ class AuditReport:
         so = (
             "no leak could have refuted the claim"
             if hopeless
-            else "nothing but a gross leak could have been found"
+            else "only a gross leak could have been detected"
         )
         return [
-            f"With {self.n_train:,} members and {self.n_test:,} non-members even a perfect attack "
-            f"shows an epsilon of {reach:.2g} at most: {so}."
+            f"With {self.n_train:,} members and {self.n_test:,} non-members, even a perfect attack "
+            f"shows an epsilon of at most {reach:.2g}: {so}."
         ]
 
     def to_frame(self) -> pd.DataFrame:
@@ -261,7 +261,7 @@ class AuditReport:
         return pd.DataFrame(rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the findings as plain values, without any record's score; JSON takes them."""
+        """Return the findings as JSON-serialisable values, without the scores of records."""
         return _plain(
             {
                 "model": self.model,
@@ -297,9 +297,9 @@ class AuditReport:
         )
 
     def to_html(self, path: str | PathLike[str] | None = None) -> str:
-        """Return the report as one HTML page without outside parts; write it if a path is given.
+        """Return the report as a self-contained HTML page; write it if a path is given.
 
-        Every label, name and parameter is escaped.
+        All labels, names and parameters are escaped.
         """
         page = _html.render("audit.html", report=self, figure=_html.roc_figure(self))
         if path is not None:
@@ -339,7 +339,7 @@ class AuditReport:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value with None for what JSON cannot say."""
+    """Return the value with None for numbers that JSON cannot represent."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Attack a fitted model and hold the result against its claim."""
+"""Attack a fitted model and compare the result with its claim."""
 
 from __future__ import annotations
 
@@ -36,34 +36,34 @@ def audit(
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> AuditReport:
-    """Attack a fitted model and compare what is measured with what it claims.
+    """Attack a fitted model and compare the measured leakage with its claim.
 
-    The model is never trained. Shadow models, where an attack wants them, are trained once, on
-    random halves of all the records given, and shared by all attacks.
+    The model is not trained. Shadow models, if an attack needs them, are trained once, on random
+    halves of all given records, and shared by all attacks.
 
     Parameters
     ----------
     model : fitted classifier or pipeline
-        The model as it would be released, wrapped as it may be. Its claim is that of all private
-        steps together, as :func:`~skprivacy.audit.claim_of` finds it.
+        The model as it would be released, with all its wrappers. Its claim is that of all private
+        steps together, as determined by :func:`~skprivacy.audit.claim_of`.
     X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
-        The records that the model was trained on, all or a random part of them.
+        The records that the model was trained on, or a random subset of them.
     X_test, y_test : array-like of shape (n_test, n_features) and (n_test,)
-        Records of the same population that the model has not seen. To speak of a false positive
-        rate of 0.1% takes at least 1,000 of them.
+        Records of the same population that the model was not trained on. A false positive rate of
+        0.1% requires at least 1,000 of them.
     attacks : iterable of MembershipAttack, default=None
-        Attacks without target. ``None`` means the loss threshold and offline LiRA.
+        Attacks without a target. ``None`` means the loss threshold and offline LiRA.
     n_shadows : int, default=16
-        Shadow models for the default attacks, and the least number for given ones.
+        Number of shadow models for the default attacks, and the minimum for given ones.
     alpha : float, default=0.05
-        Error probability: an honest claim is called violated with at most this probability, over
+        Error probability: a true claim is reported as violated with at most this probability, over
         all attacks together.
     random_state : int, RandomState instance or None, default=None
-        Drives the halves that shadow models are trained on.
+        Seed of the random halves that shadow models are trained on.
     n_jobs : int, default=None
-        How many shadow models are trained at once.
+        Number of shadow models to train in parallel.
     verbose : int, default=0
-        Whether a progress bar is shown.
+        Whether to show a progress bar.
 
     Returns
     -------
@@ -74,20 +74,20 @@ def audit(
     NotFittedError
         If the model is not fitted.
     TypeError
-        If the model is no classifier, or an attack is none.
+        If the model is not a classifier, or an attack is not a membership attack.
     ValueError
-        If the records or parameters do not fit, or all non-members are members; before anything
-        is trained.
+        If the records or parameters are inconsistent, or all non-members are members. Raised
+        before anything is trained.
 
     Notes
     -----
     **Guarantees.** None: an audit reads private data and is itself not private. A measured epsilon
-    is a LOWER bound on what the model leaks. It can refute a claim, never confirm one; a model
-    that no attack gets into has not been shown to be private.
+    is a LOWER bound on what the model leaks. It can refute a claim, never confirm one: a model
+    against which no attack succeeds has not been shown to be private.
 
     **Edge cases.** The bounds treat records as independent given the model. Members and
-    non-members of different origin (another year, another hospital) make attacks look better
-    than they are; take both from one random split.
+    non-members of different origin (another year, another hospital) make attacks look stronger than
+    they are; take both from one random split.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def audit(
     check_is_fitted(model)
     _check_records(model, X_train, y_train, X_test, y_test)
     if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real) or not 0 < alpha < 1:
-        raise ValueError(f"alpha must lie between 0 and 1, got {alpha!r}.")
+        raise ValueError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.05.")
     chosen = _check_attacks(attacks)
     shared = _shared(X_train, X_test)
 
@@ -123,7 +123,7 @@ def audit(
         pooled = {"pool": pool} if _wants_pool(attack) else {}
         fitted = clone(attack).set_params(target=model, **pooled).fit(*everything)
         result = fitted.evaluate(X_train, y_train, X_test, y_test)
-        # Bonferroni: the verdict is a statement over all attacks together.
+        # Bonferroni correction: the verdict is a statement about all attacks together.
         findings.append(AttackFinding.of(result, claim.guarantee, alpha, alpha / len(chosen)))
     return AuditReport(
         model=_describe(model),
@@ -148,39 +148,44 @@ def audit(
 def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None:
     if not hasattr(model, "classes_"):
         kind = type(model[-1] if isinstance(model, Pipeline) else model).__name__
-        raise TypeError(f"audit needs a classifier with predict_proba; got {kind}.")
+        raise TypeError(
+            f"model must be a classifier with predict_proba; got {kind}. Audits of other models "
+            "are not supported."
+        )
     for part, X, y in (("train", X_train, y_train), ("test", X_test, y_test)):
         if np.ndim(y) != 1:
             raise ValueError(
-                f"y_{part} has shape {np.shape(y)}, but must hold one label for each record. "
-                "The order is audit(model, X_train, y_train, X_test, y_test)."
+                f"y_{part} must have one label for each record; got shape {np.shape(y)}. "
+                "Pass the arguments in the order audit(model, X_train, y_train, X_test, y_test)."
             )
         if num_samples(X) < 2:
-            raise ValueError(f"X_{part} has {num_samples(X)} record(s); an audit needs at least 2.")
+            raise ValueError(
+                f"X_{part} must have at least 2 records; got {num_samples(X)}. Pass more records."
+            )
         try:
             check_consistent_length(X, y)
         except ValueError as error:
             raise ValueError(f"X_{part} and y_{part} differ in length: {error}") from error
         known = np.asarray(model.classes_).tolist()
-        if strangers := set(np.unique(np.asarray(y)).tolist()) - set(known):
+        if unknown := set(np.unique(np.asarray(y)).tolist()) - set(known):
             raise ValueError(
-                f"y_{part} holds labels that the model does not know: {sorted(strangers)[:5]}; "
-                f"it knows {known[:20]}."
+                f"y_{part} holds labels that the model does not know: {sorted(unknown)[:5]}; "
+                f"it knows {known[:20]}. Remove these records."
             )
 
 
 def _shared(X_train: Any, X_test: Any) -> int:
     """Return how many rows of X_test are also in X_train.
 
-    **Edge cases.** All of them being there is an error, unless most rows of X_test repeat each
-    other: a table of few categories cannot but share its rows.
+    **Edge cases.** It is an error if all of them are, unless most rows of X_test repeat each other:
+    a table of few categories necessarily shares rows.
     """
     train, test = fingerprints(_flat(X_train)), fingerprints(_flat(X_test))
     shared = int(np.isin(test, train).sum())
     if shared == len(test) and 2 * len(np.unique(test)) > len(test):
         raise ValueError(
             f"X_train and X_test share {shared} of {len(test)} rows; non-members must be records "
-            "that the model has not seen."
+            "that the model was not trained on. Pass such records as X_test."
         )
     return shared
 
@@ -194,15 +199,18 @@ def _check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
     if attacks is None:
         return [LossThreshold(), LiRA()]
     if isinstance(attacks, str) or not isinstance(attacks, (Iterable, MembershipAttack)):
-        raise TypeError(f"attacks={attacks!r}: pass objects, e.g. [LiRA(n_shadows=16)].")
+        raise TypeError(
+            f"attacks={attacks!r} must be a list of membership attacks. Pass objects, such as "
+            "[LiRA(n_shadows=16)]."
+        )
     chosen = [attacks] if isinstance(attacks, MembershipAttack) else list(attacks)
     if not chosen:
-        raise ValueError("attacks is empty; leave it None for the default ones.")
+        raise ValueError("attacks is empty. Pass attacks=None for the default attacks.")
     for attack in chosen:
         if not isinstance(attack, MembershipAttack):
             raise TypeError(
-                f"attacks must be membership attacks, got {attack!r}: pass objects, e.g. "
-                "[LiRA(n_shadows=16)]."
+                f"attacks must be a list of membership attacks; got {attack!r}. Pass objects, such "
+                "as [LiRA(n_shadows=16)]."
             )
     return chosen
 

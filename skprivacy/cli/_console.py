@@ -1,4 +1,4 @@
-"""What the commands say, and what they say it about."""
+"""Messages, errors and argument types that the commands share."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ class UserError(Exception):
 
 
 def say(text: str) -> None:
-    """Print a remark, on one line, to standard error."""
+    """Print a message on one line to standard error."""
     print(" ".join(text.split()), file=sys.stderr, flush=True)
 
 
 def warn(message: Any, category: Any, *_: Any, **__: Any) -> None:
-    """Print a Python warning as one line; takes the place of ``warnings.showwarning``."""
+    """Print a Python warning on one line; replaces ``warnings.showwarning``."""
     say(f"WARNING: {message}")
 
 
 def check_outputs(*paths: str | None) -> None:
-    """Refuse a place that cannot be written, before hours of training rather than after."""
+    """Raise UserError for an output path that cannot be written, before any training."""
     for name in paths:
         if name is None:
             continue
         path = Path(name)
         if path.is_dir():
-            raise UserError(f"{path} is a folder; give a file name.")
+            raise UserError(f"{path} is a folder. Give a file name.")
         if not path.absolute().parent.is_dir():
-            raise UserError(f"there is no folder {path.absolute().parent} to write {path.name} in.")
+            raise UserError(
+                f"there is no folder {path.absolute().parent} for {path.name}. Create it first."
+            )
 
 
 def number_list(text: str) -> list[float]:
@@ -42,6 +44,6 @@ def number_list(text: str) -> list[float]:
         return [float(part) for part in text.replace(",", " ").split()]
     except ValueError as error:
         raise argparse.ArgumentTypeError(
-            f"expected numbers, such as 0.1 1 10 or 0.1,1,10, got {text!r} "
-            "(DATA goes before this option)"
+            f"expected numbers, such as 0.1 1 10 or 0.1,1,10; got {text!r} "
+            "(put DATA before this option)"
         ) from error

@@ -1,4 +1,4 @@
-"""The model that the commands train: public preprocessing and a private network."""
+"""The model trained by the commands: public preprocessing and a private network."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["add_arguments", "make_attacks", "make_model"]
 
 
 def add_arguments(parser: argparse.ArgumentParser, attacks: list[str], attack: str) -> None:
-    """Add the arguments on the model, the attack and the run."""
+    """Add the arguments for the model, the attack and the run."""
     group = parser.add_argument_group("model and attack")
     group.add_argument(
         "--delta",
         type=float,
         default=1e-6,
-        help="probability that epsilon fails; far below 1 over the number of records "
-        "(default: %(default)s)",
+        help="probability that the limit epsilon fails; choose it far below 1 over the number of "
+        "records (default: %(default)s)",
     )
     group.add_argument(
         "--attack",
         choices=attacks,
         default=attack,
-        help="loss: threshold on the loss, at no cost; lira: likelihood ratio against shadow "
+        help="loss: threshold on the loss, needs no training; lira: likelihood ratio with shadow "
         "models, much stronger (default: %(default)s)",
     )
     group.add_argument(
@@ -38,22 +38,24 @@ def add_arguments(parser: argparse.ArgumentParser, attacks: list[str], attack: s
         type=int,
         default=16,
         metavar="N",
-        help="shadow models for lira, an even number (default: %(default)s)",
+        help="number of shadow models for lira, even (default: %(default)s)",
     )
     run = parser.add_argument_group("run")
-    run.add_argument("--seed", type=int, default=0, help="of splits and first weights (default: 0)")
+    run.add_argument(
+        "--seed", type=int, default=0, help="seed of splits and initial weights (default: 0)"
+    )
     run.add_argument(
         "--n-jobs",
         type=int,
         default=None,
         metavar="N",
-        help="train N models at once; -1: all cores",
+        help="train N models in parallel; -1: all cores",
     )
     run.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
 def make_model(records: Records, args: argparse.Namespace, epsilon: float) -> Any:
-    """Return the pipeline, not fitted.
+    """Return the unfitted pipeline.
 
     Raises
     ------
@@ -63,13 +65,13 @@ def make_model(records: Records, args: argparse.Namespace, epsilon: float) -> An
     from ..neural_network import DPSGDClassifier  # imports torch
 
     if not epsilon > 0:
-        raise UserError(f"epsilon must be positive, got {epsilon:g}.")
+        raise UserError(f"epsilon must be positive; got {epsilon:g}.")
     if not 0 < args.delta < 1:
-        raise UserError(f"--delta must lie between 0 and 1, got {args.delta:g}.")
+        raise UserError(f"--delta must be between 0 and 1; got {args.delta:g}.")
     if args.delta * len(records.y) >= 1:
         raise UserError(
-            f"--delta {args.delta:g} is not below 1 over the {len(records.y)} records: it would "
-            "allow publishing somebody's record outright. Give a far smaller one."
+            f"--delta {args.delta:g} must be below 1 over the {len(records.y)} records: otherwise "
+            "publishing somebody's record would be allowed. Give a much smaller one."
         )
     return make_pipeline(
         SchemaTransformer(records.schema, dtype=np.float32),
@@ -80,12 +82,14 @@ def make_model(records: Records, args: argparse.Namespace, epsilon: float) -> An
 
 
 def make_attacks(args: argparse.Namespace) -> list[MembershipAttack]:
-    """Return the attacks that were asked for."""
+    """Return the requested attacks."""
     made: list[MembershipAttack] = []
     if args.attack in ("loss", "both"):
         made.append(LossThreshold())
     if args.attack in ("lira", "both"):
         if args.n_shadows < 2 or args.n_shadows % 2:
-            raise UserError(f"--n-shadows must be an even number, 2 or more, got {args.n_shadows}.")
+            raise UserError(
+                f"--n-shadows must be an even number of at least 2; got {args.n_shadows}."
+            )
         made.append(LiRA(n_shadows=args.n_shadows, random_state=args.seed))
     return made

@@ -1,4 +1,4 @@
-"""``skprivacy audit``: train one private model and hold its claim against attacks."""
+"""``skprivacy audit``: train one private model and test its claim by attacks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ examples:
   skprivacy audit adult --epsilon 0.5 --n-shadows 64 --n-jobs 2
   skprivacy audit patients.csv --target outcome --schema patients.json --epsilon 1
 
-exit codes: 0 the claim was not refuted, 1 it was, 2 a mistake in the arguments or the data.
-A measured epsilon is a lower bound: it can refute a claim, never prove one. To audit a model of
-your own, call skprivacy.audit from Python.
+exit codes: 0 the claim was not refuted, 1 it was refuted, 2 an error in the arguments or the data.
+A measured epsilon is a lower bound: it can refute a claim, never prove one. To audit your own
+model, call skprivacy.audit.audit from Python.
 """
 
 
@@ -29,7 +29,7 @@ def add_parser(subparsers: Any) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
         "audit",
-        help="train one private model and attack it: does its claim stand?",
+        help="train one private model and attack it to test its claim",
         description="Train a private network on a random half of the data and attack it with the "
         "other half as non-members.",
         epilog=EXAMPLES,
@@ -38,7 +38,7 @@ def add_parser(subparsers: Any) -> None:
     _data.add_arguments(parser)
     claim = parser.add_argument_group("claim")
     claim.add_argument(
-        "--epsilon", type=float, default=1.0, help="what the model claims (default: %(default)s)"
+        "--epsilon", type=float, default=1.0, help="epsilon of the claim (default: %(default)s)"
     )
     claim.add_argument(
         "--alpha",
@@ -48,7 +48,7 @@ def add_parser(subparsers: Any) -> None:
     )
     _model.add_arguments(parser, attacks=["loss", "lira", "both"], attack="both")
     output = parser.add_argument_group("output")
-    output.add_argument("--out", metavar="FILE.html", help="write a report to print or to mail")
+    output.add_argument("--out", metavar="FILE.html", help="write a self-contained report")
     output.add_argument("--csv", metavar="FILE.csv", help="write the table")
     parser.set_defaults(run=run)
 
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     check_outputs(args.out, args.csv)
     attacks = _model.make_attacks(args)
     if not 0 < args.alpha < 1:
-        raise UserError(f"--alpha must lie between 0 and 1, got {args.alpha:g}.")
+        raise UserError(f"--alpha must be between 0 and 1; got {args.alpha:g}.")
     records = _data.load(args)
     model = _model.make_model(records, args, args.epsilon)
     X_train, X_test, y_train, y_test = train_test_split(
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _assuming(report: Any, assumptions: tuple[str, ...]) -> Any:
-    """Return the report with what the command itself read off the data among its assumptions."""
+    """Return the report with the assumptions of the command added to its claim."""
     claimed = report.guarantee
     if claimed is None:
         return report

@@ -1,4 +1,4 @@
-"""``skprivacy budget``: keep a privacy budget, and plan with it, from a shell."""
+"""``skprivacy budget``: manage a privacy budget, and plan with it, from a shell."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _EPILOG = """\
 examples:
   skprivacy budget create adult.ledger --epsilon 3 --delta 1e-5
   skprivacy budget what-if adult.ledger --noise-multiplier 1.1 --sampling-rate 0.01 --steps 100
-      (with 100 steps to an epoch: how many epochs can I afford?)
+      (with 100 steps per epoch: how many more epochs does the budget allow?)
   skprivacy budget spend adult.ledger --noise-multiplier 1.1 --sampling-rate 0.01 --steps 500
   skprivacy budget show adult.ledger --plot spend.png
   skprivacy budget spend adult.ledger --scope survey --new-scope --epsilon 0.1
   skprivacy budget compare --noise-multiplier 1.1 --sampling-rate 0.01 --steps 500 --delta 1e-5
 
-exit codes: 0 done, 1 refused by the budget (what-if: not one more fits), 2 a mistake.
+exit codes: 0 success, 1 refused by the budget (what-if: no further release fits), 2 an error.
 """
 
 
@@ -50,8 +50,8 @@ def add_parser(subparsers: Any) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
         "budget",
-        help="keep a privacy budget and plan with it",
-        description="Keep a privacy budget in a ledger file that every fit can charge "
+        help="manage a privacy budget and plan with it",
+        description="Manage a privacy budget in a ledger file that every fit can charge "
         "(estimator parameter budget=PrivacyBudget.open('adult.ledger')).",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -59,27 +59,27 @@ def add_parser(subparsers: Any) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     _add_create(actions)
     _add_show(actions)
-    spend = _add(actions, "spend", _spend, "charge a release that was, or will be, made")
-    spend.add_argument("--who", default="", help="what it is for; public text")
+    spend = _add(actions, "spend", _spend, "charge a release that was or will be made")
+    spend.add_argument("--who", default="", help="purpose of the release; public text")
     spend.add_argument(
         "--relation",
         choices=RELATIONS,
-        help="what the release is stated for (default: the budget's, or add_remove if no charge "
-        "has settled that yet)",
+        help="neighbouring relation of the release (default: the budget's, or add_remove if no "
+        "charge has fixed it yet)",
     )
     spend.add_argument(
         "--unit",
         default="record",
-        help="whose presence it hides: of a record, or "
-        "of all records that share a value of this column (default: %(default)s)",
+        help="unit whose presence it hides: a record, or all records that share a value of this "
+        "column (default: %(default)s)",
     )
-    what_if = _add(actions, "what-if", _what_if, "tell how many more of a release still fit")
+    what_if = _add(actions, "what-if", _what_if, "show how many more such releases fit")
     for parser in (spend, what_if):
         parser.add_argument(
-            "--new-scope", action="store_true", help="the scope has not been charged before"
+            "--new-scope", action="store_true", help="allow a scope without a cap or a charge"
         )
         _add_event(parser)
-    compare = actions.add_parser("compare", help="ask six accountants about one release")
+    compare = actions.add_parser("compare", help="compare six accountants on one release")
     compare.add_argument("--at-delta", "--delta", dest="at_delta", type=float, required=True)
     compare.add_argument("--relation", choices=RELATIONS, default="add_remove")
     compare.set_defaults(run=run, action=_compare)
@@ -87,7 +87,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked; return 1 if a budget refused it."""
+    """Run the action; return 1 if a budget refused it."""
     return args.action(args)
 
 
@@ -100,25 +100,26 @@ def _add(actions: Any, name: str, action: Any, text: str) -> argparse.ArgumentPa
 
 
 def _add_create(actions: Any) -> None:
-    parser = actions.add_parser("create", help="make a ledger with a cap")
-    parser.add_argument("ledger", help="the file to make")
+    parser = actions.add_parser("create", help="create a ledger with a cap")
+    parser.add_argument("ledger", help="the file to create")
     parser.add_argument("--epsilon", type=float, required=True)
     parser.add_argument("--delta", type=float, default=0.0)
     parser.add_argument(
         "--relation",
         choices=RELATIONS,
-        help="what all charges must be stated for (default: that of the first charge)",
+        help="neighbouring relation of all charges (default: that of the first charge)",
     )
     parser.add_argument(
-        "--unit", help="whose presence all charges must hide (default: that of the first charge)"
+        "--unit",
+        help="unit whose presence all charges hide (default: that of the first charge)",
     )
     parser.add_argument(
         "--filter",
         choices=sorted(FILTERS),
         default="adaptive",
-        help="adaptive: whatever is asked next may depend on the answers, and never worse than "
-        "adding up; renyi: the same for many small releases; pld: tighter, for releases that were "
-        "all settled beforehand; basic: epsilons and deltas add up (default: %(default)s)",
+        help="adaptive: each release may depend on earlier answers, and never worse than basic; "
+        "renyi: the same, for many small releases; pld: tighter, for releases that were all fixed "
+        "beforehand; basic: epsilons and deltas add up (default: %(default)s)",
     )
     parser.add_argument(
         "--records", type=int, help="public number of records: delta must be below 1/n"
@@ -129,19 +130,19 @@ def _add_create(actions: Any) -> None:
 def _add_show(actions: Any) -> None:
     parser = _add(actions, "show", _show, "list the charges and check the ledger")
     parser.add_argument("--csv", help="also write the charges to this file")
-    parser.add_argument("--plot", help="also draw spend over time to this file")
+    parser.add_argument("--plot", help="also plot the spending over time to this file")
 
 
 def _add_event(parser: argparse.ArgumentParser, claim: bool = True) -> None:
     group = parser.add_argument_group("the release")
     group.add_argument("--noise", choices=sorted(_NOISE), default="gaussian")
-    group.add_argument("--noise-multiplier", type=float, help="noise over sensitivity")
-    group.add_argument("--sampling-rate", type=float, default=1.0, help="of Poisson sampling")
+    group.add_argument("--noise-multiplier", type=float, help="noise divided by sensitivity")
+    group.add_argument("--sampling-rate", type=float, default=1.0, help="rate of Poisson sampling")
     group.add_argument("--steps", type=int, default=1)
     group.add_argument("--event", help="any event as JSON, instead of the options above")
     if claim:
-        group.add_argument("--epsilon", type=float, help="or: what the release claims,")
-        group.add_argument("--delta", type=float, default=0.0, help="with this delta")
+        group.add_argument("--epsilon", type=float, help="claimed epsilon, instead of the noise")
+        group.add_argument("--delta", type=float, default=0.0, help="claimed delta")
 
 
 def _event(args: argparse.Namespace) -> Event:
@@ -151,16 +152,16 @@ def _event(args: argparse.Namespace) -> Event:
         ways["--epsilon"] = claimed
     given = sum(value is not None for value in ways.values())
     if given > 1:
-        raise UserError(f"give only one of {', '.join(ways)}.")
+        raise UserError(f"only one of {', '.join(ways)} can describe the release. Give one.")
     if not given:
-        raise UserError(f"describe the release by one of {', '.join(ways)}.")
+        raise UserError(f"the release is not described. Give one of {', '.join(ways)}.")
     if args.event is not None:
         try:
             event = Event.from_dict(json.loads(args.event))
         except json.JSONDecodeError as error:
-            raise UserError(f"--event is not JSON: {error}.") from None
+            raise UserError(f"--event must be JSON: {error}.") from None
         if event.data_dependent:
-            raise UserError("--event holds private votes; leave them out.")
+            raise UserError("--event must not contain private votes. Leave them out.")
         return event
     if claimed is not None:
         return Repeated(ApproxDP(claimed, args.delta), args.steps)
@@ -173,9 +174,9 @@ def _event(args: argparse.Namespace) -> Event:
 def _open(args: argparse.Namespace) -> PrivacyBudget:
     if _in_file(args.ledger) and not Path(args.ledger).exists():
         raise UserError(
-            f"there is no ledger {args.ledger}; make one with `skprivacy budget create`."
+            f"there is no ledger {args.ledger}. Create one with `skprivacy budget create`."
         )
-    with _told_from_other_files(args.ledger):
+    with _naming_the_file(args.ledger):
         budget = PrivacyBudget.open(args.ledger, args.scope)
     if not getattr(args, "new_scope", False):
         _check_scope(budget)
@@ -187,18 +188,21 @@ def _in_file(ledger: str) -> bool:
 
 
 @contextmanager
-def _told_from_other_files(ledger: str) -> Iterator[None]:
+def _naming_the_file(ledger: str) -> Iterator[None]:
+    """Turn the error of a file that is not a ledger into a UserError."""
     try:
         yield
     except LedgerError as error:
         cause = str(error.__cause__)
         if "not a database" not in cause and "no such table" not in cause:
             raise
-        raise UserError(f"{ledger} is no privacy ledger, or a damaged one ({cause}).") from error
+        raise UserError(
+            f"{ledger} is not a privacy ledger, or a damaged one ({cause}). Check the path."
+        ) from error
 
 
 def _check_scope(budget: PrivacyBudget) -> None:
-    """Refuse a scope that has neither a cap nor a charge: mistyped, it would escape its cap."""
+    """Refuse a scope without a cap or a charge: a mistyped name would escape its cap."""
     known = {""}
     for record in budget._ledger.records():
         parts = record.scope.strip("/").split("/")
@@ -206,15 +210,15 @@ def _check_scope(budget: PrivacyBudget) -> None:
     scope = budget._scope.strip("/")
     if scope not in known:
         raise UserError(
-            f"there is no scope {scope!r}; known are {', '.join(sorted(known - {''})) or 'none'}. "
-            "To spend from a new one add --new-scope."
+            f"there is no scope {scope!r}; the scopes are "
+            f"{', '.join(sorted(known - {''})) or 'none'}. Add --new-scope to charge a new one."
         )
 
 
 def _create(args: argparse.Namespace) -> int:
     if _in_file(args.ledger):
         check_outputs(args.ledger)
-    with _told_from_other_files(args.ledger):
+    with _naming_the_file(args.ledger):
         budget = PrivacyBudget(
             args.epsilon,
             args.delta,

@@ -1,4 +1,4 @@
-"""``skprivacy datasets``: which data sets there are by name."""
+"""``skprivacy datasets``: list the data sets that have a name."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "datasets",
         help="list the data sets that DATA can name",
-        description="List the data sets that DATA can name, or print one's public schema as JSON, "
-        "to start a schema of your own from.",
+        description="List the data sets that DATA can name, or print the public schema of one as "
+        "JSON, as a starting point for your own schema.",
     )
     parser.add_argument(
-        "name", nargs="?", choices=sorted(CATALOGUE), help="print this one's schema"
+        "name", nargs="?", choices=sorted(CATALOGUE), help="print the schema of this data set"
     )
     parser.set_defaults(run=run)
 
@@ -33,6 +33,6 @@ def run(args: argparse.Namespace) -> int:
     width = max(map(len, CATALOGUE))
     for name, entry in CATALOGUE.items():
         print(f"{name:{width}}  {entry.summary}")
-    print(f"{'demo':{width}}  adult if it can be had, digits otherwise")
-    print(f"\nData folder: {data_folder()} (change it by the environment variable SKPRIVACY_DATA)")
+    print(f"{'demo':{width}}  adult if it is available, digits otherwise")
+    print(f"\nData folder: {data_folder()} (set the environment variable SKPRIVACY_DATA to change)")
     return 0

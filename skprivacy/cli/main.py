@@ -18,11 +18,11 @@ __all__ = ["main"]
 COMMANDS = (sweep, audit, budget, datasets)  # in the order of the help
 DESCRIPTION = "Train private models and prove how private they are."
 EPILOG = """\
-start here:
+examples:
   skprivacy sweep demo --out report.html --plot curve.png
   skprivacy audit digits --epsilon 1
 
-Each command explains itself: skprivacy sweep --help
+For help on a command: skprivacy sweep --help
 """
 
 
@@ -37,8 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 for success, 1 for an audit that refuted a claim or a budget that refused, 2 for a
-        user's mistake, 130 for Ctrl-C.
+        0 for success, 1 for a claim refuted by an audit or a refusal by a budget, 2 for a user
+        error, 130 for Ctrl-C.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         args = _parser().parse_args(argv)
-    except SystemExit as stop:  # argparse has said why
+    except SystemExit as stop:  # argparse has printed the reason
         return stop.code if isinstance(stop.code, int) else 2
     try:
         with warnings.catch_warnings():
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("interrupted")
         return 130
-    except BrokenPipeError:  # the reader of the output has gone, as in `skprivacy datasets | head`
+    except BrokenPipeError:  # the output's reader has exited, as in `skprivacy datasets | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (UserError, ValueError, TypeError, OSError) as error:
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"skprivacy {__version__}")
     parser.add_argument(
-        "--traceback", action="store_true", help="show where an error came from, for bug reports"
+        "--traceback", action="store_true", help="show the traceback of an error, for bug reports"
     )
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:

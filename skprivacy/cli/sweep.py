@@ -25,7 +25,7 @@ examples:
   skprivacy sweep patients.csv --target outcome --schema patients.json --csv results.csv
 
 Reading the result: a smaller epsilon is more private. An attack AUC of 0.5 is guessing. The sweep
-itself looks at the private data: its scores are not private, and choosing by them costs privacy.
+itself reads the private data: its scores are not private, and choosing by them costs privacy.
 """
 
 
@@ -33,7 +33,7 @@ def add_parser(subparsers: Any) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
         "sweep",
-        help="train at several privacy levels: what does privacy cost, what does it buy?",
+        help="train at several privacy levels and compare utility with leakage",
         description="Cross-validate a private network at several epsilons, attack each model, "
         "print a table and draw the curve.",
         epilog=EXAMPLES,
@@ -50,10 +50,12 @@ def add_parser(subparsers: Any) -> None:
         help="privacy levels, separated by spaces or commas; inf is a model without privacy "
         "(default: 0.1 0.3 1 3 10 inf)",
     )
-    sweep.add_argument("--cv", type=int, default=5, metavar="K", help="splits (default: 5)")
+    sweep.add_argument(
+        "--cv", type=int, default=5, metavar="K", help="number of splits (default: 5)"
+    )
     _model.add_arguments(parser, attacks=["loss", "lira"], attack="loss")
     output = parser.add_argument_group("output")
-    output.add_argument("--out", metavar="FILE.html", help="write a report to print or to mail")
+    output.add_argument("--out", metavar="FILE.html", help="write a self-contained report")
     output.add_argument("--plot", metavar="FILE.png", help="write the curve (.png, .svg or .pdf)")
     output.add_argument("--csv", metavar="FILE.csv", help="write the table")
     parser.set_defaults(run=run)
@@ -66,15 +68,15 @@ def run(args: argparse.Namespace) -> int:
     check_outputs(args.out, args.plot, args.csv)
     epsilons = [epsilon for part in args.epsilons for epsilon in part]
     if args.plot and Path(args.plot).suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise UserError(f"--plot must end in .png, .svg or .pdf, got {args.plot!r}.")
+        raise UserError(f"--plot must end in .png, .svg or .pdf; got {args.plot!r}.")
     (attack,) = _model.make_attacks(args)
     if args.cv < 2:
-        raise UserError(f"--cv must be at least 2, got {args.cv}.")
+        raise UserError(f"--cv must be at least 2; got {args.cv}.")
     records = _data.load(args)
     rarest = np.unique(records.y, return_counts=True)[1].min()
     if rarest < args.cv:
         raise UserError(
-            f"the rarest class has {rarest} records, fewer than --cv {args.cv}; give fewer splits."
+            f"the rarest class has {rarest} records, fewer than --cv {args.cv}. Use fewer splits."
         )
     for epsilon in epsilons:
         _model.make_model(records, args, epsilon)
@@ -90,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     table = _table(sweep)
     print(_printable(table))
     print(
-        f"\nReleasing these {len(epsilons) * args.cv} models would cost {_cost(sweep)}; mind that"
+        f"\nReleasing these {len(epsilons) * args.cv} models would cost {_cost(sweep)}, assuming:"
     )
     for assumption in _assumptions(sweep, records):
         print(f"  - {assumption}")
@@ -128,16 +130,16 @@ def _printable(table: pd.DataFrame) -> str:
 
 
 def _cost(sweep: Any) -> str:
-    """Say what releasing the private models of the sweep would cost, all of them together."""
+    """Return the joint cost, in words, of releasing all private models of the sweep."""
     private = [g for g in sweep.guarantees_ if math.isfinite(g.epsilon())]
     if not private:
         return "epsilon = infinity"
     left_out = len(private) < len(sweep.guarantees_)
-    return bare(composed(private)) + (" (those without privacy left out)" if left_out else "")
+    return bare(composed(private)) + (" (without the non-private ones)" if left_out else "")
 
 
 def _unit(delta: float | None, relation: str) -> str:
-    """Return what an epsilon is to be read with."""
+    """Return the delta and relation that the epsilons are stated for, in words."""
     return f"at delta = {delta or 0:g}, {relation.replace('_', '-')}"
 
 
@@ -164,7 +166,7 @@ def _write(args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: A
 def _page(sweep: Any, table: pd.DataFrame, records: Any, figure: Any) -> str:
     caveats = _assumptions(sweep, records)
     if records.schema.inferred:
-        caveats.insert(0, "The schema was read off the private data; no guarantee covers that.")
+        caveats.insert(0, "The schema was read from the private data; no guarantee covers that.")
     return render(
         "sweep.html",
         name=records.name,

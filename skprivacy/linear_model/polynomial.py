@@ -15,12 +15,12 @@ from ..mechanisms.bounds import exact_product, quantize
 __all__ = ["NoisyPolynomial", "PolynomialObjective", "multinomial_objective", "squared_objective"]
 
 _INWARDS = 1.0 - 2.0**-40
-# Found on public tables to do well from epsilon 0.0001 to 10; they depend on no private data.
+# Tuned on public tables for epsilons from 0.0001 to 10; they do not depend on private data.
 _RIDGE = 0.6
 _STEIN = 0.5
 _EVIDENCE = 2.0
-# Public targets that a slope is tried on, and how closely one must get the same among others: what
-# mixes records is off by far more, rounding by less.
+# Number of public targets that a slope is tried on, and the relative tolerance for equal slopes: a
+# function that mixes records differs by far more, rounding by less.
 _TRIED, _AGREE = 100, 2.0**-40
 
 
@@ -29,24 +29,25 @@ class PolynomialObjective:
     """A loss of one record: ``sum_k slope_k(y) * t_k + curvature * t_k**2``, ``t_k = x @ w_k``.
 
     The functional mechanism works for every loss of this form. Many convex losses have a good
-    approximation of it: expand them around t = 0, or fit a parabola over the range of t.
+    approximation of this form: expand them around t = 0, or fit a parabola over the range of t.
 
     Parameters
     ----------
     slope : callable
         Maps targets of shape (n_samples,) to slopes of shape (n_samples, n_outputs). It must
-        treat each record by itself, and use nothing of private records that it was made with.
+        treat each record by itself, and must not contain information about private records.
     curvature : float
         The coefficient of the square, above 0.
     slope_l1, slope_l2 : float
         Bounds on the L1 and L2 norm of one record's slopes. They are enforced by clipping.
     order : {1, 2}, default=2
-        2 releases the whole matrix of second moments. 1 releases its diagonal alone, and takes
-        ``(x @ w)**2`` for ``sum_i (x_i w_i)**2``: less noise, but features count as uncorrelated.
+        2 releases the whole matrix of second moments. 1 releases only its diagonal, and replaces
+        ``(x @ w)**2`` by ``sum_i (x_i w_i)**2``: less noise, but features are treated as
+        uncorrelated.
 
     Examples
     --------
-    A Poisson regression, expanded to ``exp(t) - y t = 1 + t + t**2 / 2 - y t`` for counts to 10:
+    Poisson regression, expanded to ``exp(t) - y t = 1 + t + t**2 / 2 - y t``, for counts up to 10:
 
     >>> from skprivacy.linear_model import PolynomialObjective
     >>> poisson = PolynomialObjective(
@@ -66,11 +67,14 @@ class PolynomialObjective:
             if not (math.isfinite(number) and number > 0):
                 raise ValueError(f"{name}={number!r} must be a finite number > 0.")
         if self.order not in (1, 2):
-            raise ValueError(f"order={self.order!r} must be 1 or 2.")
+            raise ValueError(
+                f"order={self.order!r} must be 1 (diagonal of the second moments) or 2 (whole "
+                "matrix)."
+            )
 
     @property
     def assumption(self) -> str:
-        """What the guarantee of a release with an objective of one's own rests on."""
+        """Assumption of the guarantee of a release with a user-defined objective."""
         return "the objective treats each record by itself (tried on random numbers)"
 
     def check_records_apart(self, lower: float = -1.0, upper: float = 1.0) -> None:
@@ -79,22 +83,22 @@ class PolynomialObjective:
         Parameters
         ----------
         lower, upper : float, default=-1.0 and 1.0
-            Bounds of the targets that it will be given.
+            Bounds of the targets.
 
         Raises
         ------
         ValueError
-            If a target gets another slope among others than alone, or after others were seen, or
-            if what is returned has not a row for each target.
+            If a target gets a different slope together with others than alone, or after others
+            were processed, or if the result does not have one row for each target.
 
         Notes
         -----
-        **Edge cases.** What mixes records only on other numbers, or on more than two hundred of
-        them, is not found: hence :attr:`assumption`.
+        **Edge cases.** A function that mixes records only for other numbers, or for more than two
+        hundred of them, is not detected, hence :attr:`assumption`.
         """
         random = np.random.default_rng(0).uniform(lower, upper, _TRIED)
         ends = np.array([lower, upper, (lower + upper) / 2])
-        # Whole numbers too, and many of them twice: slopes of labels and of counts.
+        # Include whole numbers, many of them twice, for slopes of labels and of counts.
         targets = np.concatenate([random, ends, np.clip(np.round(random), lower, upper)])
         for together in (targets, targets[::-1]):
             slopes = self._slopes(together)
@@ -104,14 +108,14 @@ class PolynomialObjective:
                     alone, slopes[i], _AGREE, _AGREE * self.slope_l2, equal_nan=True
                 ):
                     raise ValueError(
-                        f"objective.slope gives a target of {target:.6g} the slope {slopes[i]} "
-                        f"among {len(together)} targets, and {alone} when it is alone: one record "
-                        "would change what all others add, and the guarantee would be false. Let "
-                        "each slope depend on its own target alone."
+                        f"objective.slope returns the slope {slopes[i]} for a target of "
+                        f"{target:.6g} among {len(together)} targets, but {alone} when it is "
+                        "alone: one record would change the contributions of others, and the "
+                        "guarantee would be false. Compute each slope only from its own target."
                     )
 
     def sensitivity(self, size: int, l1_radius: float, relation: str, pure: bool) -> float:
-        """Return how far one record can move the coefficients that :meth:`release` perturbs.
+        """Return the sensitivity of the coefficients that :meth:`release` perturbs.
 
         Parameters
         ----------
@@ -128,16 +132,16 @@ class PolynomialObjective:
         Slopes are scaled to norm 1 and multiplied by a power of two a. For order 2:
 
         - L1, one record: the linear part is at most a r, the upper triangle of x x' is
-          (``||x||_1**2 + ||x||_2**2) / 2 <= (r**2 + 1) / 2``. Both are reached together.
-        - L1, two records: 2 a r and, for M = x x' - z z', the sum over the triangle is
-          max over sign matrices S of <S, M> / 2, the diagonal of S counted twice. That is at
-          most the spread of the eigenvalues of S, at most sqrt(2) times its Frobenius norm
-          (Mirsky 1956): sqrt((p**2 + 3 p) / 2), about 0.71 of the double of one record's.
+          (``||x||_1**2 + ||x||_2**2) / 2 <= (r**2 + 1) / 2``. Both are attained together.
+        - L1, two records: 2 a r and, for M = x x' - z z', the sum over the triangle is the
+          maximum over sign matrices S of <S, M> / 2, with the diagonal of S counted twice. That
+          is at most the spread of the eigenvalues of S, at most sqrt(2) times its Frobenius norm
+          (Mirsky 1956): sqrt((p**2 + 3 p) / 2), about 0.71 times twice that of one record.
         - L2, one record: the whole matrix has Frobenius norm ``||x||**2 <= 1``.
         - L2, two records: ``||x x' - z z'||_F**2 = |x|^4 + |z|^4 - 2 (x z)^2 <= 2``.
 
-        For order 1 the diagonal has ``sum x_i**2 <= 1`` in L1, hence in L2; two records of
-        disjoint support are 2 apart in L1 and sqrt(2) in L2.
+        For order 1 the diagonal has ``sum x_i**2 <= 1`` in L1, hence in L2; two records with
+        disjoint support differ by 2 in L1 and by sqrt(2) in L2.
         """
         a, r, p = self._balance(pure), l1_radius, size
         if relation == "replace_one":
@@ -150,10 +154,10 @@ class PolynomialObjective:
         return a * r + (1.0 if self.order == 1 else (r * r + 1.0) / 2.0)
 
     def _balance(self, pure: bool) -> float:
-        """The power of two nearest to the size of a solution, slope over twice the curvature.
+        """Return the power of two nearest to the slope bound over twice the curvature.
 
-        It shares the noise between the linear and the quadratic part; found on public tables to
-        do better than the published coefficients, which are twice it.
+        That is the scale of a solution. It balances the noise between the linear and the quadratic
+        part, and does better on public tables than the published coefficients, which are twice it.
         """
         bound = self.slope_l1 if pure else self.slope_l2
         return 2.0 ** round(math.log2(bound / (2.0 * self.curvature)))
@@ -166,14 +170,14 @@ class PolynomialObjective:
         mechanism: Laplace | Gaussian,
         random: SecureRandom,
     ) -> NoisyPolynomial:
-        """Return the sum of all records' polynomials, with noise.
+        """Return the noisy sum of the polynomials of all records.
 
         Parameters
         ----------
         rows : ndarray of shape (n_samples, size)
-            In the unit ball and on the grid, as :class:`UnitBall` makes them.
+            In the unit ball and on the grid, as returned by :class:`UnitBall`.
         weights : ndarray of shape (n_samples,)
-            The weights that the rows contain.
+            The weights by which the rows are multiplied.
         target : ndarray of shape (n_samples,)
         mechanism : Laplace or Gaussian
             With the sensitivity from :meth:`sensitivity`.
@@ -199,17 +203,17 @@ class PolynomialObjective:
             quadratic=quadratic,
             linear_std=mechanism.std / a,
             quadratic_std=std,
-            # Of a symmetric random matrix, and of a diagonal one.
+            # Typical norms of a symmetric random matrix and of a diagonal one.
             quadratic_norm=std * math.sqrt(4.0 * p if self.order == 2 else 2.0 * math.log(2.0 * p)),
             trace_std=mechanism.std * math.sqrt(p),
             unit=bound / (2.0 * self.curvature),
         )
 
     def _entries(self, p: int, pure: bool) -> tuple[NDArray, ...]:
-        """The entries of the quadratic part that are released.
+        """Return the indices of the released entries of the quadratic part.
 
-        Gaussian noise goes on both triangles, whose mean then has half the variance: the whole
-        matrix has the Frobenius norm that bounds one record tightest.
+        Gaussian noise is added to both triangles, whose mean then has half the variance: the
+        Frobenius norm of the whole matrix is the tightest bound for one record.
         """
         if self.order == 1:
             return np.diag_indices(p)
@@ -221,12 +225,13 @@ class PolynomialObjective:
         slopes = np.array(self.slope(target.copy()), np.float64)
         if slopes.ndim != 2 or len(slopes) != len(target):
             raise ValueError(
-                f"slope returned shape {slopes.shape}; expected ({len(target)}, n_outputs)."
+                f"objective.slope must return shape ({len(target)}, n_outputs); got "
+                f"{slopes.shape}. Return one row for each target."
             )
         return slopes
 
     def _bounded_slopes(self, target: NDArray, pure: bool) -> NDArray[np.float64]:
-        """Slopes divided by their bound, clipped so that the bound holds without trust."""
+        """Return slopes divided by their bound, and clipped so that the bound always holds."""
         slopes = self._slopes(target)
         slopes /= self.slope_l1 if pure else self.slope_l2
         norms = np.linalg.norm(slopes, ord=1 if pure else 2, axis=1)
@@ -236,7 +241,7 @@ class PolynomialObjective:
 
 @dataclass(frozen=True)
 class NoisyPolynomial:
-    """A released polynomial. All that is done with it is post-processing and costs nothing.
+    """A released polynomial. Anything computed from it is post-processing and costs nothing.
 
     Attributes
     ----------
@@ -245,13 +250,13 @@ class NoisyPolynomial:
     quadratic : ndarray of shape (size, size)
         Sum of the rows' outer products.
     linear_std, quadratic_std : float
-        Standard deviation of their noise, entry by entry.
+        Standard deviation of the noise of each entry.
     quadratic_norm : float
         Typical spectral norm of the noise of ``quadratic``.
     trace_std : float
         Standard deviation of the noise of the trace of ``quadratic``.
     unit : float
-        What a solution is multiplied by: slope bound over twice the curvature.
+        Factor of the solutions: slope bound over twice the curvature.
     """
 
     linear: NDArray[np.float64]
@@ -268,7 +273,7 @@ class NoisyPolynomial:
         Parameters
         ----------
         alphas : array-like of shape (n_alphas,)
-            1 is matched to the noise, 0 does without regularisation.
+            1 is matched to the noise, 0 means no regularisation.
 
         Returns
         -------
@@ -276,14 +281,14 @@ class NoisyPolynomial:
 
         Notes
         -----
-        Negative eigenvalues are noise and are trimmed to 0. With s half the typical spectral norm
-        of the noise, an eigenvalue e then becomes t = e + 0.6 s, a ridge, and its direction is
-        weighted with t / (t**2 + s**2) instead of 1 / t: directions that the data knows well are
-        left alone, and those that noise drowns shrink towards 0, the public midpoint. As of James
-        and Stein, the solution shrinks by the share of the linear part's square that is noise,
-        halved, and by twice that share for the trace, a noisy measure of how many records there
-        are. So where all is noise the midpoint is predicted. Nothing in this depends on the
-        records but through the released numbers.
+        Negative eigenvalues are noise and are set to 0. With s half the typical spectral norm of
+        the noise, an eigenvalue e then becomes t = e + 0.6 s, a ridge, and its direction is
+        weighted by t / (t**2 + s**2) instead of 1 / t: directions that the data determine well are
+        unchanged, and those dominated by noise shrink towards 0, the public midpoint. In the manner
+        of James and Stein, the solution shrinks by half the share of noise in the square of the
+        linear part, and by twice that share of the trace, a noisy measure of the number of
+        records. So if everything is noise, the midpoint is predicted. All of this depends on the
+        records only through the released numbers.
         """
         eigenvalues, vectors = np.linalg.eigh(self.quadratic)
         strengths = np.asarray(alphas, np.float64)[:, None]

@@ -1,4 +1,4 @@
-"""What tells this process from its parent and from its children."""
+"""Identity of this process, distinct from its parent and children."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import sys
 __all__ = ["process"]
 
 _BYTES = 16
-_WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux, which Python has no name for
+_WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux, for which Python defines no constant
 
 
 def process() -> tuple[bytes, int]:
-    """Return what no other process returns: random bytes and the number of the process.
+    """Return an identity that no other process returns: random bytes and the process id.
 
     Notes
     -----
-    **Guarantees.** A child differs from its parent by three things, each of which has a gap. The
-    number is its parent's where each is the first process of its pid namespace. Python's hook,
-    which changes the bytes, sees no fork that a library makes behind Python's back. The page that
-    holds the bytes comes to every child full of zeros, but only on Linux, from 4.14 on.
+    **Guarantees.** Three mechanisms distinguish a child from its parent, each of which has a gap.
+    The process ids are equal if each is the first process of its pid namespace. Python's hook,
+    which changes the bytes, misses a fork that a library makes without Python. The page that holds
+    the bytes is cleared in every child, but only on Linux 4.14 or later.
 
-    **Edge cases.** A snapshot of a whole process or machine that is resumed twice is not noticed.
+    **Edge cases.** A snapshot of a whole process or machine that is resumed twice is not detected.
     """
     if _page[:_BYTES] == bytes(_BYTES):
         _change()
@@ -35,7 +35,7 @@ def _change() -> None:
 
 
 def _page_that_forks_clear() -> mmap.mmap:
-    """Return a page of memory that a child finds full of zeros, where the system can do that."""
+    """Return a page of memory that is cleared in a child, if the system supports it."""
     if not hasattr(mmap, "MAP_ANONYMOUS"):
         return mmap.mmap(-1, mmap.PAGESIZE)
     page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -1,4 +1,4 @@
-"""Randomness that an adversary cannot predict: OS entropy stretched by AES-256 in counter mode."""
+"""Cryptographic random numbers: AES-256 in counter mode with a key of OS entropy."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ._process import process
 
 __all__ = ["SecureRandom"]
 
-_CHUNK = 1 << 15  # numbers at a time: the work arrays stay in the second-level cache
+_CHUNK = 1 << 15  # numbers per block: the buffers fit into the second-level cache
 _ZEROS = memoryview(bytes(4 * _CHUNK))
-_SPARE = 15  # bytes that the cipher wants beyond what it writes
+_SPARE = 15  # bytes that the cipher requires beyond its output
 _TWO_PI_32 = np.float32(2.0 * np.pi * 2.0**-32)
 _TAIL = np.uint32(1 << 12)
 _NEAR_ONE = np.uint32((1 << 32) - (1 << 24))
@@ -28,18 +28,18 @@ class SecureRandom:
     Parameters
     ----------
     seed : int, default=None
-        ``None`` takes a fresh 256-bit key from the operating system. An integer makes the stream
-        reproducible **and every guarantee built on it void**: it exists for tests.
+        ``None`` draws a fresh 256-bit key from the operating system. An integer makes the stream
+        reproducible **and voids every guarantee built on it**: it is for tests only.
 
     Notes
     -----
-    The stream is AES-256-CTR (NIST SP 800-38A) over a key from :func:`os.urandom`. A copy made
-    by ``fork``, ``pickle`` or ``deepcopy`` never continues the parent's stream, which would repeat
-    its noise in two places: a fork draws a fresh key, and the others are refused.
+    The stream is AES-256-CTR (NIST SP 800-38A) with a key from :func:`os.urandom`. A copy never
+    continues the parent's stream, which would repeat its noise: a ``fork`` draws a fresh key, and
+    ``pickle`` and ``deepcopy`` are refused.
 
-    **Edge cases.** A fork is noticed by Python's hook, by the number of the process and, on Linux
-    from 4.14 on, by memory that the kernel clears in every child, even of a raw system call. A
-    snapshot of a whole process or machine that is resumed twice cannot be noticed from inside.
+    **Edge cases.** A fork is detected by Python's hook, by the process id and, on Linux 4.14 or
+    later, by memory that the kernel clears in every child, even after a raw system call. A snapshot
+    of a whole process or machine that is resumed twice cannot be detected from inside.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class SecureRandom:
 
     @property
     def seeded(self) -> bool:
-        """Whether the stream is reproducible, hence whether guarantees built on it are void."""
+        """Whether the stream is reproducible, in which case guarantees built on it are void."""
         return self._seed is not None
 
     def _key(self) -> bytes:
@@ -64,7 +64,7 @@ class SecureRandom:
 
     def __reduce__(self):
         raise TypeError(
-            "SecureRandom cannot be copied or pickled: two streams with one key would repeat "
+            "SecureRandom cannot be copied or pickled: two streams with the same key would repeat "
             "each other's noise. Create a new SecureRandom() instead."
         )
 
@@ -74,20 +74,20 @@ class SecureRandom:
         with lock:
             return stream.update(_ZEROS[:n] if n <= len(_ZEROS) else bytes(n))
 
-    def _write(self, room: bytearray, n: int) -> None:
-        """Put ``n`` uniformly random bytes, a chunk's at most, at the start of ``room``."""
+    def _write(self, buffer: bytearray, n: int) -> None:
+        """Write ``n`` uniformly random bytes, at most a chunk, to the start of ``buffer``."""
         lock, stream = self._stream()
         with lock:
-            stream.update_into(_ZEROS[:n], room)
+            stream.update_into(_ZEROS[:n], buffer)
 
     def _stream(self) -> tuple[threading.Lock, CipherContext]:
-        here = process()
-        stream = self._streams.get(here)
+        current = process()
+        stream = self._streams.get(current)
         if stream is None:
-            # Forked: take a new key, and a new lock, for the parent may have held the old one.
-            # setdefault is atomic, so threads that come here together agree; the parent's key goes.
-            stream = self._streams.setdefault(here, _new_stream(self._key()))
-            self._streams = {here: stream}
+            # After a fork: create a new key, and a new lock, as the parent may have held the old
+            # one. setdefault is atomic, so concurrent threads agree; the parent's key is dropped.
+            stream = self._streams.setdefault(current, _new_stream(self._key()))
+            self._streams = {current: stream}
         return stream
 
     def _uint(self, size: int, dtype: type) -> NDArray:
@@ -101,8 +101,8 @@ class SecureRandom:
     def integers(self, high: int, size: int) -> NDArray[np.int64]:
         """Draw ``size`` integers uniformly from 0 to ``high - 1``, exactly (by rejection)."""
         if not 0 < high <= 1 << 63:
-            raise ValueError(f"high={high!r} must be between 1 and 2**63.")
-        limit = np.uint64((1 << 64) - (1 << 64) % high - 1)  # the last value that keeps it uniform
+            raise ValueError(f"high={high!r} must be an integer between 1 and 2**63.")
+        limit = np.uint64((1 << 64) - (1 << 64) % high - 1)  # larger values would bias the result
         out = self._uint(size, np.uint64)
         while (bad := out > limit).any():
             out = out.copy()
@@ -112,34 +112,35 @@ class SecureRandom:
     def normal(self, size: int) -> NDArray[np.float32]:
         """Draw ``size`` standard normal numbers in single precision.
 
-        Box-Muller on 32-bit uniforms. A radius in the outermost 2**-20 of the probability takes
-        another 32 bits, so that the tail reaches 9.4 standard deviations, not 6.7. The result is a
-        single-precision number: not hardened against floating-point attacks (Mironov 2012).
+        Uses the Box-Muller transform of 32-bit uniforms. A radius in the outermost 2**-20 of the
+        probability uses another 32 bits, so the tail reaches 9.4 standard deviations, not 6.7. The
+        result has single precision and is not hardened against floating-point attacks (Mironov
+        2012).
         """
-        out, desk = np.empty(size, np.float32), _Desk(size)
+        out, buffers = np.empty(size, np.float32), _Buffers(size)
         for start in range(0, size, _CHUNK):
-            self._box_muller(out[start : start + _CHUNK], desk)
+            self._box_muller(out[start : start + _CHUNK], buffers)
         return out
 
     def add_normal(self, values: NDArray, std: float) -> None:
         """Add independent normal numbers of standard deviation ``std`` to a flat array, in place.
 
-        One thread does it: the steps are so short that two would wait for Python's lock more than
-        they gain.
+        It uses a single thread: the steps are so short that two threads would lose more by waiting
+        for Python's lock than they gain.
         """
-        desk, scale = _Desk(len(values)), np.float32(std)
+        buffers, scale = _Buffers(len(values)), np.float32(std)
         for start in range(0, len(values), _CHUNK):
             part = values[start : start + _CHUNK]
-            noise = desk.noise[: len(part)]
-            self._box_muller(noise, desk)
+            noise = buffers.noise[: len(part)]
+            self._box_muller(noise, buffers)
             noise *= scale
             part += noise
 
-    def _box_muller(self, out: NDArray[np.float32], desk: _Desk) -> None:
+    def _box_muller(self, out: NDArray[np.float32], buffers: _Buffers) -> None:
         half = (out.size + 1) // 2
-        self._write(desk.bytes, 8 * half)
-        size, direction = desk.bits[:half], desk.bits[half : 2 * half]
-        radius, angle = desk.radius[:half], desk.angle[:half]
+        self._write(buffers.bytes, 8 * half)
+        size, direction = buffers.bits[:half], buffers.bits[half : 2 * half]
+        radius, angle = buffers.radius[:half], buffers.angle[:half]
         np.copyto(radius, size, casting="unsafe")
         radius += np.float32(0.5)
         if size.min() < _TAIL:
@@ -148,8 +149,8 @@ class SecureRandom:
             radius[tail] = (size[tail] + fine).astype(np.float32)
         radius *= np.float32(2.0**-32)
         np.log(radius, out=radius)
-        # Close to one a single-precision number no longer tells how close: it would round to no
-        # noise at all. There the logarithm is taken of the exact distance.
+        # Close to one, single precision cannot represent the distance to one: the noise would round
+        # to zero. There the logarithm of the exact distance is used.
         near = np.flatnonzero(size > _NEAR_ONE)
         radius[near] = np.log1p((~size[near] + 0.5) * -(2.0**-32))
         radius *= np.float32(-2.0)
@@ -163,8 +164,8 @@ class SecureRandom:
         out[half:] *= radius[:rest]
 
 
-class _Desk:
-    """Arrays to work in: new ones for every chunk would be mapped and cleared by the system."""
+class _Buffers:
+    """Reused arrays: the system would have to map and clear new ones for every chunk."""
 
     def __init__(self, size: int) -> None:
         half = (min(size, _CHUNK) + 1) // 2

@@ -1,4 +1,4 @@
-"""Poisson sampling: which records take part in a step."""
+"""Poisson sampling of the records of a step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PoissonSampler"]
 
 @dataclass(frozen=True)
 class PoissonSampler:
-    """Include every record independently with probability ``rate``.
+    """Include each record independently with probability ``rate``.
 
     Parameters
     ----------
@@ -24,8 +24,8 @@ class PoissonSampler:
 
     Notes
     -----
-    The gaps between included records are geometric, so a draw costs O(rate * n), not O(n).
-    Exact up to the 2**-53 grid of the uniforms.
+    The gaps between included records are geometric, so a draw costs O(rate * n), not O(n). The
+    probabilities are exact up to the 2**-53 grid of the uniforms.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class PoissonSampler:
             raise ValueError(f"rate={self.rate!r} must be in (0, 1].")
 
     def draw(self, n: int, random: SecureRandom) -> NDArray[np.int64]:
-        """Return the sorted indices, out of 0 to ``n - 1``, of the records included this time."""
+        """Return the sorted indices, from 0 to ``n - 1``, of the included records."""
         if self.rate == 1.0:
             return np.arange(n)
         log_miss = math.log1p(-self.rate)
@@ -51,9 +51,9 @@ class PoissonSampler:
         last = -1
         while last < n:
             gaps = np.floor(np.log(random.uniform(block)) / log_miss)
-            # A gap beyond n ends the draw whatever its size; capping it keeps the sum in int64.
-            places = last + np.cumsum(np.minimum(gaps, n).astype(np.int64) + 1)
-            found.append(places)
-            last = int(places[-1])
+            # A gap beyond n ends the draw whatever its size; capping it avoids int64 overflow.
+            included = last + np.cumsum(np.minimum(gaps, n).astype(np.int64) + 1)
+            found.append(included)
+            last = int(included[-1])
         indices = np.concatenate(found)
         return indices[indices < n]

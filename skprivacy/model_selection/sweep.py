@@ -35,84 +35,86 @@ FPR = 0.01
 
 def _refitted(self: Any) -> bool:
     if not hasattr(self, "estimator_"):
-        raise AttributeError("PrivacySweepCV keeps no model: give refit=<epsilon> to get one.")
+        raise AttributeError(
+            "PrivacySweepCV keeps no model with refit=None. Set refit=<epsilon> to keep one."
+        )
     return True
 
 
 class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
     """Cross-validated utility and membership leakage of a model at several privacy levels.
 
-    For each epsilon and each split one model is trained on the training folds; it is scored on
+    For each epsilon and each split, one model is trained on the training folds. It is scored on
     the test fold and attacked with the training folds as members and the test fold as
-    non-members. Nothing is trained twice: shadow models, where the attack needs them, are trained
-    once per epsilon on the whole of ``(X, y)`` and shared by all splits.
+    non-members. Nothing is trained twice: shadow models, if the attack needs them, are trained
+    once per epsilon on all of ``(X, y)`` and shared by all splits.
 
     Parameters
     ----------
     estimator : estimator
         A classifier or pipeline with a parameter ``epsilon``. It is cloned, never fitted itself.
     epsilons : sequence of float
-        The privacy levels, positive; ``numpy.inf`` asks for a model without privacy.
+        The privacy levels, positive; ``numpy.inf`` requests a model without privacy.
     attack : MembershipAttack, default=None
-        The attack, without target, such as ``LiRA(n_shadows=64)``. ``None`` means
+        The attack, without a target, such as ``LiRA(n_shadows=64)``. ``None`` means
         :class:`~skprivacy.attacks.LossThreshold`, which needs no shadow models.
     param_name : str, default=None
-        Name of the parameter to vary, as in ``get_params``. ``None`` finds the one parameter
-        that is called ``epsilon``, nested (``dpsgdclassifier__epsilon``) or not.
+        Name of the parameter to vary, as in ``get_params``. ``None`` selects the only parameter
+        called ``epsilon``, nested (``dpsgdclassifier__epsilon``) or not.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`.
     scoring : str or callable, default=None
-        The utility; ``None`` means the estimator's own ``score``.
+        The utility; ``None`` means the estimator's ``score``.
     n_jobs : int, default=None
-        How many models are trained at once, through joblib.
+        Number of models to train in parallel with joblib.
     verbose : int, default=0
-        Whether a progress bar is shown.
+        Whether to show a progress bar.
     refit : float, default=None
-        The epsilon (one of ``epsilons``) at which a model is trained on all data in the end. It
-        is never chosen by the scores: the best score would as a rule take the least privacy.
+        The epsilon (one of ``epsilons``) at which a final model is trained on all data. It is never
+        chosen by the scores: the best score would usually select the least privacy.
 
     Attributes
     ----------
     cv_results_ : dict of ndarray
-        As :class:`~sklearn.model_selection.GridSearchCV` has it, one entry per epsilon: ``params``,
-        ``param_<name>``, ``mean_fit_time``, ``split<i>_test_score``, ``mean_``, ``std_`` and
-        ``rank_test_score``, the same for ``train_score``, ``attack_auc``,
-        ``attack_tpr_at_0.01`` (TPR at 1% FPR; NaN where the test folds are too small to tell)
-        ``claimed_epsilon``, which a model claims with all of its private steps, and
-        ``attack_auc_bound``, the most that this claim allows any attack; both NaN where nothing
-        is proved for the model as a whole.
+        As in :class:`~sklearn.model_selection.GridSearchCV`, with one entry per epsilon:
+        ``params``, ``param_<name>``, ``mean_fit_time``, ``split<i>_test_score``, ``mean_``,
+        ``std_`` and ``rank_test_score``; the same for ``train_score``, ``attack_auc``,
+        ``attack_tpr_at_0.01`` (TPR at 1% FPR; NaN if the test folds are too small),
+        ``claimed_epsilon``, the claim of a model with all of its private steps, and
+        ``attack_auc_bound``, the highest AUC that this claim allows for any attack; the last two
+        are NaN if nothing is proved for the model as a whole.
     best_index_, best_score_, best_params_
         The candidate with the highest mean test score.
     charged_ : PrivacyGuarantee
-        What all trained models TOGETHER cost, see Notes. There is no ``privacy_``: no guarantee
-        covers the scores, nor a model that was chosen by them.
+        Joint cost of ALL trained models, see Notes. There is no ``privacy_``: no guarantee covers
+        the scores, nor a model that was chosen by them.
     guarantees_ : list of PrivacyGuarantee
-        The same for each epsilon: what the models of all its splits cost together.
+        For each epsilon, the joint cost of the models of all its splits.
     attack_name_ : str
         Name of the attack.
     n_splits_ : int
         Number of splits.
     estimator_ : estimator
-        The model trained on all data, if ``refit`` was given. It claims what it would claim
-        without the sweep, provided that ``refit`` was chosen without looking at any scores.
+        The model trained on all data, if ``refit`` is given. Its claim is the one that it would
+        have without the sweep, provided that ``refit`` was chosen without looking at any scores.
 
     Raises
     ------
     ValueError
-        If an epsilon, the parameter, the splits or the labels do not fit; before any training.
+        If an epsilon, the parameter, the splits or the labels are invalid. Raised before training.
 
     Notes
     -----
-    **Guarantees.** The sweep is a tool of whoever may see the data. Its models compose: releasing
+    **Guarantees.** A sweep is a tool for people who may see the data. Its models compose: releasing
     all of them costs candidates times folds (plus the refit), each with all of its private steps,
-    which is what ``charged_`` holds; its delta is the sum of all deltas. Shadow models are never
-    handed out and not counted. Test scores, attack results and the choice of an epsilon by them
-    are computed from the private data without noise; NO guarantee covers ``cv_results_``.
-    Publishing them, or tuning by them, leaks beyond every epsilon in the table.
+    as stated by ``charged_``; its delta is the sum of all deltas. Shadow models are never returned
+    and are not counted. Test scores, attack results and the choice of an epsilon by them are
+    computed from the private data without noise; NO guarantee covers ``cv_results_``. Publishing
+    them, or tuning by them, leaks beyond every epsilon in the table.
 
     **Edge cases.** A sweep with ``numpy.inf``, or over a model that makes no claim, costs
-    epsilon = infinity, and ``charged_`` says so and why. It is an estimate where a step of the
-    model read private data outside any guarantee.
+    epsilon = infinity, and ``charged_`` states the reason. It is an estimate if a step of the model
+    read private data outside any guarantee.
 
     Examples
     --------
@@ -183,14 +185,14 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         if len(np.unique(y)) < 2:
-            raise ValueError("y has one class only; a sweep needs at least two.")
+            raise ValueError("y must have at least two classes; got one class. Check the labels.")
         cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         splits = list(cv.split(X, y, groups))
 
         candidates = [clone(self.estimator).set_params(**{param: e}) for e in epsilons]
         pools: list[ShadowPool | None] = [None] * len(candidates)
         if hasattr(attack, "n_shadows"):
-            waiting = tqdm(candidates, disable=not self.verbose, desc="shadow models", unit="pool")
+            progress = tqdm(candidates, disable=not self.verbose, desc="shadow models", unit="pool")
             pools = [
                 ShadowPool(
                     model,
@@ -198,7 +200,7 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
                     n_jobs=self.n_jobs,
                     random_state=attack.random_state,
                 ).fit(X, y)
-                for model in waiting
+                for model in progress
             ]
         fits = Parallel(n_jobs=self.n_jobs, return_as="generator")(
             delayed(_fit_and_attack)(clone(model), X, y, train, test, scorer, attack, pool)
@@ -224,7 +226,7 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         return self
 
     def plot(self, **kwargs: Any) -> Any:
-        """Draw utility and leakage over epsilon.
+        """Plot utility and leakage over epsilon.
 
         Parameters
         ----------
@@ -272,46 +274,52 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
 
 def _check_epsilons(epsilons: Any, refit: Any) -> list[float]:
     if isinstance(epsilons, (str, numbers.Real)) or not isinstance(epsilons, Iterable):
-        raise ValueError(f"epsilons must be a list of positive numbers, got {epsilons!r}.")
+        raise ValueError(
+            f"epsilons={epsilons!r} must be a list of positive numbers. Pass one, such as [1, 10]."
+        )
     given = list(epsilons)
     if not given:
-        raise ValueError("epsilons is empty; give at least one positive number.")
+        raise ValueError("epsilons is empty. Pass at least one positive number.")
     for epsilon in given:
         if (
             isinstance(epsilon, bool)
             or not isinstance(epsilon, numbers.Real)
             or not float(epsilon) > 0
         ):
-            raise ValueError(f"epsilons must be positive numbers, got {epsilon!r}.")
+            raise ValueError(
+                f"epsilons must be positive numbers; got {epsilon!r}. Remove or correct it."
+            )
     values = [float(epsilon) for epsilon in given]
     if len(set(values)) < len(values):
-        raise ValueError(f"epsilons holds a value twice: {given!r}.")
+        raise ValueError(f"epsilons={given!r} must not contain a value twice. Remove duplicates.")
     if refit is not None and (isinstance(refit, bool) or refit not in values):
-        raise ValueError(f"refit must be None or one of epsilons={values}, got {refit!r}.")
+        raise ValueError(f"refit={refit!r} must be None or one of epsilons={values}.")
     return values
 
 
 def _check_param(estimator: Any, name: str | None) -> str:
     if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
-        raise TypeError(f"estimator must be a scikit-learn estimator, got {estimator!r}.")
+        raise TypeError(
+            f"estimator={estimator!r} must be a scikit-learn estimator object. Pass an instance."
+        )
     params = estimator.get_params(deep=True)
     if name is not None:
         if name not in params:
             raise ValueError(
-                f"param_name={name!r} is no parameter of {type(estimator).__name__}; "
+                f"param_name={name!r} must be a parameter of {type(estimator).__name__}; "
                 f"it has {sorted(params)}."
             )
         return name
     found = [p for p in params if p.rpartition("__")[2] == "epsilon"]
     if not found:
         raise ValueError(
-            f"{type(estimator).__name__} has no parameter epsilon; is it a private model? If it "
-            "is called otherwise, give its name as param_name."
+            f"{type(estimator).__name__} has no parameter epsilon. Pass a private model, or the "
+            "name of its privacy parameter as param_name."
         )
     if len(found) > 1:
         raise ValueError(
-            f"{type(estimator).__name__} has {len(found)} parameters called epsilon "
-            f"({found}); name the one to vary by param_name."
+            f"{type(estimator).__name__} has {len(found)} parameters called epsilon ({found}). "
+            "Pass the name of the one to vary as param_name."
         )
     return found[0]
 
@@ -320,11 +328,14 @@ def _check_attack(attack: Any) -> MembershipAttack:
     if attack is None:
         return LossThreshold()
     if not isinstance(attack, MembershipAttack):
-        raise TypeError(f"attack must be a membership attack or None, got {attack!r}.")
+        raise TypeError(
+            f"attack={attack!r} must be a membership attack object or None. Pass an instance, such "
+            "as LossThreshold()."
+        )
     if getattr(attack, "pool", None) is not None:
         raise ValueError(
-            "attack has a pool already, but each epsilon needs shadow models of its own; "
-            "leave pool=None and give n_shadows."
+            f"attack={attack!r} must not have a pool, as each epsilon needs separate shadow "
+            "models. Set pool=None and n_shadows."
         )
     return attack
 
@@ -381,7 +392,7 @@ def _format(rows: list[dict[str, Any]], params: list[dict[str, float]], n_splits
 
 
 def _together(claims: list[Claim]) -> PrivacyGuarantee:
-    """Compose what every trained model has cost; one that claims nothing is not private."""
+    """Return the joint cost of all trained models; one without a claim is not private."""
     whole = total(claims)
     note = "it covers the trained models together, never the scores and attacks in cv_results_"
     if whole.charged is None:

@@ -1,4 +1,4 @@
-"""Randomised smoothing: predictions that provably do not change under small changes of input."""
+"""Randomised smoothing: predictions certified not to change under small changes of the input."""
 
 from __future__ import annotations
 
@@ -19,61 +19,61 @@ from ..metrics import clopper_pearson
 
 __all__ = ["SmoothedClassifier"]
 
-_ROWS = 1 << 16  # noisy rows that are predicted, or numbers that are drawn, at a time
+_ROWS = 1 << 16  # number of noisy rows to predict, or of numbers to draw, at a time
 _KEY_BYTES = 32
 
 
 class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """Predict the class that a classifier gives most often to a row with Gaussian noise on it.
+    """Predict the class that a classifier returns most often for a row with Gaussian noise.
 
-    This protects the *input of a prediction*: within the certified radius, whoever perturbs a row
-    cannot change its class. About the training records it promises nothing of its own, and takes
-    nothing away from what a private ``estimator`` promises: see ``estimator_.privacy_``.
+    This protects the *input of a prediction*: no perturbation of a row within the certified radius
+    can change its class. It has no privacy guarantee for the training records itself, and does not
+    weaken that of a private ``estimator``: see ``estimator_.privacy_``.
 
     Parameters
     ----------
     estimator : classifier
-        Is cloned and fitted.
+        The classifier to clone and fit.
     sigma : float, default=0.25
         Standard deviation of the noise, in the units of the features.
     n_samples : int, default=1000
-        Noisy copies of a row on which its certificate rests.
+        Number of noisy copies of a row that determine its certificate.
     n_selection : int, default=100
-        Noisy copies by which the class is chosen beforehand.
+        Number of noisy copies that select the class beforehand.
     alpha : float, default=0.001
         Probability with which a certificate may be wrong.
     augment : bool, default=True
-        Whether to train on noisy rows too, so that the classifier knows them.
+        Whether to train on noisy rows, so that the classifier is fitted to them.
     random_state : int, RandomState instance or None, default=None
-        Drives the noise.
+        Seed of the noise.
 
     Attributes
     ----------
     estimator_ : classifier
-        The fitted clone. Its ``privacy_``, if it has one, holds for all that is said here.
+        The fitted clone. Its ``privacy_``, if it has one, covers all predictions and certificates.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        The class labels.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+        Names of the features, if all of them are strings.
 
     Notes
     -----
-    **Guarantees.** With probability at least 1 - ``alpha`` for a row, the smoothed classifier has
-    the certified class everywhere within the certified L2 radius. The rows of one call share their
-    noise, so that what is said of one does not depend on the others: certificates that are wrong
-    may be wrong together.
+    **Guarantees.** With probability at least 1 - ``alpha`` for each row, the smoothed classifier
+    has the certified class everywhere within the certified L2 radius. All rows of a call share
+    their noise, so the result for one row does not depend on the others; wrong certificates may
+    therefore occur together.
 
-    A row is trained on with noise that is a function of that row, ``sigma`` and a key drawn from
-    ``random_state`` (SHAKE-128 of key and row, as normal numbers). Who adds, removes, blanks or
-    replaces a record thus changes what the estimator is given in that one place and nowhere else,
-    whether the key is known or not: a guarantee of the estimator holds as it stands, whatever its
-    relation. (Noise drawn row after row would change all rows behind one that is removed.)
+    The training noise of a row is a function of that row, ``sigma`` and a key drawn from
+    ``random_state`` (SHAKE-128 of key and row, as normal numbers). Adding, removing, blanking or
+    replacing a record therefore changes only that row of the estimator's input, whether or not the
+    key is known: a guarantee of the estimator holds unchanged, under any relation. (Noise drawn
+    row after row would change all rows after a removed one.)
 
-    **Edge cases.** Where no class is surely in the majority, the radius is 0. Equal rows are
-    trained on with equal noise. ``fit`` hands NaN and infinity on: a private estimator leaves such
-    a record out in silence, and other ones refuse it. Elsewhere they are refused.
+    **Edge cases.** If no class has a certain majority, the radius is 0. Equal rows get equal
+    training noise. ``fit`` passes NaN and infinity to the estimator: a private estimator silently
+    leaves such a record out, and others refuse it. Other methods refuse them.
 
     References
     ----------
@@ -135,10 +135,10 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         self._validate_params()
         check_column_names(X)
-        # An error about one record would tell that it is there: that is for the estimator to say.
+        # An error about one record would reveal its presence, so the estimator handles it.
         rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
         if self.augment:
-            # A certificate rests on noise that training has not seen: a hash of the same seed.
+            # Certificates need noise that training did not use; training uses a hash of the seed.
             key = check_random_state(self.random_state).bytes(_KEY_BYTES)
             rows = rows + self.sigma * _noise_by_row(rows, key)
         self.estimator_ = clone(self.estimator).fit(rows, labels)
@@ -162,7 +162,7 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self.classes_[counts.argmax(axis=1)]
 
     def certify(self, X: ArrayLike) -> tuple[NDArray, NDArray[np.float64]]:
-        """Return classes and the radii within which they are certain.
+        """Return classes and the radii within which they are certified.
 
         Parameters
         ----------
@@ -172,13 +172,13 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         -------
         labels : ndarray of shape (n_samples,)
         radii : ndarray of shape (n_samples,)
-            In the units of the features. 0 where nothing can be certified.
+            In the units of the features. 0 if nothing can be certified.
         """
         rows = self._checked(X)
         random = check_random_state(self.random_state)
         chosen = self._counts(rows, self.n_selection, random).argmax(axis=1)
         hits = self._counts(rows, self.n_samples, random)[np.arange(len(rows)), chosen]
-        # One-sided at alpha: the lower end of a two-sided interval at twice that.
+        # The one-sided bound at alpha is the lower end of a two-sided interval at twice alpha.
         low, _ = clopper_pearson(hits, self.n_samples, min(2 * self.alpha, 0.999))
         radii = np.where(low > 0.5, self.sigma * ndtri(np.maximum(low, 0.5)), 0.0)
         return self.classes_[chosen], radii
@@ -188,9 +188,9 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return validate_data(self, X, dtype=np.float64, reset=False)
 
     def _counts(self, rows: NDArray, copies: int, random: Any) -> NDArray[np.int64]:
-        """Return how often each class was predicted, (n_samples, n_classes).
+        """Return how often each class was predicted, of shape (n_samples, n_classes).
 
-        All rows get the same noise, so that what is said of one does not depend on the others.
+        All rows get the same noise, so the result for one row does not depend on the others.
         """
         counts = np.zeros((len(rows), len(self.classes_)), np.int64)
         for first in range(0, copies, _ROWS):
@@ -209,7 +209,7 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
 
 def _noise_by_row(rows: NDArray[np.float64], key: bytes) -> NDArray[np.float64]:
-    """Return standard normal numbers of the shape of ``rows``; each row's depend on it alone."""
+    """Return standard normal numbers of the shape of ``rows``, each row's a function of it."""
     width = rows.shape[1]
     noise = np.empty(rows.shape)
     block = max(1, _ROWS // width)

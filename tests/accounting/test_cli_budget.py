@@ -40,7 +40,7 @@ def test_any_event_and_any_scope(ledger, capsys):
     event = json.dumps(LaplaceEvent(10.0).to_dict())
     to_ann = ["spend", ledger, "--event", event, "--scope", "adult/=ann"]
     assert main(["budget", *to_ann]) == 2
-    assert "there is no scope 'adult/=ann'; known are none" in capsys.readouterr().err
+    assert "there is no scope 'adult/=ann'; the scopes are none" in capsys.readouterr().err
     assert main(["budget", *to_ann, "--new-scope"]) == 0
     assert main(["budget", "spend", ledger, "--epsilon", "0.1", "--scope", "adult"]) == 0
     assert PrivacyBudget.open(ledger).spent(0.0) == pytest.approx(0.2)
@@ -52,7 +52,7 @@ def test_a_mistyped_scope_does_not_escape_its_cap(ledger, capsys):
     for action in ("spend", "what-if", "show"):
         release = [] if action == "show" else ["--epsilon", "1"]
         assert main(["budget", action, ledger, *release, "--scope", "adutl"]) == 2
-        assert "there is no scope 'adutl'; known are adult." in capsys.readouterr().err
+        assert "there is no scope 'adutl'; the scopes are adult." in capsys.readouterr().err
     assert main(["budget", "spend", ledger, "--epsilon", "1", "--scope", "adult"]) == 1
     assert len(PrivacyBudget.open(ledger).entries()) == 0
 
@@ -102,7 +102,7 @@ def test_another_file_is_no_ledger(content, tmp_path, capsys):
     path.write_text(content)
     for arguments in (["show", str(path)], ["create", str(path), "--epsilon", "1"]):
         assert main(["budget", *arguments]) == 2
-        assert "patients.csv is no privacy ledger" in capsys.readouterr().err
+        assert "patients.csv is not a privacy ledger" in capsys.readouterr().err
     assert path.read_text() == content
 
 
@@ -117,16 +117,16 @@ def test_compare_shows_what_is_no_proof(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["show", "nowhere.ledger"], "no ledger nowhere.ledger; make one with `skprivacy budget"),
+        (["show", "nowhere.ledger"], "no ledger nowhere.ledger. Create one with `skprivacy budget"),
         (["create", "no/x", "--epsilon", "1"], "there is no folder"),
         (
             ["compare", "--delta", "1e-5", "--event", "{}", "--noise-multiplier", "1"],
-            "give only one of --noise-multiplier, --event.",
+            "only one of --noise-multiplier, --event can describe the release",
         ),
         (["create", "x", "--epsilon", "-1"], "epsilon=-1.0"),
         (["create", "x", "--epsilon", "1", "--delta", "0.1", "--records", "50"], "below 1/n"),
-        (["compare", "--delta", "1e-5"], "describe the release"),
-        (["compare", "--delta", "1e-5", "--event", "{"], "not JSON"),
+        (["compare", "--delta", "1e-5"], "the release is not described"),
+        (["compare", "--delta", "1e-5", "--event", "{"], "--event must be JSON"),
         (["compare", "--delta", "1e-5", "--event", '{"type": "Nothing"}'], "known event"),
         (
             [

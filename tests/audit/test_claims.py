@@ -377,7 +377,7 @@ def test_every_class_against_the_rest_is_a_fit():
     claim = claim_of(OneVsRestClassifier(both(budget)).fit(X, Y3))
     assert claim.guarantee.epsilon() == pytest.approx(3 * 20.05)
     assert claim.guarantee.epsilon() >= budget.spent() * (1 - 1e-9)
-    assert "OneVsRestClassifier reads it off y" in " ".join(claim.guarantee.assumptions)
+    assert "OneVsRestClassifier reads it from y" in " ".join(claim.guarantee.assumptions)
 
 
 def test_every_target_is_a_fit():
@@ -402,7 +402,7 @@ def test_relations_and_deltas_are_never_mixed():
     mixed = make_pipeline(scale(None, relation="replace_one"), learn(None)).fit(X, y)
     claim = claim_of(mixed)
     assert claim.guarantee is claim.charged is None
-    assert "add-remove and replace-one, never added up" in claim.reason
+    assert "add-remove and replace-one, which are never added up" in claim.reason
     half = PrivacyGuarantee(ApproxDP(1.0, 0.6), at_delta=0.6)
     with pytest.raises(ValueError, match="add up to 1 or more"):
         composed([half, half])
@@ -411,7 +411,7 @@ def test_relations_and_deltas_are_never_mixed():
 def test_units_are_never_mixed():
     record = PrivacyGuarantee(LaplaceEvent(1.0))
     patient = PrivacyGuarantee(LaplaceEvent(1.0), unit="patient_id")
-    with pytest.raises(ValueError, match="units patient_id and record, never added up"):
+    with pytest.raises(ValueError, match="units patient_id and record, which are never added up"):
         composed([record, patient])
     assert composed([patient, patient]).unit == "patient_id"
 
@@ -485,7 +485,7 @@ def test_the_types_of_columns_are_taken_to_be_public():
     claim = claim_of(make_pipeline(columns, learn(None)).fit(frame, y), frame)
     assert claim.proved
     assert claim.guarantee.assumptions == (
-        "the types and names of the columns that 'columntransformer' chooses by are public",
+        "the types and names of the columns that 'columntransformer' selects by are public",
     )
 
 

@@ -88,7 +88,7 @@ def test_sweep_of_a_table(folder, capsys):
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "data.csv" in page
     assert "data:image/png;base64," in page
-    assert "Looking costs too" in page
+    assert "Looking at results costs privacy too" in page
 
 
 def test_the_report_escapes_the_name_of_the_file(folder, capsys):
@@ -159,7 +159,7 @@ def test_without_schema_the_warning_is_loud(folder, capsys, monkeypatch):
 @pytest.mark.parametrize("schema", ["", "--schema open.json"])
 def test_classes_read_off_the_data_are_an_assumption_of_the_claim(schema, folder, capsys):
     line = f"data.csv --target ill {schema} --delta 1e-4 --quiet --out report.html"
-    words = "the set of class labels is public (it was read off the data)"
+    words = "the set of class labels is public (it was read from the data)"
     for command in (f"audit {NEVER} --attack loss", "sweep --cv 2"):
         where, _, more = command.partition(" ")
         epsilons = "--epsilons 5" if where == "sweep" else ""
@@ -173,7 +173,7 @@ def test_given_classes_are_no_assumption(folder, capsys):
     line = f"audit data.csv --schema schema.json --delta 1e-4 --attack loss --quiet {NEVER}"
     _, out, _ = run(line, capsys)
     assert "proved" in out
-    assert "read off" not in out
+    assert "read from" not in out
 
 
 def test_a_schema_read_off_the_data_proves_nothing(folder, capsys):
@@ -184,7 +184,7 @@ def test_a_schema_read_off_the_data_proves_nothing(folder, capsys):
     _, out, _ = run(f"sweep {line} --epsilons 5 --cv 2", capsys)
     assert "estimate" in out
     assert ", proved" not in out
-    assert "'schematransformer' tells nothing of the records" in out
+    assert "'schematransformer' reveals nothing about the records" in out
 
 
 def test_columns_outside_the_schema_are_told(folder, capsys):
@@ -205,8 +205,11 @@ def test_categories_that_look_missing_are_categories(folder):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("sweep nowhere.csv --target y", "nowhere.csv is neither a file nor a data set's name"),
-        ("sweep data.csv", "Give --target"),
+        (
+            "sweep nowhere.csv --target y",
+            "nowhere.csv is neither a file nor the name of a data set",
+        ),
+        ("sweep data.csv", "Give the column to predict by --target NAME"),
         ("sweep data.csv --target sick", "no column 'sick'; it has age, city, ill"),
         ("sweep data.csv --target ill --schema no.json", "no schema file no.json"),
         ("sweep data.csv --target ill --schema bad.json", "bad.json is not valid JSON"),
@@ -217,28 +220,31 @@ def test_categories_that_look_missing_are_categories(folder):
         ),
         (
             "audit data.csv --target age --schema open.json",
-            "--target 'age' is also a feature of the schema; remove it there.",
+            "--target 'age' is also a feature of the schema. Remove it there.",
         ),
         ("sweep narrow.csv --schema schema.json", "lacks columns of the schema: city"),
-        ("sweep one.csv --target ill", "one class only"),
-        ("sweep real.csv --target ill", "continuous values, not classes"),
-        ("sweep gaps.csv --target ill", "4 missing values"),
-        ("sweep maybe.csv --schema schema.json", "'maybe', which is none of the schema's classes"),
-        ("sweep header.csv --target ill", "no rows"),
+        ("sweep one.csv --target ill", "must have at least two classes; it has one"),
+        ("sweep real.csv --target ill", "must hold classes; it holds continuous values"),
+        ("sweep gaps.csv --target ill", "must not have missing values; it has 4"),
+        (
+            "sweep maybe.csv --schema schema.json",
+            "'maybe', which is not one of the schema's classes",
+        ),
+        ("sweep header.csv --target ill", "must have at least one row"),
         ("sweep empty.csv --target ill", "cannot be read"),
         ("sweep ragged.csv --target b", "cannot be read"),
         ("sweep binary.csv --target b", "cannot be read"),
         ("sweep names.csv --target ill", "'name' has 1200 distinct values"),
         ("sweep subfolder --target b", "cannot be read"),
-        ("sweep data.csv --schema schema.json --epsilons 1,0", "epsilon must be positive, got 0"),
+        ("sweep data.csv --schema schema.json --epsilons 1,0", "epsilon must be positive; got 0"),
         ("sweep data.csv --schema schema.json --epsilons 1,-1", "epsilon must be positive"),
         ("sweep data.csv --schema schema.json --epsilons nan", "epsilon must be positive"),
         ("sweep data.csv --schema schema.json --epsilons 1,one", "such as 0.1 1 10 or 0.1,1,10"),
-        ("sweep --epsilons 1 10 data.csv", "DATA goes before this option"),
+        ("sweep --epsilons 1 10 data.csv", "put DATA before this option"),
         ("sweep data.csv --schema schema.json --epsilons 1,1", "twice"),
         ("sweep data.csv --schema schema.json --epsilons ,", "epsilons is empty"),
-        ("sweep data.csv --schema schema.json --delta 2", "--delta must lie between 0 and 1"),
-        ("sweep data.csv --schema schema.json --delta 0.1", "not below 1 over the 300 records"),
+        ("sweep data.csv --schema schema.json --delta 2", "--delta must be between 0 and 1"),
+        ("sweep data.csv --schema schema.json --delta 0.1", "must be below 1 over the 300 records"),
         ("sweep data.csv --schema schema.json --cv 1", "--cv must be at least 2"),
         ("sweep data.csv --schema schema.json --cv 290", "rarest class has"),
         ("sweep data.csv --schema schema.json --rows 0", "--rows must be at least 1"),
@@ -247,8 +253,8 @@ def test_categories_that_look_missing_are_categories(folder):
         ("sweep data.csv --schema schema.json --out no/report.html", "there is no folder"),
         ("sweep data.csv --schema schema.json --out subfolder", "is a folder"),
         ("sweep data.csv --schema schema.json --plot curve.jpeg", "must end in .png"),
-        ("sweep digits --target digit", "brings its own target"),
-        ("audit data.csv --schema schema.json --alpha 2", "--alpha must lie"),
+        ("sweep digits --target digit", "has a built-in target"),
+        ("audit data.csv --schema schema.json --alpha 2", "--alpha must be between"),
         ("audit data.csv --schema schema.json --epsilon 0", "epsilon must be positive"),
         ("audit data.csv --schema schema.json --epsilon one", "invalid float value"),
         ("datasets nothing", "invalid choice"),

@@ -488,7 +488,7 @@ def test_objective_parameters(params, named):
 def test_objective_of_wrong_shape():
     flat = PolynomialObjective(lambda y: y, 1.0, 1.0, 1.0)
     X, y = regression_data(20)
-    with pytest.raises(ValueError, match="slope returned shape"):
+    with pytest.raises(ValueError, match="slope must return shape"):
         regressor(objective=flat).fit(X, y)
 
 

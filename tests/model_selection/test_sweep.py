@@ -195,7 +195,9 @@ def test_mixed_relations_are_never_summed():
 
     sweep = PrivacySweepCV(Mixed(), epsilons=[1, 2], cv=2).fit(X, y)
     assert np.isinf(sweep.charged_.epsilon())
-    assert any("add-remove and zero-out, never added up" in t for t in sweep.charged_.assumptions)
+    assert any(
+        "add-remove and zero-out, which are never added up" in t for t in sweep.charged_.assumptions
+    )
     assert [g.relation for g in sweep.guarantees_] == ["zero_out", "add_remove"]
 
 
@@ -246,23 +248,23 @@ def test_frames_strings_groups_scoring_pickle():
     ("changes", "words"),
     [
         ({"epsilons": []}, "epsilons is empty"),
-        ({"epsilons": [1, 0]}, "positive numbers, got 0"),
-        ({"epsilons": [1, float("nan")]}, "positive numbers, got nan"),
-        ({"epsilons": [1, "2"]}, "positive numbers, got '2'"),
-        ({"epsilons": [1, True]}, "positive numbers, got True"),
+        ({"epsilons": [1, 0]}, "positive numbers; got 0"),
+        ({"epsilons": [1, float("nan")]}, "positive numbers; got nan"),
+        ({"epsilons": [1, "2"]}, "positive numbers; got '2'"),
+        ({"epsilons": [1, True]}, "positive numbers; got True"),
         ({"epsilons": [1, 1.0]}, "twice"),
         ({"epsilons": 1.0}, "list of positive numbers"),
         ({"epsilons": "1,2"}, "list of positive numbers"),
-        ({"refit": 5}, "refit must be None or one of"),
-        ({"refit": True}, "refit must be None or one of"),
+        ({"refit": 5}, "refit=5 must be None or one of"),
+        ({"refit": True}, "refit=True must be None or one of"),
         (
             {"estimator": LogisticRegression()},
-            "LogisticRegression has no parameter epsilon; is it a private model",
+            "LogisticRegression has no parameter epsilon. Pass a private model",
         ),
-        ({"param_name": "eps"}, "param_name='eps' is no parameter"),
-        ({"estimator": Noisy}, "estimator must be"),
-        ({"attack": LiRA}, "attack must be"),
-        ({"attack": "lira"}, "attack must be"),
+        ({"param_name": "eps"}, "param_name='eps' must be a parameter"),
+        ({"estimator": Noisy}, "estimator=.* must be a scikit-learn estimator object"),
+        ({"attack": LiRA}, "attack=.* must be a membership attack object"),
+        ({"attack": "lira"}, "attack='lira' must be a membership attack object"),
         ({"attack": LiRA(pool=ShadowPool(Noisy()))}, "pool"),
         ({"cv": 1000}, "n_splits=1000"),
         ({"scoring": "no such"}, "no such"),
@@ -278,7 +280,7 @@ def test_wrong_parameters_are_told_before_any_training(changes, words, log):
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        (np.zeros(400), "one class"),
+        (np.zeros(400), "at least two classes; got one class"),
         (y[:-1], "inconsistent numbers of samples"),
         (np.linspace(0, 1, 400), "[Cc]ontinuous"),
     ],
@@ -340,12 +342,14 @@ def test_a_step_that_saw_the_data_takes_the_proof_away():
     sweep = PrivacySweepCV(make_pipeline(StandardScaler(), Noisy()), epsilons=[1, 2], cv=2)
     charged = sweep.fit(X, y).charged_
     assert charged.kind == "estimate"
-    assert any("'standardscaler' tells nothing" in assumption for assumption in charged.assumptions)
+    assert any(
+        "'standardscaler' reveals nothing" in assumption for assumption in charged.assumptions
+    )
     for key in ("claimed_epsilon", "attack_auc_bound"):
         assert np.isnan(sweep.cv_results_[f"mean_{key}"]).all()
     alone = PrivacySweepCV(Noisy(), epsilons=[1, 2], cv=2).fit(X, y)
     assert alone.charged_.kind == "proved"
-    assert not any("tells nothing" in assumption for assumption in alone.charged_.assumptions)
+    assert not any("reveals nothing" in assumption for assumption in alone.charged_.assumptions)
 
 
 def test_a_function_that_mixes_records_takes_the_proof_away():

@@ -128,7 +128,7 @@ def record(
     since: int = 0,
     before: int | None = None,
 ) -> Counter[Event]:
-    """Return what a record is charged within ``scope`` if ``lies(path)`` tells where it lies."""
+    """Return what a record is charged within ``scope`` by the paths for which ``lies`` is true."""
     counts: Counter[Event] = Counter()
     for path, body, n in log.charges(since, before):
         if path.startswith(scope) and lies(path):
