@@ -113,9 +113,9 @@ def _check_noise(name: str, value: float | None) -> None:
         )
 
 
-def _event(noise: float, moved: int, make: Callable[[float], Event]) -> Event:
+def _event(noise: float, moved: int, make: Callable[..., Event]) -> Event:
     """Return the event of noise on votes of which a neighbour moves ``moved``."""
-    return make(noise / moved) if noise > 0 else NonPrivate()
+    return make(noise, moved=moved) if noise > 0 else NonPrivate()
 
 
 @dataclass(frozen=True)

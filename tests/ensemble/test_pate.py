@@ -160,11 +160,16 @@ def test_parts_by_index_are_equal_and_shuffled():
 @pytest.mark.parametrize(
     ("aggregator", "event"),
     [
-        (GNMax(40.0), Repeated(GNMaxVote(20.0), 30)),
-        (LNMax(40.0), Repeated(LNMaxVote(20.0), 30)),
+        (GNMax(40.0), Repeated(GNMaxVote(40.0, moved=2), 30)),
+        (LNMax(40.0), Repeated(LNMaxVote(40.0, moved=2), 30)),
         (
             ConfidentGNMax(50.0, max_answers=9, threshold_noise=150.0, noise=40.0),
-            Composed((Repeated(VoteThreshold(75.0), 30), Repeated(GNMaxVote(20.0), 9))),
+            Composed(
+                (
+                    Repeated(VoteThreshold(150.0, moved=2), 30),
+                    Repeated(GNMaxVote(40.0, moved=2), 9),
+                )
+            ),
         ),
     ],
 )
