@@ -34,6 +34,7 @@ from skprivacy.accounting import (
     ReportNoisyMaxEvent,
     SmoothGaussianEvent,
     TreeAggregation,
+    VoteBlock,
     VoteThreshold,
     epsilon_of,
 )
@@ -80,6 +81,9 @@ EVENTS_NOW = [
     LNMaxVote(20.0, moved=2),
     VoteThreshold(40.0, moved=2),
     VoteThreshold(40.0, threshold=200.0, offset=(1.5, 0.0, 100.0)),
+    VoteBlock("gnmax", 20.0, 12),
+    VoteBlock("gnmax", 20.0, 12, moved=2),
+    VoteBlock("threshold", 20.0, 12),
 ]
 
 
