@@ -120,7 +120,7 @@ def test_level_classes_in_every_query_are_bounded(noise, n_queries):
 @pytest.mark.slow
 def test_level_classes_in_many_queries_are_bounded():
     check_level_classes(40.0, 286)
-    assert gap_zero(286, 1 / 40, math.exp(1.8831)) == pytest.approx(DELTA, rel=1e-3)
+    assert gap_zero(286, 1 / 40, math.exp(1.8831)) > DELTA
 
 
 def best_first_query(h, gamma, laws):

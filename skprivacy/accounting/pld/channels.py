@@ -16,7 +16,7 @@ from .pairs import Array, GaussianPair
 
 __all__ = ["Channels", "binary", "censored", "gaussian", "shift", "three_way"]
 
-_SLACK = 2.0**-31  # of ln P and ln Q: rounding, and noise on a grid instead of the real line
+_SLACK = 2.0**-30  # of ln P and ln Q: noise on a grid, not on the real line, and rounding
 _REACH = 8.3  # standard deviations: beyond lies less than 1e-16
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
@@ -41,8 +41,14 @@ class Channels:
 
     @staticmethod
     def of(p: Array, q: Array, slack: float = 0.0) -> Channels:
+        """Return channels of which ``p`` and ``q`` are known within a factor e^(+-slack)."""
+        return Channels.lossy(p, np.log(p / q), slack)
+
+    @staticmethod
+    def lossy(p: Array, loss: Array, slack: float = 0.0) -> Channels:
+        """Return the channels of losses ln(P/Q)."""
         slack += _SLACK
-        return Channels(p * math.exp(slack), np.log(q / p) - 2 * slack)
+        return Channels(p * math.exp(slack), -loss - 2 * slack)
 
 
 def shift(mu: float, step: float) -> int:
@@ -52,7 +58,10 @@ def shift(mu: float, step: float) -> int:
 
 def gaussian(t: float, step: float) -> Channels:
     """Return N(t, 1) from N(0, 1) with its losses split onto a grid, as one channel."""
-    return _atoms(t, _edges(t, step))
+    edges = _edges(t, step)
+    mass = _atoms(t, edges)
+    mass[0] += GaussianPair(1 / t).masses(edges)[0][0]  # at a larger loss than it has
+    return Channels.lossy(mass[:, None], edges[:, None])
 
 
 def _edges(t: float, step: float) -> Array:
@@ -60,8 +69,8 @@ def _edges(t: float, step: float) -> Array:
     return np.arange(-ends, ends + 1) * step
 
 
-def _atoms(t: float, edges: Array) -> Channels:
-    """Return the losses within ``edges`` of N(t, 1) from N(0, 1), and all below, on the edges.
+def _atoms(t: float, edges: Array) -> Array:
+    """Return P of the losses within ``edges`` of N(t, 1) from N(0, 1), on the edges.
 
     The mass of a cell goes to both of its ends so that P and Q of it are kept.
     """
@@ -70,9 +79,8 @@ def _atoms(t: float, edges: Array) -> Channels:
     step = edges[1] - edges[0]
     up = (inner - q[1:-1] * np.exp(edges[:-1])) / -math.expm1(-step)
     up = np.clip(up + 1e-10 * inner, 0.0, inner)
-    mass = np.r_[0.0, up] + np.r_[inner - up, 0.0]
-    mass[0] += p[0]
-    return Channels(mass[:, None], -edges[:, None] - 2 * _SLACK)
+    mass: Array = np.r_[0.0, up] + np.r_[inner - up, 0.0]
+    return mass
 
 
 def censored(t: float, lowest: float, step: float, side: int) -> tuple[Channels, Channels]:
@@ -96,10 +104,11 @@ def censored(t: float, lowest: float, step: float, side: int) -> tuple[Channels,
         cut = math.floor(-t * lowest / step) * step
         seen = edges[edges > cut - step / 2]
     p, q = (float(ndtr(side * (cut / t + sign * t / 2))) for sign in (-1, 1))
-    atoms = _atoms(t, seen)
-    if side > 0:  # what is below the cut is not seen
-        atoms.p[0] -= GaussianPair(1 / t).masses(seen)[0][0]
-    return Channels.of(np.array([[p]]), np.array([[q]])), atoms
+    mass = _atoms(t, seen)
+    if side < 0:
+        mass[0] += GaussianPair(1 / t).masses(seen)[0][0]
+    unseen = Channels.of(np.array([[p]]), np.array([[q]]))
+    return unseen, Channels.lossy(mass[:, None], seen[:, None])
 
 
 def binary(t: float) -> Channels:
