@@ -10,6 +10,7 @@ from .._event import Event, Orders, Pairs
 from .._renyi import rdp
 from ..pld.argmax import LONGEST, argmax_pair, is_covered
 from ..pld.pairs import both
+from .composition import Repeated
 from .votes import GNMaxVote, VoteThreshold
 
 __all__ = ["VoteBlock"]
@@ -76,8 +77,12 @@ class VoteBlock(Event, tag="VoteBlock", stored=("kind", "noise_multiplier", "n_q
 
     @property
     def _vote(self) -> Event:
-        """One query with its noisy counts."""
         return _KINDS[self.kind](self.noise_multiplier, moved=self.moved)
+
+    @property
+    def with_counts(self) -> Event:
+        """The same queries with all noisy counts released: what is never less, and quickly told."""
+        return Repeated(self._vote, self.n_queries)
 
     @property
     def _h(self) -> float:
@@ -85,7 +90,7 @@ class VoteBlock(Event, tag="VoteBlock", stored=("kind", "noise_multiplier", "n_q
 
     def parts(self) -> Iterable[tuple[Event, int]] | None:
         if self.moved != 1 or not is_covered(self.kind, self._h, self.n_queries):
-            return ((self._vote, self.n_queries),)
+            return ((self.with_counts, 1),)
         blocks = -(-self.n_queries // LONGEST)
         if blocks == 1:
             return None
@@ -93,10 +98,10 @@ class VoteBlock(Event, tag="VoteBlock", stored=("kind", "noise_multiplier", "n_q
         return ((VoteBlock(self.kind, self.noise_multiplier, longest), blocks),)
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
-        return self.n_queries * rdp(self._vote, orders, relation)
+        return rdp(self.with_counts, orders, relation)
 
     def dominating_pairs(self, relation: str) -> Pairs:
         return both(argmax_pair(self.kind, self._h, self.n_queries))
 
     def zcdp(self, relation: str) -> float:
-        return self.n_queries * self._vote.zcdp(relation)
+        return self.with_counts.zcdp(relation)
