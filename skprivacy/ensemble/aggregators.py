@@ -141,6 +141,12 @@ class GNMax(Aggregator):
         Standard deviation of the noise on each count, in votes. ``None`` derives it from the
         epsilon and delta of the estimator.
 
+    Notes
+    -----
+    Nothing but the winners is released, and they are what is charged
+    (:class:`~skprivacy.accounting.VoteBlock`). Where a neighbour moves two votes, the charge is
+    that of all noisy counts.
+
     References
     ----------
     N. Papernot et al., "Scalable private learning with PATE", ICLR 2018.

@@ -53,14 +53,15 @@ def three_way(x, y, h):
     return [winners_against_zero(x, y), winners_against_zero(x - h, y + h)]
 
 
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(300)
+
+
 def winners_against_zero(x, y):
-    z = np.linspace(0, max(x, y, 0) + 12, 3001)
-    step = np.full(len(z), z[1])
-    step[[0, -1]] /= 2
+    half = (max(x, y, 0) + 12) / 2
+    z, step = half * (NODES + 1), half * WEIGHTS
     a = (norm.pdf(z - x) * norm.cdf(z - y)) @ step
     b = (norm.pdf(z - y) * norm.cdf(z - x)) @ step
-    other = norm.cdf(-x) * norm.cdf(-y)
-    return np.array([a, b, other]) / (a + b + other)
+    return np.array([a, b, norm.cdf(-x) * norm.cdf(-y)])
 
 
 def two_way(gap, h):
@@ -224,10 +225,28 @@ def test_one_query_alone_is_the_gaussian_mechanism():
     """At every gamma some gap between two classes attains it."""
     h = 0.3
     for gamma in np.exp([0.0, 0.4, 1.5, 3.0]):
-        gaps = np.linspace(-12, 12, 24001)
-        best = max(hockey_stick(*two_way(g, h), gamma) for g in gaps[::10])
+        best = max(hockey_stick(*two_way(g, h), gamma) for g in np.linspace(-9, 3, 1201))
         assert best == pytest.approx(gaussian_delta(math.sqrt(2) * h, gamma), rel=1e-4)
     assert flatten(gnmax(40.0, 1)) == flatten(GNMaxVote(40.0))
+
+
+@pytest.mark.parametrize("h", [0.9, 0.1, 0.001])
+def test_public_shifts_onto_the_lattice_give_back_every_channel(h):
+    """The lemma of the cover: a mixture of channels on the lattice is the channel off it."""
+    rng = np.random.default_rng(4)
+    steps = channels._steps(1e-6 * h)
+    for s, d in rng.uniform(-2, 2, (20, 2)):
+        grids, laws = [], []
+        for centre, variance, step in zip((d, s), channels._VARIANCE, steps, strict=True):
+            grid = step * (round(centre / step) + np.arange(-12, 13))
+            law = np.exp(-((grid - centre) ** 2) / (2 * variance))
+            grids.append(grid)
+            laws.append(law / law.sum())
+        on = channels._arg_max(grids[1], grids[0])
+        mixed = np.einsum("osd,s,d->o", on, laws[1], laws[0])
+        off = winners_against_zero((s + d) / math.sqrt(2), (s - d) / math.sqrt(2))
+        np.testing.assert_allclose(np.log(mixed / off), 0, atol=4.1e-6 * h + 1e-9)
+        assert abs(np.log(on[:, 12, 12] / off)).max() > 1e-4  # which no single one of them is
 
 
 def answer_of(epsilon, gamma):

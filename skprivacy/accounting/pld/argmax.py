@@ -48,11 +48,12 @@ _COARSE = ((0.98, 1), (0.95, 2), (0.85, 4), (0.6, 8), (0.0, 16))
 
 
 def gaussian_curve(mu: float, losses: Array) -> Array:
-    """Return delta of N(mu, 1) from N(0, 1) at each epsilon."""
+    """Return delta of N(mu, 1) from N(0, 1) at each epsilon, rounded up."""
     up = ndtr(mu / 2 - losses / mu)
     # e^x Phi is taken off in logarithms: its factors overflow where their product does not.
-    curve: Array = np.maximum(up - np.exp(losses + log_ndtr(-mu / 2 - losses / mu)), 0.0)
-    curve += 4e-16 * up
+    log_phi = log_ndtr(-mu / 2 - losses / mu)
+    curve: Array = np.maximum(up - np.exp(losses + log_phi), 0.0)
+    curve += 4e-16 * (4 + losses - log_phi) * up
     return curve
 
 
@@ -74,8 +75,8 @@ class _Grid:
         H_gamma(P, Q) = 1 - gamma + gamma H_{1/gamma}(Q, P), and all suprema are over families that
         are closed under exchange of P and Q. To the right a falling function is held constant.
         """
-        shrunk = np.exp(-self.losses[self.pad : 0 : -1])
-        mirrored = 1 - shrunk + shrunk * v[self.pad : 0 : -1]
+        losses = self.losses[self.pad : 0 : -1]
+        mirrored = -np.expm1(-losses) + np.exp(-losses) * v[self.pad : 0 : -1]
         constant = np.full(self.pad + self.size - len(v), v[-1])
         return np.concatenate([mirrored, v, constant])
 

@@ -148,7 +148,7 @@ def three_way(h: float, lowest: float, highest: float) -> tuple[Channels, float]
     """
     off = 1e-6 * h
     apart = math.sqrt(2) * h
-    steps = [math.sqrt(2 * math.pi**2 * v * (1 - v) / math.log(2.1 / off)) for v in _VARIANCE]
+    steps = _steps(off)
     margins = [_MARGIN * math.sqrt(v) for v in _VARIANCE]
     (d_step, s_step), (d_margin, s_margin) = steps, margins
     bottom = math.sqrt(2) * lowest
@@ -159,6 +159,11 @@ def three_way(h: float, lowest: float, highest: float) -> tuple[Channels, float]
     near = s[:, None] - np.abs(d) >= bottom - s_margin - d_margin
     missed = 2 * sum(_beyond(m, v, w) for m, v, w in zip(margins, _VARIANCE, steps, strict=True))
     return Channels.of(p[:, near], q[:, near], slack=4.1 * off), missed
+
+
+def _steps(off: float) -> list[float]:
+    """Return spacings of the lattice with which e, as above, is at most ``off``."""
+    return [math.sqrt(2 * math.pi**2 * v * (1 - v) / math.log(2.1 / off)) for v in _VARIANCE]
 
 
 def _beyond(margin: float, variance: float, step: float) -> float:
