@@ -230,6 +230,46 @@ def test_one_query_alone_is_the_gaussian_mechanism():
     assert flatten(gnmax(40.0, 1)) == flatten(GNMaxVote(40.0))
 
 
+def worst(several, curve):
+    """Return the largest of the channels' values before ``curve``, as a function of gamma."""
+    return lambda gamma: np.max(
+        (several.p * curve(np.asarray(gamma)[..., None, None] * np.exp(several.shift))).sum(-2), -1
+    )
+
+
+@pytest.mark.parametrize("h", [0.9, 0.1, 0.001])
+def test_each_part_covers_its_channels(h):
+    """Without help from the other parts."""
+    rng = np.random.default_rng(5)
+    step, apart = h / 16, math.sqrt(2) * h
+    lattice, missed = channels.three_way(h, argmax._BEHIND, argmax._ALONE)
+    gammas = np.exp(h * np.linspace(-6, 6, 13))
+
+    for kink in (0, h, 3 * h):
+
+        def before(gamma, kink=kink):
+            return answer_of(kink, gamma)
+
+        told = worst(channels.gaussian(apart, step), before)(gammas)
+        near = (1 - missed) * worst(lattice, before)(gammas) + missed * told
+        tests, values = (
+            worst(part, before) for part in (channels.binary(h), channels.gaussian(h, step))
+        )
+        edges = [
+            worst(unseen, tests)(gammas) + worst(seen, values)(gammas)
+            for unseen, seen in (channels.censored(h, argmax._BEHIND, step, s) for s in (-1, 1))
+        ]
+        rarely = norm.sf(argmax._ALONE)
+        two = (1 - rarely) * worst(channels.binary(apart), before)(gammas) + rarely * told
+        for x, y in rng.uniform(-5, 5, (300, 2)):
+            alone = x + y >= math.sqrt(2) * argmax._ALONE
+            parts = ((two, alone), (edges[0], y <= argmax._BEHIND), (edges[1], x <= argmax._BEHIND))
+            bounds = [bound for bound, covers in parts if covers]
+            p, q = three_way(x + h / 2, y - h / 2, h)
+            exact = before(gammas[:, None] * (q / p)) @ p
+            assert all((exact <= bound + argmax._RARE).all() for bound in bounds or [near])
+
+
 @pytest.mark.parametrize("h", [0.9, 0.1, 0.001])
 def test_public_shifts_onto_the_lattice_give_back_every_channel(h):
     """The lemma of the cover: a mixture of channels on the lattice is the channel off it."""
@@ -372,6 +412,20 @@ def smaller_losses(original):
     return lambda self, channel: original(self, channels.Channels(channel.p, channel.shift * 0.97))
 
 
+def nothing_seen(original):
+    """Leave out what is seen of the class that hardly ever wins."""
+
+    def censored(*args):
+        unseen, seen = original(*args)
+        return unseen, replace(seen, p=0 * seen.p)
+
+    return censored
+
+
+def small_lattice(original):
+    return lambda h, lowest, highest: original(h, -0.5, 0.5)
+
+
 def check_figure():
     test_epsilon_is_that_of_an_independent_recursion_rounded_up(10.0, 20, DELTA, 2.0993, 2.103)
 
@@ -380,6 +434,12 @@ MUTANTS = {
     "one query fewer": (argmax, "argmax_curve", fewer_queries, lambda: check_level_classes(3.0, 6)),
     "losses three per cent too small": (
         argmax._Grid, "filter", smaller_losses, lambda: check_two_queries(3.33),
+    ),
+    "rare classes left out": (
+        channels, "censored", nothing_seen, lambda: test_each_part_covers_its_channels(0.1),
+    ),
+    "a lattice that is too small": (
+        channels, "three_way", small_lattice, lambda: test_each_part_covers_its_channels(0.1),
     ),
     "thresholds with half a vote": (
         argmax, "binary", lambda original: lambda t: original(t / 2),
