@@ -32,7 +32,7 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
     ----------
     n_neighbors : int, default=10
         Neighbours of a record in the graph, by cosine distance.
-    spread : float, default=0.9
+    spread : float, default=0.99
         How much a record's label is taken from its neighbours rather than from itself, in (0, 1).
     alpha : float, default=1.0
         Strength of the ridge.
@@ -74,7 +74,7 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         "alpha": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(self, *, n_neighbors: int = 10, spread: float = 0.9, alpha: float = 1.0) -> None:
+    def __init__(self, *, n_neighbors: int = 10, spread: float = 0.99, alpha: float = 1.0) -> None:
         self.n_neighbors = n_neighbors
         self.spread = spread
         self.alpha = alpha
