@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
@@ -19,6 +21,8 @@ from .._sklearn import Interval, safe_indexing
 from .aggregators import UNANSWERED
 
 __all__ = ["PropagationStudent"]
+
+_STEPS = 100  # over the graph, at most
 
 
 class PropagationStudent(ClassifierMixin, BaseEstimator):
@@ -98,8 +102,12 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
             kernel="knn",
             n_neighbors=min(self.n_neighbors, len(rows) - 1) or 1,
             alpha=self.spread,
-            max_iter=100,
-        ).fit(normalize(rows), labels)
+            max_iter=_STEPS,
+        )
+        with warnings.catch_warnings():
+            # Where labels have gone after so many steps is what is meant, settled or not.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            graph.fit(normalize(rows), labels)
         self.classes_ = graph.classes_
         reached = graph.label_distributions_.sum(axis=1) > 0
         targets = (graph.transduction_[:, None] == self.classes_).astype(np.float64)

@@ -5,6 +5,7 @@ The attacks are computed apart from the library: by quadrature, and by counting.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import replace
 from itertools import product
@@ -18,6 +19,10 @@ from skprivacy.accounting import (
     Composed,
     GaussianEvent,
     GNMaxVote,
+    Mixture,
+    NoLossDistributionError,
+    PoissonSampled,
+    PrivacyBudget,
     Repeated,
     VoteBlock,
     VoteThreshold,
@@ -28,6 +33,7 @@ from skprivacy.accounting import (
     rdp,
 )
 from skprivacy.accounting.pld import argmax, channels
+from skprivacy.exceptions import BudgetExceededError
 
 from .test_votes import exact_renyi, winners
 
@@ -250,7 +256,7 @@ def test_each_part_covers_its_channels(h):
         def before(gamma, kink=kink):
             return answer_of(kink, gamma)
 
-        told = worst(channels.gaussian(apart, step), before)(gammas)
+        told = worst(channels.shifted_far(h, step), before)(gammas)
         near = (1 - missed) * worst(lattice, before)(gammas) + missed * told
         tests, values = (
             worst(part, before) for part in (channels.binary(h), channels.gaussian(h, step))
@@ -473,3 +479,32 @@ def caught(planted, check):
             check()
     finally:
         forget()
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        VoteBlock("gnmax", 40.0, 286, moved=2),
+        VoteBlock("threshold", 40.0, 100, moved=2),
+        VoteBlock("gnmax", 0.5, 3),
+        VoteBlock("gnmax", 40.0, 2000),
+    ],
+)
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda block: PoissonSampled(1.0, block),
+        lambda block: PoissonSampled(1.0, PoissonSampled(1.0, block)),
+        lambda block: PoissonSampled(1.0, Mixture((1.0,), (block,))),
+    ],
+)
+def test_a_block_that_is_its_parts_is_never_taken_for_one_that_is_computed(block, wrap):
+    """Inside a sample of everybody, 286 queries with two moved votes came out at 1.91, not 5.39."""
+    plain = epsilon_of(block, 1e-5)
+    with contextlib.suppress(NoLossDistributionError, TypeError, ValueError):
+        assert epsilon_of(wrap(block), 1e-5) >= plain * (1 - 1e-3)
+    with pytest.raises(NoLossDistributionError, match="accounted for by its parts"):
+        block.dominating_pairs("add_remove")
+    with contextlib.suppress(BudgetExceededError, NoLossDistributionError, TypeError, ValueError):
+        PrivacyBudget(0.9 * plain, 1e-5).reserve(wrap(block))
+        raise AssertionError("a budget has admitted it below what it costs")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .._checks import positive, whole
-from .._event import Event, Orders, Pairs
+from .._event import Event, NoLossDistributionError, Orders, Pairs
 from .._renyi import rdp
 from ..pld.argmax import LONGEST, argmax_pair, is_covered
 from ..pld.pairs import both
@@ -101,6 +101,11 @@ class VoteBlock(Event, tag="VoteBlock", stored=("kind", "noise_multiplier", "n_q
         return rdp(self.with_counts, orders, relation)
 
     def dominating_pairs(self, relation: str) -> Pairs:
+        if self.parts() is not None:
+            raise NoLossDistributionError(
+                f"{self!r} is accounted for by its parts and has no dominating pair of its own. "
+                "Account for it directly, not inside PoissonSampled or Mixture."
+            )
         return both(argmax_pair(self.kind, self._h, self.n_queries))
 
     def zcdp(self, relation: str) -> float:

@@ -22,7 +22,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy.sparse import csr_array
 from scipy.special import log_ndtr, ndtr
 
-from .channels import Channels, binary, censored, gaussian, shift, three_way
+from .channels import Channels, binary, censored, gaussian, shift, shifted_far, three_way
 from .curve import pair_of_curve
 from .pairs import Array, AtomPair
 
@@ -122,6 +122,7 @@ def _argmax_query(h: float, grid: _Grid) -> Query:
     """Return one step of the recursion for arg-maxima: the worst of the parts of the cover."""
     apart = math.sqrt(2) * h
     full, one = (grid.filter(gaussian(t, grid.step)) for t in (apart, h))
+    far = grid.filter(shifted_far(h, grid.step))
     winner, over = grid.filter(binary(apart)), grid.filter(binary(h))
     lattice, missed = three_way(h, lowest=_BEHIND, highest=_ALONE)
     near = [(grid.filter(part), every) for part, every in _by_information(lattice, h)]
@@ -133,7 +134,8 @@ def _argmax_query(h: float, grid: _Grid) -> Query:
         told = _worst(grid, full, v, points, _SELDOM)
         two = (1 - rarely) * _worst(grid, winner, v, points) + rarely * told
         three = np.max([_worst(grid, part, v, points, every) for part, every in near], axis=0)
-        worst: Array = np.maximum(two, (1 - missed) * three + missed * told)
+        beyond = np.maximum(_worst(grid, far, v, points, _SELDOM), three)
+        worst: Array = np.maximum(two, (1 - missed) * three + missed * beyond)
         wide = min(points + grid.pad, grid.size - _SELDOM)  # what follows is read farther away
         tests, values = (_worst(grid, part, v, wide, _SELDOM) for part in (over, one))
         tests, values = grid.extended(tests), grid.extended(values)

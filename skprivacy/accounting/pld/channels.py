@@ -14,13 +14,14 @@ from scipy.special import ndtr
 
 from .pairs import Array, GaussianPair
 
-__all__ = ["Channels", "binary", "censored", "gaussian", "shift", "three_way"]
+__all__ = ["Channels", "binary", "censored", "gaussian", "shift", "shifted_far", "three_way"]
 
 _SLACK = 2.0**-30  # of ln P and ln Q: noise on a grid, not on the real line, and rounding
 _REACH = 8.3  # standard deviations: beyond lies less than 1e-16
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 _VARIANCE = 0.001, 0.04  # of the public shifts of D and of S
+_OFF = 1e-6  # of h: by which the law of the shifts may be off, see three_way
 _MARGIN = 4.2  # standard deviations of the shifts by which the lattice exceeds what it covers
 
 
@@ -56,12 +57,21 @@ def shift(mu: float, step: float) -> int:
     return math.ceil((9 * mu + mu**2) / step) + 4
 
 
-def gaussian(t: float, step: float) -> Channels:
+def gaussian(t: float, step: float, slack: float = 0.0) -> Channels:
     """Return N(t, 1) from N(0, 1) with its losses split onto a grid, as one channel."""
     edges = _edges(t, step)
     mass = _atoms(t, edges)
     mass[0] += GaussianPair(1 / t).masses(edges)[0][0]  # at a larger loss than it has
-    return Channels.lossy(mass[:, None], edges[:, None])
+    return Channels.lossy(mass[:, None], edges[:, None], slack)
+
+
+def shifted_far(h: float, step: float) -> Channels:
+    """Return the channel in which D is told, where its public shift is beyond :func:`three_way`.
+
+    After the shift D has a variance of less than 1, and the law of the shift is off by the same
+    factor as on the lattice.
+    """
+    return gaussian(math.sqrt(2 / (1 - _VARIANCE[0])) * h, step, slack=4.1 * _OFF * h)
 
 
 def _edges(t: float, step: float) -> Array:
@@ -146,7 +156,7 @@ def three_way(h: float, lowest: float, highest: float) -> tuple[Channels, float]
     is off by a factor within (1 +- e) / (1 -+ e), e = 2 sum_j exp(-2 pi^2 j^2 v (1 - v) / d^2). So
     all channels are mixtures of those on the grid, which have a little less noise.
     """
-    off = 1e-6 * h
+    off = _OFF * h
     apart = math.sqrt(2) * h
     steps = _steps(off)
     margins = [_MARGIN * math.sqrt(v) for v in _VARIANCE]
