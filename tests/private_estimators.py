@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.naive_bayes import GaussianNB
 from torch import nn
 
+from skprivacy.accounting import Composed, Event, VoteBlock
 from skprivacy.ensemble import ConfidentGNMax, PATEClassifier, PrivateKNNClassifier
 from skprivacy.linear_model import (
     AdaSSPRegressor,
@@ -39,6 +40,8 @@ class Case:
     once: bool = False  # whether it releases everything at once
     reaches: float = 0.6  # share of the sensitivity that some neighbour must come near
     add_remove: bool = True  # whether it can hide how many records there are
+    # What is released of what the mechanisms return, from a tape; None: all of it.
+    released: Callable[[Any], Event] | None = None
 
 
 def three_classes(n: int) -> tuple[NDArray, NDArray]:
@@ -250,20 +253,38 @@ def _neighbours(n_records: int | None = None, **params: Any) -> Any:
     return NeighboursWithPublicRecords(**{**defaults, **params})
 
 
+def _winners_only(tape: Any) -> Event:
+    """Return what PATE releases of its mechanisms: winners of counts, and passed thresholds."""
+    blocks = []
+    for mechanism, counts in zip(tape.mechanisms, tape.inputs, strict=True):
+        kind = "gnmax" if np.ndim(counts) == 2 else "threshold"
+        noise = mechanism.noise_multiplier * mechanism.sensitivity
+        blocks.append(VoteBlock(kind, noise, len(counts)))
+    return Composed(tuple(blocks))
+
+
 PATE = {
     # All records take part, as the other contracts of one release know it: ensemble/test_knn.py
     # looks at the sampling.
     "PrivateKNNClassifier": Case(_neighbours, three_classes, null_label=0, once=True),
     # A record that is replaced goes to another teacher: only removal is a neighbour by one vote.
-    "PATEClassifier": Case(_pate(), three_classes, null_label=None, once=True),
+    "PATEClassifier": Case(
+        _pate(), three_classes, null_label=None, once=True, released=_winners_only
+    ),
     "PATEClassifier-index": Case(
-        _pate(partition="index"), three_classes, null_label=0, once=True, add_remove=False
+        _pate(partition="index"),
+        three_classes,
+        null_label=0,
+        once=True,
+        add_remove=False,
+        released=_winners_only,
     ),
     "PATEClassifier-confident": Case(
         _pate(aggregator=ConfidentGNMax(threshold=3.0, max_answers=8)),
         three_classes,
         null_label=None,
         once=True,
+        released=_winners_only,
     ),
 }
 

@@ -19,6 +19,7 @@ from .events.sampling import *
 from .events.selection import *
 from .events.smooth import *
 from .events.streams import *
+from .events.vote_block import *
 from .events.votes import *
 from .guarantee import PrivacyGuarantee, check_delta, delta_of, epsilon_of
 from .matrix import square_root_band

@@ -29,6 +29,7 @@ def calibrate_noise_multiplier(
     delta: float,
     relation: str = "add_remove",
     accountant: str = "pld",
+    guess: float | None = None,
 ) -> float:
     """Return the least noise with which an event is (epsilon, delta)-differentially private.
 
@@ -47,6 +48,8 @@ def calibrate_noise_multiplier(
         decreases in the order ``"naive"``, ``"advanced"``, ``"zcdp"``, ``"rdp"``, ``"pld"``. Under
         sampling, ``"zcdp"``, which has no amplification, can be the worst of all, and for few steps
         or a large epsilon ``"advanced"`` is worse than ``"naive"``.
+    guess : float, default=None
+        Noise to begin with, where costs take long to work out and a good guess is at hand.
 
     Returns
     -------
@@ -99,10 +102,10 @@ def calibrate_noise_multiplier(
     known = _SOLVED.get(key)
     if known is not None and make_event(known[0]) == known[1]:
         return known[0]
+    if guess is None and accountant == "pld":
+        guess = _first_guess(make_event, float(epsilon), delta, relation)
     noise = _solve(
-        lambda z: _COSTS[accountant](make_event(z), delta, relation),
-        float(epsilon),
-        _first_guess(make_event, float(epsilon), delta, relation) if accountant == "pld" else 1.0,
+        lambda z: _COSTS[accountant](make_event(z), delta, relation), float(epsilon), guess or 1.0
     )
     if len(_SOLVED) >= 256:
         _SOLVED.pop(next(iter(_SOLVED)))

@@ -25,6 +25,10 @@ from .teachers import count_votes
 
 __all__ = ["PATEClassifier"]
 
+# So that counts of votes in steps of the noise's grid are whole numbers that float64 holds, with
+# noise of one vote and more: the proof of what winners cost takes ties for that rare.
+_MOST_TEACHERS = 1 << 18
+
 
 class PATEClassifier(TaughtByVotes):
     """Private aggregation of teacher ensembles: any classifier, made private by votes.
@@ -142,7 +146,7 @@ no private record
     _parameter_constraints: dict = {
         "teacher": [HasMethods(["fit", "predict"]), None],
         "student": [HasMethods(["fit", "predict"]), None],
-        "n_teachers": [Interval(Integral, 2, None, closed="left")],
+        "n_teachers": [Interval(Integral, 2, _MOST_TEACHERS, closed="both")],
         "aggregator": [Aggregator, None],
         "n_queries": [Interval(Integral, 1, None, closed="left")],
         "partition": [StrOptions(set(PARTITIONS))],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
@@ -19,6 +21,8 @@ from .._sklearn import Interval, safe_indexing
 from .aggregators import UNANSWERED
 
 __all__ = ["PropagationStudent"]
+
+_STEPS = 100  # over the graph, at most
 
 
 class PropagationStudent(ClassifierMixin, BaseEstimator):
@@ -32,7 +36,7 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
     ----------
     n_neighbors : int, default=10
         Neighbours of a record in the graph, by cosine distance.
-    spread : float, default=0.9
+    spread : float, default=0.99
         How much a record's label is taken from its neighbours rather than from itself, in (0, 1).
     alpha : float, default=1.0
         Strength of the ridge.
@@ -74,7 +78,7 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         "alpha": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(self, *, n_neighbors: int = 10, spread: float = 0.9, alpha: float = 1.0) -> None:
+    def __init__(self, *, n_neighbors: int = 10, spread: float = 0.99, alpha: float = 1.0) -> None:
         self.n_neighbors = n_neighbors
         self.spread = spread
         self.alpha = alpha
@@ -98,8 +102,12 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
             kernel="knn",
             n_neighbors=min(self.n_neighbors, len(rows) - 1) or 1,
             alpha=self.spread,
-            max_iter=100,
-        ).fit(normalize(rows), labels)
+            max_iter=_STEPS,
+        )
+        with warnings.catch_warnings():
+            # Where labels have gone after so many steps is what is meant, settled or not.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            graph.fit(normalize(rows), labels)
         self.classes_ = graph.classes_
         reached = graph.label_distributions_.sum(axis=1) > 0
         targets = (graph.transduction_[:, None] == self.classes_).astype(np.float64)

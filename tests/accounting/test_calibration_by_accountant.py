@@ -69,3 +69,10 @@ def test_what_the_accountants_do_not_do():
     for name in BLUNTEST_FIRST:
         with pytest.raises(ValueError, match="No noise multiplier"):
             calibrate_noise_multiplier(lambda z: NonPrivate(), 1.0, 1e-5, accountant=name)
+
+
+@pytest.mark.parametrize("guess", [1e-3, 3.7, 1e4])
+def test_a_guess_decides_on_the_way_and_not_on_where_it_ends(guess):
+    delta = 1e-5 * (1 + guess)  # nothing is remembered from another guess
+    noise = calibrate_noise_multiplier(GaussianEvent, 1.0, min(delta, 1e-2), guess=guess)
+    assert 0.999 <= epsilon_of(GaussianEvent(noise), min(delta, 1e-2)) <= 1.0

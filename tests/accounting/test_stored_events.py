@@ -34,6 +34,7 @@ from skprivacy.accounting import (
     ReportNoisyMaxEvent,
     SmoothGaussianEvent,
     TreeAggregation,
+    VoteBlock,
     VoteThreshold,
     epsilon_of,
 )
@@ -72,16 +73,26 @@ EVENTS = [
 ]
 
 
+# Of events whose format has changed since, and of those that are younger.
+STORED_NOW = json.loads(Path(__file__).with_name("events_v2.json").read_text())
+EVENTS_NOW = [
+    GNMaxVote(40.0),
+    GNMaxVote(40.0, moved=2),
+    LNMaxVote(20.0, moved=2),
+    VoteThreshold(40.0, moved=2),
+    VoteThreshold(40.0, threshold=200.0, offset=(1.5, 0.0, 100.0)),
+    VoteBlock("gnmax", 20.0, 12),
+    VoteBlock("gnmax", 20.0, 12, moved=2),
+    VoteBlock("threshold", 20.0, 12),
+]
+
+
 def every(cls):
     return [cls, *(c for below in cls.__subclasses__() for c in every(below))]
 
 
-@pytest.mark.parametrize(
-    ("row", "event"), list(zip(STORED, EVENTS, strict=True)), ids=lambda v: type(v).__name__
-)
-def test_the_first_format_is_read_and_written(row, event):
+def check_read(row, event):
     assert Event.from_dict(row["event"]) == event
-    assert event.to_dict() == row["event"]
     for relation, epsilon in row["epsilon"].items():
         if epsilon is None:
             with pytest.raises(TypeError):
@@ -90,9 +101,37 @@ def test_the_first_format_is_read_and_written(row, event):
             assert epsilon_of(event, 1e-6, relation) == pytest.approx(float(epsilon), rel=1e-9)
 
 
-def test_every_event_of_the_library_is_in_the_file():
+def rows(stored, events):
+    return pytest.mark.parametrize(
+        ("row", "event"), list(zip(stored, events, strict=True)), ids=lambda v: type(v).__name__
+    )
+
+
+@rows(STORED, EVENTS)
+def test_the_first_format_is_read(row, event):
+    check_read(row, event)
+    if event._version == 1:
+        assert event.to_dict() == row["event"]
+
+
+@rows(STORED_NOW, EVENTS_NOW)
+def test_the_present_format_is_read_and_written(row, event):
+    check_read(row, event)
+    assert event.to_dict() == row["event"]
+    assert type(event)._version == row["event"].get("version", 1)
+
+
+def test_votes_of_the_first_format_are_moved_one_at_a_time():
+    for row in STORED:
+        event = Event.from_dict(row["event"])
+        if event._tag in ("GNMaxVote", "LNMaxVote", "VoteThreshold"):
+            assert event.moved == 1
+            assert event.to_dict()["version"] == 2
+
+
+def test_every_event_of_the_library_is_in_the_files():
     tags = {c._tag for c in every(Event) if c.__module__.startswith("skprivacy.")} - {None}
-    assert tags == {row["event"]["type"] for row in STORED}
+    assert tags == {row["event"]["type"] for row in STORED + STORED_NOW}
     assert not any("." in tag for tag in tags)  # a name of our source would be gone with the source
 
 

@@ -1,12 +1,22 @@
-"""Votes without a look at them: closed forms for all noise."""
+"""Votes without a look at them: closed forms for all noise and all numbers of moved votes."""
 
 import math
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 from scipy.stats import norm
 
-from skprivacy.accounting import GNMaxVote, LNMaxVote, Repeated, VoteThreshold, epsilon_of, pld, rdp
+from skprivacy.accounting import (
+    GNMaxVote,
+    LNMaxVote,
+    Repeated,
+    VoteThreshold,
+    epsilon_of,
+    pld,
+    rdp,
+    smoothed_cost,
+)
 
 NOISE = [0.3, 1.0, 7.0, 40.0, 300.0]
 
@@ -49,3 +59,99 @@ def test_renyi_of_votes_is_that_of_gaussian_noise(sigma):
 @pytest.mark.parametrize("scale", NOISE)
 def test_laplace_votes_are_pure(scale):
     assert epsilon_of(LNMaxVote(scale), 0.0) == pytest.approx(2 / scale)
+
+
+@pytest.mark.parametrize("make", [GNMaxVote, LNMaxVote, VoteThreshold])
+def test_moved_votes_cost_as_one_with_less_noise(make):
+    orders = np.array([1.5, 2.0, 10.0])
+    for moved in (2, 3):
+        for sigma in NOISE:
+            event, alike = make(sigma, moved=moved), make(sigma / moved)
+            np.testing.assert_array_equal(rdp(event, orders), rdp(alike, orders))
+            assert event.dominating_pairs("replace_one") == alike.dominating_pairs("replace_one")
+            assert event.zcdp("replace_one") == alike.zcdp("replace_one")
+
+
+def exact_renyi(p, q, order):
+    return logsumexp(order * np.log(p) + (1 - order) * np.log(q)) / (order - 1)
+
+
+def winners(votes, sigma):
+    """Return the probability that each class wins, by quadrature."""
+    nodes = np.linspace(min(votes) - 12 * sigma, max(votes) + 12 * sigma, 4001)
+    law = norm.pdf(nodes, np.reshape(votes, (-1, 1)), sigma) * (nodes[1] - nodes[0])
+    below = norm.cdf(nodes, np.reshape(votes, (-1, 1)), sigma)
+    others = [np.delete(below, j, axis=0).prod(axis=0) for j in range(len(votes))]
+    return (law * others).sum(axis=1)  # the trapezoidal rule: nothing is left at the ends
+
+
+@pytest.mark.parametrize("moved", [1, 2, 3])
+def test_what_is_known_of_the_votes_holds_for_all_neighbours(moved):
+    """Exact divergences of arg-maxima of two and three classes, with up to three moved votes."""
+    orders = np.array([1.5, 2.0, 6.0])
+    for sigma in (1.0, 4.0):
+        for votes in ((12, 9, 3), (20, 4, 4), (30, 0), (14, 13)):
+            cost = rdp(GNMaxVote(sigma, votes, moved=moved), orders)
+            assert (cost <= rdp(GNMaxVote(sigma, moved=moved), orders)).all()
+            p = winners(votes, sigma)
+            for a in range(len(votes)):
+                for b in range(len(votes)):
+                    neighbour = list(votes)
+                    neighbour[a] -= moved
+                    neighbour[b] += moved
+                    q = winners(neighbour, sigma)
+                    exact = [exact_renyi(p, q, order) for order in orders]
+                    assert (exact <= cost + 1e-9).all()
+
+
+@pytest.mark.parametrize("offset", [None, (4.0, 30.0, 0.5)])
+@pytest.mark.parametrize("moved", [1, 2])
+def test_a_threshold_test_of_known_votes_holds_for_all_neighbours(moved, offset):
+    orders = np.array([1.5, 2.0, 6.0])
+    for sigma in (1.0, 4.0):
+        for threshold in (-3.0, 5.0, 15.0):
+            for votes in ((12.0, 9.0, 3.0), (30.0, 0.0, 0.0)):
+                event = VoteThreshold(sigma, votes, threshold, offset, moved=moved)
+                cost = rdp(event, orders)
+                largest = max(np.subtract(votes, offset or 0.0))
+                for change in (-moved, moved):
+                    u = np.array([largest, largest + change]) - threshold
+                    p, q = (np.array([norm.cdf(x / sigma), norm.sf(x / sigma)]) for x in u)
+                    exact = [exact_renyi(p, q, order) for order in orders]
+                    assert (exact <= cost + 1e-9).all()
+
+
+def test_what_is_left_of_the_votes_may_be_negative():
+    """The student expects more votes for each class than there are."""
+    less = VoteThreshold(10.0, (30.0, 20.0), -60.0, (100.0, 100.0))
+    assert rdp(less, [2.0]) == rdp(VoteThreshold(10.0, (30.0, 20.0), 40.0), [2.0])
+    assert rdp(less, [2.0]) != rdp(VoteThreshold(10.0, (30.0, 20.0), -60.0), [2.0])
+    with pytest.raises(ValueError, match="votes must be"):
+        VoteThreshold(10.0, (-70.0, -80.0), -60.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: GNMaxVote(1.0, moved=0), "moved=0 must be an integer >= 1"),
+        (lambda: GNMaxVote(1.0, moved=1.0), "moved=1.0 must be an integer"),
+        (lambda: VoteThreshold(1.0, (1, 2), 0.0, (1.0,)), "offset=.* for each class"),
+        (lambda: VoteThreshold(1.0, offset=(math.nan,)), "offset=.* finite"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make, match):
+    with pytest.raises(ValueError, match=match):
+        make()
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        GNMaxVote(1.0, (10, 0), moved=2),
+        VoteThreshold(1.0, (10, 0), 5.0, moved=2),
+        VoteThreshold(1.0, (10, 0), 5.0, (1.0, 0.5)),
+    ],
+)
+def test_no_smooth_sensitivity_is_claimed_that_is_not_known(event):
+    with pytest.raises(TypeError, match=r"(moved|offset)=.*Account for it without votes"):
+        smoothed_cost(event, 2.0, 0.1)

@@ -25,7 +25,8 @@ from skprivacy.accounting import (
     LNMaxVote,
     PrivacyBudget,
     Repeated,
-    VoteThreshold,
+    VoteBlock,
+    calibrate_noise_multiplier,
     epsilon_of,
 )
 from skprivacy.ensemble import (
@@ -113,11 +114,16 @@ def test_removing_a_record_from_a_cut_by_index_moves_more_than_one_vote():
         estimator.set_params(relation="add_remove").fit(X, Y, X_public=PUBLIC)
 
 
-def test_two_moved_votes_take_twice_the_noise():
+def test_two_moved_votes_take_more_than_twice_the_noise():
+    """Winners of two moved votes are charged as if all noisy counts were released."""
     one = model(relation="add_remove").fit(X, Y, X_public=PUBLIC)
     two = model(relation="replace_one").fit(X, Y, X_public=PUBLIC)
-    assert two.aggregator_.noise == pytest.approx(2 * one.aggregator_.noise, rel=2e-3)
-    assert one.epsilon_ == pytest.approx(two.epsilon_, rel=2e-3)  # calibrated to 0.1%
+    gaussian = calibrate_noise_multiplier(
+        lambda z: Repeated(GNMaxVote(z, moved=2), 30), 8.0, 1e-5, "replace_one"
+    )
+    assert two.aggregator_.noise == pytest.approx(gaussian, rel=2e-3)  # calibrated to 0.1%
+    assert two.aggregator_.noise > 2.3 * one.aggregator_.noise
+    assert one.epsilon_ == pytest.approx(two.epsilon_, rel=2e-3)
 
 
 def test_a_group_has_one_teacher_and_a_record_does_not_decide_on_others():
@@ -160,11 +166,16 @@ def test_parts_by_index_are_equal_and_shuffled():
 @pytest.mark.parametrize(
     ("aggregator", "event"),
     [
-        (GNMax(40.0), Repeated(GNMaxVote(20.0), 30)),
-        (LNMax(40.0), Repeated(LNMaxVote(20.0), 30)),
+        (GNMax(40.0), VoteBlock("gnmax", 40.0, 30, moved=2)),
+        (LNMax(40.0), Repeated(LNMaxVote(40.0, moved=2), 30)),
         (
             ConfidentGNMax(50.0, max_answers=9, threshold_noise=150.0, noise=40.0),
-            Composed((Repeated(VoteThreshold(75.0), 30), Repeated(GNMaxVote(20.0), 9))),
+            Composed(
+                (
+                    VoteBlock("threshold", 150.0, 30, moved=2),
+                    VoteBlock("gnmax", 40.0, 9, moved=2),
+                )
+            ),
         ),
     ],
 )
@@ -177,10 +188,13 @@ def test_every_declared_query_is_charged(aggregator, event):
 
 
 def test_unanswered_queries_cost_as_much():
-    """286 answers cost 2.54 at 640 asked and 3.60 at 8,000."""
-    confident = ConfidentGNMax(200.0, max_answers=286, threshold_noise=150.0, noise=40.0)
-    costs = [epsilon_of(confident.event(asked, 1), 1e-5) for asked in (640, 8000)]
-    assert costs == pytest.approx([2.54, 3.60], abs=0.01)
+    """The more are asked, the more it costs, though the answers are as many."""
+    confident = ConfidentGNMax(200.0, max_answers=30, threshold_noise=150.0, noise=40.0)
+    costs = [epsilon_of(confident.event(asked, 1), 1e-5) for asked in (40, 400, 4000)]
+    tests = [VoteBlock("threshold", 150.0, asked) for asked in (40, 400, 4000)]
+    answers = VoteBlock("gnmax", 40.0, 30)
+    assert costs == [epsilon_of(Composed((t, answers)), 1e-5) for t in tests]
+    assert 1.1 * costs[0] < costs[1] < costs[2] / 1.5
 
 
 def test_an_aggregator_that_costs_more_than_epsilon_is_refused_before_anything_is_charged():
@@ -292,6 +306,10 @@ def free_tests(original):
     return event
 
 
+def one_query_less(original):
+    return lambda kind, noise, n_queries, moved: original(kind, noise, n_queries - 1, moved)
+
+
 def counts_without_noise(original):
     return lambda votes, noise, moved, random: votes.argmax(axis=1)
 
@@ -301,6 +319,9 @@ MUTANTS = {
     "half the noise": (Gaussian, "_noise", halved, NOISE, "PATEClassifier"),
     "votes without noise": (
         aggregators, "_noisy_winners", counts_without_noise, ACCOUNTING, "PATEClassifier-confident",
+    ),
+    "one query more than declared": (
+        aggregators, "_block", one_query_less, ACCOUNTING, "PATEClassifier",
     ),
     "threshold tests not charged": (
         ConfidentGNMax, "event", free_tests, ACCOUNTING, "PATEClassifier-confident",
@@ -330,6 +351,14 @@ def test_a_replaced_record_of_a_hash_cut_that_is_charged_once_is_caught():
         estimator = model(DecisionTreeClassifier(random_state=0), relation="replace_one")
         most = max(moved_votes(estimator, *pair) for pair in neighbours("replace_one"))
         assert most > partition.MOVED_VOTES["hash", "replace_one"]
+
+
+def test_a_block_that_takes_two_moved_votes_for_one_is_caught():
+    def one_moved(kind, noise, n_queries, moved):
+        return VoteBlock(kind, noise, n_queries)
+
+    with mock.patch.object(aggregators, "_block", one_moved), pytest.raises(AssertionError):
+        test_two_moved_votes_take_more_than_twice_the_noise()
 
 
 # ------------------------------------------------------------------------------ scikit-learn's ways

@@ -24,6 +24,7 @@ from . import (
     selection,
     smooth,
     streams,
+    vote_block,
     votes,
 )
 from .choice import *
@@ -38,6 +39,7 @@ from .sampling import *
 from .selection import *
 from .smooth import *
 from .streams import *
+from .vote_block import *
 from .votes import *
 
 __all__: list[str] = []
@@ -53,4 +55,5 @@ __all__ += sampling.__all__
 __all__ += selection.__all__
 __all__ += smooth.__all__
 __all__ += streams.__all__
+__all__ += vote_block.__all__
 __all__ += votes.__all__

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, logsumexp
 
-from .._checks import positive
+from .._checks import positive, whole
 from .._event import Event, LocalBound, NoLossDistributionError, Orders, Pairs
 from .._renyi import rdp
 from ..pld.pairs import GaussianPair, both, pure_pair
@@ -24,13 +24,30 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _VoteEvent(Event, tag=None):
-    """A release of what teachers voted; ``votes``, if given, make its cost itself private."""
+    """A release of what teachers voted; ``votes``, if given, make its cost itself private.
+
+    Votes of which a neighbour moves m cost what one moved vote costs with an m-th of the noise: the
+    distance between counts is at most m times that of one move, and is so where all m go from one
+    class to one other.
+    """
 
     noise_multiplier: float
     votes: tuple[float, ...] | None = field(default=None, repr=False)
+    moved: int = field(default=1, kw_only=True)
+
+    @classmethod
+    def upgraded(cls, stored: dict[str, Any], version: int) -> dict[str, Any]:
+        """Return what version 1 stored, where a neighbour always moved one vote."""
+        return {**stored, "moved": 1}
+
+    @property
+    def _per_vote(self) -> float:
+        """Noise with which one moved vote costs as much as ``moved`` votes do with theirs."""
+        return self.noise_multiplier / self.moved
 
     def __post_init__(self) -> None:
         positive("noise_multiplier", self.noise_multiplier)
+        whole("moved", self.moved)
         if self.votes is not None:
             votes = tuple(float(v) for v in self.votes)
             if len(votes) < 2 or not all(math.isfinite(v) and v >= 0 for v in votes):
@@ -48,18 +65,34 @@ class _VoteEvent(Event, tag=None):
                 "speaks of all votes there might be. Leave votes out, or use rdp."
             )
 
+    def _one_moved(self) -> None:
+        if self.moved != 1:
+            raise TypeError(
+                f"moved={self.moved!r}: the smooth sensitivity of a data-dependent cost is known "
+                "for neighbours that move one vote. Account for it without votes."
+            )
+
 
 @dataclass(frozen=True)
-class GNMaxVote(_VoteEvent, tag="GNMaxVote", stored=("noise_multiplier", "votes")):
+class GNMaxVote(
+    _VoteEvent, tag="GNMaxVote", stored=("noise_multiplier", "votes", "moved"), version=2
+):
     """The arg-max of vote counts after Gaussian noise.
 
     Parameters
     ----------
     noise_multiplier : float
-        Standard deviation of the noise of each count. A record moves one vote from one class to
-        another.
+        Standard deviation of the noise of each count.
     votes : tuple of float, default=None
         The true counts, for the data-dependent bound. That bound is private itself.
+    moved : int, default=1
+        How many votes a neighbouring data set moves: 2 where a replaced record leaves one teacher
+        and comes to another.
+
+    Notes
+    -----
+    What it covers is the whole noisy histogram. If only the winners of a declared number of queries
+    are released, :class:`VoteBlock` costs less.
 
     References
     ----------
@@ -67,21 +100,23 @@ class GNMaxVote(_VoteEvent, tag="GNMaxVote", stored=("noise_multiplier", "votes"
     """
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
-        sigma = self.noise_multiplier
         if self.votes is None:
-            return orders / sigma**2
-        return gnmax_rdp(_log_unlikely(self.votes, sigma), sigma, orders)
+            return orders / self._per_vote**2
+        # The theorem asks for the Renyi bounds of noise, and for what the votes make unlikely.
+        log_q = _log_unlikely(self.votes, self.noise_multiplier)
+        return gnmax_rdp(log_q, self._per_vote, orders)
 
     def dominating_pairs(self, relation: str) -> Pairs:
         self._without_votes()
-        return both(GaussianPair(self.noise_multiplier / math.sqrt(2)))
+        return both(GaussianPair(self._per_vote / math.sqrt(2)))
 
     def zcdp(self, relation: str) -> float:
-        return 1 / self.noise_multiplier**2
+        return 1 / self._per_vote**2
 
     def local_bound(self, order: float) -> LocalBound | None:
         if self.votes is None:
             return None
+        self._one_moved()
         curve = vote_curve(self.noise_multiplier, len(self.votes), order)
         cost = float(curve.at_log_q(_log_unlikely(self.votes, self.noise_multiplier)))
         sensitivity = partial(curve.local_sensitivity, self.votes)
@@ -89,7 +124,9 @@ class GNMaxVote(_VoteEvent, tag="GNMaxVote", stored=("noise_multiplier", "votes"
 
 
 @dataclass(frozen=True)
-class LNMaxVote(_VoteEvent, tag="LNMaxVote", stored=("noise_multiplier", "votes")):
+class LNMaxVote(
+    _VoteEvent, tag="LNMaxVote", stored=("noise_multiplier", "votes", "moved"), version=2
+):
     """The arg-max of vote counts after Laplace noise of scale ``noise_multiplier``.
 
     Parameters
@@ -98,6 +135,9 @@ class LNMaxVote(_VoteEvent, tag="LNMaxVote", stored=("noise_multiplier", "votes"
         Scale of the noise on each count, in votes.
     votes : tuple of float, default=None
         Counts of one query. They are private; without them the cost is data-independent.
+    moved : int, default=1
+        How many votes a neighbouring data set moves: 2 where a replaced record leaves one teacher
+        and comes to another.
 
     References
     ----------
@@ -106,7 +146,7 @@ class LNMaxVote(_VoteEvent, tag="LNMaxVote", stored=("noise_multiplier", "votes"
     """
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
-        a, pure = orders, 2 / self.noise_multiplier
+        a, pure = orders, 2 / self._per_vote
         plain = np.minimum(a * pure**2 / 2, pure)
         if self.votes is None:
             return plain
@@ -121,49 +161,85 @@ class LNMaxVote(_VoteEvent, tag="LNMaxVote", stored=("noise_multiplier", "votes"
 
     def dominating_pairs(self, relation: str) -> Pairs:
         self._without_votes()
-        return both(pure_pair(2 / self.noise_multiplier))
+        return both(pure_pair(2 / self._per_vote))
 
 
 @dataclass(frozen=True)
 class VoteThreshold(
-    _VoteEvent, tag="VoteThreshold", stored=("noise_multiplier", "votes", "threshold")
+    _VoteEvent,
+    tag="VoteThreshold",
+    stored=("noise_multiplier", "votes", "moved", "threshold", "offset"),
+    version=2,
 ):
     """The test of Confident-GNMax: is the largest count, plus Gaussian noise, above a threshold?
 
-    Charged on every query, answered or not.
+    Charged on every query, answered or not. With ``offset`` it is the test of Interactive-GNMax:
+    does some class have so many more votes than the student expects?
 
     Parameters
     ----------
     noise_multiplier : float
         Standard deviation of the noise of the largest count.
     votes : tuple of float, default=None
+        The true counts, for the data-dependent bound. That bound is private itself.
     threshold : float, default=None
         Needed with ``votes``.
+    offset : tuple of float, default=None
+        Public numbers, one for each class, that are taken off the counts before the largest is
+        looked for. What is left may be negative.
+    moved : int, default=1
+        How many votes a neighbouring data set moves: 2 where a replaced record leaves one teacher
+        and comes to another.
+
+    References
+    ----------
+    Papernot et al. (2018), "Scalable private learning with PATE", algorithms 1 and 2.
     """
 
     threshold: float | None = None
+    offset: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.votes is not None and self.threshold is None:
             raise ValueError("threshold=None must be given with votes.")
+        if self.offset is not None:
+            offset = tuple(float(v) for v in self.offset)
+            fits = self.votes is None or len(offset) == len(self.votes)
+            if not fits or not all(math.isfinite(v) for v in offset):
+                raise ValueError(
+                    f"offset={self.offset!r} must hold a finite number for each class of votes."
+                )
+            object.__setattr__(self, "offset", offset)
+
+    @classmethod
+    def upgraded(cls, stored: dict[str, Any], version: int) -> dict[str, Any]:
+        """Return what version 1 stored, where nothing was taken off the counts."""
+        return {**super().upgraded(stored, version), "offset": None}
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
-        sigma = math.sqrt(2) * self.noise_multiplier
+        sigma = math.sqrt(2) * self._per_vote
         if self.votes is None:
             return orders / sigma**2
-        return gnmax_rdp(self._log_q(max(self.votes)), sigma, orders)
+        largest = max(np.subtract(self.votes, self.offset or 0.0))
+        return gnmax_rdp(self._log_q(largest), sigma, orders)
 
     def dominating_pairs(self, relation: str) -> Pairs:
         self._without_votes()
-        return both(GaussianPair(self.noise_multiplier))
+        return both(GaussianPair(self._per_vote))
 
     def zcdp(self, relation: str) -> float:
-        return 1 / (2 * self.noise_multiplier**2)
+        return 1 / (2 * self._per_vote**2)
 
     def local_bound(self, order: float) -> LocalBound | None:
         if self.votes is None:
             return None
+        self._one_moved()
+        if self.offset is not None:  # what is left of the counts moves by less than whole steps
+            raise TypeError(
+                f"offset={self.offset!r}: the smooth sensitivity of a threshold test is known for "
+                "the counts themselves. Account for it without votes."
+            )
         cost = float(rdp(self, [order])[0])
         sensitivity = partial(self._local_sensitivity, self.votes, order)
         return LocalBound(cost, sensitivity, math.ceil(sum(self.votes)))

@@ -23,7 +23,7 @@ def pair_of_curve(epsilons: Floats, deltas: Floats) -> AtomPair:
     at, height = np.r_[0.0, x][corners], np.r_[1.0, below[::-1], deltas][corners]
     slopes = np.r_[np.diff(height) / np.diff(at), 0.0]
     after = at > 1
-    q = np.diff(slopes)[after[1:]]
+    q = np.maximum(np.diff(slopes)[after[1:]], 0.0)  # rounding
     p, losses = q * at[after], np.log(at[after])
     infinity = float(height[-1])
     middle = max(0.0, 1 - infinity - float(p.sum() + q.sum()))

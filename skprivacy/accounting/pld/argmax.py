@@ -1,0 +1,213 @@
+"""The privacy curve of a block of noisy arg-max queries of which only the winners are released.
+
+The theorems and their proofs are in "The cost of a noisy arg-max" in the documentation. Let V_0 be
+(1 - gamma)_+ and V_t(gamma) the supremum, over all channels (P, Q) that one query may be, of
+sum_o P(o) V_{t-1}(gamma Q(o) / P(o)). Then V_T is the privacy curve of T adaptive queries.
+
+**Never below the truth.** V_t is held at the points of a grid of ln gamma, and read off chords,
+which lie above a convex function. The supremum is over finitely many channels of which every other
+one is a garbling, or a garbling of a public mixture; nothing is left out because it looks small.
+What is rarer than 1e-15, rounding and ties are added to V.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from scipy.sparse import csr_array
+from scipy.special import log_ndtr, ndtr
+
+from .channels import Channels, binary, censored, gaussian, shift, shifted_far, three_way
+from .curve import pair_of_curve
+from .pairs import Array, AtomPair
+
+__all__ = ["LONGEST", "argmax_curve", "argmax_pair", "is_covered"]
+
+LONGEST = 1024  # queries of one block; more are composed of several blocks
+COVERED = (1e-4, 1.0)  # votes per noise for which the recursion is done
+_LARGEST = 16.0  # deviations between neighbours, of all queries together, for which it is done
+
+_POINTS = 16  # of the grid of ln gamma, per h
+_RARE = 1e-14  # what all outcomes left out have together, in one query
+_ROUNDING = 1 + 1e-12  # of all that is done in one query
+_ALONE = 2.7  # mean of S, in units of the noise, from which on other classes hardly ever win
+_BEHIND = -2.5  # mean of X or Y up to which that class hardly ever wins
+_AT_ONCE = 256  # points of the grid
+_FAR, _FARTHEST = 7.0, 12.0  # standard deviations: of the recursion, and of Gaussian noise beyond
+
+# What is far from the worst is worked out at one point in so many. Which channels are far is told
+# by their Renyi divergences of orders 1 + tilt / h, relative to the largest.
+_SELDOM = 8
+_TILTS = (0.1, 0.5, 1.0, 2.0)
+_COARSE = ((0.98, 1), (0.95, 2), (0.85, 4), (0.6, 8), (0.0, 16))
+
+
+def gaussian_curve(mu: float, losses: Array) -> Array:
+    """Return delta of N(mu, 1) from N(0, 1) at each epsilon, rounded up."""
+    up = ndtr(mu / 2 - losses / mu)
+    # e^x Phi is taken off in logarithms: its factors overflow where their product does not.
+    log_phi = log_ndtr(-mu / 2 - losses / mu)
+    curve: Array = np.maximum(up - np.exp(losses + log_phi), 0.0)
+    curve += 4e-16 * (4 + losses - log_phi) * up
+    return curve
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Points ``i * step`` of ln gamma for i >= 0; the other half follows from symmetry."""
+
+    step: float
+    size: int
+    pad: int
+
+    @property
+    def losses(self) -> Array:
+        return self.step * np.arange(self.size)
+
+    def extended(self, v: Array) -> Array:
+        """Return ``v`` with ``pad`` points more on both sides.
+
+        H_gamma(P, Q) = 1 - gamma + gamma H_{1/gamma}(Q, P), and all suprema are over families that
+        are closed under exchange of P and Q. To the right a falling function is held constant.
+        """
+        losses = self.losses[self.pad : 0 : -1]
+        mirrored = -np.expm1(-losses) + np.exp(-losses) * v[self.pad : 0 : -1]
+        constant = np.full(self.pad + self.size - len(v), v[-1])
+        return np.concatenate([mirrored, v, constant])
+
+    def filter(self, channels: Channels) -> csr_array:
+        """Return weights of the points from ``-pad`` to ``pad`` around gamma, a row per channel."""
+        place = np.floor(channels.shift / self.step)
+        share = np.expm1(channels.shift - place * self.step) / math.expm1(self.step)
+        column = place.astype(int) + self.pad
+        row = np.broadcast_to(np.arange(column.shape[1]), column.shape)
+        weights = np.concatenate([channels.p * (1 - share), channels.p * share], axis=None)
+        places = np.concatenate([row, row], axis=None), np.concatenate([column, column + 1], None)
+        return csr_array((weights, places), shape=(column.shape[1], 2 * self.pad + 1))
+
+
+def _worst(grid: _Grid, filters: csr_array, v: Array, points: int, every: int = 1) -> Array:
+    """Return the largest of the filtered ``v``, extended, at the first ``points`` of the grid.
+
+    With ``every`` above 1 it is worked out at one point in so many, and read off chords between:
+    it is convex as well.
+    """
+    windows = sliding_window_view(v, 2 * grid.pad + 1)[: points + every - 1 : every]
+    worst = np.empty(len(windows))
+    for start in range(0, len(windows), _AT_ONCE):
+        here = np.ascontiguousarray(windows[start : start + _AT_ONCE].T)
+        worst[start : start + _AT_ONCE] = (filters @ here).max(axis=0)
+    if every == 1:
+        return worst
+    gamma = np.exp(grid.losses[: points + every - 1])
+    chords: Array = np.interp(gamma[:points], gamma[::every], worst)
+    return chords
+
+
+Query = Callable[[Array, int], Array]
+
+
+def _threshold_query(h: float, grid: _Grid) -> Query:
+    """Return one step of the recursion for tests of one noisy number against a threshold."""
+    over = grid.filter(binary(h))
+    return lambda v, points: _worst(grid, over, grid.extended(v), points)
+
+
+def _argmax_query(h: float, grid: _Grid) -> Query:
+    """Return one step of the recursion for arg-maxima: the worst of the parts of the cover."""
+    apart = math.sqrt(2) * h
+    full, one = (grid.filter(gaussian(t, grid.step)) for t in (apart, h))
+    far = grid.filter(shifted_far(h, grid.step))
+    winner, over = grid.filter(binary(apart)), grid.filter(binary(h))
+    lattice, missed = three_way(h, lowest=_BEHIND, highest=_ALONE)
+    near = [(grid.filter(part), every) for part, every in _by_information(lattice, h)]
+    behind = [tuple(map(grid.filter, censored(h, _BEHIND, grid.step, side))) for side in (-1, 1)]
+    rarely = float(ndtr(-_ALONE))
+
+    def query(v: Array, points: int) -> Array:
+        v = grid.extended(v)
+        told = _worst(grid, full, v, points, _SELDOM)
+        two = (1 - rarely) * _worst(grid, winner, v, points) + rarely * told
+        three = np.max([_worst(grid, part, v, points, every) for part, every in near], axis=0)
+        beyond = np.maximum(_worst(grid, far, v, points, _SELDOM), three)
+        worst: Array = np.maximum(two, (1 - missed) * three + missed * beyond)
+        wide = min(points + grid.pad, grid.size - _SELDOM)  # what follows is read farther away
+        tests, values = (_worst(grid, part, v, wide, _SELDOM) for part in (over, one))
+        tests, values = grid.extended(tests), grid.extended(values)
+        for unseen, seen in behind:
+            edge = _worst(grid, unseen, tests, points, _SELDOM)
+            edge += _worst(grid, seen, values, points, _SELDOM)
+            np.maximum(worst, edge, out=worst)
+        return worst
+
+    return query
+
+
+def _by_information(channels: Channels, h: float) -> Iterator[tuple[Channels, int]]:
+    """Yield parts of the channels, and how many points of the grid there need be for one.
+
+    This decides on accuracy and speed alone.
+    """
+    p, loss = channels.p, -channels.shift
+    share = np.zeros(p.shape[1])
+    for tilt in _TILTS:
+        information = (p * np.expm1(tilt / h * loss)).sum(axis=0)
+        share = np.maximum(share, information / information.max())
+    above = np.inf
+    for least, every in _COARSE:
+        part = (share >= least) & (share < above)
+        above = least
+        if part.any():
+            yield Channels(p[:, part], channels.shift[:, part]), every
+
+
+_QUERIES = {"gnmax": (_argmax_query, math.sqrt(2)), "threshold": (_threshold_query, 1.0)}
+
+
+@lru_cache(maxsize=32)
+def argmax_pair(kind: str, h: float, n_queries: int) -> AtomPair:
+    """Return a pair that dominates the block, in both directions; see :func:`argmax_curve`."""
+    epsilons, deltas = argmax_curve(kind, h, n_queries)
+    return replace(pair_of_curve(epsilons, deltas), gap=h / _POINTS)
+
+
+def is_covered(kind: str, h: float, n_queries: int) -> bool:
+    """Return whether the recursion has something to say: neither one query, nor extreme noise."""
+    mu = _QUERIES[kind][1] * h * math.sqrt(min(n_queries, LONGEST))
+    return n_queries > 1 and COVERED[0] <= h <= COVERED[1] and mu <= _LARGEST
+
+
+def argmax_curve(kind: str, h: float, n_queries: int) -> tuple[Array, Array]:
+    """Return epsilons, and an upper bound on delta at each.
+
+    Parameters
+    ----------
+    kind : {"gnmax", "threshold"}
+    h : float
+        One vote in units of the noise's standard deviation, within :data:`COVERED`.
+    n_queries : int
+    """
+    make, spread = _QUERIES[kind]
+    step, mu = h / _POINTS, spread * h
+    pad = shift(mu, step)
+    size = math.ceil(_reach(mu * math.sqrt(n_queries), _FARTHEST) / step)
+    grid = _Grid(step, max(size, pad) + 2 * _COARSE[-1][1], pad)
+    query = make(h, grid)
+    v = gaussian_curve(mu, grid.losses)  # one query alone gains nothing
+    for t in range(2, n_queries + 1):
+        total = mu * math.sqrt(t)
+        points = math.ceil(_reach(total, _FAR) / step) + 1
+        worst = np.maximum(query(v, points), v[:points]) * _ROUNDING + _RARE
+        v = gaussian_curve(total, grid.losses)
+        v[:points] = np.minimum(v[:points], worst)
+    return grid.losses, v
+
+
+def _reach(mu: float, deviations: float) -> float:
+    """Return the loss so many standard deviations above the mean, of N(mu, 1) from N(0, 1)."""
+    return mu**2 / 2 + mu * deviations

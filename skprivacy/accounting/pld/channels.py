@@ -1,0 +1,200 @@
+"""Channels that cover all that one noisy arg-max query, or threshold test, may be.
+
+A channel is a pair of laws (P, Q) on a few outcomes. P and Q are those of neighbours that move one
+vote, ``h`` in units of the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from .pairs import Array, GaussianPair
+
+__all__ = ["Channels", "binary", "censored", "gaussian", "shift", "shifted_far", "three_way"]
+
+_SLACK = 2.0**-30  # of ln P and ln Q: noise on a grid, not on the real line, and rounding
+_REACH = 8.3  # standard deviations: beyond lies less than 1e-16
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+
+_VARIANCE = 0.001, 0.04  # of the public shifts of D and of S
+_OFF = 1e-6  # of h: by which the law of the shifts may be off, see three_way
+_MARGIN = 4.2  # standard deviations of the shifts by which the lattice exceeds what it covers
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Several channels, rounded upwards.
+
+    Attributes
+    ----------
+    p : ndarray of shape (n_outcomes, n_channels)
+        Probabilities under P.
+    shift : ndarray of shape (n_outcomes, n_channels)
+        ln(Q/P).
+    """
+
+    p: Array
+    shift: Array
+
+    @staticmethod
+    def of(p: Array, q: Array, slack: float = 0.0) -> Channels:
+        """Return channels of which ``p`` and ``q`` are known within a factor e^(+-slack)."""
+        return Channels.lossy(p, np.log(p / q), slack)
+
+    @staticmethod
+    def lossy(p: Array, loss: Array, slack: float = 0.0) -> Channels:
+        """Return the channels of losses ln(P/Q)."""
+        slack += _SLACK
+        return Channels(p * math.exp(slack), -loss - 2 * slack)
+
+
+def shift(mu: float, step: float) -> int:
+    """Return how many steps away the losses of the channels below reach."""
+    return math.ceil((9 * mu + mu**2) / step) + 4
+
+
+def gaussian(t: float, step: float, slack: float = 0.0) -> Channels:
+    """Return N(t, 1) from N(0, 1) with its losses split onto a grid, as one channel."""
+    edges = _edges(t, step)
+    mass = _atoms(t, edges)
+    mass[0] += GaussianPair(1 / t).masses(edges)[0][0]  # at a larger loss than it has
+    return Channels.lossy(mass[:, None], edges[:, None], slack)
+
+
+def shifted_far(h: float, step: float) -> Channels:
+    """Return the channel in which D is told, where its public shift is beyond :func:`three_way`.
+
+    After the shift D has a variance of less than 1, and the law of the shift is off by the same
+    factor as on the lattice.
+    """
+    return gaussian(math.sqrt(2 / (1 - _VARIANCE[0])) * h, step, slack=4.1 * _OFF * h)
+
+
+def _edges(t: float, step: float) -> Array:
+    ends = math.ceil((_REACH * t + t**2 / 2) / step)
+    return np.arange(-ends, ends + 1) * step
+
+
+def _atoms(t: float, edges: Array) -> Array:
+    """Return P of the losses within ``edges`` of N(t, 1) from N(0, 1), on the edges.
+
+    The mass of a cell goes to both of its ends so that P and Q of it are kept.
+    """
+    p, q = GaussianPair(1 / t).masses(edges)
+    inner = p[1:-1]
+    step = edges[1] - edges[0]
+    up = (inner - q[1:-1] * np.exp(edges[:-1])) / -math.expm1(-step)
+    up = np.clip(up + 1e-10 * inner, 0.0, inner)
+    mass: Array = np.r_[0.0, up] + np.r_[inner - up, 0.0]
+    return mass
+
+
+def censored(t: float, lowest: float, step: float, side: int) -> tuple[Channels, Channels]:
+    """Return N(t, 1) from N(0, 1) of which only the values ``-lowest`` or more off centre are seen.
+
+    The value not seen is the one outcome of the first channel; the other has those seen.
+
+    Parameters
+    ----------
+    t : float
+    lowest : float
+    step : float
+    side : {-1, 1}
+        Whether low or high losses are seen.
+    """
+    edges = _edges(t, step)
+    if side < 0:
+        cut = math.ceil(t * lowest / step) * step
+        seen = edges[edges < cut + step / 2]
+    else:
+        cut = math.floor(-t * lowest / step) * step
+        seen = edges[edges > cut - step / 2]
+    p, q = (float(ndtr(side * (cut / t + sign * t / 2))) for sign in (-1, 1))
+    mass = _atoms(t, seen)
+    if side < 0:
+        mass[0] += GaussianPair(1 / t).masses(seen)[0][0]
+    unseen = Channels.of(np.array([[p]]), np.array([[q]]))
+    return unseen, Channels.lossy(mass[:, None], seen[:, None])
+
+
+def binary(t: float) -> Channels:
+    """Return corners around all tests of N(t, 1) against N(0, 1) by a threshold.
+
+    The points (Phi(u), Phi(u - t)) form a convex curve. Its tangents at a grid of u form a polygon
+    below it, whose corners are the channels: any test is a mixture of corners and of tests that
+    tell nothing. The corner between u_0 and u_1 is the mean of Phi(u) with weights e^(tu), and that
+    of Phi(u - t) with weights e^(-tu).
+    """
+    inner, outer = np.arange(-2.0, 2.0, 1 / 16), np.arange(2.0, 8.51, 1 / 8)
+    ends = t / 2 + np.r_[-outer[::-1], inner[1:], outer]
+    half = np.diff(ends) / 2
+    u = ends[:-1] + half + half * _NODES[:, None]
+
+    def mean(values: Array, slope: float) -> Array:
+        weights = _WEIGHTS[:, None] * np.exp(slope * (u - ends[:-1]))
+        average: Array = (weights * values).sum(axis=0) / weights.sum(axis=0)
+        return average
+
+    p = np.array([mean(ndtr(u), t), mean(ndtr(-u), t)])
+    q = np.array([mean(ndtr(u - t), -t), mean(ndtr(t - u), -t)])
+    return Channels.of(p, q)
+
+
+def three_way(h: float, lowest: float, highest: float) -> tuple[Channels, float]:
+    """Return channels around all arg-maxima of X, Y and 0, and a probability that they miss.
+
+    They cover all whose means of X and Y are at least ``lowest`` and whose mean of
+    S = (X + Y) / sqrt(2) is at most ``highest``. With D = (X - Y) / sqrt(2), S is normal, the same
+    under P and Q and independent of D; X wins if D > max(0, -S), Y if D < -max(0, -S).
+
+    A normal number of variance 1 is one of variance 1 - v plus a public one on a grid of spacing d:
+    the normal law of variance v, restricted to the grid. By Poisson's summation formula the density
+    is off by a factor within (1 +- e) / (1 -+ e), e = 2 sum_j exp(-2 pi^2 j^2 v (1 - v) / d^2). So
+    all channels are mixtures of those on the grid, which have a little less noise.
+    """
+    off = _OFF * h
+    apart = math.sqrt(2) * h
+    steps = _steps(off)
+    margins = [_MARGIN * math.sqrt(v) for v in _VARIANCE]
+    (d_step, s_step), (d_margin, s_margin) = steps, margins
+    bottom = math.sqrt(2) * lowest
+    first, last = math.floor((bottom - s_margin) / s_step), math.ceil((highest + s_margin) / s_step)
+    widest = math.ceil((highest - bottom + d_margin) / d_step)
+    s, d = s_step * np.arange(first, last + 1), d_step * np.arange(-widest, widest + 1)
+    p, q = (_arg_max(s, d + side * apart / 2) for side in (1, -1))
+    near = s[:, None] - np.abs(d) >= bottom - s_margin - d_margin
+    missed = 2 * sum(_beyond(m, v, w) for m, v, w in zip(margins, _VARIANCE, steps, strict=True))
+    return Channels.of(p[:, near], q[:, near], slack=4.1 * off), missed
+
+
+def _steps(off: float) -> list[float]:
+    """Return spacings of the lattice with which e, as above, is at most ``off``."""
+    return [math.sqrt(2 * math.pi**2 * v * (1 - v) / math.log(2.1 / off)) for v in _VARIANCE]
+
+
+def _beyond(margin: float, variance: float, step: float) -> float:
+    """Bound the probability that a public shift exceeds the margin on one side."""
+    width = math.sqrt(variance)
+    first = step / width * math.exp(-(margin**2) / (2 * variance)) / math.sqrt(2 * math.pi)
+    return 1.001 * (first + float(ndtr(-margin / width)))
+
+
+def _arg_max(s: Array, d: Array) -> Array:
+    """Return the probabilities that X, Y and 0 win, of shape (3, len(s), len(d))."""
+    d_width, s_width = (math.sqrt(1 - v) for v in _VARIANCE)
+    nodes, weights = np.polynomial.legendre.leggauss(160)
+    u = 7.0 * (nodes - 1)  # S below zero
+    z = (u - s[:, None]) / s_width
+    density = 7.0 * weights * np.exp(-(z**2) / 2) / (s_width * math.sqrt(2 * math.pi))
+    above = ndtr(s / s_width)[:, None]
+    x, y = (
+        above * ndtr(sign * d / d_width) + density @ ndtr((sign * d + u[:, None]) / d_width)
+        for sign in (1, -1)
+    )
+    ends = [(sign * u[:, None] - np.abs(d)) / d_width for sign in (-1, 1)]
+    other = density @ (ndtr(ends[0]) - ndtr(ends[1]))
+    return np.array([x, y, other])
