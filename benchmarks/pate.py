@@ -2,8 +2,8 @@
 
 ``python benchmarks/pate.py [mnist] [adult] [--epsilons E ...] [--seeds N]`` prints a line for each
 fit. MNIST: 60,000 private images, the test file's first 9,000 as public ones without labels, its
-last 1,000 to evaluate on; 250 ridge teachers on scattering features, whose penalty was chosen on
-public images. Adult: the training file is private, half of the test file public, the other half
+last 1,000 to evaluate on; 250 ridge teachers on scattering features, with a penalty of 100 that
+was not tuned. Adult: the training file is private, half of the test file public, the other half
 to evaluate on. Both need the files, see ``skprivacy.datasets``.
 """
 
