@@ -210,6 +210,7 @@ class PrivateEstimatorMixin:
             raise
 
     def __getstate__(self) -> dict[str, Any]:
+        # A mixin: scikit-learn's BaseEstimator, which mypy does not see here, has both methods.
         state: dict[str, Any] = super().__getstate__()  # type: ignore[misc]
         return state | {"noise_seed": None} if "privacy_" in state else state
 

@@ -106,6 +106,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
     ) -> nn.Module:
         """Return a copy of the module to start from, the same in all processes."""
         start = copy.deepcopy(module).cpu().float()
+        # The public classes are BaseEstimators too.
         params: dict = self.get_params(deep=False)  # type: ignore[attr-defined]
         facts = {
             **{k: v for k, v in params.items() if k not in _MAY_DIFFER},
@@ -274,6 +275,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             device=self.device,
         )
 
+    # What classifiers and regressors differ in; the public classes answer.
     def _loss(self) -> dict[str, Any]:
         """Return the loss, as skorch's parameters."""
         raise NotImplementedError

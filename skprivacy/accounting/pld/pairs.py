@@ -206,6 +206,7 @@ class MixedPair(Pair):
     weights: tuple[float, ...]
     parts: tuple[Pair, ...]
 
+    # Constants of other pairs; here they follow from the parts, which mypy takes for a clash.
     @property
     def infinity(self) -> float:  # type: ignore[override]
         return math.fsum(
