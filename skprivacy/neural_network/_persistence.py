@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
+from .._output import output_path
 from ..accounting import PrivacyGuarantee
 from ._training.net import make_module
 from .dp_net import DPNeuralNet
@@ -107,7 +108,7 @@ def save_model(model: Model, path: str | Path) -> None:
     except TypeError as error:
         raise ValueError(f"The labels must be numbers or text to be saved ({error}).") from error
     weights = {k: v.contiguous().clone() for k, v in model.module_.state_dict().items()}
-    save_file(weights, path, metadata={"skprivacy": header})
+    save_file(weights, output_path(path), metadata={"skprivacy": header})
 
 
 def load_model(path: str | Path, module: nn.Module | None = None, criterion: Any = None) -> Model:
