@@ -17,11 +17,18 @@ def check_relation(relation: str) -> str:
     return relation
 
 
+_EXTREME = 1e15  # squares and products of such numbers neither overflow nor vanish
+
+
 def positive(name: str, value: Any) -> None:
-    """Raise ValueError unless ``value`` is a finite number above zero."""
+    """Raise ValueError unless ``value`` is a number above zero, and not absurdly small or large."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not (number and math.isfinite(value) and value > 0):
         raise ValueError(f"{name}={value!r} must be a finite number > 0.")
+    if not 1 / _EXTREME <= value <= _EXTREME:
+        raise ValueError(
+            f"{name}={value!r} must be between {1 / _EXTREME:g} and {_EXTREME:g}. Check its unit."
+        )
 
 
 def probability(name: str, value: Any) -> None:
