@@ -317,6 +317,11 @@ def test_more_queries_cost_more_and_more_noise_less():
     assert all(row == sorted(row) for row in (*costs, *np.transpose(costs).tolist()))
 
 
+def test_more_queries_than_declared_break_the_claim():
+    claimed = delta_of(lnmax(10.0, 10), 1.0)
+    assert level_with_a_third(10.0, 10, 1.0) <= claimed < level_with_a_third(10.0, 14, 1.0)
+
+
 def test_two_moved_votes_are_charged_with_their_counts():
     block = VoteBlock("lnmax", 10.0, 20, moved=2)
     assert flatten(block) == flatten(Repeated(LNMaxVote(10.0, moved=2), 20))
