@@ -487,6 +487,7 @@ def caught(planted, check):
         VoteBlock("gnmax", 40.0, 286, moved=2),
         VoteBlock("threshold", 40.0, 100, moved=2),
         VoteBlock("gnmax", 0.5, 3),
+        VoteBlock("lnmax", 40.0, 30, moved=2),
         VoteBlock("gnmax", 40.0, 2000),
     ],
 )
