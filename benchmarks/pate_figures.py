@@ -53,7 +53,7 @@ STYLE = {
     "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.4,
     "legend.fontsize": 7, "legend.frameon": False, "savefig.dpi": 200,
 }  # fmt: skip
-EPSILON = rf"$\varepsilon$ at $\delta$ = {DELTA:g}"
+EPSILON = r"$\varepsilon$ at $\delta = 10^{-5}$"
 
 
 def votes(options: argparse.Namespace) -> Any:
@@ -100,7 +100,8 @@ def cost(options: argparse.Namespace) -> Any:
     for axes, (title, (aggregator, answered)) in zip(panels, settings.items(), strict=True):
         usual = analyse_votes(counts, aggregator)  # all that are asked may be answered
         told = analyse_votes(counts, aggregator, answered=answered)
-        axes.plot(every, [usual.epsilon(n) for n in every], color=RED, label="all counts public")
+        public = [usual.epsilon(n) for n in every]
+        axes.plot(every, public, color=RED, label="all counts public, Rényi")
         block = [epsilon_of(aggregator.event(n, 1), DELTA) for n in some]
         axes.plot(some, block, color=BLUE, marker="o", ms=3, label="winners public (block)")
         private = [_private(told, n) for n in every]
@@ -113,7 +114,7 @@ def cost(options: argparse.Namespace) -> Any:
                 flush=True,
             )
     panels[0].set_ylabel(EPSILON)
-    panels[0].legend(loc="upper left")
+    figure.legend(handles=axes.get_lines(), loc="outside lower center", ncols=3)
     return figure
 
 
