@@ -2,6 +2,7 @@
 
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
 from .analysis import VoteAnalysis, analyse_votes
+from .interactive import InteractiveGNMax
 from .knn import PrivateKNNClassifier
 from .pate import PATEClassifier
 from .public_records import PublicRecords
@@ -11,6 +12,7 @@ __all__ = [
     "Aggregator",
     "ConfidentGNMax",
     "GNMax",
+    "InteractiveGNMax",
     "LNMax",
     "PATEClassifier",
     "PrivateKNNClassifier",
