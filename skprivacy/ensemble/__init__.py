@@ -1,7 +1,7 @@
 """Private models made of many that vote: PATE, its aggregators and its students."""
 
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
-from .analysis import VoteAnalysis, analyse_votes
+from .analysis import VoteAnalysis, analyse_votes, epsilon_of_moments
 from .interactive import InteractiveGNMax
 from .knn import PrivateKNNClassifier
 from .pate import PATEClassifier
@@ -20,4 +20,5 @@ __all__ = [
     "PublicRecords",
     "VoteAnalysis",
     "analyse_votes",
+    "epsilon_of_moments",
 ]
