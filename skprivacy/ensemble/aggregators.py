@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from ..accounting import (
     Composed,
     Event,
-    LNMaxVote,
     NonPrivate,
-    Repeated,
     VoteBlock,
     calibrate_noise_multiplier,
 )
@@ -203,6 +201,11 @@ class LNMax(Aggregator):
         Scale of the noise on each count, in votes. ``None`` derives it from the epsilon and delta
         of the estimator.
 
+    Notes
+    -----
+    As with :class:`GNMax`, the winners are what is charged. With ``delta=0`` that is two votes per
+    noise for each query, as if the counts were public.
+
     References
     ----------
     N. Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
@@ -222,8 +225,7 @@ class LNMax(Aggregator):
         return replace(self, noise=noise)
 
     def event(self, n_queries: int, moved: int) -> Event:
-        noise = _set(self.noise)
-        return Repeated(LNMaxVote(noise, moved=moved) if noise > 0 else NonPrivate(), n_queries)
+        return _block("lnmax", _set(self.noise), n_queries, moved)
 
     def release(
         self,

@@ -519,8 +519,8 @@ def test_planted_bug_is_caught(name):
 
 
 def test_the_value_of_two_classes_for_more_is_caught():
-    _, spread = argmax._QUERIES["gnmax"]
-    planted = mock.patch.dict(argmax._QUERIES, {"gnmax": (two_classes_only(None), spread)})
+    two = replace(argmax._KINDS["gnmax"], query=two_classes_only(None))
+    planted = mock.patch.dict(argmax._KINDS, {"gnmax": two})
     caught(planted, check_figure)
 
 
@@ -544,6 +544,7 @@ def caught(planted, check):
         VoteBlock("gnmax", 40.0, 286, moved=2),
         VoteBlock("threshold", 40.0, 100, moved=2),
         VoteBlock("gnmax", 0.5, 3),
+        VoteBlock("lnmax", 40.0, 30, moved=2),
         VoteBlock("gnmax", 40.0, 2000),
     ],
 )
