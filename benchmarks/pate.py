@@ -1,10 +1,11 @@
 """PATE on MNIST and Adult, with private student accuracy and what it cost.
 
-``python benchmarks/pate.py [mnist] [adult] [--epsilons E ...] [--seeds N]`` prints a line for each
-fit. MNIST: 60,000 private images, the test file's first 9,000 as public ones without labels, its
-last 1,000 to evaluate on; 250 ridge teachers on scattering features, with a penalty of 100 that
-was not tuned. Adult: the training file is private, half of the test file public, the other half
-to evaluate on. Both need the files, see ``skprivacy.datasets``.
+``python benchmarks/pate.py [mnist] [adult] [networks] [--epsilons E ...] [--seeds N]`` prints a
+line for each fit. MNIST: 60,000 private images, the test file's first 9,000 as public ones without
+labels, its last 1,000 to evaluate on; 250 ridge teachers on scattering features, with a penalty of
+100 that was not tuned. Adult: the training file is private, half of the test file public, the other
+half to evaluate on. Both need the files, see ``skprivacy.datasets``. Networks: how long 250 small
+ones take as teachers, against scikit-learn's through joblib.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import time
 from typing import Any
 
 import numpy as np
+from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 
 from skprivacy import SchemaTransformer
 from skprivacy.datasets import fetch_adult, fetch_mnist
 from skprivacy.ensemble import PATEClassifier, PropagationStudent
+from skprivacy.ensemble.teachers import count_votes
 from skprivacy.neural_network import DPSGDClassifier, ScatteringTransformer
 
 DELTA = 1e-5
@@ -77,6 +81,36 @@ def adult(epsilons: list[float], seeds: int, n_queries: int) -> None:
             print(f"adult epsilon={epsilon} seed={seed} {scores}", flush=True)
 
 
+class _ScikitLearns(MLPClassifier):
+    """A network that scikit-learn trains: what is no plain ``MLPClassifier`` is fitted as it is."""
+
+
+def networks(n_teachers: int = 250, n_jobs: int = 2) -> None:
+    """Print how long teachers take that are small networks, by the library and by scikit-learn."""
+    for n_records, n_features, n_classes, units in ((130, 104, 2, 32), (240, 64, 10, 32)):
+        X, y = make_classification(
+            n_records * n_teachers, n_features, n_informative=n_features // 2,
+            n_classes=n_classes, random_state=0,
+        )  # fmt: skip
+        parts = np.random.default_rng(0).integers(n_teachers, size=len(X))
+        seeds, seconds, right = np.arange(n_teachers), {}, {}
+        for kind in (MLPClassifier, _ScikitLearns):
+            args = X, y, parts, n_teachers, X[:400], np.arange(n_classes), seeds, n_jobs
+            count_votes(kind((units,), max_iter=1), *args)  # starts the processes
+            started = time.perf_counter()
+            votes = count_votes(kind((units,)), *args)
+            seconds[kind] = time.perf_counter() - started
+            right[kind] = np.mean(votes.argmax(axis=1) == y[:400])
+        ours, theirs = MLPClassifier, _ScikitLearns
+        print(
+            f"networks {n_teachers} of {n_features}-{units}-{n_classes}, {n_records} records each, "
+            f"{n_jobs} processes: {seconds[ours]:.1f} s, labels={right[ours]:.3f}; scikit-learn "
+            f"{seconds[theirs]:.1f} s, labels={right[theirs]:.3f}; "
+            f"ratio {seconds[theirs] / seconds[ours]:.2f}",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", nargs="*", default=["mnist", "adult"])
@@ -85,7 +119,10 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100)
     args = parser.parse_args()
     for name in args.data:
-        {"mnist": mnist, "adult": adult}[name](args.epsilons, args.seeds, args.queries)
+        if name == "networks":
+            networks()
+        else:
+            {"mnist": mnist, "adult": adult}[name](args.epsilons, args.seeds, args.queries)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from ..public_facts import public_classes
 from ._taught import TaughtByVotes
 from .aggregators import UNANSWERED, Aggregator, GNMax
 from .partition import MOVED_VOTES, PARTITIONS, parts_by_hash, parts_by_index
-from .public_records import chosen_queries
-from .teachers import count_votes
+from .public_records import chosen_queries, with_public_categories
+from .teachers import count_votes, try_teacher
 
 __all__ = ["PATEClassifier"]
 
@@ -44,7 +44,9 @@ class PATEClassifier(TaughtByVotes):
     Parameters
     ----------
     teacher : classifier or pipeline, default=None
-        Is cloned and fitted on each part. ``None`` means logistic regression.
+        Is cloned and fitted on each part. ``None`` means logistic regression. An
+        ``MLPClassifier(solver="adam", early_stopping=False)``, alone or at the end of a pipeline,
+        is trained in single precision, which is two to three times as fast.
     student : classifier or pipeline, default=None
         Is cloned and fitted on the answered public records; one with an attribute
         ``semi_supervised`` that is true gets all of them, with -1 for those without an answer.
@@ -237,7 +239,10 @@ no private record
             self.classes_, _ = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
             public = self._public(fit, X, X_public, random)
+            X = with_public_categories(X, public)
             queries = chosen_queries(public, min(self.n_queries, num_samples(public)), random)
+            teacher = LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher
+            try_teacher(teacher, public, self.classes_)
             self._try_student(public, queries)
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
             relation, moved = self._relation()
@@ -248,8 +253,7 @@ no private record
             with fit.charged(event, relation=relation, at_delta=self.delta, unit=unit):
                 noise = SecureRandom(self.noise_seed)
                 votes = count_votes(
-                    LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher,
-                    X, y, self._parts(X, y, groups, random), self.n_teachers,
+                    teacher, X, y, self._parts(X, y, groups, random), self.n_teachers,
                     safe_indexing(public, queries), self.classes_, seeds, self.n_jobs,
                 )  # fmt: skip
                 answers = self.aggregator_.release(votes, moved, noise)
