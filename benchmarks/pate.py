@@ -4,7 +4,9 @@
 line for each fit. MNIST: 60,000 private images, the test file's first 9,000 as public ones without
 labels, its last 1,000 to evaluate on; 250 ridge teachers on scattering features, with a penalty of
 100 that was not tuned. Adult: the training file is private, half of the test file public, the other
-half to evaluate on. Both need the files, see ``skprivacy.datasets``. Networks: how long 250 small
+half to evaluate on; queries are drawn from the public half, the schema, or noisy marginals, and
+from these with some three records to each of 10,000 made-up households, per household. Both need
+the files, see ``skprivacy.datasets``. Networks: how long 250 small
 ones take as teachers, against scikit-learn's through joblib.
 """
 
@@ -15,6 +17,7 @@ import time
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neural_network import MLPClassifier
@@ -67,11 +70,21 @@ def adult(epsilons: list[float], seeds: int, n_queries: int) -> None:
 
     for epsilon in epsilons:
         for seed in range(seeds):
+            pate = PATEClassifier(
+                learner(), learner(), n_teachers=250, n_queries=n_queries, schema=train.schema,
+                classes=train.classes, epsilon=epsilon, delta=DELTA, random_state=seed,
+            )  # fmt: skip
+            counting = clone(pate).set_params(marginal_share=0.2)
+            households = np.random.default_rng(seed).integers(
+                len(train.data) // 3, size=len(train.data)
+            )
             models = {
-                "pate": PATEClassifier(
-                    learner(), learner(), n_teachers=250, n_queries=n_queries,
-                    classes=train.classes, epsilon=epsilon, delta=DELTA, random_state=seed,
-                ).fit(train.data, train.target, X_public=test.data[:half]),
+                "pate": clone(pate).fit(train.data, train.target, X_public=test.data[:half]),
+                "pate, from the schema": clone(pate).fit(train.data, train.target),
+                "pate, from marginals": clone(counting).fit(train.data, train.target),
+                "pate, from marginals, by household": clone(counting).fit(
+                    train.data, train.target, groups=households
+                ),
                 "dp-sgd": make_pipeline(
                     SchemaTransformer(train.schema),
                     DPSGDClassifier(epsilon=epsilon, delta=DELTA, classes=train.classes),

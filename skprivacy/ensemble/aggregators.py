@@ -79,7 +79,13 @@ class Aggregator(ABC):
         """
 
     def calibrated(
-        self, n_queries: int, moved: int, epsilon: float, delta: float, relation: str
+        self,
+        n_queries: int,
+        moved: int,
+        epsilon: float,
+        delta: float,
+        relation: str,
+        beside: Event | None = None,
     ) -> Aggregator:
         """Return the aggregator with the least noise that keeps to a target, or with its own.
 
@@ -90,6 +96,8 @@ class Aggregator(ABC):
         epsilon, delta : float
             The target; ``numpy.inf`` takes no noise.
         relation : str
+        beside : Event, default=None
+            What is released besides, out of the same target.
 
         Returns
         -------
@@ -101,7 +109,8 @@ class Aggregator(ABC):
             return self.with_noise(0.0)
 
         def make(noise: float) -> Event:
-            return self.with_noise(noise).event(n_queries, moved)
+            votes = self.with_noise(noise).event(n_queries, moved)
+            return votes if beside is None else Composed((beside, votes))
 
         # A block of queries takes long to work out; what it costs with all counts is told at once.
         guess: float | None = None

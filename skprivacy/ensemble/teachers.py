@@ -188,15 +188,16 @@ def _own_chance(seed: int) -> Iterator[None]:
     A teacher may draw from them. How far those before it have drawn depends on their records.
     """
     torch = sys.modules.get("torch")
-    states = random.getstate(), np.random.get_state(), torch and torch.get_rng_state()  # noqa: NPY002
+    generator = torch and torch.default_generator
+    before = random.getstate(), np.random.get_state(), generator and generator.get_state()  # noqa: NPY002
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
-    if torch:
-        torch.manual_seed(seed)
+    if generator:
+        generator.manual_seed(seed)
     try:
         yield
     finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002
-        if torch:
-            torch.set_rng_state(states[2])
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
+        if generator:
+            generator.set_state(before[2])
