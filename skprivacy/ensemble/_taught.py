@@ -20,13 +20,14 @@ from .._validation import check_column_names
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..exceptions import PrivacyWarning
 from ..preprocessing import Schema
+from ..preprocessing.transformer import check_columns
 from .aggregators import UNANSWERED
 from .public_records import PublicRecords, drawn_records
 from .students import PropagationStudent, taught
 
-__all__ = ["TaughtByVotes"]
+__all__ = ["N_DRAWN", "TaughtByVotes", "like"]
 
-_N_DRAWN = 2000  # public records that are drawn from a schema where none are given
+N_DRAWN = 2000  # public records that are drawn from a schema where none are given
 _TRIED = 200  # public records on which the student is tried
 _LARGEST_DELTA = 0.1
 
@@ -40,6 +41,8 @@ def _student_can(method: str) -> Any:
 
 class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Public records, and a student that learns from noisy labels of some of them."""
+
+    _INSTEAD = "pass real public records"
 
     student: Any
     schema: Schema | None
@@ -70,7 +73,13 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
     def _public(self, fit: PrivateFit, X: Any, given: Any, random: np.random.RandomState) -> Any:
         fit.assume("the public records and their choice depend on no private record")
         if given is None:
-            return self._drawn(fit, X, random)
+            schema = self._described(fit, X)
+            _config.warn_caller(
+                "X_public=None: queries are drawn from the schema, each column by itself. Labels "
+                f"of records that look like no real ones teach little; {self._INSTEAD}.",
+                PrivacyWarning,
+            )
+            return like(X, drawn_records(schema, N_DRAWN, random))
         public = given.X if isinstance(given, PublicRecords) else given
         if not isinstance(public, pd.DataFrame):
             public = check_array(public, dtype=None, input_name="X_public", ensure_all_finite=False)
@@ -81,9 +90,16 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
                 "pipeline public records skip the steps before, unless it is made as "
                 "Pipeline(steps, transform_input=['X_public'])."
             )
+        names = list(getattr(self, "feature_names_in_", []))
+        if names and isinstance(public, pd.DataFrame) and list(public.columns) != names:
+            raise ValueError(
+                f"X_public has the columns {list(public.columns)} and X has {names}: teachers "
+                "could not label it. Pass the same columns in the same order, X_public[X.columns]."
+            )
         return public
 
-    def _drawn(self, fit: PrivateFit, X: Any, random: np.random.RandomState) -> Any:
+    def _described(self, fit: PrivateFit, X: Any) -> Schema:
+        """Return the schema of records that are to be drawn, which are to look like ``X``."""
         schema = self.schema
         if schema is None:
             schema = Schema.infer(X if isinstance(X, pd.DataFrame) else pd.DataFrame(X))
@@ -93,13 +109,8 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
                 f"schema has {len(schema)} columns and X has {self.n_features_in_}. Give the "
                 "schema of the records that reach the teacher, or X_public."
             )
-        _config.warn_caller(
-            "X_public=None: queries are drawn from the schema, each column by itself. Labels of "
-            "records that look like no real ones teach little; pass real public records.",
-            PrivacyWarning,
-        )
-        drawn = drawn_records(schema, _N_DRAWN, random)
-        return drawn if isinstance(X, pd.DataFrame) else drawn.to_numpy(np.float64)
+        check_columns(schema, X)
+        return schema
 
     def _student(self) -> Any:
         return PropagationStudent() if self.student is None else clone(self.student)
@@ -177,6 +188,11 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         found = np.zeros((num_samples(rows), len(self.classes_)))
         found[:, self.student_.classes_] = self.student_.predict_proba(rows)
         return found
+
+
+def like(X: Any, drawn: pd.DataFrame) -> Any:
+    """Return drawn records in the container of ``X``."""
+    return drawn[list(X.columns)] if isinstance(X, pd.DataFrame) else drawn.to_numpy(np.float64)
 
 
 def _all_numbers(frame: pd.DataFrame) -> bool:
