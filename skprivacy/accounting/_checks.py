@@ -5,9 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["RELATIONS", "check_delta", "check_relation", "positive", "probability", "whole"]
+__all__ = [
+    "RELATIONS",
+    "check_delta",
+    "check_relation",
+    "positive",
+    "probability",
+    "replaces",
+    "whole",
+]
 
-RELATIONS = ("add_remove", "replace_one", "zero_out")
+RELATIONS = ("add_remove", "label", "replace_one", "zero_out")
 
 
 def check_relation(relation: str) -> str:
@@ -15,6 +23,14 @@ def check_relation(relation: str) -> str:
     if relation not in RELATIONS:
         raise ValueError(f"relation={relation!r} must be one of {RELATIONS}.")
     return relation
+
+
+def replaces(relation: str) -> bool:
+    """Return whether a record's contribution may become any other one, at twice its norm away.
+
+    Another label with the same features is one way of replacing a record.
+    """
+    return relation in ("label", "replace_one")
 
 
 def positive(name: str, value: Any) -> None:
