@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -17,10 +18,11 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from .. import _config
 from .._sklearn import num_samples, safe_indexing
 from .._validation import check_column_names
+from ..accounting import epsilon_of
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..exceptions import PrivacyWarning
 from ..preprocessing import Schema
-from .aggregators import UNANSWERED
+from .aggregators import UNANSWERED, Aggregator, GNMax
 from .public_records import PublicRecords, drawn_records
 from .students import PropagationStudent, taught
 
@@ -43,7 +45,9 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
 
     student: Any
     schema: Schema | None
+    aggregator: Aggregator | None
     random_state: Any
+    epsilon: float
     delta: float
 
     def __sklearn_tags__(self):
@@ -100,6 +104,21 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         )
         drawn = drawn_records(schema, _N_DRAWN, random)
         return drawn if isinstance(X, pd.DataFrame) else drawn.to_numpy(np.float64)
+
+    def _aggregator(self, n_queries: int, moved: int, relation: str) -> Aggregator:
+        """Return the aggregator with its noise; refuse one that costs more than ``epsilon``."""
+        aggregator = GNMax() if self.aggregator is None else self.aggregator
+        target = float(self.epsilon), float(self.delta)
+        ready = aggregator.calibrated(n_queries, moved, *target, relation)
+        if aggregator.has_noise and math.isfinite(self.epsilon):
+            cost = epsilon_of(ready.event(n_queries, moved), self.delta, relation)
+            if cost > self.epsilon:
+                raise ValueError(
+                    f"aggregator={aggregator!r} costs epsilon={cost:.4g} for {n_queries} queries, "
+                    f"above epsilon={self.epsilon!r}. Give more noise, fewer queries or a larger "
+                    "epsilon, or leave the aggregator's noise None."
+                )
+        return ready
 
     def _student(self) -> Any:
         return PropagationStudent() if self.student is None else clone(self.student)

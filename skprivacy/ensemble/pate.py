@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,12 +12,12 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import column_or_1d
 
 from .._sklearn import HasMethods, Interval, StrOptions, num_samples, safe_indexing
-from ..accounting import PrivacyBudget, check_delta, epsilon_of
+from ..accounting import PrivacyBudget, check_delta
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from ..public_facts import public_classes
 from ._taught import TaughtByVotes
-from .aggregators import UNANSWERED, Aggregator, GNMax
+from .aggregators import UNANSWERED, Aggregator
 from .partition import MOVED_VOTES, PARTITIONS, parts_by_hash, parts_by_index
 from .public_records import chosen_queries
 from .teachers import count_votes
@@ -243,7 +242,7 @@ no private record
             relation, moved = self._relation()
             if relation != "add_remove":
                 check_delta(self.delta, num_samples(X))
-            self.aggregator_ = self._calibrated(len(queries), moved, relation)
+            self.aggregator_ = self._aggregator(len(queries), moved, relation)
             event = self.aggregator_.event(len(queries), moved)
             with fit.charged(event, relation=relation, at_delta=self.delta, unit=unit):
                 noise = SecureRandom(self.noise_seed)
@@ -281,21 +280,6 @@ no private record
                 "relation='zero_out'."
             )
         return relation, MOVED_VOTES[self.partition, relation]
-
-    def _calibrated(self, n_queries: int, moved: int, relation: str) -> Aggregator:
-        """Return the aggregator with its noise; refuse one that costs more than ``epsilon``."""
-        aggregator = GNMax() if self.aggregator is None else self.aggregator
-        target = float(self.epsilon), float(self.delta)
-        ready = aggregator.calibrated(n_queries, moved, *target, relation)
-        if aggregator.has_noise and math.isfinite(self.epsilon):
-            cost = epsilon_of(ready.event(n_queries, moved), self.delta, relation)
-            if cost > self.epsilon:
-                raise ValueError(
-                    f"aggregator={aggregator!r} costs epsilon={cost:.4g} for {n_queries} queries, "
-                    f"above epsilon={self.epsilon!r}. Give more noise, fewer queries or a larger "
-                    "epsilon, or leave the aggregator's noise None."
-                )
-        return ready
 
     def _parts(
         self, X: Any, y: NDArray, groups: Any, random: np.random.RandomState
