@@ -56,6 +56,8 @@ class NoisyLabelClassifier(
         "noise_seed": [Integral, None],
     }
 
+    _protects_labels = True  # and nothing else: who attacks membership is told so before a fit
+
     estimator: Any
     epsilon: float
     n_rounds: int

@@ -25,7 +25,7 @@ __all__ = ["believed", "crossed", "first_prior", "fitted", "heat", "learned", "p
 Floats = NDArray[np.float64]
 
 _LEAST = 1e-3  # of a prior, shared by all classes: no model is certain
-_NEGLIGIBLE = 0.01  # weights below this share of a record's largest are left out
+_NEGLIGIBLE = 0.05  # weights below this share of a record's largest are left out
 _HEATS = 2.0 ** np.arange(-3.0, 9.0, 0.5)
 
 

@@ -112,6 +112,7 @@ class LabelPATEClassifier(TaughtByVotes):
     True
     """
 
+    _protects_labels = True  # and nothing else: who attacks membership is told so before a fit
     _parameter_constraints: dict = {
         "teacher": [HasMethods(["fit", "predict"]), None],
         "student": [HasMethods(["fit", "predict"]), None],
