@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,13 +12,13 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import column_or_1d
 
 from .._sklearn import HasMethods, Interval, StrOptions, num_samples, safe_indexing
-from ..accounting import Composed, Event, PrivacyBudget, check_delta, epsilon_of
+from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateFit
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from ..public_facts import public_classes
-from ._taught import N_DRAWN, TaughtByVotes, like
-from .aggregators import UNANSWERED, Aggregator, GNMax, Student
+from ._taught import N_DRAWN, TaughtByVotes, like, placed, together
+from .aggregators import Aggregator
 from .marginals import Marginals
 from .partition import MOVED_VOTES, PARTITIONS, group_sizes, parts_by_hash, parts_by_index
 from .public_records import chosen_queries, drawn_records, with_public_categories
@@ -263,8 +262,8 @@ no private record
             if relation != "add_remove":
                 check_delta(self.delta, num_samples(X))
             beside = None if marginals is None else marginals.mechanism.event
-            self.aggregator_ = self._calibrated(len(queries), moved, relation, beside)
-            event = _together(beside, self.aggregator_.event(len(queries), moved))
+            self.aggregator_ = self._aggregator(len(queries), moved, relation, beside)
+            event = together(beside, self.aggregator_.event(len(queries), moved))
             with fit.charged(event, relation=relation, at_delta=self.delta, unit=unit):
                 noise = SecureRandom(self.noise_seed)
                 if marginals is not None:
@@ -277,9 +276,9 @@ no private record
                     safe_indexing(public, queries), self.classes_, seeds, self.n_jobs,
                 )  # fmt: skip
                 answers = self.aggregator_.release(
-                    votes, moved, noise, self._expecting(public, queries)
+                    votes, moved, noise, self._expecting(public, queries, self.n_teachers)
                 )
-            labels = _placed(answers, queries, num_samples(public))
+            labels = placed(answers, queries, num_samples(public))
             self.student_ = self._taught(public, labels)
             if self.keep_labels:
                 self.labels_ = labels
@@ -323,50 +322,6 @@ no private record
             )
         return relation, MOVED_VOTES[self.partition, relation]
 
-    def _calibrated(
-        self, n_queries: int, moved: int, relation: str, beside: Event | None
-    ) -> Aggregator:
-        """Return the aggregator with its noise; refuse one that costs more than ``epsilon``."""
-        aggregator = GNMax() if self.aggregator is None else self.aggregator
-        target = float(self.epsilon), float(self.delta)
-        ready = aggregator.calibrated(n_queries, moved, *target, relation, beside)
-        if aggregator.has_noise and math.isfinite(self.epsilon):
-            event = _together(beside, ready.event(n_queries, moved))
-            cost = epsilon_of(event, self.delta, relation)
-            if cost > self.epsilon:
-                asked = f"{n_queries} queries{'' if beside is None else ' and the marginals'}"
-                raise ValueError(
-                    f"aggregator={aggregator!r} costs epsilon={cost:.4g} for {asked}, above "
-                    f"epsilon={self.epsilon!r}. Give more noise, fewer queries or a larger "
-                    "epsilon, or leave the aggregator's noise None."
-                )
-        return ready
-
-    def _check_student(self) -> None:
-        asks = self.aggregator is not None and self.aggregator.asks_student
-        if asks and not hasattr(self._student(), "predict_proba"):
-            raise ValueError(
-                f"student={self.student!r} has no predict_proba, by which "
-                f"aggregator={self.aggregator!r} asks it what it expects. Use a student that has "
-                "one, or another aggregator."
-            )
-
-    def _expecting(self, public: Any, queries: NDArray[np.intp]) -> Student:
-        """Return what tells the votes that a student of given labels expects.
-
-        It knows public records, and labels that were released: no votes, and no private record.
-        """
-        asked = safe_indexing(public, queries)
-
-        def expected(answers: NDArray[np.int64]) -> NDArray[np.float64]:
-            shares = np.zeros((len(queries), len(self.classes_)))
-            if len(np.unique(answers[answers != UNANSWERED])) > 1:
-                student = self._taught(public, _placed(answers, queries, num_samples(public)))
-                shares[:, student.classes_] = student.predict_proba(asked)
-            return self.n_teachers * np.clip(np.nan_to_num(shares), 0.0, 1.0)
-
-        return expected
-
     def _parts(
         self, X: Any, y: NDArray, groups: Any, random: np.random.RandomState
     ) -> NDArray[np.int64]:
@@ -375,16 +330,3 @@ no private record
         if groups is not None:
             return parts_by_hash(groups, None, self.n_teachers, random)
         return parts_by_hash(X, y, self.n_teachers, random)
-
-
-def _placed(
-    answers: NDArray[np.int64], queries: NDArray[np.intp], n_public: int
-) -> NDArray[np.int64]:
-    """Return the label of each public record, -1 for those without an answer."""
-    labels = np.full(n_public, UNANSWERED, np.int64)
-    labels[queries] = answers
-    return labels
-
-
-def _together(beside: Event | None, votes: Event) -> Event:
-    return votes if beside is None else Composed((beside, votes))
