@@ -57,7 +57,7 @@ class AttackResult:
     >>> from skprivacy.attacks import AttackResult
     >>> result = AttackResult(range(60, 160), range(100), attack="made up")
     >>> result
-    made up: AUC 0.92 [0.85, 0.96], TPR 0.61 at 1% FPR [0.51, 0.71], epsilon at least 2.06
+    made up: AUC 0.92 [0.85, 0.96], TPR 0.61 at 1% FPR [0.51, 0.71], epsilon at least 1.65
     at delta 0 (confidence 95%)
     >>> result.tpr_at_fpr(0.001).refused
     'n_out=100 non-members cannot measure a false positive rate of 0.001: at least 1000 are needed'
