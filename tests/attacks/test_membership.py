@@ -127,7 +127,7 @@ def test_null_holds_when_the_pool_knows_only_the_non_members(name, noisy_problem
 
 
 def test_offline_uses_only_models_that_did_not_see_the_record(leaky):
-    attack = LiRA(leaky.target, pool=leaky.pool).fit(leaky.X, leaky.y)
+    attack = LiRA(leaky.target, pool=leaky.pool, floor=0, variance="global").fit(leaky.X, leaky.y)
     columns = np.searchsorted(leaky.target.classes_, leaky.y)
     signals = [scores.logit(m.predict_proba(leaky.X), columns) for m in leaky.pool.estimators_]
     trained = leaky.pool.membership(leaky.X)[0]
