@@ -180,9 +180,10 @@ class MLLeaksAttack(ShokriAttack):
     Notes
     -----
     The classes passed to ``score_samples``, ``predict`` and ``evaluate`` are ignored. Without
-    known members, ``threshold_`` is set on the records that the shadow models were not trained
-    on, since the target may not accept the records given to ``fit``. With other data, the ranking
-    of the scores carries over; the threshold does not if the target is generally more or less
+    known members, ``threshold_`` is set on the target's own predictions for the records given to
+    ``fit``, as in other attacks. If these have other features or classes than the target's, it is
+    set on the shadow models' predictions for records that they were not trained on. The ranking of
+    the scores then carries over; the threshold does not if the target is generally more or less
     confident than the shadow models.
 
     References
@@ -240,9 +241,19 @@ class MLLeaksAttack(ShokriAttack):
         self._non_member_scores = self._model.predict_proba(features[~trained])[:, -1]
 
     def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
-        if member is not None:
+        if member is not None or self._target_takes(X, y):
             return super()._calibrated(X, y, member)
         return choose_threshold(self._non_member_scores, None, self.fpr)
+
+    def _target_takes(self, X: Any, y: NDArray[Any]) -> bool:
+        """Return whether records are like the target's, so that it can be asked about them."""
+        if self.pool is None:
+            return True
+        names = getattr(self.target, "feature_names_in_", None)
+        columns = getattr(X, "columns", None)
+        renamed = names is not None and columns is not None and list(names) != list(columns)
+        known = bool(np.isin(np.unique(y).astype(str), np.asarray(self.classes_).astype(str)).all())
+        return known and not renamed and X.shape[1] == getattr(self.target, "n_features_in_", None)
 
     def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
         highest = -np.sort(-proba, axis=1)[:, : self._n_seen]

@@ -171,6 +171,31 @@ def test_threshold_from_known_members_is_the_best_one(leaky):
     assert precision > 0.6
 
 
+TREES = [
+    RandomForestClassifier(10, random_state=0),
+    RandomForestClassifier(100, random_state=0),
+    DecisionTreeClassifier(random_state=0),
+]
+
+
+@pytest.mark.parametrize("model", TREES, ids=["forest", "large forest", "tree"])
+def test_yeoms_rule_calls_members_without_knowing_any(model, noisy_problem):
+    """A share fpr of the records cannot be called if more of them have no loss: it was nobody."""
+    X, y = noisy_problem(0)
+    target = clone(model).fit(X[:300], y[:300])
+    columns = np.searchsorted(target.classes_, y[:300])
+    own = scores.loss(target.predict_proba(X[:300]), columns)
+    published = LossThreshold(target, training_loss=-own.mean()).fit(X, y)
+    assert (published.predict(X[:300], y[:300]) == (own >= own.mean() - 1e-9)).all()
+    for attack in (published, LossThreshold(target).fit(X, y)):
+        called = attack.predict(X, y)
+        assert called[:300].mean() - called[300:].mean() > 0.25
+    rarely = LossThreshold(target, fpr=0.05).fit(X, y)
+    assert rarely.predict(X, y).mean() <= 0.05
+    with pytest.raises(ValueError, match="training_loss"):
+        LossThreshold(target, training_loss=-1.0).fit(X, y)
+
+
 def test_one_pool_serves_many_targets(leaky):
     forest = RandomForestClassifier(5, min_samples_leaf=2, random_state=1)
     other = forest.fit(*leaky.split[2:])
