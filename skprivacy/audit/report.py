@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ..attacks import AttackResult
+from ..attacks.shadow import NOT_LEARNING
 from ..metrics._evidence import Evidence, gather
 from . import _html
 from ._groups import why_doubtful
@@ -118,6 +119,8 @@ class AuditReport:
         Number of shadow models trained for the audit.
     n_shared : int
         Number of non-members with the features of a member.
+    not_measured : tuple of str
+        Attacks that were left out because training does not change the model's answers.
     """
 
     model: str
@@ -134,6 +137,7 @@ class AuditReport:
     alpha: float
     n_shadows: int
     n_shared: int
+    not_measured: tuple[str, ...] = ()
 
     @property
     def epsilon_lower_bound(self) -> float:
@@ -220,6 +224,8 @@ class AuditReport:
                 "Because of these steps no guarantee covers the model as it would be released: "
                 "the claim would hold only if they revealed nothing about the records."
             )
+        if self.not_measured:
+            found.append(f"Not measured: {' and '.join(self.not_measured)}. {NOT_LEARNING}")
         if self.guarantee is not None and self.guarantee.kind != "proved":
             found.append(f"The claim is of kind {self.guarantee.kind!r}: it is not proved.")
         if self.n_shared:
@@ -311,6 +317,7 @@ class AuditReport:
                 "n_test": self.n_test,
                 "n_shared": self.n_shared,
                 "n_shadows": self.n_shadows,
+                "not_measured": list(self.not_measured),
                 "train_accuracy": self.train_accuracy,
                 "test_accuracy": self.test_accuracy,
                 "majority_share": self.majority_share,
