@@ -41,7 +41,8 @@ class ShokriAttack(ShadowedAttack):
         logarithm with the log-odds and the modified entropy of the true class, which is stronger.
     per_class : bool, default=True
         Whether to train one attack model for each class. A class without members or without
-        non-members among the training vectors gets the attack model of all classes.
+        non-members among the training vectors gets the attack model of all classes, which also
+        takes the true class: as an indicator, and its probability.
     pool : ShadowPool, default=None
         Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
         trained on the records given to ``fit``. None clones the target.
@@ -113,7 +114,9 @@ class ShokriAttack(ShadowedAttack):
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
         features, trained, label = self._seen_by_shadows(X, y, self.classes_, self._view)
-        self._models: dict[int, Any] = {ALL_CLASSES: self._train(features, trained)}
+        self._models: dict[int, Any] = {
+            ALL_CLASSES: self._train(self._labelled(features, label), trained)
+        }
         if not self.per_class:
             return
         for c in np.unique(label):
@@ -135,14 +138,22 @@ class ShokriAttack(ShadowedAttack):
         signals = [scores.logit(proba, label), scores.modified_entropy(proba, label)]
         return np.column_stack([np.log(np.maximum(proba, scores.FLOOR)), *signals])
 
+    def _labelled(self, features: Float64Array, label: NDArray[np.intp]) -> Float64Array:
+        """Append the true class, and the features' value for it, which a linear model needs."""
+        indicator = np.eye(len(self.classes_))[label]
+        own = np.take_along_axis(features, label[:, None], axis=1)
+        return np.column_stack([features, indicator, own])
+
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         proba, label = self._target_proba(X, y)
         features = self._view(proba, label)
         values = np.empty(len(label))
         for c in np.unique(label):
-            here = label == c
-            model = self._models.get(int(c), self._models[ALL_CLASSES])
-            values[here] = model.predict_proba(features[here])[:, -1]
+            here = np.flatnonzero(label == c)
+            taken = features[here]
+            if (model := self._models.get(int(c))) is None:
+                model, taken = self._models[ALL_CLASSES], self._labelled(taken, label[here])
+            values[here] = model.predict_proba(taken)[:, -1]
         return values
 
 

@@ -34,7 +34,7 @@ from skprivacy.attacks import (
 )
 
 # These need a target that is a network, and are asked the same questions in files of their own.
-ON_NETWORKS = {"StolenMemoriesAttack", "WhiteBoxAttack"}
+ON_NETWORKS = {"IndirectInference", "StolenMemoriesAttack", "WhiteBoxAttack"}
 
 
 def nudged(X):
