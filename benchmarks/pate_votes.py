@@ -19,6 +19,7 @@ from skprivacy.neural_network import DPSGDClassifier, ScatteringTransformer
 
 DELTA = 1e-5
 PUBLIC = 9000  # images of the test file that teachers vote on
+TESTED = 1000  # the others
 PENALTY = 100.0
 TEACHERS = (10, 100, 250)
 
