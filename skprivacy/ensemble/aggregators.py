@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import ClassVar
@@ -19,13 +18,11 @@ from ..accounting import (
     NonPrivate,
     VoteBlock,
     calibrate_noise_multiplier,
-    epsilon_of,
 )
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 
 __all__ = ["UNANSWERED", "Aggregator", "ConfidentGNMax", "GNMax", "LNMax", "ThresholdedGNMax"]
 
-_AIM = 0.9995  # of epsilon: the middle of what a calibration accepts
 UNANSWERED = -1  # scikit-learn's mark of a record without a label
 
 Student = Callable[[NDArray[np.int64]], NDArray[np.float64]]
@@ -98,7 +95,13 @@ class Aggregator(ABC):
         """
 
     def calibrated(
-        self, n_queries: int, moved: int, epsilon: float, delta: float, relation: str
+        self,
+        n_queries: int,
+        moved: int,
+        epsilon: float,
+        delta: float,
+        relation: str,
+        beside: Event | None = None,
     ) -> Aggregator:
         """Return the aggregator with the least noise that keeps to a target, or with its own.
 
@@ -109,6 +112,8 @@ class Aggregator(ABC):
         epsilon, delta : float
             The target; ``numpy.inf`` takes no noise.
         relation : str
+        beside : Event, default=None
+            What is released besides, out of the same target.
 
         Returns
         -------
@@ -120,17 +125,10 @@ class Aggregator(ABC):
             return self.with_noise(0.0)
 
         def make(noise: float) -> Event:
-            return self.with_noise(noise).event(n_queries, moved)
+            votes = self.with_noise(noise).event(n_queries, moved)
+            return votes if beside is None else Composed((beside, votes))
 
-        def estimated(noise: float) -> Event:
-            return _estimated(make(noise))
-
-        # A block of queries takes long to work out: the search begins next to its end.
-        guess: float | None = None
-        with suppress(ValueError):  # tests of fixed noise may leave room for a block alone
-            guess = calibrate_noise_multiplier(estimated, epsilon, delta, relation)
-            guess *= epsilon_of(estimated(guess), delta, relation) / (_AIM * epsilon)
-        noise = calibrate_noise_multiplier(make, epsilon, delta, relation, guess=guess)
+        noise = calibrate_noise_multiplier(make, epsilon, delta, relation)
         return self.with_noise(noise)
 
 
@@ -145,13 +143,6 @@ def _check_noise(name: str, value: float | None) -> None:
 def _block(kind: str, noise: float, n_queries: int, moved: int) -> Event:
     """Return the event of queries of which nothing but the winners is released."""
     return VoteBlock(kind, noise, n_queries, moved) if noise > 0 else NonPrivate()
-
-
-def _estimated(event: Event) -> Event:
-    """Return an event that costs about the same, and is quickly told."""
-    if isinstance(event, Composed):
-        return Composed(tuple(map(_estimated, event.events)))
-    return event.estimated if isinstance(event, VoteBlock) else event
 
 
 @dataclass(frozen=True)

@@ -294,7 +294,7 @@ def test_one_step_covers_all_channels(h):
     p, q = all_channels(h, seed=7, size=100)
     for kink in (0, 5, 16, 48):
         before = answer_of(kink * step, np.exp(grid.losses))
-        few, many = query(before, len(gamma), 1), query(before, 20 * pad, 100)[: len(gamma)]
+        few, many = query(before, len(gamma), 2), query(before, 20 * pad, 300)[: len(gamma)]
         exact = [value(p, q, lambda r, k=kink: answer_of(k * step, r), g).max() for g in gamma]
         assert all((exact <= bound * (1 + 1e-12) + 1e-16).all() for bound in (few, many))
         assert (few < many).any()  # of many points few are worked out

@@ -26,6 +26,7 @@ from skprivacy.accounting import (
     Repeated,
     VoteBlock,
     VoteThreshold,
+    calibrate_noise_multiplier,
     delta_of,
     epsilon_of,
     flatten,
@@ -391,6 +392,26 @@ def test_the_estimate_is_near_and_quickly_told(kind, noise, n_queries):
     with mock.patch.object(argmax, "argmax_curve", None):
         near = epsilon_of(block.estimated, DELTA)
     assert near == pytest.approx(epsilon_of(block, DELTA), rel=2e-3)
+
+
+def test_the_noise_of_a_block_is_found_within_two_looks():
+    """And it is the recursion's bound that keeps to the target, not the estimate."""
+    looks = []
+    original = argmax.argmax_curve
+
+    def counted(*args):
+        looks.append(args)
+        return original(*args)
+
+    for n_queries, epsilon in ((60, 1.0), (40, 0.3), (30, 3.0)):
+        forget()
+        looks.clear()
+        with mock.patch.object(argmax, "argmax_curve", counted):
+            noise = calibrate_noise_multiplier(
+                lambda z, n=n_queries: gnmax(z, n), epsilon, DELTA * 1.01
+            )
+        assert len(looks) <= 2
+        assert 0.999 * epsilon <= epsilon_of(gnmax(noise, n_queries), DELTA * 1.01) <= epsilon
 
 
 @pytest.mark.parametrize(
