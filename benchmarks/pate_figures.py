@@ -187,7 +187,7 @@ def classes(options: argparse.Namespace) -> Any:
     counts, truth = simulated_votes(12_000)
     delta, spread, noise = 1e-8, 1500.0, 100.0
     figure, panels = plt.subplots(1, 2, figsize=(7.4, 2.9), sharey=True)
-    for axes, (threshold, reserved) in zip(panels, ((3500, 10_500), (5000, 4500)), strict=True):
+    for axes, (threshold, reserved) in zip(panels, ((3500, 9000), (5000, 4500)), strict=True):
         axes.set_title(rf"T = {threshold:,}, $\sigma_1$ = 1,500, $\sigma_2$ = 100")
         passes = ndtr((counts.max(axis=1) - threshold) / spread)
         _by_consensus(axes, counts, truth, passes, noise, np.arange(0, 5001, 500))
