@@ -152,9 +152,9 @@ def labels(options: argparse.Namespace) -> Any:
                 flush=True,
             )
         axes.axvline(paid, color="k", ls=":", lw=0.8)
-        axes.text(paid * 1.1, 0.9, r"$\varepsilon$ = 1", transform=axes.get_xaxis_transform())
+        axes.text(paid * 1.1, 1.05, r"$\varepsilon$ = 1")
         title = f"{n_queries:,} queries"
-        axes.set(title=title, xlabel=r"noise $\sigma$, votes", xscale="log", ylim=(0, 1.02))
+        axes.set(title=title, xlabel=r"noise $\sigma$, votes", xscale="log", ylim=(0, 1.12))
     panels[0].set_ylabel("labels that are right")
     panels[0].legend(loc="lower left")
     return figure

@@ -3,6 +3,7 @@
 from .attribute import AttributeInference, AttributeResult
 from .generalized import VulnerableRecordsAttack
 from .generative import GenerativeAttack
+from .label_inference import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
 from .label_only import LabelOnlyAttack
 from .lira import LiRA
 from .membership import LossThreshold, MembershipAttack
@@ -23,6 +24,9 @@ __all__ = [
     "AttributeInference",
     "AttributeResult",
     "GenerativeAttack",
+    "LabelCanaries",
+    "LabelInferenceAttack",
+    "LabelInferenceResult",
     "LabelOnlyAttack",
     "LiRA",
     "LossThreshold",

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from .._output import output_path
+from .._sklearn import num_samples
 from ..attacks import AttackResult
 from ..metrics import epsilon_lower_bound
 from . import _html
-from .claims import CHOSEN, NO_CLAIM
+from .claims import CHOSEN, NO_CLAIM, Claim
 
-__all__ = ["AttackFinding", "AuditReport"]
+__all__ = ["AttackFinding", "AuditReport", "facts_of"]
 
 FPRS = (0.01, 0.001)
 FEW = 100  # with fewer members or non-members, the report states what could have been found
@@ -58,9 +59,7 @@ class AttackFinding:
         corrected : float
             Error probability of the epsilon lower bound.
         """
-        result = AttackResult(
-            result.scores_in, result.scores_out, result.attack, alpha, result.details
-        )
+        result = replace(result, alpha=alpha)
         delta = 0.0 if guarantee is None else guarantee.at_delta or 0.0
         points = []
         for fpr in FPRS:
@@ -127,6 +126,8 @@ class AuditReport:
     alpha: float
     n_shadows: int
     n_shared: int
+
+    of_labels: ClassVar[bool] = False  # whether labels are guessed, and not membership
 
     @property
     def epsilon_lower_bound(self) -> float:
@@ -336,6 +337,29 @@ class AuditReport:
             )
         lines += [f"  ! {caveat}" for caveat in self.caveats]
         return "\n".join(lines)
+
+
+def facts_of(
+    model: Any, claim: Claim, X_train: Any, y_train: Any, X_test: Any, y_test: Any
+) -> dict[str, Any]:
+    """Return what a report says of a model and its claim, whatever the attacks."""
+    share = np.unique(np.asarray(y_test), return_counts=True)[1]
+    return {
+        "model": " ".join(repr(model).split()),
+        "guarantee": claim.guarantee,
+        "reason": claim.reason,
+        "uncovered": claim.uncovered,
+        "charged": claim.charged,
+        "n_train": num_samples(X_train),
+        "n_test": num_samples(X_test),
+        "train_accuracy": _accuracy(model, X_train, y_train),
+        "test_accuracy": _accuracy(model, X_test, y_test),
+        "majority_share": float(share.max() / len(y_test)),
+    }
+
+
+def _accuracy(model: Any, X: Any, y: Any) -> float:
+    return float(np.mean(np.asarray(model.predict(X)) == np.asarray(y)))
 
 
 def _plain(value: Any) -> Any:

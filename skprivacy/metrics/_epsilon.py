@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import binom
 
 from ._rates import clopper_pearson
 from ._samples import Float64Array, check_scores
 
-__all__ = ["epsilon_from_counts", "epsilon_lower_bound"]
+__all__ = ["epsilon_from_counts", "epsilon_from_guesses", "epsilon_lower_bound"]
 
 
 def epsilon_from_counts(
@@ -62,6 +63,87 @@ def epsilon_from_counts(
     reject = np.log(np.maximum(1 - fpr - delta, tiny)) - np.log(1 - tpr)
     bound = np.maximum(np.maximum(hit, reject), 0.0)
     return bound if bound.ndim else float(bound)
+
+
+def epsilon_from_guesses(
+    right: int, guesses: int, n_coins: int, *, delta: float = 0.0, alpha: float = 0.05
+) -> float:
+    """Return a lower confidence bound on epsilon from guesses of fair coins, in one training run.
+
+    Each coin settled one of two neighbouring facts, such as which of two labels a record was
+    trained with. Under (epsilon, 0)-differential privacy a guess is right with probability at most
+    e^epsilon / (1 + e^epsilon), whatever the others are, so that their number is at most binomial.
+
+    Parameters
+    ----------
+    right : int
+        How many guesses were right.
+    guesses : int
+        How many guesses were made; on the other coins the attacker abstained. Settled before
+        the coins were looked at.
+    n_coins : int
+        How many coins were thrown, at least ``guesses``.
+    delta : float, default=0.0
+        The delta of the guarantee that is tested, in [0, 1).
+    alpha : float, default=0.05
+        Probability, in (0, 1), that the bound exceeds the true epsilon.
+
+    Returns
+    -------
+    epsilon : float
+        At least 0. At delta 0 it is the log odds of the one-sided Clopper-Pearson bound.
+
+    Notes
+    -----
+    **Guarantees.** Exact in one run, without independence of records (theorem 5.2 of the
+    reference): the coins are independent, and nothing else is asked for.
+
+    References
+    ----------
+    T. Steinke, M. Nasr and M. Jagielski, "Privacy auditing with one (1) training run", NeurIPS
+    2023.
+
+    Examples
+    --------
+    >>> from skprivacy.metrics import epsilon_from_guesses
+    >>> round(epsilon_from_guesses(90, 100, 1000), 3)
+    1.631
+    """
+    if not 0 <= right <= guesses <= n_coins:
+        raise ValueError(
+            f"right={right!r}, guesses={guesses!r}, n_coins={n_coins!r} must be in this order and "
+            "not negative. Pass how many of the guesses were right, of guesses, of coins."
+        )
+    if not (0 <= delta < 1 and 0 < alpha < 1):
+        raise ValueError(
+            f"delta={delta!r} must be in [0, 1) and alpha={alpha!r} in (0, 1). Pass the delta of "
+            "the guarantee that is tested."
+        )
+
+    def excess(epsilon: float) -> float:
+        return _surprise(right, guesses, n_coins, epsilon, delta) - alpha
+
+    if right == 0 or excess(0.0) >= 0:
+        return 0.0
+    top = 1.0
+    while excess(top) < 0:
+        top *= 2.0
+    low, high = 0.0, top
+    while high - low > 1e-10 * high:  # below ``low`` all epsilons are refuted
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) < 0 else (low, middle)
+    return low
+
+
+def _surprise(right: int, guesses: int, n_coins: int, epsilon: float, delta: float) -> float:
+    """Return a bound on the probability of so many right guesses under (epsilon, delta)."""
+    p = 1.0 / (1.0 + math.exp(-epsilon))
+    tail = float(binom.sf(right - 1, guesses, p))
+    if delta == 0:
+        return tail
+    below = np.cumsum(binom.pmf(right - np.arange(1, right + 1), guesses, p))
+    steepest = float((below / np.arange(1, right + 1)).max())
+    return min(1.0, tail + 2.0 * n_coins * delta * steepest)
 
 
 def epsilon_lower_bound(

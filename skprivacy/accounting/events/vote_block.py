@@ -28,7 +28,12 @@ _SAVES = {"gnmax": (0.8005, 0.314), "lnmax": (0.576, 0.1), "threshold": (0.7984,
 
 
 @dataclass(frozen=True)
-class VoteBlock(Event, tag="VoteBlock", stored=("kind", "noise_multiplier", "n_queries", "moved")):
+class VoteBlock(
+    Event,
+    tag="VoteBlock",
+    stored=("kind", "noise_multiplier", "n_queries", "moved"),
+    knows_label=True,
+):
     """At most so many votes, declared beforehand, of which only the winners are released.
 
     It costs about a fifth less than the same number of :class:`GNMaxVote` or
