@@ -19,7 +19,12 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
 from skprivacy.accounting import Composed, Event, VoteBlock
-from skprivacy.ensemble import ConfidentGNMax, PATEClassifier, PrivateKNNClassifier
+from skprivacy.ensemble import (
+    ConfidentGNMax,
+    InteractiveGNMax,
+    PATEClassifier,
+    PrivateKNNClassifier,
+)
 from skprivacy.label_privacy import (
     ALIBIClassifier,
     LabelPATEClassifier,
@@ -34,7 +39,13 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
 )
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor, PrivateAdam
-from skprivacy.preprocessing import LocalPerturbation, PrivateStandardScaler, SmoothedClassifier
+from skprivacy.preprocessing import (
+    Bounded,
+    LocalPerturbation,
+    PrivateStandardScaler,
+    Schema,
+    SmoothedClassifier,
+)
 
 
 @dataclass(frozen=True)
@@ -262,14 +273,50 @@ def _neighbours(n_records: int | None = None, **params: Any) -> Any:
     return NeighboursWithPublicRecords(**{**defaults, **params})
 
 
+def _without_public_records(n_records: int | None = None, **params: Any) -> PATEClassifier:
+    relation = "zero_out" if n_records is None else "add_remove"
+    defaults = {
+        "teacher": GaussianNB(), "student": GaussianNB(), "n_teachers": 4, "n_queries": 12,
+        "classes": [0, 1, 2], "relation": relation, "epsilon": 4.0, "delta": 1e-4,
+        "schema": Schema({f"x{i}": Bounded(-3, 3) for i in range(4)}), "marginal_share": 0.5,
+        "random_state": 0,
+    }  # fmt: skip
+    return PATEClassifier(**{**defaults, **params})
+
+
 def _winners_only(tape: Any) -> Event:
     """Return what PATE releases of its mechanisms: winners of counts, and passed thresholds."""
+    return _winners(tape, 0)
+
+
+def _marginals_and_winners(tape: Any) -> Event:
+    return Composed((tape.mechanisms[0].event, _winners(tape, 1)))
+
+
+def _winners(tape: Any, first: int) -> Event:
     blocks = []
-    for mechanism, counts in zip(tape.mechanisms, tape.inputs, strict=True):
+    for mechanism, counts in zip(tape.mechanisms[first:], tape.inputs[first:], strict=True):
         kind = "gnmax" if np.ndim(counts) == 2 else "threshold"
         noise = mechanism.noise_multiplier * mechanism.sensitivity
         blocks.append(VoteBlock(kind, noise, len(counts)))
     return Composed(tuple(blocks))
+
+
+def _in_rounds(tape: Any) -> Event:
+    """Return what rounds release: of each kind all together; empty rows are asked about nobody."""
+    tests, answers = 0, 0
+    for mechanism, counts in zip(tape.mechanisms, tape.inputs, strict=True):
+        noise = mechanism.noise_multiplier * mechanism.sensitivity
+        if np.ndim(counts) == 2:
+            answers, noise_of_answers = answers + int(counts.any(axis=1).sum()), noise
+        else:
+            tests, noise_of_tests = tests + len(counts), noise
+    return Composed(
+        (
+            VoteBlock("threshold", noise_of_tests, tests),
+            VoteBlock("gnmax", noise_of_answers, answers),
+        )
+    )
 
 
 PATE = {
@@ -288,12 +335,27 @@ PATE = {
         add_remove=False,
         released=_winners_only,
     ),
+    "PATEClassifier-marginals": Case(
+        _without_public_records,
+        three_classes,
+        null_label=None,
+        once=True,
+        released=_marginals_and_winners,
+    ),
     "PATEClassifier-confident": Case(
         _pate(aggregator=ConfidentGNMax(threshold=3.0, max_answers=8)),
         three_classes,
         null_label=None,
         once=True,
         released=_winners_only,
+    ),
+    # All tests pass, so that all answers that are paid for are given.
+    "PATEClassifier-interactive": Case(
+        _pate(aggregator=InteractiveGNMax(threshold=-500.0, max_answers=8, n_rounds=3)),
+        three_classes,
+        null_label=None,
+        once=True,
+        released=_in_rounds,
     ),
 }
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
+from .._output import output_path
 from .._sklearn import num_samples
 from ..attacks import AttackResult
 from ..metrics import epsilon_lower_bound
@@ -304,7 +304,7 @@ class AuditReport:
         """
         page = _html.render("audit.html", report=self, figure=_html.roc_figure(self))
         if path is not None:
-            Path(path).write_text(page, encoding="utf-8")
+            output_path(path).write_text(page, encoding="utf-8")
         return page
 
     def _repr_html_(self) -> str:

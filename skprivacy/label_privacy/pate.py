@@ -13,11 +13,10 @@ from sklearn.utils import check_random_state
 from .._sklearn import HasMethods, Interval, num_samples, safe_indexing
 from ..accounting import PrivacyBudget, check_delta
 from ..ensemble import Aggregator
-from ..ensemble._taught import TaughtByVotes
-from ..ensemble.aggregators import UNANSWERED
+from ..ensemble._taught import TaughtByVotes, placed
 from ..ensemble.partition import parts_by_index
 from ..ensemble.public_records import chosen_queries
-from ..ensemble.teachers import count_votes
+from ..ensemble.teachers import count_votes, try_teacher
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
 
@@ -188,19 +187,25 @@ class LabelPATEClassifier(TaughtByVotes):
             self.classes_, _ = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
             queries = chosen_queries(X, min(self.n_queries, n), random)
+            self._check_student()
+            teacher = LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher
+            try_teacher(teacher, X, self.classes_)
             self._try_student(X, queries)
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
             self.aggregator_ = self._aggregator(len(queries), _MOVED, "label")
             event = self.aggregator_.event(len(queries), _MOVED)
             with fit.charged(event, relation="label", at_delta=self.delta):
                 votes = count_votes(
-                    LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher,
-                    X, y, parts_by_index(n, self.n_teachers, random), self.n_teachers,
+                    teacher, X, y, parts_by_index(n, self.n_teachers, random), self.n_teachers,
                     safe_indexing(X, queries), self.classes_, seeds, self.n_jobs,
                 )  # fmt: skip
-                answers = self.aggregator_.release(votes, _MOVED, SecureRandom(self.noise_seed))
-            labels = np.full(n, UNANSWERED, np.int64)
-            labels[queries] = answers
+                answers = self.aggregator_.release(
+                    votes,
+                    _MOVED,
+                    SecureRandom(self.noise_seed),
+                    self._expecting(X, queries, self.n_teachers),
+                )
+            labels = placed(answers, queries, n)
             self.student_ = self._taught(X, labels)
             if self.keep_labels:
                 self.labels_ = labels
