@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 from .._sklearn import num_samples
 from ..attacks import LiRA, LossThreshold, MembershipAttack, ShadowPool
 from ..attacks._records import as_records, concat, fingerprints
+from ..attacks.shadow import NOT_LEARNING
 from .claims import claim_of
 from .labels import audited_labels, label_attack, protects_labels
 from .report import AttackFinding, AuditReport, facts_of
@@ -126,6 +127,8 @@ def audit(
         pool = ShadowPool(
             model, n_shadows=size, random_state=random_state, n_jobs=n_jobs, verbose=verbose
         ).fit(*everything)
+    unmeasured = _without_pool(chosen, pool, everything[0])
+    chosen = [attack for attack in chosen if attack not in unmeasured]
 
     findings = []
     for attack in tqdm(chosen, disable=not verbose, desc="attacks", unit="attack"):
@@ -140,7 +143,18 @@ def audit(
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
         n_shared=shared,
+        not_measured=tuple(type(attack).__name__ for attack in unmeasured),
     )
+
+
+def _without_pool(chosen: list[Any], pool: ShadowPool | None, X: Any) -> list[Any]:
+    """Return the attacks that shadow models cannot serve because training changes nothing."""
+    if pool is None or pool.answers_vary(X):
+        return []
+    served = [attack for attack in chosen if _wants_pool(attack)]
+    if len(served) == len(chosen):
+        raise ValueError(f"attacks={chosen!r} cannot measure anything: {NOT_LEARNING}")
+    return served
 
 
 def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None:
@@ -178,7 +192,7 @@ def _shared(X_train: Any, X_test: Any) -> int:
     **Edge cases.** It is an error if all of them are, unless most rows of X_test repeat each other:
     a table of few categories necessarily shares rows.
     """
-    train, test = fingerprints(_flat(X_train)), fingerprints(_flat(X_test))
+    train, test = (fingerprints(as_records(X)) for X in (X_train, X_test))
     shared = int(np.isin(test, train).sum())
     if shared == len(test) and 2 * len(np.unique(test)) > len(test):
         raise ValueError(
@@ -186,11 +200,6 @@ def _shared(X_train: Any, X_test: Any) -> int:
             "that the model was not trained on. Pass such records as X_test."
         )
     return shared
-
-
-def _flat(X: Any) -> Any:
-    records = as_records(X)
-    return records.reshape(len(records), -1) if np.ndim(records) > 2 else records
 
 
 def _check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:

@@ -297,7 +297,7 @@ def test_public_records_with_columns_in_another_order_are_refused():
 
 def test_marginals_that_are_not_paid_for_are_caught():
     with (
-        mock.patch.object(pate, "_together", lambda beside, votes: votes),
+        mock.patch.object(pate, "together", lambda beside, votes: votes),
         pytest.raises(AssertionError),
     ):
         contracts_once.check_accounting(CASES["PATEClassifier-marginals"])
