@@ -22,6 +22,7 @@ from .private_estimators import Case
 
 CHANCE = 1e-9
 MANY = 3000
+PLENTY = 12_000  # so that what is planted shows by far more than chance
 
 
 def check_label_replay(case: Case) -> None:
@@ -81,7 +82,7 @@ def check_law(case: Case) -> None:
     """What is released has the declared law, given what went in."""
     tape = Tape()
     with recording(tape):
-        case.make().fit(*case.data(MANY))
+        case.make().fit(*case.data(PLENTY))
     assert tape.mechanisms, "nothing passed through a mechanism"
     for mechanism, value, output in zip(tape.mechanisms, tape.inputs, tape.outputs, strict=True):
         if isinstance(mechanism, RandomizedResponse):
@@ -102,8 +103,8 @@ def _check_responses(epsilon: float, k: int, value: NDArray, output: NDArray) ->
         reported = np.bincount(output[value == held], minlength=k)
         expected = law / law.sum() * reported.sum()
         statistic = ((reported - expected) ** 2 / expected).sum()
-        # Few reports make the statistic a rough one: ten standard deviations are beyond chance.
-        assert statistic < (k - 1) + 10 * np.sqrt(2 * (k - 1)) + 25, "responses of another law"
+        # A rough statistic where reports are few: this is beyond chance for any number of them.
+        assert statistic < (k - 1) + 10 * np.sqrt(2 * (k - 1)) + 30, "responses of another law"
 
 
 def check_fresh_labels(case: Case) -> None:

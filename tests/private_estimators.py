@@ -382,7 +382,7 @@ def _labels(kind: Any, data: Any = three_classes, **fixed: Any) -> Case:
 def _label_pate(**params: Any) -> LabelPATEClassifier:
     defaults = {
         "teacher": GaussianNB(), "student": GaussianNB(), "n_teachers": 4, "n_queries": 12,
-        "classes": [0, 1, 2], "epsilon": 4.0, "delta": 1e-4, "random_state": 0,
+        "classes": [0, 1, 2], "epsilon": 4.0, "delta": 1e-5, "random_state": 0,
     }  # fmt: skip
     return LabelPATEClassifier(**{**defaults, **params})
 

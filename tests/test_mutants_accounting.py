@@ -21,10 +21,10 @@ from skprivacy.accounting import (
     pld,
     rdp,
 )
-from skprivacy.accounting.events import gaussian
+from skprivacy.accounting.events import gaussian, sampling, streams
 from skprivacy.accounting.pld.pairs import GaussianPair, MixedPair, both
 
-from .accounting import test_mixture, test_rdp, test_stored_events, test_votes
+from .accounting import test_label, test_mixture, test_rdp, test_stored_events, test_votes
 
 
 def forget():
@@ -34,6 +34,10 @@ def forget():
 
 def pair_of(sensitivity):
     return lambda self, relation: both(GaussianPair(self.noise_multiplier / sensitivity))
+
+
+def replace_one_alone(relation):
+    return relation == "replace_one"
 
 
 def mean_of_renyi(self, orders, relation):
@@ -92,6 +96,14 @@ MUTANTS = {
     "sampled noise by its first term": (
         gaussian, "sampled_gaussian_rdp", small_noise_only,
         check_sampled_noise,
+    ),
+    "another label moves a stream by one contribution": (
+        streams, "replaces", replace_one_alone,
+        test_label.test_sampled_contributions_are_replaced_by_another_label,
+    ),
+    "another label adds a sampled contribution": (
+        sampling, "replaces", replace_one_alone,
+        test_label.test_sampled_contributions_are_replaced_by_another_label,
     ),
     "a tag is taken over": (_event, "_register", taken_over, check_tags),
     "a renamed field without its stored name": (

@@ -40,11 +40,11 @@ def noised_twice(original):
 
 
 def noised_again_in_the_second_stage(original):
-    """Ask the first part again with the prior that it has helped to make."""
+    """Ask the labels of the first part in the second stage too, with those of the second."""
 
     def released(self, X, codes, random, noise):
         labels, likelihood, prior = original(self, X, codes, random, noise)
-        _, again = stages._responses_with_prior(codes, prior, self.epsilon, noise)
+        _, again = stages._responses(codes, prior.shape[1], self.epsilon, noise)
         return labels, likelihood * again, prior
 
     return released

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 
 from .._clones import train_clone
 from .._sklearn import num_samples
+from ..accounting import PrivacyGuarantee
 from ..attacks import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
 from .claims import Claim
 from .report import AttackFinding, AuditReport, facts_of
@@ -56,6 +57,8 @@ class LabelAuditReport(AuditReport):
         Error probability of the verdict and of each interval.
     n_shadows, n_shared : int
         1, and 0.
+    not_measured : tuple of str
+        Empty.
     """
 
     of_labels: ClassVar[bool] = True
@@ -73,6 +76,11 @@ class LabelAuditReport(AuditReport):
         return LabelInferenceResult(half, -half[: self.n_canaries // 2]).epsilon_lower_bound(
             self.claimed_delta, self.alpha
         )
+
+    @property
+    def doubt(self) -> str:
+        """Empty: there are no groups of records that might have been exchanged."""
+        return ""
 
     @property
     def caveats(self) -> list[str]:
@@ -119,11 +127,21 @@ def audited_labels(
     result = guessed_labels(model, attack, X_train, y_train, X_test, y_test)
     return LabelAuditReport(
         **facts_of(model, claim, X_train, y_train, X_test, y_test),
-        findings=(AttackFinding.of(result, claim.guarantee, alpha, alpha),),
+        findings=(_finding(result, claim.guarantee, float(alpha)),),
         alpha=float(alpha),
         n_shadows=1,
         n_shared=0,
     )
+
+
+def _finding(
+    result: LabelInferenceResult, guarantee: PrivacyGuarantee | None, alpha: float
+) -> AttackFinding:
+    """Return what was found, with the bound that guesses of coins give: exact in one run."""
+    found = AttackFinding.of(result, guarantee, alpha, alpha)
+    delta = 0.0 if guarantee is None else guarantee.at_delta or 0.0
+    bound = found.result.epsilon_lower_bound(delta, alpha)
+    return replace(found, epsilon_lower_bound=bound, refutation="")
 
 
 def guessed_labels(

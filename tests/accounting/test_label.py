@@ -89,6 +89,7 @@ def test_sampled_contributions_are_replaced_by_another_label():
     assert epsilon_of(stream, 1e-6, "label") == epsilon_of(GaussianEvent(1.0), 1e-6)
     sampled = Repeated(PoissonSampled(0.1, GaussianEvent(2.0)), 10)
     assert epsilon_of(sampled, 1e-6, "label") > 1.5 * epsilon_of(sampled, 1e-6, "zero_out")
+    assert zcdp(sampled, "label") == 4 * zcdp(sampled, "zero_out")
     with pytest.raises(TypeError, match="relation='label'"):
         epsilon_of(PoissonSampled(0.1, LogisticEvent(2.0)), 1e-6, "label")
 

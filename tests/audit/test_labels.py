@@ -58,6 +58,11 @@ def test_who_memorises_labels_is_caught():
     assert report.verdict == "VIOLATED"
     assert report.epsilon_lower_bound > 3
     assert report.epsilon_within_reach >= report.epsilon_lower_bound
+    [finding] = report.findings
+    # Of coins that were guessed, and not of scores that are taken for independent.
+    assert finding.epsilon_lower_bound == finding.result.epsilon_lower_bound(0.0, 0.05)
+    assert not finding.refutation
+    assert not report.doubt
     assert report.n_canaries == 300
     assert [f.result.attack for f in report.findings] == ["LabelInferenceAttack"]
 
