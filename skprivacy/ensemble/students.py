@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.pipeline import Pipeline
+from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 from sklearn.utils.extmath import softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -18,6 +19,9 @@ from ._graph import graph_of, spread_along
 from .aggregators import UNANSWERED
 
 __all__ = ["PropagationStudent"]
+
+# Those of scikit-learn that take -1 for records without a label.
+_SEMI_SUPERVISED = (LabelPropagation, LabelSpreading, SelfTrainingClassifier)
 
 
 class PropagationStudent(ClassifierMixin, BaseEstimator):
@@ -217,7 +221,8 @@ def taught(student: Any, X: Any, labels: NDArray[np.int64]) -> Any:
     Parameters
     ----------
     student : classifier
-        Unfitted; is fitted here.
+        Unfitted; is fitted here. One of scikit-learn's semi-supervised ones, or one with a true
+        attribute ``semi_supervised``, gets all records.
     X : public records of shape (n_public, n_features)
     labels : ndarray of shape (n_public,)
         Indices of classes; -1 where there is no answer.
@@ -228,7 +233,7 @@ def taught(student: Any, X: Any, labels: NDArray[np.int64]) -> Any:
         The fitted student.
     """
     last = student.steps[-1][1] if isinstance(student, Pipeline) else student
-    if getattr(last, "semi_supervised", False):
+    if isinstance(last, _SEMI_SUPERVISED) or getattr(last, "semi_supervised", False):
         return student.fit(X, labels)
     answered = np.flatnonzero(labels != UNANSWERED)
     return student.fit(safe_indexing(X, answered), labels[answered])
