@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
@@ -18,11 +18,13 @@ from torch import nn
 
 from skprivacy.ensemble import PATEClassifier, PropagationStudent
 from skprivacy.ensemble.public_records import chosen_queries
+from skprivacy.exceptions import PrivacyWarning
 from skprivacy.neural_network import (
     ColumnCorruption,
     ConsistencyStudent,
     DPSGDClassifier,
     RandomShift,
+    ScatteringTransformer,
     VATStudent,
 )
 from skprivacy.neural_network.vat import _worst_direction
@@ -100,6 +102,26 @@ def test_pate_teaches_every_student(student):
     model.fit(DIGITS[:900], TRUTH[:900], X_public=DIGITS[900:])
     assert model.score(DIGITS[900:], TRUTH[900:]) > 0.7
     assert model.student_.n_features_in_ == 64
+
+
+def test_pate_on_small_images_from_end_to_end():
+    """As benchmarks/pate.py on MNIST: 1,000 private digits, 40 teachers, 30 labels, epsilon 6."""
+    order = np.random.RandomState(0).permutation(len(TRUTH))
+    enlarged = np.kron(DIGITS[order].reshape(-1, 8, 8), np.ones((1, 2, 2)))
+    features, truth = ScatteringTransformer().fit_transform(enlarged), TRUTH[order]
+    model = PATEClassifier(
+        RidgeClassifier(alpha=10.0), PropagationStudent(alpha=10.0), n_teachers=40, n_queries=30,
+        classes=range(10), epsilon=6.0, delta=1e-4, keep_labels=True, random_state=0, noise_seed=0,
+    )  # fmt: skip
+    with pytest.warns(PrivacyWarning, match="noise_seed"):
+        model.fit(features[:1000], truth[:1000], X_public=features[1000:])
+    asked = model.labels_ >= 0
+    assert asked.sum() == 30
+    assert np.mean(model.labels_[asked] == truth[1000:][asked]) >= 0.9
+    assert model.score(features[1000:], truth[1000:]) > 0.88
+    alone = RidgeClassifier(alpha=10.0).fit(features[1000:][asked], model.labels_[asked])
+    gain = model.score(features[1000:], truth[1000:]) - alone.score(features[1000:], truth[1000:])
+    assert gain > 0.02
 
 
 def test_the_worst_direction_is_worse_than_others():
