@@ -1,12 +1,15 @@
 """PATE on MNIST and Adult, with private student accuracy and what it cost.
 
-``python benchmarks/pate.py [mnist] [adult] [students] [--epsilons E ...] [--seeds N]`` prints a
-line for each fit. MNIST: 60,000 private images, the test file's first 9,000 as public ones without
-labels, its last 1,000 to evaluate on; 250 ridge teachers on scattering features, whose penalty is
-chosen on scikit-learn's digits. Then, from other votes of such teachers, the figures that papers
-print, which depend on the votes and must not be released. Adult: the training file is private,
-half of the test file public, the other half to evaluate on. Students: all of them beside one
-another, from the same labels. All need the files, see ``skprivacy.datasets``.
+``python benchmarks/pate.py [mnist] [adult] [students] [networks] [--epsilons E ...] [--seeds N]``
+prints a line for each fit. MNIST: 60,000 private images, the test file's first 9,000 as public ones
+without labels, its last 1,000 to evaluate on; 250 ridge teachers on scattering features, whose
+penalty is chosen on scikit-learn's digits. Then, from other votes of such teachers, the figures
+that papers print, which depend on the votes and must not be released. Adult: the training file is
+private, half of the test file public, the other half to evaluate on; queries are drawn from the
+public half, the schema, or noisy marginals, and from these with some three records to each of
+10,000 made-up households, per household. Students: all of them beside one another, from the same
+labels. All these need the files, see ``skprivacy.datasets``. Networks: how long 250 small ones take
+as teachers, against scikit-learn's through joblib.
 
 The students' parameters were chosen on 10,000 images of MNIST's training file that were held aside,
 with teachers of the other 50,000.
@@ -24,8 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pate_students import compare, of_images, of_tables
 from scipy import ndimage
-from sklearn.datasets import load_digits
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_classification
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 
 from skprivacy import SchemaTransformer
@@ -191,11 +196,22 @@ def adult(epsilons: list[float], seeds: int, n_queries: int | None) -> None:
 
     for epsilon in epsilons:
         for seed in range(seeds):
+            pate = PATEClassifier(
+                learner(), learner(), n_teachers=TEACHERS, n_queries=n_queries or 400,
+                schema=train.schema,
+                classes=train.classes, epsilon=epsilon, delta=DELTA, random_state=seed,
+            )  # fmt: skip
+            counting = clone(pate).set_params(marginal_share=0.2)
+            households = np.random.default_rng(seed).integers(
+                len(train.data) // 3, size=len(train.data)
+            )
             models = {
-                "pate": PATEClassifier(
-                    learner(), learner(), n_teachers=TEACHERS, n_queries=n_queries or 400,
-                    classes=train.classes, epsilon=epsilon, delta=DELTA, random_state=seed,
-                ).fit(train.data, train.target, X_public=test.data[:half]),
+                "pate": clone(pate).fit(train.data, train.target, X_public=test.data[:half]),
+                "pate, from the schema": clone(pate).fit(train.data, train.target),
+                "pate, from marginals": clone(counting).fit(train.data, train.target),
+                "pate, from marginals, by household": clone(counting).fit(
+                    train.data, train.target, groups=households
+                ),
                 "dp-sgd": make_pipeline(
                     SchemaTransformer(train.schema),
                     DPSGDClassifier(epsilon=epsilon, delta=DELTA, classes=train.classes),
@@ -203,6 +219,36 @@ def adult(epsilons: list[float], seeds: int, n_queries: int | None) -> None:
             }  # fmt: skip
             scores = {k: m.score(test.data[half:], test.target[half:]) for k, m in models.items()}
             print(f"adult epsilon={epsilon} seed={seed} {scores}", flush=True)
+
+
+class _ScikitLearns(MLPClassifier):
+    """A network that scikit-learn trains: what is no plain ``MLPClassifier`` is fitted as it is."""
+
+
+def networks(n_teachers: int = 250, n_jobs: int = 2) -> None:
+    """Print how long teachers take that are small networks, by the library and by scikit-learn."""
+    for n_records, n_features, n_classes, units in ((130, 104, 2, 32), (240, 64, 10, 32)):
+        X, y = make_classification(
+            n_records * n_teachers, n_features, n_informative=n_features // 2,
+            n_classes=n_classes, random_state=0,
+        )  # fmt: skip
+        parts = np.random.default_rng(0).integers(n_teachers, size=len(X))
+        seeds, seconds, right = np.arange(n_teachers), {}, {}
+        for kind in (MLPClassifier, _ScikitLearns):
+            args = X, y, parts, n_teachers, X[:400], np.arange(n_classes), seeds, n_jobs
+            count_votes(kind((units,), max_iter=1), *args)  # starts the processes
+            started = time.perf_counter()
+            votes = count_votes(kind((units,)), *args)
+            seconds[kind] = time.perf_counter() - started
+            right[kind] = np.mean(votes.argmax(axis=1) == y[:400])
+        ours, theirs = MLPClassifier, _ScikitLearns
+        print(
+            f"networks {n_teachers} of {n_features}-{units}-{n_classes}, {n_records} records each, "
+            f"{n_jobs} processes: {seconds[ours]:.1f} s, labels={right[ours]:.3f}; scikit-learn "
+            f"{seconds[theirs]:.1f} s, labels={right[theirs]:.3f}; "
+            f"ratio {seconds[theirs] / seconds[ours]:.2f}",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -215,9 +261,11 @@ def main() -> None:
     )
     args = parser.parse_args()
     for name in args.data:
-        {"mnist": mnist, "adult": adult, "students": students}[name](
-            args.epsilons, args.seeds, args.queries
-        )
+        if name == "networks":
+            networks()
+        else:
+            runs = {"mnist": mnist, "adult": adult, "students": students}
+            runs[name](args.epsilons, args.seeds, args.queries)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,15 @@ from ._version import __version__
 
 # The subpackage of each public name. The names are resolved on first use.
 _PUBLIC = {
+    "ALIBIClassifier": "label_privacy",
     "AdaSSPRegressor": "linear_model",
     "DPNeuralNet": "neural_network",
     "DPSGDClassifier": "neural_network",
     "DPSGDRegressor": "neural_network",
     "FunctionalMechanismClassifier": "linear_model",
     "FunctionalMechanismRegressor": "linear_model",
+    "LP2STClassifier": "label_privacy",
+    "LabelPATEClassifier": "label_privacy",
     "LiRA": "attacks",
     "LocalPerturbation": "preprocessing",
     "LossThreshold": "attacks",
@@ -29,6 +32,7 @@ _PUBLIC = {
     "PrivacyGuarantee": "accounting",
     "PrivacySweepCV": "model_selection",
     "RMIA": "attacks",
+    "RandomizedResponseClassifier": "label_privacy",
     "Schema": "preprocessing",
     "SchemaTransformer": "preprocessing",
     "ShadowPool": "attacks",
