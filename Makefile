@@ -10,7 +10,7 @@ SOURCES = pyproject.toml constraints.txt
 JOBS ?= logical
 PARALLEL = --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo quick test test-slow durations lint bench doc dist clean
+.PHONY: help demo quick test test-slow durations lint bench bench-pate doc dist clean
 
 help:
 	@echo "make demo       install, train, draw the privacy-utility curve, write report.html and curve.png"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-slow  the long proofs: many models, whole data sets"
 	@echo "make durations  what each test costs in processor time, into costs.tsv"
 	@echo "make bench      speed against peers, interleaved"
+	@echo "make bench-pate PATE on MNIST and its students (SKPRIVACY_DATA, see skprivacy.datasets)"
 	@echo "make doc        build the documentation into doc/_build"
 	@echo "make dist       build the source archive and the wheel into dist"
 
@@ -57,6 +58,9 @@ durations: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/dpsgd.py
+
+bench-pate: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/pate.py mnist students
 
 doc: $(VENV)/.installed-doc
 	$(BIN)/python -m sphinx -W -b html doc doc/_build

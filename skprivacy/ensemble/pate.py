@@ -49,8 +49,9 @@ class PATEClassifier(TaughtByVotes):
         ``MLPClassifier(solver="adam", early_stopping=False)``, alone or at the end of a pipeline,
         is trained in single precision, which is two to three times as fast.
     student : classifier or pipeline, default=None
-        Is cloned and fitted on the answered public records; one with an attribute
-        ``semi_supervised`` that is true gets all of them, with -1 for those without an answer.
+        Is cloned and fitted on the answered public records. Scikit-learn's semi-supervised ones,
+        :class:`~skprivacy.neural_network.VATStudent` and others with an attribute
+        ``semi_supervised`` that is true get all of them, with -1 for those without an answer.
         ``None`` means :class:`PropagationStudent`, or logistic regression where records are not
         all numbers.
     n_teachers : int, default=250

@@ -2,44 +2,48 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import normalize
-from sklearn.semi_supervised import LabelSpreading
+from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 from sklearn.utils.extmath import softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn import Interval, safe_indexing
+from ._graph import graph_of, spread_along
 from .aggregators import UNANSWERED
 
 __all__ = ["PropagationStudent"]
 
-_STEPS = 100  # over the graph, at most
+# Those of scikit-learn that take -1 for records without a label.
+_SEMI_SUPERVISED = (LabelPropagation, LabelSpreading, SelfTrainingClassifier)
 
 
 class PropagationStudent(ClassifierMixin, BaseEstimator):
-    """Spread few labels over a graph of all records, then fit a ridge classifier to them.
+    """Spread few labels over a graph of all records, and teach them to a ridge classifier.
 
     Neighbours in the graph tend to share a class, so that noisy labels are outvoted by their
-    surroundings and records without a label get one. The ridge classifier then learns from all of
-    them, on all features.
+    surroundings and records without a label get one. The ridge classifier learns from all of them,
+    on all features, and sees what neighbourhoods do not. Its predictions are spread over the graph
+    in turn and taught again, as long as that changes any.
 
     Parameters
     ----------
     n_neighbors : int, default=10
-        Neighbours of a record in the graph, by cosine distance.
-    spread : float, default=0.99
+        Neighbours of a record in the graph.
+    n_components : int, default=200
+        Principal components by which records are compared.
+    spread : float, default=0.9
         How much a record's label is taken from its neighbours rather than from itself, in (0, 1).
     alpha : float, default=1.0
         Strength of the ridge.
+    max_rounds : int, default=10
+        How often the ridge classifier is taught, at the most.
 
     Attributes
     ----------
@@ -47,17 +51,20 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         The labels, sorted, without the mark of records that have none.
     n_features_in_ : int
         Number of features seen during fit.
+    n_rounds_ : int
+        How often the ridge classifier was taught.
 
     Notes
     -----
     **Guarantees.** None: it is private only in what its labels are.
 
-    **Edge cases.** A record that no label reaches through the graph is ignored by the ridge. One
-    class alone is always predicted.
+    **Edge cases.** A record that no label reaches through the graph has no say until the ridge has
+    given it one. One class alone is always predicted.
 
     References
     ----------
     D. Zhou et al., "Learning with local and global consistency", NIPS 2003.
+    A. Blum and T. Mitchell, "Combining labeled and unlabeled data with co-training", COLT 1998.
 
     Examples
     --------
@@ -66,7 +73,7 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
     >>> from skprivacy.ensemble import PropagationStudent
     >>> X, y = load_digits(return_X_y=True)
     >>> known = np.where(np.arange(len(y)) % 20 == 0, y, -1)  # a label for one record in twenty
-    >>> PropagationStudent().fit(X, known).score(X, y) > 0.85
+    >>> PropagationStudent().fit(X, known).score(X, y) > 0.9
     True
     """
 
@@ -74,14 +81,26 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
 
     _parameter_constraints: dict = {
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [Interval(Integral, 1, None, closed="left")],
         "spread": [Interval(Real, 0, 1, closed="neither")],
-        "alpha": [Interval(Real, 0, None, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="neither")],
+        "max_rounds": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def __init__(self, *, n_neighbors: int = 10, spread: float = 0.99, alpha: float = 1.0) -> None:
+    def __init__(
+        self,
+        *,
+        n_neighbors: int = 10,
+        n_components: int = 200,
+        spread: float = 0.9,
+        alpha: float = 1.0,
+        max_rounds: int = 10,
+    ) -> None:
         self.n_neighbors = n_neighbors
+        self.n_components = n_components
         self.spread = spread
         self.alpha = alpha
+        self.max_rounds = max_rounds
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> PropagationStudent:
         """Fit to records of which some have a label.
@@ -95,23 +114,28 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         Returns
         -------
         self : PropagationStudent
+
+        Raises
+        ------
+        ValueError
+            If a parameter or a shape is not as described, or no record has a label.
         """
         self._validate_params()
-        rows, labels = validate_data(self, X, y, dtype=np.float64)
-        graph = LabelSpreading(
-            kernel="knn",
-            n_neighbors=min(self.n_neighbors, len(rows) - 1) or 1,
-            alpha=self.spread,
-            max_iter=_STEPS,
-        )
-        with warnings.catch_warnings():
-            # Where labels have gone after so many steps is what is meant, settled or not.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            graph.fit(normalize(rows), labels)
-        self.classes_ = graph.classes_
-        reached = graph.label_distributions_.sum(axis=1) > 0
-        targets = (graph.transduction_[:, None] == self.classes_).astype(np.float64)
-        self._ridge_ = Ridge(alpha=self.alpha).fit(rows[reached], targets[reached])
+        rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
+        self.classes_ = np.setdiff1d(labels, [UNANSWERED])
+        if not len(self.classes_):
+            raise ValueError(f"y marks all {len(rows)} records as without a label (-1).")
+        graph = graph_of(rows, self.n_neighbors, self.n_components)
+        ridge = _Ridge(rows, float(self.alpha))
+        known = (np.asarray(labels)[:, None] == self.classes_).astype(np.float64)
+        decided = _winners(spread_along(graph, known, self.spread))
+        for taught in range(1, self.max_rounds + 1):
+            self._coef_, self._intercept_ = ridge.taught(decided)
+            self.n_rounds_ = taught
+            scores = rows @ self._coef_ + self._intercept_
+            before, decided = decided, _winners(spread_along(graph, _winners(scores), self.spread))
+            if np.array_equal(before, decided):
+                break
         return self
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -126,8 +150,8 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes)
         """
         check_is_fitted(self, "classes_")
-        rows = validate_data(self, X, dtype=np.float64, reset=False)
-        return self._ridge_.predict(rows).reshape(len(rows), len(self.classes_))
+        rows = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return np.asarray(rows @ self._coef_ + self._intercept_, np.float64)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return probabilities that rank the classes as their scores do.
@@ -156,13 +180,49 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         return self.classes_[self.decision_function(X).argmax(axis=1)]
 
 
+class _Ridge:
+    """Linear scores of the least penalised squared error, for one target after another.
+
+    **Guarantees.** The matrix that all targets share is factored once.
+
+    **Edge cases.** Records whose targets are all 0 are taken to be like the mean of the others.
+    """
+
+    def __init__(self, rows: NDArray, alpha: float) -> None:
+        self._mean = rows.mean(axis=0)
+        self._rows = rows - self._mean
+        self._wide = rows.shape[1] > len(rows)
+        gram = self._rows @ self._rows.T if self._wide else self._rows.T @ self._rows
+        # Beside the penalty what rounding may have taken, or there would be no root.
+        gram[np.diag_indices_from(gram)] += alpha + np.finfo(gram.dtype).eps * np.trace(gram)
+        self._root = cho_factor(gram, overwrite_a=True)
+
+    def taught(self, targets: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
+        """Return coefficients of shape (n_features, n_classes), and intercepts."""
+        known = targets.sum(axis=1) > 0
+        mean = targets[known].mean(axis=0)
+        centred = np.where(known[:, None], targets - mean, 0.0).astype(self._rows.dtype)
+        if self._wide:
+            coefficients = self._rows.T @ cho_solve(self._root, centred)
+        else:
+            coefficients = cho_solve(self._root, self._rows.T @ centred)
+        return coefficients, mean - self._mean @ coefficients
+
+
+def _winners(scores: NDArray) -> NDArray[np.float64]:
+    """Return 1 for the class of highest score of each record; all 0 where no score is."""
+    won = np.arange(scores.shape[1]) == scores.argmax(axis=1)[:, None]
+    return (won & (scores != 0).any(axis=1, keepdims=True)).astype(np.float64)
+
+
 def taught(student: Any, X: Any, labels: NDArray[np.int64]) -> Any:
     """Fit a student to the answered records, or to all of them if it can use those without.
 
     Parameters
     ----------
     student : classifier
-        Unfitted; is fitted here.
+        Unfitted; is fitted here. One of scikit-learn's semi-supervised ones, or one with a true
+        attribute ``semi_supervised``, gets all records.
     X : public records of shape (n_public, n_features)
     labels : ndarray of shape (n_public,)
         Indices of classes; -1 where there is no answer.
@@ -173,7 +233,7 @@ def taught(student: Any, X: Any, labels: NDArray[np.int64]) -> Any:
         The fitted student.
     """
     last = student.steps[-1][1] if isinstance(student, Pipeline) else student
-    if getattr(last, "semi_supervised", False):
+    if isinstance(last, _SEMI_SUPERVISED) or getattr(last, "semi_supervised", False):
         return student.fit(X, labels)
     answered = np.flatnonzero(labels != UNANSWERED)
     return student.fit(safe_indexing(X, answered), labels[answered])

@@ -9,12 +9,16 @@ if TYPE_CHECKING:
     from ._persistence import load_model, save_model
     from ._training.optimizers import PrivateAdam
     from .augmentation import RandomFlip, RandomShift
+    from .consistency import ColumnCorruption, ConsistencyStudent
     from .dp_net import DPNeuralNet
     from .dpsgd import DPSGDClassifier
     from .regression import DPSGDRegressor
     from .scattering import ScatteringTransformer
+    from .vat import VATStudent
 
 __all__ = [
+    "ColumnCorruption",
+    "ConsistencyStudent",
     "DPNeuralNet",
     "DPSGDClassifier",
     "DPSGDRegressor",
@@ -22,12 +26,15 @@ __all__ = [
     "RandomFlip",
     "RandomShift",
     "ScatteringTransformer",
+    "VATStudent",
     "load_model",
     "save_model",
 ]
 
 # Where each name lives. A process that reads a training configuration alone then needs no torch.
 _PUBLIC = {
+    "ColumnCorruption": "consistency",
+    "ConsistencyStudent": "consistency",
     "DPNeuralNet": "dp_net",
     "DPSGDClassifier": "dpsgd",
     "DPSGDRegressor": "regression",
@@ -35,6 +42,7 @@ _PUBLIC = {
     "RandomFlip": "augmentation",
     "RandomShift": "augmentation",
     "ScatteringTransformer": "scattering",
+    "VATStudent": "vat",
     "load_model": "_persistence",
     "save_model": "_persistence",
 }

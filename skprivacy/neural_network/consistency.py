@@ -1,0 +1,167 @@
+"""A student that must answer alike for a record and for a distorted view of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .._sklearn import Interval
+from ._semi_supervised import SemiSupervisedNetwork
+
+__all__ = ["ColumnCorruption", "ConsistencyStudent"]
+
+
+@dataclass(frozen=True)
+class ColumnCorruption:
+    """Replace some numbers of each row by those that other rows have in the same column.
+
+    It mixes rows, hence is for public records alone, never for private training.
+
+    Parameters
+    ----------
+    share : float, default=0.3
+        Chance of each number to be replaced, in (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If ``share`` is not in (0, 1).
+
+    References
+    ----------
+    D. Bahri et al., "SCARF: self-supervised contrastive learning using random feature corruption",
+    ICLR 2022.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skprivacy.neural_network import ColumnCorruption
+    >>> ColumnCorruption(0.5)(torch.eye(4)).shape
+    torch.Size([4, 4])
+    """
+
+    share: float = 0.3
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.share, Real) or not 0 < self.share < 1:
+            raise ValueError(f"share={self.share!r} must be a number between 0 and 1.")
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        others = rows.gather(0, torch.randint(len(rows), rows.shape))
+        return torch.where(torch.rand(rows.shape) < self.share, others, rows)
+
+
+class ConsistencyStudent(SemiSupervisedNetwork):
+    """FixMatch: a network's sure answers to records are its labels for distorted views of them.
+
+    Parameters
+    ----------
+    weak : callable or list of callables, default=None
+        What all records go through: functions of a tensor of rows, such as :class:`RandomShift`.
+        ``None`` shows them as they are.
+    strong : callable or list of callables, default=None
+        The distortion, likewise. ``None`` is :class:`ColumnCorruption`, which suits tables.
+    threshold : float, default=0.95
+        Least probability of an answer that counts as sure, in (0, 1).
+    unlabelled_weight : float, default=1.0
+        Weight of the loss on distorted views beside that on labels.
+    module : type or torch.nn.Module, default=None
+        A network of your own instead of the perceptron: a class without arguments or a module,
+        which is copied.
+    hidden_layer_sizes : tuple of int, default=(256,)
+        Units of the perceptron.
+    epochs : int, default=30
+        Passes over all records.
+    batch_size : int, default=256
+        Records of a step, beside 64 with a label.
+    learning_rate : float, default=0.001
+        Of Adam at the start; falls to 0.
+    random_state : int, RandomState instance or None, default=None
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted, without the mark of records that have none.
+    module_ : torch.nn.Module
+        The fitted network, for rows as they come.
+    n_features_in_ : int
+        Number of features seen during fit.
+
+    Notes
+    -----
+    **Guarantees.** None: it is private only in what its labels are.
+
+    **Edge cases.** Columns of unlike scales are treated alike; standardise them by public facts.
+    Where no answer is sure only labels teach. One class alone is always predicted.
+
+    References
+    ----------
+    K. Sohn et al., "FixMatch: simplifying semi-supervised learning with consistency and
+    confidence", NeurIPS 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.neural_network import ConsistencyStudent
+    >>> rng = np.random.default_rng(0)
+    >>> centre = np.repeat([[-1.0], [1.0]], 200, axis=0)
+    >>> X = rng.normal(centre, 1.0, (400, 20))
+    >>> y = np.full(400, -1)
+    >>> y[[0, 1, 200, 201]] = 0, 0, 1, 1  # two labels a class
+    >>> student = ConsistencyStudent(random_state=0).fit(X, y)
+    >>> float((student.predict(X) == np.repeat([0, 1], 200)).mean()) > 0.9
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **SemiSupervisedNetwork._parameter_constraints,
+        "weak": [callable, "array-like", None],
+        "strong": [callable, "array-like", None],
+        "threshold": [Interval(Real, 0, 1, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        *,
+        weak: Any = None,
+        strong: Any = None,
+        threshold: float = 0.95,
+        unlabelled_weight: float = 1.0,
+        module: Any = None,
+        hidden_layer_sizes: tuple[int, ...] = (256,),
+        epochs: int = 30,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        random_state: Any = None,
+    ) -> None:
+        self.weak = weak
+        self.strong = strong
+        self.threshold = threshold
+        self.unlabelled_weight = unlabelled_weight
+        self.module = module
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+
+    def _supervised(self, rows: Tensor) -> Tensor:
+        return _view(self.weak, rows)
+
+    def _unlabelled_loss(self, network: nn.Module, rows: Tensor) -> Tensor:
+        with torch.no_grad():
+            sureness, answer = network(_view(self.weak, rows)).softmax(1).max(1)
+        distorted = network(_view(self.strong or ColumnCorruption(), rows))
+        sure = (sureness >= self.threshold).float()
+        return (sure * F.cross_entropy(distorted, answer, reduction="none")).mean()
+
+
+def _view(steps: Any, rows: Tensor) -> Tensor:
+    for step in [steps] if callable(steps) else steps or []:
+        rows = step(rows)
+    return rows
