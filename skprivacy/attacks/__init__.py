@@ -3,6 +3,7 @@
 from .attribute import AttributeInference, AttributeResult
 from .generalized import VulnerableRecordsAttack
 from .generative import GenerativeAttack
+from .gradient_norm import GradientNormAttack
 from .indirect import IndirectInference
 from .label_only import LabelOnlyAttack
 from .lira import LiRA
@@ -24,6 +25,7 @@ __all__ = [
     "AttributeInference",
     "AttributeResult",
     "GenerativeAttack",
+    "GradientNormAttack",
     "IndirectInference",
     "LabelOnlyAttack",
     "LiRA",
