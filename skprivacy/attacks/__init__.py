@@ -3,6 +3,7 @@
 from .attribute import AttributeInference, AttributeResult
 from .generalized import VulnerableRecordsAttack
 from .generative import GenerativeAttack
+from .gradient_norm import GradientNormAttack
 from .indirect import IndirectInference
 from .label_inference import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
 from .label_only import LabelOnlyAttack
@@ -25,6 +26,7 @@ __all__ = [
     "AttributeInference",
     "AttributeResult",
     "GenerativeAttack",
+    "GradientNormAttack",
     "IndirectInference",
     "LabelCanaries",
     "LabelInferenceAttack",

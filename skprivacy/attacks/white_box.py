@@ -1,21 +1,22 @@
-"""White-box membership inference from the layers of a network."""
+"""White-box membership inference from everything that a network computes for a record."""
 
 from __future__ import annotations
 
-from typing import Any
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
 
-from .._sklearn import HasMethods
-from . import scores
+from .._sklearn import Interval
 from ._networks import open_network
 from ._records import fingerprints
+from .gradient_norm import figures
 from .membership import MembershipAttack
+
+if TYPE_CHECKING:
+    from ._membership_net import View
 
 __all__ = ["WhiteBoxAttack"]
 
@@ -24,27 +25,39 @@ N_FOLDS = 5
 
 
 class WhiteBoxAttack(MembershipAttack):
-    """Infer membership from gradients and activations of every layer (after Nasr et al. 2019).
+    """Nasr et al. 2019, passive: an attack network that sees gradients and activations.
 
-    The attacker has the network itself and knows the membership of some records. The attack model
-    takes, for each linear layer, the norm of the record's gradient and statistics of the layer's
-    input, in addition to the loss and the prediction.
+    The attacker has the network itself. For each record, the attack network takes every layer's
+    loss gradients and activations, the loss and the true class. If ``fit`` is given ``member``, it
+    learns to tell members from non-members. Otherwise an autoencoder compresses what it sees into
+    one number, from which the loss, the entropy of the prediction, the norms of the gradients and
+    other figures are restored, and records are ranked by this number.
 
     Parameters
     ----------
     target : fitted network, default=None
         ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear
         layers and returns logits; alone or at the end of a pipeline.
-    attack_model : classifier with ``predict_proba``, default=None
-        Learns membership. None: logistic regression with balanced classes on scaled features.
+    epochs : int, default=15
+        Passes over the attacker's records when the attack network is trained. With ``member``, the
+        network of the pass that is best on a fifth of these records is kept.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the attack network.
     fpr : float, default=0.05
-        Ignored: the threshold is set on the records of known membership.
+        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
 
     Notes
     -----
-    ``fit`` needs ``member``. Every record is scored by an attack model that was not fitted on it
-    (5 folds, assigned by fingerprint): otherwise the attack model's overfitting would be mistaken
-    for the target's.
+    Requires torch. With ``member``, every record is scored by an attack network that was not
+    trained on it (5 folds, assigned by fingerprint): otherwise the attack network's overfitting
+    would be mistaken for the target's.
+
+    The gradient of a linear layer's weights is the outer product of its inputs and of the gradient
+    at its outputs. The paper's convolution, with kernels as wide as the layer, is computed from
+    both without forming it. The paper had tens of thousands of known members. With fewer, such a
+    network overfits, so it is smaller here, sees rescaled gradients and corrects
+    :class:`GradientNormAttack` instead of starting from nothing. The paper's unsupervised attack
+    ends with a spectral clustering of the numbers into two; here they are ranked.
 
     References
     ----------
@@ -59,60 +72,70 @@ class WhiteBoxAttack(MembershipAttack):
     >>> from skprivacy.attacks import WhiteBoxAttack
     >>> X, y = make_classification(400, flip_y=0.5, random_state=0)
     >>> target = MLPClassifier((50,), solver="lbfgs", random_state=0).fit(X[:200], y[:200])
-    >>> attack = WhiteBoxAttack(target).fit(X, y, np.arange(400) < 200)
+    >>> attack = WhiteBoxAttack(target, random_state=0).fit(X, y, np.arange(400) < 200)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
     True
     """
 
     _parameter_constraints: dict[str, Any] = {
         **MembershipAttack._parameter_constraints,
-        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
+        "epochs": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
     }
 
-    def __init__(self, target: Any = None, *, attack_model: Any = None, fpr: float = 0.05) -> None:
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        epochs: int = 15,
+        random_state: Any = None,
+        fpr: float = 0.05,
+    ) -> None:
         self.target = target
-        self.attack_model = attack_model
+        self.epochs = epochs
+        self.random_state = random_state
         self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        from ._membership_net import train_decoded, train_labelled  # torch is slow to import
+
+        view = self._view(X, y)
+        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=N_FOLDS)
         if member is None:
-            raise ValueError(
-                "member=None must be one bool for each record: this attack learns from records of "
-                "known membership. Call fit(X, y, member)."
-            )
-        default = make_pipeline(
-            StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
-        )
-        base = default if self.attack_model is None else self.attack_model
-        features, fold = self._view(X, y), fingerprints(X) % N_FOLDS
-        self._models = []
+            self._models = [train_decoded(view, self.epochs, int(seeds[0]))]
+            return
+        fold, self._models = fingerprints(X) % N_FOLDS, []
         for k in range(N_FOLDS):
-            others = fold != k
+            others = np.flatnonzero(fold != k)
             if len(np.unique(member[others])) < 2:
                 raise ValueError(
                     f"member holds {int(member.sum())} members and {int((~member).sum())} "
                     f"non-members, too few to hold out one fold of {N_FOLDS}. Pass more records."
                 )
-            self._models.append(clone(base).fit(features[others], member[others]))
+            self._models.append(
+                train_labelled(view.take(others), member[others], self.epochs, int(seeds[k]))
+            )
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        features, fold = self._view(X, y), fingerprints(X) % N_FOLDS
-        values = np.empty(len(features))
+        view, fold = self._view(X, y), fingerprints(X) % len(self._models)
+        values = np.empty(len(y))
         for k, model in enumerate(self._models):
             if (fold == k).any():
-                values[fold == k] = model.predict_proba(features[fold == k])[:, -1]
+                values[fold == k] = model(view.take(fold == k))
         return values
 
-    def _view(self, X: Any, y: NDArray[Any]) -> Float64Array:
+    def _view(self, X: Any, y: NDArray[Any]) -> View:
+        from ._membership_net import View
+
         proba, label = self._target_proba(X, y)
-        columns = [scores.loss(proba, label), scores.logit(proba, label)]
-        columns += [scores.entropy(proba, label), scores.margin(proba, label)]
         network, as_inputs = open_network(self.target)
-        classes = np.asarray(self.target.classes_)
-        column = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
-        for inputs, gradient, _ in network.trace(as_inputs(X), column, "loss")[0]:
-            size = np.sum(inputs**2, axis=1)
-            # the gradient of a linear layer is an outer product, so its norm is a product
-            norm = np.sqrt((size + 1) * np.sum(gradient**2, axis=1))
-            columns += [np.log(norm + 1e-12), np.sqrt(size), inputs.mean(axis=1)]
-        return np.column_stack(columns)
+        known = np.asarray(self.target.classes_)
+        column = np.minimum(np.searchsorted(known, y), len(known) - 1)
+        layers, loss = network.trace(as_inputs(X), column, "loss")
+        return View(
+            inputs=[layer.inputs for layer in layers],
+            gradients=[layer.at_output for layer in layers],
+            loss=loss,
+            label=np.eye(len(self.classes_))[label],
+            signals=figures(proba, label, layers),
+        )

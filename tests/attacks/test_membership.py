@@ -34,7 +34,12 @@ from skprivacy.attacks import (
 )
 
 # These need a target that is a network, and are asked the same questions in files of their own.
-ON_NETWORKS = {"IndirectInference", "StolenMemoriesAttack", "WhiteBoxAttack"}
+ON_NETWORKS = {
+    "GradientNormAttack",
+    "IndirectInference",
+    "StolenMemoriesAttack",
+    "WhiteBoxAttack",
+}
 
 
 def nudged(X):

@@ -1,10 +1,12 @@
 """White-box and generative attacks: right gradients, real leakage, nothing on the null."""
 
+import pickle
 import warnings
 
 import numpy as np
 import pytest
 from scipy.stats import binom
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -13,7 +15,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.attacks import GenerativeAttack, WhiteBoxAttack
+from skprivacy.attacks import (
+    GenerativeAttack,
+    GradientNormAttack,
+    LossThreshold,
+    WhiteBoxAttack,
+)
 from skprivacy.attacks._networks import open_network
 
 
@@ -83,36 +90,93 @@ def test_torch_layers_equal_numpy_layers(n_classes):
     assert holder.module_.training
 
 
-def test_finds_leakage_of_records_the_attack_model_did_not_see():
+ATTACKS = [GradientNormAttack(), WhiteBoxAttack(epochs=2, random_state=0)]
+on_networks = pytest.mark.parametrize("template", ATTACKS, ids=lambda a: type(a).__name__)
+
+
+@on_networks
+def test_finds_leakage_of_records_the_attack_model_did_not_see(template):
     X, y = problem()
     scaler = StandardScaler().fit(X)
     target = make_pipeline(scaler, network(scaler.transform(X[:300]), y[:300], max_iter=60))
     known = np.arange(600) % 2 == 0
-    attack = WhiteBoxAttack(target).fit(X[known], y[known], (np.arange(600) < 300)[known])
+    attack = clone(template).set_params(target=target)
+    if isinstance(attack, WhiteBoxAttack):
+        attack.set_params(epochs=25)  # of few records
+    attack.fit(X[known], y[known], (np.arange(600) < 300)[known])
     unknown_in, unknown_out = np.flatnonzero(~known)[:150], np.flatnonzero(~known)[150:]
     result = attack.evaluate(X[unknown_in], y[unknown_in], X[unknown_out], y[unknown_out])
-    assert result.auc_interval[0] > 0.6
+    # 300 known records are few for an attack network
+    assert result.auc_interval[0] > (0.55 if isinstance(attack, WhiteBoxAttack) else 0.6)
 
 
-def test_null_although_the_attack_model_is_fitted_on_the_same_records():
+@on_networks
+def test_null_although_the_attack_model_is_fitted_on_the_same_records(template):
     wrong = 0
-    for seed in range(20):
+    for seed in range(12):
         X, y = problem(seed, 500)
-        attack = WhiteBoxAttack(network(X[:100], y[:100], max_iter=10))
+        attack = clone(template).set_params(target=network(X[:100], y[:100], max_iter=10))
         X, y, member = X[100:], y[100:], np.arange(400) < 200
         result = attack.fit(X, y, member).evaluate(X[:200], y[:200], X[200:], y[200:])
         low, high = result.auc_interval
         wrong += not low <= 0.5 <= high
         assert result.epsilon_lower_bound() == 0
-    assert wrong <= binom.ppf(0.999, 20, 0.05)
+    assert wrong <= binom.ppf(0.999, 12, 0.05)
 
 
 def test_white_box_mistakes():
     X, y = problem()
     with pytest.raises(ValueError, match="member=None"):
-        WhiteBoxAttack(network(X, y, max_iter=2)).fit(X, y)
+        GradientNormAttack(network(X, y, max_iter=2)).fit(X, y)
     with pytest.raises(TypeError, match="must be a torch module"):
         WhiteBoxAttack(DecisionTreeClassifier().fit(X, y)).fit(X, y, np.arange(600) < 300)
+    with pytest.raises(ValueError, match="too few to hold out"):
+        WhiteBoxAttack(network(X, y, max_iter=2)).fit(X[:2], y[:2], np.array([True, False]))
+
+
+def test_without_members_the_network_is_told_apart_by_what_it_computes():
+    X, y = problem(n=1000)
+    target = network(X[:500], y[:500], max_iter=100)
+    attack = WhiteBoxAttack(target, random_state=0).fit(X, y)
+    result = attack.evaluate(X[:500], y[:500], X[500:], y[500:])
+    loss = LossThreshold(target).fit(X, y).evaluate(X[:500], y[:500], X[500:], y[500:])
+    assert result.auc > loss.auc - 0.05
+    assert result.auc_interval[0] > 0.55
+
+
+def test_without_members_on_the_null():
+    wrong = 0
+    for seed in range(12):
+        X, y = problem(seed, 300)
+        attack = WhiteBoxAttack(network(X[:100], y[:100], max_iter=10), epochs=2)
+        result = attack.fit(X, y).evaluate(X[100:200], y[100:200], X[200:], y[200:])
+        low, high = result.auc_interval
+        wrong += not low <= 0.5 <= high
+    assert wrong <= binom.ppf(0.999, 12, 0.05)
+
+
+def test_kernels_slide_over_the_rows_of_the_gradient_matrix():
+    torch = pytest.importorskip("torch")
+    from skprivacy.attacks._membership_net import _convolved
+
+    inputs, gradient, kernels = torch.randn(7, 5), torch.randn(7, 3), torch.randn(4, 5)
+    matrix = gradient[:, :, None] * inputs[:, None, :]  # that of the weights, (out, in)
+    slid = torch.nn.functional.conv2d(matrix[:, None], kernels[:, None, None])[..., 0]
+    assert torch.allclose(_convolved(kernels, inputs, gradient), slid, atol=1e-5)
+
+
+def test_a_seed_repeats_and_a_pickle_keeps_the_attack():
+    X, y = problem(n=200)
+    member = np.arange(200) < 100
+    target = network(X[:100], y[:100])
+    one, two = (
+        WhiteBoxAttack(target, epochs=1, random_state=0).fit(X, y, member) for _ in range(2)
+    )
+    expected = one.score_samples(X, y)
+    assert (two.score_samples(X, y) == expected).all()
+    assert (pickle.loads(pickle.dumps(one)).score_samples(X, y) == expected).all()
+    # every record is scored by itself, by the fold of its fingerprint
+    assert one.score_samples(X[:9], y[:9]) == pytest.approx(expected[:9], abs=1e-5)
 
 
 def generator(seed, share_copied):
@@ -170,12 +234,13 @@ def test_too_few_generated():
 
 
 @pytest.mark.filterwarnings("ignore:y holds .* labels that the target does not know")
-def test_white_box_edges():
+@on_networks
+def test_white_box_edges(template):
     # a class the target does not know, one member, and a target that says 0 and 1 exactly
     X, y = problem(n_classes=3)
     net = network(X[:300][y[:300] < 2], y[:300][y[:300] < 2])
     member = np.arange(600) < 300
-    attack = WhiteBoxAttack(net).fit(X, y, member)
+    attack = clone(template).set_params(target=net).fit(X, y, member)
     result = attack.evaluate(X[:1], y[:1], X[300:], y[300:])
     assert result.epsilon_lower_bound() == 0
     for weight in net.coefs_:
