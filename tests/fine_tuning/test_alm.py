@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -17,7 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from skprivacy.accounting import (
     Composed,
@@ -166,6 +167,7 @@ def test_an_unfitted_encoder_learns_from_public_records_alone():
     model = tuner(Counting()).fit(X, Y, X_public=PUBLIC)
     assert Counting.seen == [len(PUBLIC)]
     assert "the public records depend on no private record" in model.privacy_.assumptions
+    assert "the encoder depends on no private record" not in model.privacy_.assumptions
     with pytest.raises(ValueError, match=r"never fitted to X, which is private.*X_public"):
         tuner(Counting()).fit(X, Y)
     assert len(X) not in Counting.seen
@@ -176,8 +178,9 @@ def test_a_fitted_encoder_is_frozen_or_refused():
     for public in (None, PUBLIC):
         with pytest.raises(ValueError, match=r"is fitted.*FrozenEstimator\(encoder\)"):
             tuner(fitted).fit(X, Y, X_public=public)
-    model = tuner(FrozenEstimator(fitted)).fit(X, Y)
-    assert "the encoder depends on no private record" in model.privacy_.assumptions
+    for public in (None, PUBLIC):
+        model = tuner(FrozenEstimator(fitted)).fit(X, Y, X_public=public)
+        assert "the encoder depends on no private record" in model.privacy_.assumptions
     again = clone(model)
     assert again.encoder.components_ is fitted.components_, "a clone has lost what was learned"
     with pytest.raises(NotFittedError):
@@ -195,11 +198,27 @@ def test_an_encoder_that_learns_nothing_needs_no_public_records(encoder):
     assert model.predict(images).shape == (60,)
 
 
+def test_a_torch_module_is_an_encoder():
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(64, 40), torch.nn.Tanh()).eval()
+
+    def encode(records):
+        with torch.inference_mode():
+            return module(torch.as_tensor(records / 16, dtype=torch.float32)).numpy()
+
+    model = tuner(FunctionTransformer(encode)).fit(X, Y, X_public=PUBLIC)
+    assert "the encoder depends on no private record" in model.privacy_.assumptions
+    assert model.score(TEST, TRUTH) > 0.7
+
+
 class Mixing(TransformerMixin, BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.requires_fit = False
         return tags
+
+    def fit(self, X, y=None):
+        return self
 
     def transform(self, X):
         return X - X.mean(axis=0)
@@ -332,6 +351,8 @@ def test_noised_copies_of_a_head_that_trains_with_noise_are_refused():
         tuner(head="gradient").noised_copies(X, Y, [1.0])
     with pytest.raises(ValueError, match=r"epsilons hold -1\.0"):
         tuner(head="softmax").noised_copies(X, Y, [-1.0])
+    with pytest.raises(ValueError, match="epsilons is empty"):
+        tuner(head="softmax").noised_copies(X, Y, [])
 
 
 def test_a_sensitivity_that_is_given_is_used_and_assumed():
