@@ -47,6 +47,8 @@ from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.neural_network import ScatteringTransformer
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
 
+from ..contracts import Tape, fingerprint, recording, replaying
+
 LINEAR = sorted(set(HEADS) - {"dpsgd"})
 DIGITS, LABELS = load_digits(return_X_y=True)
 X, Y, PUBLIC, TEST, TRUTH = (
@@ -337,6 +339,21 @@ def test_noised_copies_are_trained_once_and_charged_together():
     assert len({c.weights_.tobytes() for c in copies}) == 3
     loud, quiet = (np.abs(copies[i].weights_).mean() for i in (0, 2))
     assert loud > quiet
+
+
+@pytest.mark.parametrize("head", ["least_squares", "prototypes", "softmax"])
+def test_noised_copies_see_the_records_through_their_releases_alone(head):
+    """Given the same answers on a neighbour, they are the same, and all copies' inputs are near."""
+    tapes, copies = [Tape(), Tape()], []
+    without = X.copy()
+    without[7] = np.nan
+    for records, way in ((X, recording(tapes[0])), (without, replaying(*tapes))):
+        with way:
+            copies.append(tuner(head=head).noised_copies(records, Y, [1.0, 3.0]))
+    assert tapes[0].mechanisms == tapes[1].mechanisms
+    for mechanism, a, b in zip(tapes[0].mechanisms, tapes[0].inputs, tapes[1].inputs, strict=True):
+        assert 0 < np.linalg.norm(a - b) <= mechanism.sensitivity
+    assert [fingerprint(c) for c in copies[0]] == [fingerprint(c) for c in copies[1]]
 
 
 def test_noised_copies_that_cannot_be_afforded_charge_nothing():
