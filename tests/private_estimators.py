@@ -19,7 +19,13 @@ from torch import nn
 
 from skprivacy.accounting import Composed, Event, VoteBlock
 from skprivacy.ensemble import ConfidentGNMax, PATEClassifier, PrivateKNNClassifier
-from skprivacy.fine_tuning import ALMFineTuner, GradientHead, NetworkHead, SoftmaxHead
+from skprivacy.fine_tuning import (
+    ALMFineTuner,
+    GradientHead,
+    HalfWhitening,
+    NetworkHead,
+    SoftmaxHead,
+)
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,
@@ -452,6 +458,7 @@ CASES = {
 SCIKIT_LEARN = [
     ALMFineTuner(epsilon=100.0, noise_seed=0),
     ALMFineTuner(head="softmax", epsilon=100.0, noise_seed=0),
+    HalfWhitening(),
     # The checks fit on a few dozen rows; a large epsilon lets them look at learning, not at noise.
     DPSGDClassifier(epsilon=100.0, epochs=60),
     DPSGDClassifier(epsilon=100.0, epochs=60, noise_seed=0),
