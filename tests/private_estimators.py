@@ -346,6 +346,12 @@ def _fine_tuner(reaches: float = 0.6, **fixed: Any) -> Case:
     return Case(make, three_classes, null_label=0, once=True, reaches=reaches)
 
 
+def _bare_fine_tuner(n_records: int | None = None, random_state: Any = None, **params: Any) -> Any:
+    relation = "zero_out" if n_records is None else "add_remove"
+    defaults = {"classes": [0, 1, 2], "relation": relation, "epsilon": 4.0, "delta": 0.0}
+    return ALMFineTuner(**{**defaults, **params})
+
+
 class NetworkWithPublicRecords(FineTunerWithPublicRecords):
     """One whose head is a network, and that tells of its training what a network does."""
 
@@ -370,6 +376,7 @@ def _fine_tuned_network(**params: Any) -> ALMFineTuner:
 
 
 FINE_TUNING = {
+    "ALMFineTuner": Case(_bare_fine_tuner, three_classes, null_label=0, once=True),
     "ALMFineTuner-dpsgd": Case(_fine_tuned_network, three_classes, null_label=0, samples=True),
     # A record among two dozen moves the minimiser by far less than one that all others oppose:
     # fine_tuning/test_sensitivity.py nears the bound by a search.

@@ -110,7 +110,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     for.
 
     **Edge cases.** A record with NaN or infinity, or whose features are not finite, contributes
-    nothing, which is not reported; the prediction for one rests on the constant alone. A class
+    nothing, which is not reported; in predictions all classes are equally probable for it. A class
     without records is learned as rare. An encoder of columns that are not numbers has to cope with
     every record: one that it refuses fails the fit, which tells that it is there.
 

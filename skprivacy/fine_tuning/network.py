@@ -53,6 +53,13 @@ class NetworkHead(Head):
     n_records: int | None = None
     random_state: int | None = None
 
+    def __post_init__(self) -> None:
+        sizes = self.hidden_layer_sizes
+        if not all(isinstance(size, int) and size > 0 for size in sizes):
+            raise ValueError(
+                f"hidden_layer_sizes={sizes!r} must hold positive whole numbers, such as (64,)."
+            )
+
     def event(self, task: Task) -> Event:
         if task.mechanism not in ("auto", "gaussian"):
             raise ValueError(
@@ -76,7 +83,9 @@ class NetworkHead(Head):
                 f"n_records={self.n_records!r} is for relation='add_remove'; under 'zero_out' the "
                 "number of records is public. Leave one of them out."
             )
-        plan = self._classifier(task)._plan(task.n_records)
+        classifier = self._classifier(task)
+        classifier._validate_params()
+        plan = classifier._plan(task.n_records)
         config: Any = plan.with_noise_for(task.epsilon, task.delta, None)
         event: Event = config.event
         return event
