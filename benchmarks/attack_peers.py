@@ -150,24 +150,27 @@ def rmia_formulas(online: bool, gamma: float = 1.0, a: float = 0.3) -> Callable[
     return score
 
 
+# The published formula, as the peers compute it; by default LiRA chooses both on shadow models.
+AS_PUBLISHED: dict[str, Any] = {"floor": 1e-12, "variance": "global"}
+
 # name: our attack, then the peers it stands beside
 QUESTIONS: dict[str, tuple[Callable[[Case], Floats], dict[str, Callable[[Case], Floats]]]] = {
     "LiRA online": (
-        ours(attacks.LiRA(online=True)),
+        ours(attacks.LiRA(online=True, **AS_PUBLISHED)),
         {
             "sacroml online, global": sacroml_lira("online-carlini", True),
             "sacroml online, per record": sacroml_lira("online-carlini", False),
         },
     ),
     "LiRA offline": (
-        ours(attacks.LiRA()),
+        ours(attacks.LiRA(**AS_PUBLISHED)),
         {
             "sacroml offline, global": sacroml_lira("offline", True),
             "sacroml offline-carlini": sacroml_lira("offline-carlini", True),
         },
     ),
     "LiRA offline, per example": (
-        ours(attacks.LiRA(variance="per_example")),
+        ours(attacks.LiRA(floor=1e-12, variance="per_example")),
         {"sacroml offline, per record": sacroml_lira("offline", False)},
     ),
     "Shokri, signals": (

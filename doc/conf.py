@@ -32,6 +32,7 @@ REFERENCE = {
     "Private linear models": "linear_model",
     "Private ensembles": "ensemble",
     "Fine-tuning": "fine_tuning",
+    "Private labels": "label_privacy",
     "Preprocessing and statistics": "preprocessing",
     "Attacks": "attacks",
     "Records for an attacker who has none": "attacks.synthesis",

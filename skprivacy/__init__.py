@@ -13,6 +13,7 @@ from ._version import __version__
 
 # The subpackage of each public name. The names are resolved on first use.
 _PUBLIC = {
+    "ALIBIClassifier": "label_privacy",
     "ALMFineTuner": "fine_tuning",
     "AdaSSPRegressor": "linear_model",
     "DPNeuralNet": "neural_network",
@@ -20,6 +21,8 @@ _PUBLIC = {
     "DPSGDRegressor": "neural_network",
     "FunctionalMechanismClassifier": "linear_model",
     "FunctionalMechanismRegressor": "linear_model",
+    "LP2STClassifier": "label_privacy",
+    "LabelPATEClassifier": "label_privacy",
     "LiRA": "attacks",
     "LocalPerturbation": "preprocessing",
     "LossThreshold": "attacks",
@@ -30,6 +33,7 @@ _PUBLIC = {
     "PrivacyGuarantee": "accounting",
     "PrivacySweepCV": "model_selection",
     "RMIA": "attacks",
+    "RandomizedResponseClassifier": "label_privacy",
     "Schema": "preprocessing",
     "SchemaTransformer": "preprocessing",
     "ShadowPool": "attacks",

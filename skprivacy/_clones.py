@@ -28,7 +28,9 @@ def shadow_clone(estimator: Any, seed: int) -> Any:
             changes[name] = int(seed)
         elif last == "budget":
             changes[name] = None
-    return model.set_params(**changes)
+    if changes:  # FrozenEstimator.set_params returns nothing
+        model.set_params(**changes)
+    return model
 
 
 def train_clone(estimator: Any, X: Any, y: Any, rows: NDArray[np.intp], seed: int) -> Any:

@@ -17,7 +17,12 @@ from .exceptions import PrivacyWarning
 __all__ = ["PrivateEstimatorMixin", "PrivateFit", "private_release"]
 
 _SEED_IS_SECRET = "nobody knows or guesses noise_seed"
-_SIZE_IS_PUBLIC = "the number of records is public"
+# What a relation leaves unprotected, where that is not nothing.
+_IS_PUBLIC = {
+    "zero_out": "the number of records is public",
+    "replace_one": "the number of records is public",
+    "label": "the features of all records are public (labels alone are protected)",
+}
 
 
 @contextmanager
@@ -40,7 +45,7 @@ def private_release(
     ----------
     event : Event
         The accounting event of the release.
-    relation : {"add_remove", "zero_out", "replace_one"}
+    relation : {"add_remove", "label", "zero_out", "replace_one"}
         Neighbouring relation.
     at_delta : float
         The delta at which epsilon is stated; 0 for pure differential privacy.
@@ -72,8 +77,8 @@ def private_release(
         If the budget cannot afford the release. Nothing is charged in that case.
     """
     stated = list(assumptions)
-    if relation != "add_remove":
-        stated.append(_SIZE_IS_PUBLIC)
+    if relation in _IS_PUBLIC:
+        stated.append(_IS_PUBLIC[relation])
     kind = "proved"
     if noise_seed is not None:
         warn_caller(

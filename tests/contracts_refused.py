@@ -56,7 +56,7 @@ def check_failed_fit(case: Case) -> None:
     release = Mechanism.release
     with mock.patch.object(Mechanism, "release", counted):
         earlier = case.make().fit(X, y)
-    for number in {1, releases}:
+    for number in {1} if case.releases_vary else {1, releases}:
         for error in (KeyboardInterrupt, MemoryError):
             budget = PrivacyBudget(100.0, 1e-3)
             for model in (case.make(budget=budget), clone(earlier), earlier):

@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
+from sklearn.linear_model import RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
 from skprivacy.accounting import Composed, Event, VoteBlock
@@ -31,6 +33,12 @@ from skprivacy.fine_tuning import (
     NetworkHead,
     SoftmaxHead,
 )
+from skprivacy.label_privacy import (
+    ALIBIClassifier,
+    LabelPATEClassifier,
+    LP2STClassifier,
+    RandomizedResponseClassifier,
+)
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,
@@ -39,7 +47,13 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
 )
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor, PrivateAdam
-from skprivacy.preprocessing import LocalPerturbation, PrivateStandardScaler, SmoothedClassifier
+from skprivacy.preprocessing import (
+    Bounded,
+    LocalPerturbation,
+    PrivateStandardScaler,
+    Schema,
+    SmoothedClassifier,
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,7 @@ class Case:
     once: bool = False  # whether it releases everything at once
     reaches: float = 0.6  # share of the sensitivity that some neighbour must come near
     add_remove: bool = True  # whether it can hide how many records there are
+    releases_vary: bool = False  # whether how many releases there are depends on earlier ones
     # What is released of what the mechanisms return, from a tape; None: all of it.
     released: Callable[[Any], Event] | None = None
 
@@ -266,10 +281,29 @@ def _neighbours(n_records: int | None = None, **params: Any) -> Any:
     return NeighboursWithPublicRecords(**{**defaults, **params})
 
 
+def _without_public_records(n_records: int | None = None, **params: Any) -> PATEClassifier:
+    relation = "zero_out" if n_records is None else "add_remove"
+    defaults = {
+        "teacher": GaussianNB(), "student": GaussianNB(), "n_teachers": 4, "n_queries": 12,
+        "classes": [0, 1, 2], "relation": relation, "epsilon": 4.0, "delta": 1e-4,
+        "schema": Schema({f"x{i}": Bounded(-3, 3) for i in range(4)}), "marginal_share": 0.5,
+        "random_state": 0,
+    }  # fmt: skip
+    return PATEClassifier(**{**defaults, **params})
+
+
 def _winners_only(tape: Any) -> Event:
     """Return what PATE releases of its mechanisms: winners of counts, and passed thresholds."""
+    return _winners(tape, 0)
+
+
+def _marginals_and_winners(tape: Any) -> Event:
+    return Composed((tape.mechanisms[0].event, _winners(tape, 1)))
+
+
+def _winners(tape: Any, first: int) -> Event:
     blocks = []
-    for mechanism, counts in zip(tape.mechanisms, tape.inputs, strict=True):
+    for mechanism, counts in zip(tape.mechanisms[first:], tape.inputs[first:], strict=True):
         kind = "gnmax" if np.ndim(counts) == 2 else "threshold"
         noise = mechanism.noise_multiplier * mechanism.sensitivity
         blocks.append(VoteBlock(kind, noise, len(counts)))
@@ -308,6 +342,13 @@ PATE = {
         once=True,
         add_remove=False,
         released=_winners_only,
+    ),
+    "PATEClassifier-marginals": Case(
+        _without_public_records,
+        three_classes,
+        null_label=None,
+        once=True,
+        released=_marginals_and_winners,
     ),
     "PATEClassifier-confident": Case(
         _pate(aggregator=ConfidentGNMax(threshold=3.0, max_answers=8)),
@@ -389,6 +430,55 @@ FINE_TUNING = {
     "ALMFineTuner-gradient": _fine_tuner(head=GradientHead(steps=4)),
     "ALMFineTuner-prototypes": _fine_tuner(head="prototypes"),
     "ALMFineTuner-least-squares": _fine_tuner(head="least_squares"),
+}
+
+
+def guesses(n: int) -> tuple[NDArray, NDArray]:
+    """Labels of which features tell nothing: any class may be one that nobody expected."""
+    rng = np.random.RandomState(0)
+    return rng.normal(size=(n, 4)), rng.choice(3, size=n, p=[0.5, 0.3, 0.2])
+
+
+def _labels(kind: Any, data: Any = three_classes, **fixed: Any) -> Case:
+    """A classifier that protects labels: contracts_labels.py says what it owes."""
+
+    def make(**params: Any) -> Any:
+        defaults = {
+            "classes": [0, 1, 2], "epsilon": 2.0, "random_state": 0, "estimator": GaussianNB(),
+        }  # fmt: skip
+        return kind(**{**defaults, **fixed, **params})
+
+    vary = kind is LP2STClassifier  # which candidates there are depends on the first stage
+    return Case(make, data, null_label=None, once=True, releases_vary=vary)
+
+
+def _label_pate(**params: Any) -> LabelPATEClassifier:
+    defaults = {
+        "teacher": GaussianNB(), "student": GaussianNB(), "n_teachers": 4, "n_queries": 12,
+        "classes": [0, 1, 2], "epsilon": 4.0, "delta": 1e-4, "random_state": 0,
+    }  # fmt: skip
+    return LabelPATEClassifier(**{**defaults, **params})
+
+
+N_TURNING = 24
+LABELS = {
+    "ALIBIClassifier": _labels(ALIBIClassifier),
+    "ALIBIClassifier-scores": _labels(ALIBIClassifier, estimator=RidgeClassifier()),
+    "LP2STClassifier": _labels(LP2STClassifier),
+    "LP2STClassifier-drawn": _labels(LP2STClassifier, estimator=KNeighborsClassifier(3)),
+    "LP2STClassifier-guesses": _labels(LP2STClassifier, guesses, epsilon=1.0),
+    "LabelPATEClassifier": Case(_label_pate, three_classes, null_label=None, once=True),
+    # With about one record each, a teacher turns round with its label.
+    "LabelPATEClassifier-turning": Case(
+        lambda **params: _label_pate(**{"n_teachers": N_TURNING, **params}),
+        three_classes,
+        null_label=None,
+        once=True,
+    ),
+    "RandomizedResponseClassifier": _labels(RandomizedResponseClassifier),
+    "RandomizedResponseClassifier-scores": _labels(
+        RandomizedResponseClassifier, estimator=RidgeClassifier()
+    ),
 }
 
 
@@ -511,6 +601,10 @@ SCIKIT_LEARN = [
     LocalPerturbation(noise_seed=0),
     PATEClassifier(n_teachers=5, noise_seed=0, random_state=0),
     PrivateKNNClassifier(n_neighbors=5, noise_seed=0, random_state=0),
+    ALIBIClassifier(epsilon=20.0, noise_seed=0, random_state=0),
+    LP2STClassifier(epsilon=20.0, noise_seed=0, random_state=0),
+    LabelPATEClassifier(n_teachers=5, noise_seed=0, random_state=0),
+    RandomizedResponseClassifier(epsilon=20.0, noise_seed=0, random_state=0),
 ]
 
 # For ``check_replay`` alone; the rest is said by the cases above.

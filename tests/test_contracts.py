@@ -10,10 +10,13 @@ from skprivacy.base import PrivateEstimatorMixin
 from skprivacy.neural_network import DPNeuralNet
 from skprivacy.preprocessing import LocalPerturbation
 
-from . import contracts, contracts_once, contracts_refused
-from .private_estimators import CASES, OVERFLOWING, SCIKIT_LEARN
+from . import contracts, contracts_labels, contracts_once, contracts_refused
+from .private_estimators import CASES, LABELS, OVERFLOWING, SCIKIT_LEARN
 
-PRIVATE = ["ensemble", "fine_tuning", "linear_model", "neural_network", "preprocessing"]
+PRIVATE = [
+    "ensemble", "fine_tuning", "label_privacy", "linear_model", "neural_network",
+    "preprocessing",
+]  # fmt: skip
 EVERYBODY = [
     contracts.check_replay,
     contracts.check_fresh_noise,
@@ -69,6 +72,20 @@ def test_contract_of_one_release(name, check):
     check(CASES[name])
 
 
+# Those of labels, and those of all estimators that do not take features for private.
+OF_LABELS = [
+    *contracts_labels.LABEL_CONTRACTS,
+    contracts_refused.check_refused_fit,
+    contracts_refused.check_failed_fit,
+]
+
+
+@pytest.mark.parametrize("check", OF_LABELS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", LABELS)
+def test_contract_of_labels(name, check):
+    check(LABELS[name])
+
+
 def test_a_record_does_not_decide_whether_others_overflow():
     """With one record more, sums are taken in another order: others had a gradient or had none."""
     contracts.check_replay(OVERFLOWING)
@@ -79,7 +96,7 @@ def test_no_private_estimator_escapes_the_contracts():
     public = {getattr(package, name) for package in packages for name in package.__all__}
     private = {c for c in public if isinstance(c, type) and issubclass(c, PrivateEstimatorMixin)}
     assert private
-    cased = {type(case.make()) for case in CASES.values()}
+    cased = {type(case.make()) for case in (*CASES.values(), *LABELS.values())}
     # LocalPerturbation releases in transform, record by record: tests/preprocessing/test_local.py.
     missing = {c for c in private - {LocalPerturbation} if not any(issubclass(d, c) for d in cased)}
     assert not missing, "add a Case to tests/private_estimators.py"

@@ -22,6 +22,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_X_y
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # it has no types
@@ -33,7 +34,7 @@ from .dpsgd import PrivateTask, train_private
 from .mlp import MLPTask, is_plain_mlp, train_mlps
 from .perceptrons import Float32Array, Layers, with_facts
 
-__all__ = ["StackedMember", "is_stackable", "train_stacked"]
+__all__ = ["StackedMember", "is_mlp", "is_stackable", "train_alone", "train_stacked"]
 
 # Maximum number of models whose records are sent to a process at once.
 _PREPARED = 8
@@ -124,11 +125,55 @@ def train_stacked(
     n_jobs = _n_jobs(n_jobs)
     with warnings.catch_warnings(), _one_thread():
         warnings.simplefilter("ignore")  # the target raised the same ones
-        prepare = _preparation(estimator, X, y, rows, seeds)
+        prepare = _preparation(estimator, X, y, np.unique(y), rows, seeds)
         for index, member in _trained(map(prepare, range(len(rows))), len(rows), n_jobs):
             members[index] = member
             done(index, member)
     return [members[index] for index in range(len(rows))]
+
+
+def is_mlp(estimator: Any) -> bool:
+    """Return whether :func:`train_alone` trains the same model as ``estimator.fit``.
+
+    No subclass, of pipelines neither: one that draws samples would be trained without them.
+    """
+    return type(estimator) in (MLPClassifier, Pipeline) and is_plain_mlp(_network(estimator))
+
+
+def train_alone(
+    estimator: Any, X: Any, y: NDArray[Any], classes: NDArray[Any], seed: int
+) -> StackedMember:
+    """Train one ``MLPClassifier``, alone or at the end of a pipeline.
+
+    Parameters
+    ----------
+    estimator : MLPClassifier or Pipeline
+        One that :func:`is_mlp`. Never changed.
+    X : records of shape (n_records, n_features)
+    y : ndarray of shape (n_records,)
+    classes : ndarray of shape (n_classes,)
+        All classes, sorted: the network has an output for each, whichever are in ``y``.
+    seed : int
+
+    Raises
+    ------
+    ValueError
+        If a record has missing or infinite values, or the weights do.
+
+    Notes
+    -----
+    **Guarantees.** The network is a function of the arguments, to the last bit: every array has the
+    shape of this network and of its own batches. Networks side by side have not: the largest of
+    them decides on the number of steps, and products of matrices of another shape round otherwise.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        every = [np.arange(len(y))]
+        prepared = _preparation(estimator, X, y, classes, every, [seed])(0)
+        (layers,) = _train([prepared.task])
+    if not all(np.isfinite(values).all() for layer in layers for values in layer):
+        raise ValueError("the weights have diverged. Scale the features, or lower the step size.")
+    return prepared.member(layers)
 
 
 def _trained(
@@ -202,10 +247,14 @@ def _description(net: Any) -> Callable[[Any, Any], Any] | None:
 
 
 def _preparation(
-    estimator: Any, X: Any, y: NDArray[Any], rows: Sequence[NDArray[np.intp]], seeds: Sequence[int]
+    estimator: Any,
+    X: Any,
+    y: NDArray[Any],
+    classes: NDArray[Any],
+    rows: Sequence[NDArray[np.intp]],
+    seeds: Sequence[int],
 ) -> Callable[[int], _Prepared]:
     """Return a function from a model's index to the network prepared for training."""
-    classes = np.unique(y)
     label = label_columns(y, classes)
     alone = _network(estimator) is estimator or len(estimator.steps) == 1
     # without steps that change them, all networks read the same records: they stay in the cache

@@ -6,9 +6,17 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = ["RELATIONS", "check_delta", "check_relation", "positive", "probability", "whole"]
+__all__ = [
+    "RELATIONS",
+    "check_delta",
+    "check_relation",
+    "positive",
+    "probability",
+    "replaces",
+    "whole",
+]
 
-RELATIONS = ("add_remove", "replace_one", "zero_out")
+RELATIONS = ("add_remove", "label", "replace_one", "zero_out")
 
 
 def check_relation(relation: str) -> str:
@@ -16,6 +24,14 @@ def check_relation(relation: str) -> str:
     if relation not in RELATIONS:
         raise ValueError(f"relation={relation!r} must be one of {RELATIONS}.")
     return relation
+
+
+def replaces(relation: str) -> bool:
+    """Return whether a record's contribution may become any other one, at twice its norm away.
+
+    Another label with the same features is one way of replacing a record.
+    """
+    return relation in ("label", "replace_one")
 
 
 _EXTREME = 1e15  # squares and products of such numbers neither overflow nor vanish

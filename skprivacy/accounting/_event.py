@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
@@ -27,6 +27,7 @@ __all__ = [
     "Orders",
     "Pairs",
     "check_event",
+    "check_known",
     "flatten",
 ]
 
@@ -83,6 +84,11 @@ class Event:
         Names of the fields in JSON, in order; by default the names in the source.
     version : int, class keyword, default=1
         Increase it when ``stored`` changes, and implement :meth:`upgraded`.
+    knows_label : bool, class keyword, default=False
+        Whether the bounds hold under ``relation="label"`` too: a record keeps its features, and its
+        label becomes any other. They do where the sensitivity is the one under the relation of the
+        guarantee. An event that does not say so is refused under that relation; a subclass says
+        so itself.
 
     Raises
     ------
@@ -100,6 +106,7 @@ class Event:
     _source: ClassVar[str] = "Event"
     _stored: ClassVar[tuple[str, ...] | None] = None
     _version: ClassVar[int] = 1
+    _knows_label: ClassVar[bool] = False
 
     def __init_subclass__(
         cls,
@@ -107,6 +114,7 @@ class Event:
         tag: str | None = "",
         stored: tuple[str, ...] | None = None,
         version: int = 0,
+        knows_label: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
@@ -118,6 +126,7 @@ class Event:
         cls._tag = tag
         cls._stored = stored or attributes.get("_stored")
         cls._version = version or attributes.get("_version", 1)
+        cls._knows_label = knows_label or attributes.get("_knows_label", False)
         if tag is not None:
             _register(tag, cls)
 
@@ -176,12 +185,7 @@ class Event:
     @property
     def data_dependent(self) -> bool:
         """Whether the cost was computed from private data, and is therefore private itself."""
-        return any(
-            e.data_dependent
-            for f in fields(self)
-            for e in _as_tuple(getattr(self, f.name))
-            if isinstance(e, Event)
-        )
+        return any(event.data_dependent for event in _inner(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description of JSON types only.
@@ -288,6 +292,30 @@ def _register(tag: str, cls: type[Event]) -> None:
             "would be read as the other. Choose a unique tag for the class."
         )
     _TAGS[tag] = cls
+
+
+def _inner(event: Event) -> Iterator[Event]:
+    """Yield the events that are fields of an event."""
+    for f in fields(event):
+        yield from (e for e in _as_tuple(getattr(event, f.name)) if isinstance(e, Event))
+
+
+def check_known(event: Event, relation: str) -> None:
+    """Raise TypeError if the bounds of an event, or of one inside it, may not hold for a relation.
+
+    Events were written for records that come, go or are replaced; ``"label"`` is one that each of
+    them must know.
+    """
+    if relation != "label":
+        return
+    if not event._knows_label:
+        raise TypeError(
+            f"{event!r} is not known to hold under relation='label', where a record keeps its "
+            "features and its label changes. If its sensitivity is the one under that relation, "
+            "define its class with knows_label=True."
+        )
+    for part in _inner(event):
+        check_known(part, relation)
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:

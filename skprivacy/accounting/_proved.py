@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._checks import check_relation
-from ._event import Event, NoLossDistributionError, flatten
+from ._event import Event, NoLossDistributionError, check_known, flatten
 from .events import NonPrivate
 from .pld import pld
 from .rdp import best_epsilon, rdp_delta, rdp_deltas, rdp_epsilon
@@ -32,7 +32,7 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
         What was released.
     delta : float
         In [0, 1); 0 asks for a pure guarantee.
-    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
         The neighbouring relation.
 
     Returns
@@ -52,6 +52,7 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
     0.4
     """
     check_relation(relation)
+    check_known(event, relation)
     if any(isinstance(part, NonPrivate) for part in flatten(event)):
         return math.inf
     try:
@@ -80,7 +81,7 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
         What was released.
     epsilon : float
         In nats, at least 0.
-    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
         The neighbouring relation.
 
     Returns
@@ -89,6 +90,7 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
         In [0, 1].
     """
     check_relation(relation)
+    check_known(event, relation)
     if any(isinstance(part, NonPrivate) for part in flatten(event)):
         return 1.0
     try:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp
 
-from ._checks import check_relation
-from ._event import Event, Orders, check_event
+from ._checks import check_relation, replaces
+from ._event import Event, Orders, check_event, check_known
 
 __all__ = ["DEFAULT_ORDERS", "ROUNDING", "binomial_rdp", "pure_rdp", "rdp", "sampled_gaussian_rdp"]
 
@@ -34,7 +34,7 @@ def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders
     event : Event
     orders : array-like of float
         Orders above 1.
-    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
 
     Returns
     -------
@@ -60,6 +60,7 @@ def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders
     """
     check_event("event", event)
     check_relation(relation)
+    check_known(event, relation)
     orders = np.atleast_1d(np.asarray(orders, dtype=float))
     if orders.ndim != 1 or not (np.isfinite(orders) & (orders > 1)).all():
         raise ValueError(f"orders={orders!r} must be a list of finite numbers above 1.")
@@ -87,7 +88,7 @@ def sampled_gaussian_rdp(noise: float, rate: float, orders: Orders, relation: st
     """
     values = [
         binomial_rdp(int(a), rate, noise)
-        if a == int(a) and relation != "replace_one"
+        if a == int(a) and not replaces(relation)
         else _quadrature(a, rate, noise, relation)
         for a in orders
     ]
@@ -121,14 +122,14 @@ def _quadrature(a: float, q: float, z: float, relation: str) -> float:
     reach = 12 * z
     # Where P/Q is large, the integrand is about N(1)^a N(0)^(1-a), with its peak at a. For two
     # mixtures with q near 1 it is about N(1)^a N(-1)^(1-a), with its peak at 2a - 1.
-    peak = 2 * a - 1 if relation == "replace_one" else a
+    peak = 2 * a - 1 if replaces(relation) else a
     if (peak + 1 + 2 * reach) / step > _MOST_NODES:
         return _bound_for_little_noise(a, q, z, relation)
     x = np.arange(-1 - reach, peak + reach, step)
     up = np.logaddexp(np.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z))
     u = q * np.expm1((2 * x - 1) / (2 * z * z))
     log_q = -(x**2) / (2 * z * z) - math.log(z * math.sqrt(2 * math.pi) / step)
-    if relation == "replace_one":
+    if replaces(relation):
         down = np.logaddexp(np.log1p(-q), math.log(q) - (2 * x + 1) / (2 * z * z))
         u = (u - q * np.expm1(-(2 * x + 1) / (2 * z * z))) * np.exp(-down)
         log_q += down
@@ -141,7 +142,7 @@ def _bound_for_little_noise(a: float, q: float, z: float, relation: str) -> floa
 
     The divergence grows with the order; and without sampling it is larger, by joint convexity.
     """
-    return 2 * a / z**2 if relation == "replace_one" else binomial_rdp(math.ceil(a), q, z)
+    return 2 * a / z**2 if replaces(relation) else binomial_rdp(math.ceil(a), q, z)
 
 
 def _log_excess(a: float, u: Orders, log_ratio: Orders) -> Orders:

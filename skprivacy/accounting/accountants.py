@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ._checks import check_delta, check_relation
-from ._event import Event, NoLossDistributionError, flatten
+from ._checks import check_delta, check_relation, replaces
+from ._event import Event, NoLossDistributionError, check_known, flatten
 from ._proved import epsilon_of
 from .events import Composed, GaussianEvent, NonPrivate, PoissonSampled
 from .events.composition import total_zcdp
@@ -25,7 +25,7 @@ def zcdp(event: Event, relation: str = "add_remove") -> float:
     ----------
     event : Event
         What was released.
-    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
         The neighbouring relation.
 
     Returns
@@ -43,6 +43,7 @@ def zcdp(event: Event, relation: str = "add_remove") -> float:
     0.1
     """
     check_relation(relation)
+    check_known(event, relation)
     return total_zcdp(event, relation)
 
 
@@ -105,7 +106,7 @@ def _zcdp(event: Event, delta: float, relation: str) -> float:
 
 
 def _gdp(event: Event, delta: float, relation: str) -> float:
-    if relation == "replace_one" and any(isinstance(e, PoissonSampled) for e in flatten(event)):
+    if replaces(relation) and any(isinstance(e, PoissonSampled) for e in flatten(event)):
         return math.inf
     mu = gdp_mu(event)[0]
     return pld(GaussianEvent(1 / mu)).epsilon(delta) if math.isfinite(mu) else math.inf
@@ -173,6 +174,7 @@ def compare_accountants(
             "delta=0 leaves nothing to compare: pure epsilons only add up. Set a delta > 0."
         )
     check_relation(relation)
+    check_known(event, relation)
     if event.data_dependent:
         raise ValueError(
             f"The cost of {event!r} was computed from private data. Compare the data-independent "

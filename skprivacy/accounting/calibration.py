@@ -40,7 +40,7 @@ def calibrate_noise_multiplier(
         Takes a noise multiplier and returns the event. More noise must not cost more.
     epsilon, delta : float
         The target: ``epsilon`` > 0 and ``delta`` in [0, 1).
-    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
         The neighbouring relation.
     accountant : {"pld", "rdp", "zcdp", "advanced", "naive"}, default="pld"
         The accountant that computes epsilon. ``"pld"`` is :func:`epsilon_of`, the tightest proof in

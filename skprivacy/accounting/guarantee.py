@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._config import leak
 from ._checks import check_delta, check_relation
-from ._event import Event, flatten
+from ._event import Event, check_known, flatten
 from ._proved import delta_of, epsilon_of, privacy_curve
 from .events import ApproxDP, NonPrivate
 
@@ -34,9 +34,10 @@ class PrivacyGuarantee:
         What was released.
     at_delta : float, default=None
         The default delta of ``epsilon()``. ``None`` stands for 0: pure differential privacy.
-    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
         The neighbouring relation. ``zero_out``: the number of records is public, and a record is
-        replaced by one that contributes nothing.
+        replaced by one that contributes nothing. ``label``: one record's label becomes another;
+        its features are public, and so is that it is there.
     kind : {"proved", "random_dp", "estimate"}, default="proved"
         Only proved guarantees may be added up.
     assumptions : tuple of str, default=()
@@ -75,6 +76,7 @@ class PrivacyGuarantee:
         if self.at_delta is not None:
             check_delta(self.at_delta)
         check_relation(self.relation)
+        check_known(self.event, self.relation)
         if self.kind not in KINDS:
             raise ValueError(f"kind={self.kind!r} must be one of {KINDS}.")
         if isinstance(self.assumptions, str):
@@ -101,6 +103,9 @@ class PrivacyGuarantee:
 
     def tpr_bound(self, fpr: ArrayLike) -> NDArray[np.float64]:
         """Return the highest true-positive rate of any membership attack at ``fpr``.
+
+        Under ``relation="label"``, that of any attack that tells which of two labels a record had;
+        nothing then bounds membership attacks.
 
         Parameters
         ----------
@@ -141,7 +146,10 @@ class PrivacyGuarantee:
             )
 
     def advantage_bound(self) -> float:
-        """Return the largest membership advantage, TPR - FPR, of any attack: delta at epsilon 0."""
+        """Return the largest membership advantage, TPR - FPR, of any attack: delta at epsilon 0.
+
+        Under ``relation="label"``, of any attack that tells which of two labels a record had.
+        """
         return self.delta(0.0)
 
     def group(self, k: int) -> PrivacyGuarantee:
@@ -169,7 +177,18 @@ class PrivacyGuarantee:
         """Return the implied replace-one guarantee: (2 epsilon, (1 + e^epsilon) delta).
 
         Replacing a record, or another unit, means removing one and adding another: two steps.
+
+        Raises
+        ------
+        ValueError
+            If the relation is ``label``: it protects no features, hence implies nothing of records
+            that are replaced.
         """
+        if self.relation == "label":
+            raise ValueError(
+                "relation='label' protects labels alone and implies nothing of records that are "
+                "replaced with their features. Fit an estimator that protects whole records."
+            )
         if self.relation == "replace_one":
             return self
         return self._derived(

@@ -107,7 +107,7 @@ def rdp_delta(event: Event, epsilon: float, relation: str = "add_remove") -> flo
         What was released.
     epsilon : float
         In nats, at least 0.
-    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
         The neighbouring relation.
 
     Returns

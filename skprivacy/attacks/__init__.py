@@ -3,6 +3,8 @@
 from .attribute import AttributeInference, AttributeResult
 from .generalized import VulnerableRecordsAttack
 from .generative import GenerativeAttack
+from .indirect import IndirectInference
+from .label_inference import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
 from .label_only import LabelOnlyAttack
 from .lira import LiRA
 from .membership import LossThreshold, MembershipAttack
@@ -23,6 +25,10 @@ __all__ = [
     "AttributeInference",
     "AttributeResult",
     "GenerativeAttack",
+    "IndirectInference",
+    "LabelCanaries",
+    "LabelInferenceAttack",
+    "LabelInferenceResult",
     "LabelOnlyAttack",
     "LiRA",
     "LossThreshold",

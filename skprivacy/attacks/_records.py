@@ -38,11 +38,11 @@ def fingerprints(X: Any) -> NDArray[np.uint64]:
 
     Numbers are compared by value: integers, booleans, single and double precision agree, and so
     do 0.0 and -0.0. Other columns are compared by their text. Two different rows among a million
-    collide with probability below 1e-7.
+    collide with probability below 1e-7. Rows may have any number of dimensions, as images do.
     """
     if sparse.issparse(X):
         return _sparse_fingerprints(X)
-    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
+    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(_flat(np.asarray(X)))
     plain: dict[int, Any] = {}
     for i in range(frame.shape[1]):
         column = frame.iloc[:, i]
@@ -89,6 +89,12 @@ def encode(X: Any, others: Any) -> tuple[Float64Array, Float64Array, Callable[[F
     Columns that are not numeric become codes of their values in both samples. Decoding restores
     the container and the types of ``X``; integers that are no longer whole stay floats.
     """
+    if np.ndim(X) != 2:
+        raise ValueError(
+            f"X has shape {np.shape(X)}; this attack changes single features, so it needs a table "
+            "of shape (n_records, n_features). Reshape the records, in a pipeline that restores "
+            "the shape for the model, or use LossThreshold, LiRA or RMIA."
+        )
     if sparse.issparse(X):
         return X.toarray(), others.toarray(), sparse.csr_matrix
     if not isinstance(X, pd.DataFrame) and X.dtype.kind in "biuf":
@@ -116,6 +122,10 @@ def encode(X: Any, others: Any) -> tuple[Float64Array, Float64Array, Callable[[F
         return decoded if isinstance(X, pd.DataFrame) else decoded.to_numpy(dtype=object)
 
     return coded[: len(frame)], coded[len(frame) :], decode
+
+
+def _flat(values: NDArray[Any]) -> NDArray[Any]:
+    return values.reshape(len(values), -1) if values.ndim > 2 else values
 
 
 def _text(column: pd.Series[Any]) -> NDArray[np.object_]:

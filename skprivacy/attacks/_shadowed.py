@@ -15,7 +15,7 @@ from .._validation import label_columns
 from . import scores
 from ._predictions import class_list
 from .membership import MembershipAttack
-from .shadow import ShadowPool
+from .shadow import NOT_LEARNING, ShadowPool
 
 __all__ = ["ShadowedAttack"]
 
@@ -55,6 +55,8 @@ class ShadowedAttack(MembershipAttack):
             self.pool_ = self.pool
         else:
             self.pool_ = clone(self.pool).fit(X, y)
+        if not self.pool_.answers_vary(X):
+            raise ValueError(f"{type(self).__name__} cannot measure anything. {NOT_LEARNING}")
 
     def _seen_by_shadows(
         self, X: Any, y: NDArray[Any], classes: NDArray[Any], view: View

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._sklearn import StrOptions
+from .._sklearn import Interval, StrOptions
 from . import scores
+from ._lira_tuning import FLOORS, PRIORS, Setting, best_setting
 from ._shadowed import ShadowedAttack
 
 __all__ = ["LiRA"]
 
-# With fewer models, one standard deviation for all records is better than one for each
-# (Carlini et al.).
-PER_EXAMPLE_FROM = 64
+PRIOR_OF = {"global": PRIORS[-1], "per_example": PRIORS[0]}
 
 
 class LiRA(ShadowedAttack):
@@ -34,9 +34,13 @@ class LiRA(ShadowedAttack):
     online : bool, default=False
         Whether to compare also with models trained on the record. Every scored record must then be
         among those that the pool was trained on.
+    floor : float or "auto", default="auto"
+        Added to the probability of the true class and to its complement before their logarithms
+        are taken: without it, one probability of exactly 0 or 1 dwarfs all others. "auto" chooses
+        it by what the shadow models show.
     variance : {"auto", "global", "per_example"}, default="auto"
-        One standard deviation for all records or one for each. "auto" takes one for each record
-        from 64 shadow models on.
+        One standard deviation for all records or one for each. "auto" chooses these, or a mean of
+        both variances, by what the shadow models show.
     augment : callable, default=None
         ``augment(X)`` returns a list of variants of the records, row by row (shifted images,
         records with a little noise; seed the noise). Scores are summed over the records and
@@ -55,6 +59,19 @@ class LiRA(ShadowedAttack):
     ----------
     pool_ : ShadowPool
         The fitted pool.
+    floor_ : float
+        The floor in use.
+    prior_ : float
+        Number of models for which the variance of all records counts in that of each: 0 for one
+        standard deviation for each record, infinity for one for all.
+
+    Notes
+    -----
+    "auto" attacks shadow models with the others, on the records given to ``fit``, and takes what
+    finds most members on average over false positive rates from 1% to 100% on a logarithmic scale.
+    The target and its members play no part, so the choice does not bias the attack. Where it
+    cannot be made (a pool of two models, or one that does not know these records) it is a floor of
+    0.01 and a prior of 16 models.
 
     References
     ----------
@@ -77,6 +94,7 @@ class LiRA(ShadowedAttack):
         **ShadowedAttack._parameter_constraints,
         "online": ["boolean"],
         "augment": [callable, None],
+        "floor": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
         "variance": [StrOptions({"auto", "global", "per_example"})],
     }
 
@@ -86,6 +104,7 @@ class LiRA(ShadowedAttack):
         *,
         n_shadows: int = 16,
         online: bool = False,
+        floor: float | str = "auto",
         variance: str = "auto",
         augment: Callable[[Any], list[Any]] | None = None,
         pool: Any = None,
@@ -96,6 +115,7 @@ class LiRA(ShadowedAttack):
         self.target = target
         self.n_shadows = n_shadows
         self.online = online
+        self.floor = floor
         self.variance = variance
         self.augment = augment
         self.pool = pool
@@ -103,17 +123,28 @@ class LiRA(ShadowedAttack):
         self.random_state = random_state
         self.fpr = fpr
 
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        super()._learn(X, y, member)
+        self.floor_, self.prior_ = self._setting(X, y)
+
+    def _setting(self, X: Any, y: NDArray[Any]) -> Setting:
+        floors = FLOORS if self.floor == "auto" else (float(self.floor),)
+        priors = PRIORS if self.variance == "auto" else (PRIOR_OF[self.variance],)
+        trained, known = self.pool_.membership(X)
+        shadow = self.pool_.logits(X, y)[:, known]
+        return best_setting(shadow, trained[:, known], floors, priors, self._compare)
+
+    @property
+    def _compare(self) -> Callable[..., NDArray[np.float64]]:
+        return scores.lira_online if self.online else scores.lira_offline
+
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
         out = self.pool_.left_out(X)
-        per_example = self.variance == "per_example" or (
-            self.variance == "auto" and self.pool_.n_shadows >= PER_EXAMPLE_FROM
-        )
-        compare = scores.lira_offline
         if self.online:
             self._check_known(X)
-            compare = scores.lira_online
         total = np.zeros(len(y))
         for query in [X, *(self.augment(X) if self.augment else [])]:
-            target, shadow = self._target_logit(query, y), self.pool_.logits(query, y)
-            total += compare(target, shadow, out, per_example=per_example)
+            target = scores.smoothed(self._target_logit(query, y), self.floor_)
+            shadow = scores.smoothed(self.pool_.logits(query, y), self.floor_)
+            total += self._compare(target, shadow, out, prior=self.prior_)
         return total

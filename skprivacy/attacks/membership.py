@@ -35,7 +35,7 @@ class MembershipAttack(ABC, BaseEstimator):
     """
 
     target: Any
-    fpr: float
+    fpr: float | None
 
     _parameter_constraints: dict[str, Any] = {
         "target": "no_validation",
@@ -71,7 +71,7 @@ class MembershipAttack(ABC, BaseEstimator):
         Sets ``threshold_``, the lowest score that ``predict`` calls a member. With ``member``, it
         maximises TPR minus FPR on these records; otherwise, at most a share ``fpr`` of these
         records is called members. If some of them are members, the false positive rate is lower
-        still.
+        still. Attacks with a rule of their own describe it.
         """
         self._validate_params()
         if self.target is None:
@@ -173,8 +173,19 @@ class LossThreshold(MembershipAttack):
     ----------
     target : fitted classifier with ``predict_proba``, default=None
         The target model. None makes a template for ``clone`` and ``set_params``.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    training_loss : float, default=None
+        Mean log-loss of the target on its training records, as its owner may publish it.
+        ``predict`` calls records members whose loss is no larger: the rule of the paper. None: the
+        loss that the target itself expects on the records given to ``fit``, the mean entropy of
+        its predictions, stands in for it; it is usually larger, and calls more records members.
+    fpr : float, default=None
+        False positive rate that ``predict`` aims at instead. It calls nobody if more records than
+        that share the lowest loss, as those of trees often do.
+
+    Notes
+    -----
+    Both rules are for attackers who know no member: if ``fit`` is given ``member``, the threshold
+    is the best one for these records.
 
     References
     ----------
@@ -193,9 +204,26 @@ class LossThreshold(MembershipAttack):
     True
     """
 
-    def __init__(self, target: Any = None, *, fpr: float = 0.05) -> None:
+    _parameter_constraints: dict[str, Any] = {
+        **MembershipAttack._parameter_constraints,
+        "training_loss": [Interval(Real, 0, None, closed="left"), None],
+        "fpr": [Interval(Real, 0, 1, closed="neither"), None],
+    }
+
+    def __init__(
+        self, target: Any = None, *, training_loss: float | None = None, fpr: float | None = None
+    ) -> None:
         self.target = target
+        self.training_loss = training_loss
         self.fpr = fpr
+
+    def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+        if member is not None or self.fpr is not None:
+            return super()._calibrated(X, y, member)
+        if self.training_loss is not None:
+            # rounding must not exclude records whose loss is the mean, as where all are equal
+            return -self.training_loss - 1e-12
+        return float(scores.entropy(*self._target_proba(X, y)).mean()) - 1e-12
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         return scores.loss(*self._target_proba(X, y))
@@ -216,11 +244,14 @@ def _check_member(member: ArrayLike, n_records: int) -> NDArray[np.bool_]:
     return known
 
 
-def choose_threshold(values: Float64Array, member: NDArray[np.bool_] | None, fpr: float) -> float:
+def choose_threshold(
+    values: Float64Array, member: NDArray[np.bool_] | None, fpr: float | None
+) -> float:
     """Return the best threshold for known members, else the one that calls a share ``fpr``."""
     if member is not None:
         false, true, cuts = metrics.roc(values[member], values[~member])
         return float(cuts[np.argmax(true - false)])
+    assert fpr is not None  # only attacks with a rule of their own may leave it out
     cuts = np.append(np.unique(values), np.inf)
     share = 1 - np.searchsorted(np.sort(values), cuts) / len(values)
     return float(cuts[share <= fpr][0])

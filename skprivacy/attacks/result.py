@@ -45,6 +45,8 @@ class AttackResult:
         Its confidence interval.
     is_chance : bool
         Whether the scores are compatible with guessing.
+    is_reversed : bool
+        Whether members score below non-members, beyond chance.
     advantage : float
         Largest TPR minus FPR, an upward-biased estimate (see :func:`skprivacy.metrics.advantage`).
 
@@ -57,7 +59,7 @@ class AttackResult:
     >>> from skprivacy.attacks import AttackResult
     >>> result = AttackResult(range(60, 160), range(100), attack="made up")
     >>> result
-    made up: AUC 0.92 [0.85, 0.96], TPR 0.61 at 1% FPR [0.51, 0.71], epsilon at least 2.06
+    made up: AUC 0.92 [0.85, 0.96], TPR 0.61 at 1% FPR [0.51, 0.71], epsilon at least 1.65
     at delta 0 (confidence 95%)
     >>> result.tpr_at_fpr(0.001).refused
     'n_out=100 non-members cannot measure a false positive rate of 0.001: at least 1000 are needed'
@@ -93,6 +95,14 @@ class AttackResult:
         low, high = self.auc_interval
         return low <= 0.5 <= high and self.epsilon_lower_bound() == 0
 
+    @property
+    def is_reversed(self) -> bool:
+        """Whether members score below non-members: the whole ``auc_interval`` lies below 0.5.
+
+        Usually the two groups were exchanged, or they come from different populations.
+        """
+        return self.auc_interval[1] < 0.5
+
     def tpr_at_fpr(self, fpr: float) -> OperatingPoint:
         """Return the true positive rate at a false positive rate of at most ``fpr``."""
         return metrics.tpr_at_fpr(self.scores_in, self.scores_out, fpr, alpha=self.alpha)
@@ -101,7 +111,8 @@ class AttackResult:
         """Return a lower confidence bound on epsilon, at confidence ``1 - alpha``.
 
         It is the better of two bounds: one from the ROC curve at a threshold that is chosen on one
-        half of the records and tested on the other, and one from the area under the curve.
+        half of the records and tested on the other, and one from the area under the curve. Members
+        that score lower than non-members count too.
         """
         return metrics.epsilon_lower_bound(
             self.scores_in,
@@ -208,6 +219,7 @@ class AttackResult:
             "auc": self.auc,
             "auc_interval": list(self.auc_interval),
             "is_chance": self.is_chance,
+            "is_reversed": self.is_reversed,
             "advantage": self.advantage,
             "epsilon_lower_bound": self.epsilon_lower_bound(),
             "operating_points": [_plain(self.tpr_at_fpr(fpr).to_dict()) for fpr in REPORTED_FPRS],
@@ -236,6 +248,8 @@ class AttackResult:
         text = f"{self.attack}: AUC {self.auc:.2f} [{low:.2f}, {high:.2f}]"
         if self.is_chance:
             return text + ", no better than chance"
+        if self.is_reversed:
+            text += " BELOW CHANCE (were members and non-members exchanged?)"
         point = self.tpr_at_fpr(0.01)
         if point.refused is None:
             low, high = point.interval

@@ -8,6 +8,7 @@ record with the signals of shadow models.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "max_confidence",
     "modified_entropy",
     "rmia",
+    "smoothed",
 ]
 
 Float64Array = NDArray[np.float64]
@@ -111,27 +113,53 @@ SIGNALS: dict[str, Callable[[Float64Array, Labels], Float64Array]] = {
 }
 
 
+def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
+    """Return the log-odds after ``floor`` was added to the probability and to its complement.
+
+    Models that answer with exact zeros and ones, or nearly, differ by huge log-odds where they
+    hardly differ: a forest's vote of 1 against .99 is a gap of 23, one of .6 against .4 of 0.8.
+
+    Parameters
+    ----------
+    log_odds : ndarray
+        :func:`logit` of the true class.
+    floor : float
+        At least 0. The result lies within ``+-ln(1 / floor + 1)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.attacks.scores import smoothed
+    >>> smoothed(np.array([0.0, 4.6, 27.6]), 0.01).round(2)
+    array([0.  , 3.91, 4.62])
+    """
+    return np.log(expit(log_odds) + floor) - np.log(expit(-log_odds) + floor)
+
+
 def _spread(
-    values: Float64Array, used: NDArray[np.bool_], *, per_example: bool
+    values: Float64Array, used: NDArray[np.bool_], prior: float
 ) -> tuple[Float64Array, Float64Array]:
     """Return mean and standard deviation of each column over the rows where ``used``.
 
-    The global standard deviation pools the deviations WITHIN columns: the means already account
-    for differences between records. It never falls below ``1e-6`` of log-odds, so that models that
+    The variance of each column is averaged with that of all columns, which counts for ``prior``
+    rows. The latter pools the deviations WITHIN columns: the means already account for differences
+    between records. The result never falls below ``1e-6`` of log-odds, so that models that
     do not vary at all cause no division by zero.
     """
     count = used.sum(axis=0)
     mean = np.sum(values, axis=0, where=used) / count
     squares = np.sum((values - mean) ** 2, axis=0, where=used)
-    if per_example:
-        variance = squares / np.maximum(count - 1, 1)
+    free = count - 1
+    pooled = squares.sum() / max(int(free.sum()), 1)
+    if math.isinf(prior):
+        variance = np.full(len(mean), pooled)
     else:
-        variance = np.full(len(mean), squares.sum() / max(int((count - 1).sum()), 1))
+        variance = (squares + prior * pooled) / np.maximum(free + prior, 1)
     return mean, np.sqrt(np.maximum(variance, 1e-12))
 
 
 def lira_offline(
-    target: Float64Array, shadow: Float64Array, out: NDArray[np.bool_], *, per_example: bool = False
+    target: Float64Array, shadow: Float64Array, out: NDArray[np.bool_], *, prior: float = math.inf
 ) -> Float64Array:
     """Compare the target's signal with those of models that were not trained on the record.
 
@@ -143,8 +171,9 @@ def lira_offline(
         Signals of the shadow models.
     out : bool ndarray of shape (n_shadows, n_records)
         Which shadow models did NOT train on the record; at least one for every record.
-    per_example : bool, default=False
-        Estimate a standard deviation for each record, instead of one for all of them.
+    prior : float, default=inf
+        Number of models for which the variance of all records counts in that of each record: 0 for
+        variances of their own, infinity for one variance of all.
 
     Returns
     -------
@@ -159,12 +188,12 @@ def lira_offline(
     >>> lira_offline(np.array([3.0]), np.array([[0.0], [2.0]]), np.array([[True], [True]]))
     array([1.41421356])
     """
-    mean, deviation = _spread(shadow, out, per_example=per_example)
+    mean, deviation = _spread(shadow, out, prior)
     return (target - mean) / deviation
 
 
 def lira_online(
-    target: Float64Array, shadow: Float64Array, out: NDArray[np.bool_], *, per_example: bool = False
+    target: Float64Array, shadow: Float64Array, out: NDArray[np.bool_], *, prior: float = math.inf
 ) -> Float64Array:
     """Return the log-likelihood ratio of the target's signal, with against without the record.
 
@@ -180,8 +209,8 @@ def lira_online(
     >>> lira_online(np.array([3.0, ]), shadow, out)   # half-way
     array([0.])
     """
-    mean_out, sd_out = _spread(shadow, out, per_example=per_example)
-    mean_in, sd_in = _spread(shadow, ~out, per_example=per_example)
+    mean_out, sd_out = _spread(shadow, out, prior)
+    mean_in, sd_in = _spread(shadow, ~out, prior)
     z_out, z_in = (target - mean_out) / sd_out, (target - mean_in) / sd_in
     return (z_out**2 - z_in**2) / 2 + np.log(sd_out) - np.log(sd_in)
 

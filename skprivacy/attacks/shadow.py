@@ -27,12 +27,19 @@ from .._stacked import is_stackable, train_stacked
 from .._validation import label_columns
 from . import scores
 from ._predictions import class_list, predict_aligned
-from ._records import as_records, fingerprints
+from ._records import as_records, fingerprints, num_samples, safe_indexing
 
 __all__ = ["ShadowPool"]
 
 Mask = NDArray[np.bool_]
 REDRAWS = 20
+N_ASKED_FIRST = 200
+NOT_LEARNING = (
+    "All shadow models answer exactly alike, so they cannot show what a model learns from a "
+    "record. Either fit ignores its records (a table of probabilities, a frozen model), or nothing "
+    "in the answers depends on them. For a table, use LossThreshold or SignalThreshold, or pass a "
+    "pool of models that are trained like the one that made it."
+)
 
 
 class ShadowPool(BaseEstimator):
@@ -237,6 +244,30 @@ class ShadowPool(BaseEstimator):
         X = as_records(X)
         for model in self.estimators_:
             yield predict_aligned(model, X, self.classes_ if classes is None else classes)
+
+    def answers_vary(self, X: Any) -> bool:
+        """Return whether shadow models answer differently to some of the records.
+
+        True also where every answer is the same for every record: a constant tells nothing, and
+        this is measured.
+        """
+        X = as_records(X)
+        few = safe_indexing(
+            X, np.arange(0, num_samples(X), max(1, num_samples(X) // N_ASKED_FIRST))
+        )
+        for records in (few, X):
+            answers = self._iter_answers(records)
+            first = next(answers)
+            if any(not np.array_equal(first, other) for other in answers):
+                return True
+        return bool((first == first[0]).all())
+
+    def _iter_answers(self, X: Any) -> Iterator[NDArray[Any]]:
+        """Yield probabilities, or labels of models that have none."""
+        if all(hasattr(model, "predict_proba") for model in self.estimators_):
+            yield from self.iter_proba(X)
+        else:
+            yield from (np.asarray(model.predict(X)) for model in self.estimators_)
 
     def logits(self, X: Any, y: Any) -> NDArray[np.float64]:
         """Return the log-odds of the true class, of shape (n_shadows, n_records).

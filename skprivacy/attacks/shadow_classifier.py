@@ -41,7 +41,8 @@ class ShokriAttack(ShadowedAttack):
         logarithm with the log-odds and the modified entropy of the true class, which is stronger.
     per_class : bool, default=True
         Whether to train one attack model for each class. A class without members or without
-        non-members among the training vectors gets the attack model of all classes.
+        non-members among the training vectors gets the attack model of all classes, which also
+        takes the true class: as an indicator, and its probability.
     pool : ShadowPool, default=None
         Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
         trained on the records given to ``fit``. None clones the target.
@@ -113,7 +114,9 @@ class ShokriAttack(ShadowedAttack):
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
         features, trained, label = self._seen_by_shadows(X, y, self.classes_, self._view)
-        self._models: dict[int, Any] = {ALL_CLASSES: self._train(features, trained)}
+        self._models: dict[int, Any] = {
+            ALL_CLASSES: self._train(self._labelled(features, label), trained)
+        }
         if not self.per_class:
             return
         for c in np.unique(label):
@@ -135,14 +138,22 @@ class ShokriAttack(ShadowedAttack):
         signals = [scores.logit(proba, label), scores.modified_entropy(proba, label)]
         return np.column_stack([np.log(np.maximum(proba, scores.FLOOR)), *signals])
 
+    def _labelled(self, features: Float64Array, label: NDArray[np.intp]) -> Float64Array:
+        """Append the true class, and the features' value for it, which a linear model needs."""
+        indicator = np.eye(len(self.classes_))[label]
+        own = np.take_along_axis(features, label[:, None], axis=1)
+        return np.column_stack([features, indicator, own])
+
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         proba, label = self._target_proba(X, y)
         features = self._view(proba, label)
         values = np.empty(len(label))
         for c in np.unique(label):
-            here = label == c
-            model = self._models.get(int(c), self._models[ALL_CLASSES])
-            values[here] = model.predict_proba(features[here])[:, -1]
+            here = np.flatnonzero(label == c)
+            taken = features[here]
+            if (model := self._models.get(int(c))) is None:
+                model, taken = self._models[ALL_CLASSES], self._labelled(taken, label[here])
+            values[here] = model.predict_proba(taken)[:, -1]
         return values
 
 
@@ -180,9 +191,10 @@ class MLLeaksAttack(ShokriAttack):
     Notes
     -----
     The classes passed to ``score_samples``, ``predict`` and ``evaluate`` are ignored. Without
-    known members, ``threshold_`` is set on the records that the shadow models were not trained
-    on, since the target may not accept the records given to ``fit``. With other data, the ranking
-    of the scores carries over; the threshold does not if the target is generally more or less
+    known members, ``threshold_`` is set on the target's own predictions for the records given to
+    ``fit``, as in other attacks. If these have other features or classes than the target's, it is
+    set on the shadow models' predictions for records that they were not trained on. The ranking of
+    the scores then carries over; the threshold does not if the target is generally more or less
     confident than the shadow models.
 
     References
@@ -240,9 +252,19 @@ class MLLeaksAttack(ShokriAttack):
         self._non_member_scores = self._model.predict_proba(features[~trained])[:, -1]
 
     def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
-        if member is not None:
+        if member is not None or self._target_takes(X, y):
             return super()._calibrated(X, y, member)
         return choose_threshold(self._non_member_scores, None, self.fpr)
+
+    def _target_takes(self, X: Any, y: NDArray[Any]) -> bool:
+        """Return whether records are like the target's, so that it can be asked about them."""
+        if self.pool is None:
+            return True
+        names = getattr(self.target, "feature_names_in_", None)
+        columns = getattr(X, "columns", None)
+        renamed = names is not None and columns is not None and list(names) != list(columns)
+        known = bool(np.isin(np.unique(y).astype(str), np.asarray(self.classes_).astype(str)).all())
+        return known and not renamed and X.shape[1] == getattr(self.target, "n_features_in_", None)
 
     def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
         highest = -np.sort(-proba, axis=1)[:, : self._n_seen]

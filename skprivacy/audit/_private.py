@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..accounting import PrivacyGuarantee
 
-__all__ = ["guarantee_in", "holds_private"]
+__all__ = ["guarantee_in", "holds_private", "holds_private_labels"]
 
 
 def guarantee_in(estimator: Any) -> PrivacyGuarantee | None:
@@ -19,22 +20,31 @@ def guarantee_in(estimator: Any) -> PrivacyGuarantee | None:
 
 def holds_private(value: Any) -> bool:
     """Return whether a value is or contains a private estimator, fitted or not."""
-    return _found(value, set())
+    return _found(value, set(), _is_private)
 
 
-def _found(value: Any, seen: set[int]) -> bool:
+def holds_private_labels(value: Any) -> bool:
+    """Return whether a value is or contains an estimator of ours that protects labels alone."""
+    return _found(value, set(), lambda estimator: getattr(estimator, "_protects_labels", False))
+
+
+def _is_private(estimator: Any) -> bool:
+    ours = type(estimator).__module__.startswith("skprivacy.")
+    keeps = "epsilon" in getattr(estimator, "__dict__", {})
+    return (ours and keeps) or guarantee_in(estimator) is not None
+
+
+def _found(value: Any, seen: set[int], is_it: Callable[[Any], bool]) -> bool:
     if isinstance(value, (list, tuple, set)):
-        return any(_found(item, seen) for item in value)
+        return any(_found(item, seen, is_it) for item in value)
     if isinstance(value, dict):
-        return any(_found(item, seen) for item in value.values())
+        return any(_found(item, seen, is_it) for item in value.values())
     if isinstance(value, np.ndarray):
-        return value.dtype == object and any(_found(item, seen) for item in value.flat)
+        return value.dtype == object and any(_found(item, seen, is_it) for item in value.flat)
     if id(value) in seen or isinstance(value, type) or not _estimates(value):
         return False
     seen.add(id(value))
-    kept = getattr(value, "__dict__", {})
-    ours = type(value).__module__.startswith("skprivacy.") and "epsilon" in kept
-    return ours or guarantee_in(value) is not None or _found(kept, seen)
+    return is_it(value) or _found(getattr(value, "__dict__", {}), seen, is_it)
 
 
 def _estimates(value: Any) -> bool:

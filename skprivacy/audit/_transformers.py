@@ -8,20 +8,32 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.decomposition import NMF, PCA, FastICA, IncrementalPCA, TruncatedSVD
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.kernel_approximation import AdditiveChi2Sampler
+from sklearn.feature_selection import VarianceThreshold
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import AdditiveChi2Sampler, Nystroem, RBFSampler
 from sklearn.preprocessing import (
     Binarizer,
     FunctionTransformer,
+    KBinsDiscretizer,
+    MaxAbsScaler,
+    MinMaxScaler,
     Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
     PolynomialFeatures,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
 )
 from sklearn.utils import get_tags
 
 from .._sklearn import num_samples, safe_indexing
 
-__all__ = ["is_covered", "is_stateless", "mixing", "why_uncovered"]
+__all__ = ["ignores_labels", "is_covered", "is_stateless", "mixing", "why_uncovered"]
 
 # They learn nothing except the number of columns. Matched by exact type.
 _ROW_BY_ROW = {
@@ -32,6 +44,33 @@ _ROW_BY_ROW = {
     Normalizer,
     PolynomialFeatures,
 }
+
+# They learn from features alone, whatever y is passed. Matched by exact type.
+_IGNORE_LABELS = {
+    FastICA,
+    IncrementalPCA,
+    KBinsDiscretizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    NMF,
+    Nystroem,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PCA,
+    PowerTransformer,
+    QuantileTransformer,
+    RBFSampler,
+    RobustScaler,
+    SimpleImputer,
+    StandardScaler,
+    TruncatedSVD,
+    VarianceThreshold,
+}
+
+
+def ignores_labels(step: Any) -> bool:
+    """Return whether a transformer is known to learn from features alone."""
+    return type(step) in _IGNORE_LABELS
 
 
 def is_covered(step: Any) -> bool:

@@ -22,7 +22,13 @@ from ..preprocessing.smoothing import SmoothedClassifier
 from ._composition import composed
 from ._private import guarantee_in, holds_private
 from ._searches import charged_by
-from ._transformers import is_covered, is_stateless, mixing, why_uncovered
+from ._transformers import (
+    ignores_labels,
+    is_covered,
+    is_stateless,
+    mixing,
+    why_uncovered,
+)
 
 __all__ = ["CHOSEN", "NO_CLAIM", "Claim", "claim_of", "total"]
 
@@ -70,6 +76,7 @@ class _Part:
     assumption: str = ""
     gap: str = ""  # why no guarantee covers this step
     refusal: str = ""  # why nothing that contains this part has a guarantee
+    ignores_labels: bool = False  # whether a step with a gap learns from features alone
 
 
 def claim_of(model: Any, X: Any = None) -> Claim:
@@ -106,7 +113,8 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     ``privacy_``, or it is a scikit-learn transformer that treats each record by itself. Any other
     that needs no fit is tried on up to 20 records, and the guarantee lists the assumption. A step
     that is not covered makes the guarantee one of kind "estimate", which assumes that the step
-    reveals nothing about the records.
+    reveals nothing about the records. Under ``relation="label"``, where features are public,
+    scikit-learn's unsupervised transformers are covered too.
 
     Examples
     --------
@@ -126,8 +134,12 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     check_is_fitted(model)
     rows = None if X is None else _attempted(lambda: _spread(X))
     parts = list(_parts(model, "", rows, last=True))
-    uncovered = {part.name: part.gap for part in parts if part.gap}
+    made = [part.guarantee for part in parts if part.guarantee is not None]
+    of_labels = bool(made) and all(guarantee.relation == "label" for guarantee in made)
+    free = [part.name for part in parts if of_labels and part.ignores_labels]
+    uncovered = {part.name: part.gap for part in parts if part.gap and part.name not in free}
     assumptions = [part.assumption for part in parts if part.assumption]
+    assumptions += [f"step {name!r} learns from features alone" for name in free]
     assumptions += [
         f"step {name!r} reveals nothing about the records (no guarantee covers it)"
         for name in uncovered
@@ -209,7 +221,7 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
         return _Part(name, assumption=f"{step} treats each record by itself ({tried})")
     if last:
         return _Part(name, refusal=f"{NO_CLAIM}: {kind} makes none")
-    return _Part(name, gap=why_uncovered(model))
+    return _Part(name, gap=why_uncovered(model), ignores_labels=ignores_labels(model))
 
 
 def _pipeline(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from .._output import output_path
+from .._sklearn import num_samples
 from ..attacks import AttackResult
-from ..metrics import epsilon_lower_bound
+from ..attacks.shadow import NOT_LEARNING
+from ..metrics._evidence import Evidence, gather
 from . import _html
-from .claims import CHOSEN, NO_CLAIM
+from ._groups import why_doubtful
+from ._refutation import curve_of, refutation
+from .claims import CHOSEN, NO_CLAIM, Claim
 
-__all__ = ["AttackFinding", "AuditReport"]
+__all__ = ["AttackFinding", "AuditReport", "facts_of"]
 
 FPRS = (0.01, 0.001)
 FEW = 100  # with fewer members or non-members, the report states what could have been found
@@ -33,6 +37,8 @@ class AttackFinding:
     epsilon_lower_bound : float
         The largest epsilon refuted by this attack at the delta of the claim, corrected for the
         number of attacks.
+    refutation : str
+        How it contradicts the claimed trade-off curve, from the same bounds; empty if it does not.
     points : tuple of dict
         For each reported false positive rate: ``fpr``, ``tpr``, ``low``, ``high``,
         ``realised_fpr``, ``refused`` and ``bound``, the highest ``tpr`` that the claim allows (None
@@ -42,6 +48,7 @@ class AttackFinding:
     result: AttackResult
     epsilon_lower_bound: float
     points: tuple[dict[str, Any], ...]
+    refutation: str = ""
 
     @classmethod
     def of(
@@ -56,12 +63,10 @@ class AttackFinding:
         alpha : float
             Error probability of the intervals.
         corrected : float
-            Error probability of the epsilon lower bound.
+            Error probability of the epsilon lower bound and of the refutation together.
         """
-        result = AttackResult(
-            result.scores_in, result.scores_out, result.attack, alpha, result.details
-        )
-        delta = 0.0 if guarantee is None else guarantee.at_delta or 0.0
+        result = replace(result, alpha=alpha)
+        delta = _delta(guarantee)
         points = []
         for fpr in FPRS:
             point = result.tpr_at_fpr(fpr)
@@ -76,7 +81,9 @@ class AttackFinding:
                     "bound": None if guarantee is None else float(guarantee.tpr_bound(fpr)),
                 }
             )
-        return cls(result, result.epsilon_lower_bound(delta, corrected), tuple(points))
+        found = _evidence(result.scores_in, result.scores_out, guarantee, corrected)
+        refuted = refutation(found, guarantee)
+        return cls(result, found.epsilon(delta), tuple(points), refuted)
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,8 @@ class AuditReport:
         Number of shadow models trained for the audit.
     n_shared : int
         Number of non-members with the features of a member.
+    not_measured : tuple of str
+        Attacks that were left out because training does not change the model's answers.
     """
 
     model: str
@@ -127,6 +136,9 @@ class AuditReport:
     alpha: float
     n_shadows: int
     n_shared: int
+    not_measured: tuple[str, ...] = ()
+
+    of_labels: ClassVar[bool] = False  # whether labels are guessed, and not membership
 
     @property
     def epsilon_lower_bound(self) -> float:
@@ -153,9 +165,11 @@ class AuditReport:
     @property
     def epsilon_within_reach(self) -> float:
         """Value of ``epsilon_lower_bound`` if an attack were perfect: the largest possible one."""
+        return self._best_evidence().epsilon(self.claimed_delta)
+
+    def _best_evidence(self) -> Evidence:
         perfect = np.ones(self.n_train), np.zeros(self.n_test)
-        alpha = self.alpha / len(self.findings)
-        return epsilon_lower_bound(*perfect, delta=self.claimed_delta, alpha=alpha)
+        return _evidence(*perfect, self.guarantee, self.alpha / len(self.findings))
 
     @property
     def claimed_epsilon(self) -> float:
@@ -165,7 +179,7 @@ class AuditReport:
     @property
     def claimed_delta(self) -> float:
         """The delta of the claimed epsilon; 0 for pure differential privacy."""
-        return 0.0 if self.guarantee is None else float(self.guarantee.at_delta or 0.0)
+        return _delta(self.guarantee)
 
     @property
     def claims(self) -> bool:
@@ -174,23 +188,45 @@ class AuditReport:
 
     @property
     def verdict(self) -> str:
-        """ "consistent", "VIOLATED", "no claim", or "no claim: " and the reason.
+        """ "consistent", "VIOLATED", "DOUBTFUL", "no claim", or "no claim: " and the reason.
 
-        "consistent" means only that no attack refuted the claim.
+        "consistent" means only that no attack refuted the claim; "DOUBTFUL" that none did, but
+        members look like non-members (see ``doubt``).
         """
         if not self.claims:
             return self.reason or NO_CLAIM
-        return "VIOLATED" if self.epsilon_lower_bound > self.claimed_epsilon else "consistent"
+        if any(self.violated_by(finding) for finding in self.findings):
+            return "VIOLATED"
+        return "DOUBTFUL" if self.doubt else "consistent"
+
+    def violated_by(self, finding: AttackFinding) -> bool:
+        """Return whether an attack refutes the claim at any point of its trade-off curve."""
+        beyond = finding.epsilon_lower_bound > self.claimed_epsilon
+        return self.claims and (beyond or bool(finding.refutation))
+
+    @property
+    def refutations(self) -> list[str]:
+        """How attacks contradict the claimed trade-off curve, in words."""
+        return [f"{f.result.attack}: {f.refutation}" for f in self.findings if f.refutation]
+
+    @property
+    def doubt(self) -> str:
+        """Why the groups look exchanged: AUC below one half, or worse accuracy on own records."""
+        own, new = (self.train_accuracy, self.n_train), (self.test_accuracy, self.n_test)
+        return why_doubtful([finding.result for finding in self.findings], own, new, self.alpha)
 
     @property
     def caveats(self) -> list[str]:
         """Limitations of the claim or the measurement, in words."""
-        found = [f"Step {name!r}: {reason}." for name, reason in self.uncovered.items()]
+        found = [self.doubt] if self.doubt else []
+        found += [f"Step {name!r}: {reason}." for name, reason in self.uncovered.items()]
         if self.uncovered and self.claims:
             found.append(
                 "Because of these steps no guarantee covers the model as it would be released: "
                 "the claim would hold only if they revealed nothing about the records."
             )
+        if self.not_measured:
+            found.append(f"Not measured: {' and '.join(self.not_measured)}. {NOT_LEARNING}")
         if self.guarantee is not None and self.guarantee.kind != "proved":
             found.append(f"The claim is of kind {self.guarantee.kind!r}: it is not proved.")
         if self.n_shared:
@@ -221,7 +257,9 @@ class AuditReport:
     def _too_few(self) -> list[str]:
         """State it if the audit had too few records to detect a leak."""
         reach = self.epsilon_within_reach
-        hopeless = reach <= self.claimed_epsilon < math.inf
+        hopeless = reach <= self.claimed_epsilon < math.inf and not refutation(
+            self._best_evidence(), self.guarantee
+        )
         if self.verdict == "VIOLATED" or not (hopeless or min(self.n_train, self.n_test) < FEW):
             return []
         so = (
@@ -256,7 +294,7 @@ class AuditReport:
             row["claimed_epsilon"] = self.claimed_epsilon
             row["claimed_delta"] = math.nan if self.guarantee is None else self.claimed_delta
             row["claim_kind"] = None if self.guarantee is None else self.guarantee.kind
-            row["violated"] = self.claims and finding.epsilon_lower_bound > self.claimed_epsilon
+            row["violated"] = self.violated_by(finding)
             rows.append(row)
         return pd.DataFrame(rows)
 
@@ -267,6 +305,7 @@ class AuditReport:
                 "model": self.model,
                 "verdict": self.verdict,
                 "reason": self.reason,
+                "doubt": self.doubt,
                 "claim": None if self.guarantee is None else self.guarantee.to_dict(),
                 "charged": None if self.charged is None else self.charged.to_dict(),
                 "uncovered": self.uncovered,
@@ -279,6 +318,7 @@ class AuditReport:
                 "n_test": self.n_test,
                 "n_shared": self.n_shared,
                 "n_shadows": self.n_shadows,
+                "not_measured": list(self.not_measured),
                 "train_accuracy": self.train_accuracy,
                 "test_accuracy": self.test_accuracy,
                 "majority_share": self.majority_share,
@@ -290,6 +330,7 @@ class AuditReport:
                         "auc_interval": list(finding.result.auc_interval),
                         "points": list(finding.points),
                         "epsilon_lower_bound": finding.epsilon_lower_bound,
+                        "refutation": finding.refutation,
                     }
                     for finding in self.findings
                 ],
@@ -325,6 +366,7 @@ class AuditReport:
             f"  measured: epsilon of at least {self.epsilon_lower_bound:.3g} at delta "
             f"{self.claimed_delta:g} (confidence {1 - self.alpha:.0%}); "
             "a lower bound proves no privacy",
+            *(f"  refuted by {text}" for text in self.refutations if self.claims),
             f"  accuracy {100 * self.test_accuracy:.0f} % on new records "
             f"(most frequent class: {100 * self.majority_share:.0f} %)",
         ]
@@ -336,6 +378,38 @@ class AuditReport:
             )
         lines += [f"  ! {caveat}" for caveat in self.caveats]
         return "\n".join(lines)
+
+
+def facts_of(
+    model: Any, claim: Claim, X_train: Any, y_train: Any, X_test: Any, y_test: Any
+) -> dict[str, Any]:
+    """Return what a report says of a model and its claim, whatever the attacks."""
+    share = np.unique(np.asarray(y_test), return_counts=True)[1]
+    return {
+        "model": " ".join(repr(model).split()),
+        "guarantee": claim.guarantee,
+        "reason": claim.reason,
+        "uncovered": claim.uncovered,
+        "charged": claim.charged,
+        "n_train": num_samples(X_train),
+        "n_test": num_samples(X_test),
+        "train_accuracy": _accuracy(model, X_train, y_train),
+        "test_accuracy": _accuracy(model, X_test, y_test),
+        "majority_share": float(share.max() / len(y_test)),
+    }
+
+
+def _accuracy(model: Any, X: Any, y: Any) -> float:
+    return float(np.mean(np.asarray(model.predict(X)) == np.asarray(y)))
+
+
+def _delta(guarantee: Any) -> float:
+    return 0.0 if guarantee is None else float(guarantee.at_delta or 0.0)
+
+
+def _evidence(scores_in: Any, scores_out: Any, guarantee: Any, alpha: float) -> Evidence:
+    curve = curve_of(guarantee)
+    return gather(scores_in, scores_out, delta=_delta(guarantee), alpha=alpha, curve=curve)
 
 
 def _plain(value: Any) -> Any:

@@ -16,8 +16,10 @@ from tqdm.auto import tqdm
 from .._sklearn import num_samples
 from ..attacks import LiRA, LossThreshold, MembershipAttack, ShadowPool
 from ..attacks._records import as_records, concat, fingerprints
+from ..attacks.shadow import NOT_LEARNING
 from .claims import claim_of
-from .report import AttackFinding, AuditReport
+from .labels import audited_labels, label_attack, protects_labels
+from .report import AttackFinding, AuditReport, facts_of
 
 __all__ = ["audit"]
 
@@ -52,7 +54,8 @@ def audit(
         Records of the same population that the model was not trained on. A false positive rate of
         0.1% requires at least 1,000 of them.
     attacks : iterable of MembershipAttack, default=None
-        Attacks without a target. ``None`` means the loss threshold and offline LiRA.
+        Attacks without a target. ``None`` means the loss threshold and offline LiRA. For a model
+        that protects labels alone, a :class:`~skprivacy.attacks.LabelInferenceAttack`, or ``None``.
     n_shadows : int, default=16
         Number of shadow models for the default attacks, and the minimum for given ones.
     alpha : float, default=0.05
@@ -76,14 +79,18 @@ def audit(
     TypeError
         If the model is not a classifier, or an attack is not a membership attack.
     ValueError
-        If the records or parameters are inconsistent, or all non-members are members. Raised
-        before anything is trained.
+        If the records or parameters are inconsistent, all non-members are members, or membership
+        attacks are given for a guarantee of labels. Raised before anything is trained.
 
     Notes
     -----
     **Guarantees.** None: an audit reads private data and is itself not private. A measured epsilon
     is a LOWER bound on what the model leaks. It can refute a claim, never confirm one: a model
     against which no attack succeeds has not been shown to be private.
+
+    **Labels.** A guarantee of the relation "label" says nothing about membership, and no verdict is
+    given on that. Its model is trained once more, on labels of which some canaries' are flipped by
+    fair coins, and an attack guesses the coins: see :class:`LabelAuditReport`.
 
     **Edge cases.** The bounds treat records as independent given the model. Members and
     non-members of different origin (another year, another hospital) make attacks look stronger than
@@ -106,6 +113,10 @@ def audit(
     _check_records(model, X_train, y_train, X_test, y_test)
     if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real) or not 0 < alpha < 1:
         raise ValueError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.05.")
+    claim = claim_of(model, X_train)
+    if protects_labels(claim):
+        attack = label_attack(attacks, random_state)
+        return audited_labels(model, claim, attack, X_train, y_train, X_test, y_test, alpha)
     chosen = _check_attacks(attacks)
     shared = _shared(X_train, X_test)
 
@@ -116,8 +127,9 @@ def audit(
         pool = ShadowPool(
             model, n_shadows=size, random_state=random_state, n_jobs=n_jobs, verbose=verbose
         ).fit(*everything)
+    unmeasured = _without_pool(chosen, pool, everything[0])
+    chosen = [attack for attack in chosen if attack not in unmeasured]
 
-    claim = claim_of(model, X_train)
     findings = []
     for attack in tqdm(chosen, disable=not verbose, desc="attacks", unit="attack"):
         pooled = {"pool": pool} if _wants_pool(attack) else {}
@@ -126,23 +138,23 @@ def audit(
         # Bonferroni correction: the verdict is a statement about all attacks together.
         findings.append(AttackFinding.of(result, claim.guarantee, alpha, alpha / len(chosen)))
     return AuditReport(
-        model=_describe(model),
-        guarantee=claim.guarantee,
+        **facts_of(model, claim, X_train, y_train, X_test, y_test),
         findings=tuple(findings),
-        reason=claim.reason,
-        uncovered=claim.uncovered,
-        charged=claim.charged,
-        n_train=num_samples(X_train),
-        n_test=num_samples(X_test),
-        train_accuracy=_accuracy(model, X_train, y_train),
-        test_accuracy=_accuracy(model, X_test, y_test),
-        majority_share=float(
-            np.unique(np.asarray(y_test), return_counts=True)[1].max() / len(y_test)
-        ),
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
         n_shared=shared,
+        not_measured=tuple(type(attack).__name__ for attack in unmeasured),
     )
+
+
+def _without_pool(chosen: list[Any], pool: ShadowPool | None, X: Any) -> list[Any]:
+    """Return the attacks that shadow models cannot serve because training changes nothing."""
+    if pool is None or pool.answers_vary(X):
+        return []
+    served = [attack for attack in chosen if _wants_pool(attack)]
+    if len(served) == len(chosen):
+        raise ValueError(f"attacks={chosen!r} cannot measure anything: {NOT_LEARNING}")
+    return served
 
 
 def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None:
@@ -180,7 +192,7 @@ def _shared(X_train: Any, X_test: Any) -> int:
     **Edge cases.** It is an error if all of them are, unless most rows of X_test repeat each other:
     a table of few categories necessarily shares rows.
     """
-    train, test = fingerprints(_flat(X_train)), fingerprints(_flat(X_test))
+    train, test = (fingerprints(as_records(X)) for X in (X_train, X_test))
     shared = int(np.isin(test, train).sum())
     if shared == len(test) and 2 * len(np.unique(test)) > len(test):
         raise ValueError(
@@ -188,11 +200,6 @@ def _shared(X_train: Any, X_test: Any) -> int:
             "that the model was not trained on. Pass such records as X_test."
         )
     return shared
-
-
-def _flat(X: Any) -> Any:
-    records = as_records(X)
-    return records.reshape(len(records), -1) if np.ndim(records) > 2 else records
 
 
 def _check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
@@ -217,11 +224,3 @@ def _check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
 
 def _wants_pool(attack: Any) -> bool:
     return hasattr(attack, "n_shadows") and attack.pool is None
-
-
-def _describe(model: Any) -> str:
-    return " ".join(repr(model).split())
-
-
-def _accuracy(model: Any, X: Any, y: Any) -> float:
-    return float(np.mean(np.asarray(model.predict(X)) == np.asarray(y)))

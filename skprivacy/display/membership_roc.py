@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..attacks.label_inference import LabelInferenceResult
 from ..attacks.result import AttackResult
 from ..metrics import clopper_pearson, roc
 
@@ -88,6 +89,12 @@ class MembershipRocDisplay:
         **kwargs
             Passed to matplotlib's ``plot`` for the curve.
         """
+        of_labels = isinstance(result, LabelInferenceResult)
+        if bound is not None and not of_labels and getattr(bound, "relation", None) == "label":
+            raise ValueError(
+                f"bound={bound!r} is a guarantee of labels and limits no attack on membership. "
+                "Pass the result of a LabelInferenceAttack, or a guarantee of records."
+            )
         name = f"{result.attack} (AUC {result.auc:.2f})"
         return cls.from_predictions(
             result.scores_in,

@@ -131,7 +131,8 @@ class PrivacyUtilityDisplay:
         self._ticks(below)
         below.set_xlabel("ε (smaller is more private)")
         above.set_title("What privacy costs", loc="left", fontsize=11)
-        below.set_title("What it buys: membership attack", loc="left", fontsize=11)
+        attacked = "label" if self.attack_name == "LabelInferenceAttack" else "membership"
+        below.set_title(f"What it buys: {attacked} attack", loc="left", fontsize=11)
         above.legend(loc="lower right", fontsize=9, edgecolor="none")
         below.legend(loc="upper left", fontsize=9, edgecolor="none", ncols=2)
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -17,16 +18,18 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from .. import _config
 from .._sklearn import num_samples, safe_indexing
 from .._validation import check_column_names
+from ..accounting import Composed, Event, epsilon_of
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..exceptions import PrivacyWarning
 from ..preprocessing import Schema
-from .aggregators import UNANSWERED
+from ..preprocessing.transformer import check_columns
+from .aggregators import UNANSWERED, Aggregator, GNMax, Student
 from .public_records import PublicRecords, drawn_records
 from .students import PropagationStudent, taught
 
-__all__ = ["TaughtByVotes"]
+__all__ = ["N_DRAWN", "TaughtByVotes", "like", "placed", "together"]
 
-_N_DRAWN = 2000  # public records that are drawn from a schema where none are given
+N_DRAWN = 2000  # public records that are drawn from a schema where none are given
 _TRIED = 200  # public records on which the student is tried
 _LARGEST_DELTA = 0.1
 
@@ -41,9 +44,13 @@ def _student_can(method: str) -> Any:
 class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Public records, and a student that learns from noisy labels of some of them."""
 
+    _INSTEAD = "pass real public records"
+
     student: Any
     schema: Schema | None
+    aggregator: Aggregator | None
     random_state: Any
+    epsilon: float
     delta: float
 
     def __sklearn_tags__(self):
@@ -70,7 +77,13 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
     def _public(self, fit: PrivateFit, X: Any, given: Any, random: np.random.RandomState) -> Any:
         fit.assume("the public records and their choice depend on no private record")
         if given is None:
-            return self._drawn(fit, X, random)
+            schema = self._described(fit, X)
+            _config.warn_caller(
+                "X_public=None: queries are drawn from the schema, each column by itself. Labels "
+                f"of records that look like no real ones teach little; {self._INSTEAD}.",
+                PrivacyWarning,
+            )
+            return like(X, drawn_records(schema, N_DRAWN, random))
         public = given.X if isinstance(given, PublicRecords) else given
         if not isinstance(public, pd.DataFrame):
             public = check_array(public, dtype=None, input_name="X_public", ensure_all_finite=False)
@@ -81,9 +94,16 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
                 "pipeline public records skip the steps before, unless it is made as "
                 "Pipeline(steps, transform_input=['X_public'])."
             )
+        names = list(getattr(self, "feature_names_in_", []))
+        if names and isinstance(public, pd.DataFrame) and list(public.columns) != names:
+            raise ValueError(
+                f"X_public has the columns {list(public.columns)} and X has {names}: teachers "
+                "could not label it. Pass the same columns in the same order, X_public[X.columns]."
+            )
         return public
 
-    def _drawn(self, fit: PrivateFit, X: Any, random: np.random.RandomState) -> Any:
+    def _described(self, fit: PrivateFit, X: Any) -> Schema:
+        """Return the schema of records that are to be drawn, which are to look like ``X``."""
         schema = self.schema
         if schema is None:
             schema = Schema.infer(X if isinstance(X, pd.DataFrame) else pd.DataFrame(X))
@@ -93,13 +113,27 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
                 f"schema has {len(schema)} columns and X has {self.n_features_in_}. Give the "
                 "schema of the records that reach the teacher, or X_public."
             )
-        _config.warn_caller(
-            "X_public=None: queries are drawn from the schema, each column by itself. Labels of "
-            "records that look like no real ones teach little; pass real public records.",
-            PrivacyWarning,
-        )
-        drawn = drawn_records(schema, _N_DRAWN, random)
-        return drawn if isinstance(X, pd.DataFrame) else drawn.to_numpy(np.float64)
+        check_columns(schema, X)
+        return schema
+
+    def _aggregator(
+        self, n_queries: int, moved: int, relation: str, beside: Event | None = None
+    ) -> Aggregator:
+        """Return the aggregator with its noise; refuse one that costs more than ``epsilon``."""
+        aggregator = GNMax() if self.aggregator is None else self.aggregator
+        target = float(self.epsilon), float(self.delta)
+        ready = aggregator.calibrated(n_queries, moved, *target, relation, beside)
+        if aggregator.has_noise and math.isfinite(self.epsilon):
+            event = together(beside, ready.event(n_queries, moved))
+            cost = epsilon_of(event, self.delta, relation)
+            if cost > self.epsilon:
+                asked = f"{n_queries} queries{'' if beside is None else ' and the marginals'}"
+                raise ValueError(
+                    f"aggregator={aggregator!r} costs epsilon={cost:.4g} for {asked}, above "
+                    f"epsilon={self.epsilon!r}. Give more noise, fewer queries or a larger "
+                    "epsilon, or leave the aggregator's noise None."
+                )
+        return ready
 
     def _student(self) -> Any:
         return PropagationStudent() if self.student is None else clone(self.student)
@@ -121,6 +155,31 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
                 "Nothing was charged. Pass a student that takes them, for instance a pipeline that "
                 "begins with SchemaTransformer."
             ) from error
+
+    def _check_student(self) -> None:
+        asks = self.aggregator is not None and self.aggregator.asks_student
+        if asks and not hasattr(self._student(), "predict_proba"):
+            raise ValueError(
+                f"student={self.student!r} has no predict_proba, by which "
+                f"aggregator={self.aggregator!r} asks it what it expects. Use a student that has "
+                "one, or another aggregator."
+            )
+
+    def _expecting(self, public: Any, queries: NDArray[np.intp], n_votes: int) -> Student:
+        """Return what tells the votes that a student of given labels expects.
+
+        It knows public records, and labels that were released: no votes, and no private record.
+        """
+        asked = safe_indexing(public, queries)
+
+        def expected(answers: NDArray[np.int64]) -> NDArray[np.float64]:
+            shares = np.zeros((len(queries), len(self.classes_)))
+            if len(np.unique(answers[answers != UNANSWERED])) > 1:
+                student = self._taught(public, placed(answers, queries, num_samples(public)))
+                shares[:, student.classes_] = student.predict_proba(asked)
+            return n_votes * np.clip(np.nan_to_num(shares), 0.0, 1.0)
+
+        return expected
 
     def _taught(self, public: Any, labels: NDArray[np.int64]) -> Any:
         """Return a student, a constant one where there is nothing to tell apart."""
@@ -179,5 +238,24 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         return found
 
 
+def like(X: Any, drawn: pd.DataFrame) -> Any:
+    """Return drawn records in the container of ``X``."""
+    return drawn[list(X.columns)] if isinstance(X, pd.DataFrame) else drawn.to_numpy(np.float64)
+
+
 def _all_numbers(frame: pd.DataFrame) -> bool:
     return all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes)
+
+
+def together(beside: Event | None, votes: Event) -> Event:
+    """Return what votes release, and what is released beside them."""
+    return votes if beside is None else Composed((beside, votes))
+
+
+def placed(
+    answers: NDArray[np.int64], queries: NDArray[np.intp], n_public: int
+) -> NDArray[np.int64]:
+    """Return the label of each public record, -1 for those without an answer."""
+    labels = np.full(n_public, UNANSWERED, np.int64)
+    labels[queries] = answers
+    return labels

@@ -95,7 +95,13 @@ class Aggregator(ABC):
         """
 
     def calibrated(
-        self, n_queries: int, moved: int, epsilon: float, delta: float, relation: str
+        self,
+        n_queries: int,
+        moved: int,
+        epsilon: float,
+        delta: float,
+        relation: str,
+        beside: Event | None = None,
     ) -> Aggregator:
         """Return the aggregator with the least noise that keeps to a target, or with its own.
 
@@ -106,6 +112,8 @@ class Aggregator(ABC):
         epsilon, delta : float
             The target; ``numpy.inf`` takes no noise.
         relation : str
+        beside : Event, default=None
+            What is released besides, out of the same target.
 
         Returns
         -------
@@ -117,7 +125,8 @@ class Aggregator(ABC):
             return self.with_noise(0.0)
 
         def make(noise: float) -> Event:
-            return self.with_noise(noise).event(n_queries, moved)
+            votes = self.with_noise(noise).event(n_queries, moved)
+            return votes if beside is None else Composed((beside, votes))
 
         noise = calibrate_noise_multiplier(make, epsilon, delta, relation)
         return self.with_noise(noise)

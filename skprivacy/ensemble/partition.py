@@ -8,6 +8,7 @@ the record itself, removing one changes one teacher, and replacing one changes t
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from .._sklearn import num_samples
 
-__all__ = ["MOVED_VOTES", "PARTITIONS", "parts_by_hash", "parts_by_index"]
+__all__ = ["MOVED_VOTES", "PARTITIONS", "group_sizes", "parts_by_hash", "parts_by_index"]
 
 # By partition and relation: how many teachers a neighbour changes, hence how many votes it moves.
 MOVED_VOTES = {
@@ -72,12 +73,31 @@ def parts_by_hash(
     key = random.bytes(32)
     parts = [X] if y is None else [X, y]
     digests = b"".join(
-        hashlib.blake2b(row, digest_size=8, key=key).digest()
-        for start in range(0, num_samples(X), _ROWS)
-        for row in _contents([_frame(part, start) for part in parts])
+        hashlib.blake2b(row, digest_size=8, key=key).digest() for row in _all_contents(parts)
     )
     # The bias of a remainder of 64 random bits is below n_teachers / 2**64.
     return (np.frombuffer(digests, np.uint64) % np.uint64(n_teachers)).astype(np.int64)
+
+
+def group_sizes(groups: NDArray) -> NDArray[np.int64]:
+    """Return how many records each record's group has; groups are those of :func:`parts_by_hash`.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n_samples,)
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+    """
+    names = list(_all_contents([groups]))
+    sizes = Counter(names)
+    return np.array([sizes[name] for name in names], np.int64)
+
+
+def _all_contents(parts: list[Any]) -> Iterator[bytes]:
+    for start in range(0, num_samples(parts[0]), _ROWS):
+        yield from _contents([_frame(part, start) for part in parts])
 
 
 def _frame(values: Any, start: int) -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,15 +12,17 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import column_or_1d
 
 from .._sklearn import HasMethods, Interval, StrOptions, num_samples, safe_indexing
-from ..accounting import PrivacyBudget, check_delta, epsilon_of
+from ..accounting import PrivacyBudget, check_delta
+from ..base import PrivateFit
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from ..public_facts import public_classes
-from ._taught import TaughtByVotes
-from .aggregators import UNANSWERED, Aggregator, GNMax, Student
-from .partition import MOVED_VOTES, PARTITIONS, parts_by_hash, parts_by_index
-from .public_records import chosen_queries
-from .teachers import count_votes
+from ._taught import N_DRAWN, TaughtByVotes, like, placed, together
+from .aggregators import Aggregator
+from .marginals import Marginals
+from .partition import MOVED_VOTES, PARTITIONS, group_sizes, parts_by_hash, parts_by_index
+from .public_records import chosen_queries, drawn_records, with_public_categories
+from .teachers import count_votes, try_teacher
 
 __all__ = ["PATEClassifier"]
 
@@ -44,7 +45,9 @@ class PATEClassifier(TaughtByVotes):
     Parameters
     ----------
     teacher : classifier or pipeline, default=None
-        Is cloned and fitted on each part. ``None`` means logistic regression.
+        Is cloned and fitted on each part. ``None`` means logistic regression. An
+        ``MLPClassifier(solver="adam", early_stopping=False)``, alone or at the end of a pipeline,
+        is trained in single precision, which is two to three times as fast.
     student : classifier or pipeline, default=None
         Is cloned and fitted on the answered public records; one with an attribute
         ``semi_supervised`` that is true gets all of them, with -1 for those without an answer.
@@ -74,6 +77,10 @@ class PATEClassifier(TaughtByVotes):
     schema : Schema, default=None
         Public ranges and categories of the columns, from which records are drawn where ``fit`` gets
         none.
+    marginal_share : float, default=0.0
+        Where ``fit`` gets no public records, the share of ``epsilon`` that is paid to draw them
+        from noisy counts of the private ones, by column and class, instead of from the schema
+        alone. In [0, 1); 0.2 is a good start for tables of some dozen columns.
     keep_labels : bool, default=False
         Whether the noisy labels are kept as ``labels_``. They are released anyway.
     n_jobs : int, default=None
@@ -143,6 +150,10 @@ no private record
     True
     """
 
+    _INSTEAD = (
+        "pass real public records, or marginal_share=0.2, which draws them from noisy counts of "
+        "the private ones, paid out of the same epsilon"
+    )
     _parameter_constraints: dict = {
         "teacher": [HasMethods(["fit", "predict"]), None],
         "student": [HasMethods(["fit", "predict"]), None],
@@ -155,6 +166,7 @@ no private record
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "classes": ["array-like", None],
         "schema": [Schema, None],
+        "marginal_share": [Interval(Real, 0, 1, closed="left")],
         "keep_labels": ["boolean"],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
@@ -176,6 +188,7 @@ no private record
         delta: float = 1e-5,
         classes: ArrayLike | None = None,
         schema: Schema | None = None,
+        marginal_share: float = 0.0,
         keep_labels: bool = False,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -193,6 +206,7 @@ no private record
         self.delta = delta
         self.classes = classes
         self.schema = schema
+        self.marginal_share = marginal_share
         self.keep_labels = keep_labels
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -214,7 +228,7 @@ no private record
                 default=None
             Records without labels that are public. In a cross-validation wrap them in
             :class:`PublicRecords`; in a pipeline pass ``transform_input=["X_public"]`` to it.
-            ``None`` draws some from ``schema``.
+            ``None`` draws some from ``schema``, see ``marginal_share``.
         groups : array-like of shape (n_samples,), default=None
             Whom each record belongs to. All records of a group go to one teacher, so that the
             guarantee is the group's. Needs ``partition="hash"``.
@@ -234,33 +248,57 @@ no private record
             X, y = self._validated(X, y)
             unit = "record" if groups is None else str(getattr(groups, "name", None) or "group")
             groups = self._checked_groups(groups, X)
-            self.classes_, _ = public_classes(fit, y, self.classes)
+            self.classes_, codes = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
-            public = self._public(fit, X, X_public, random)
+            relation, moved = self._relation()
+            public, marginals = self._source(fit, X, X_public, relation, random)
+            X = with_public_categories(X, public)
             queries = chosen_queries(public, min(self.n_queries, num_samples(public)), random)
             self._check_student()
+            teacher = LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher
+            try_teacher(teacher, public, self.classes_)
             self._try_student(public, queries)
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
-            relation, moved = self._relation()
             if relation != "add_remove":
                 check_delta(self.delta, num_samples(X))
-            self.aggregator_ = self._calibrated(len(queries), moved, relation)
-            event = self.aggregator_.event(len(queries), moved)
+            beside = None if marginals is None else marginals.mechanism.event
+            self.aggregator_ = self._aggregator(len(queries), moved, relation, beside)
+            event = together(beside, self.aggregator_.event(len(queries), moved))
             with fit.charged(event, relation=relation, at_delta=self.delta, unit=unit):
                 noise = SecureRandom(self.noise_seed)
+                if marginals is not None:
+                    sizes = None if groups is None else group_sizes(groups)
+                    counts = marginals.mechanism.release(marginals.counts(X, codes, sizes), noise)
+                    public = like(X, marginals.drawn(counts, N_DRAWN, random))
+                    queries = chosen_queries(public, len(queries), random)
                 votes = count_votes(
-                    LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher,
-                    X, y, self._parts(X, y, groups, random), self.n_teachers,
+                    teacher, X, y, self._parts(X, y, groups, random), self.n_teachers,
                     safe_indexing(public, queries), self.classes_, seeds, self.n_jobs,
                 )  # fmt: skip
                 answers = self.aggregator_.release(
-                    votes, moved, noise, self._expecting(public, queries)
+                    votes, moved, noise, self._expecting(public, queries, self.n_teachers)
                 )
-            labels = _placed(answers, queries, num_samples(public))
+            labels = placed(answers, queries, num_samples(public))
             self.student_ = self._taught(public, labels)
             if self.keep_labels:
                 self.labels_ = labels
         return self
+
+    def _source(
+        self,
+        fit: PrivateFit,
+        X: Any,
+        X_public: Any,
+        relation: str,
+        random: np.random.RandomState,
+    ) -> tuple[Any, Marginals | None]:
+        """Return public records; with marginals, such as stand in until these are paid for."""
+        if X_public is not None or self.marginal_share == 0:
+            return self._public(fit, X, X_public, random), None
+        schema = self._described(fit, X)
+        target = float(self.marginal_share) * float(self.epsilon), float(self.delta)
+        marginals = Marginals(schema, len(self.classes_), *target, relation)
+        return like(X, drawn_records(schema, N_DRAWN, random)), marginals
 
     def _checked_groups(self, groups: Any, X: Any) -> NDArray | None:
         if groups is None:
@@ -284,46 +322,6 @@ no private record
             )
         return relation, MOVED_VOTES[self.partition, relation]
 
-    def _calibrated(self, n_queries: int, moved: int, relation: str) -> Aggregator:
-        """Return the aggregator with its noise; refuse one that costs more than ``epsilon``."""
-        aggregator = GNMax() if self.aggregator is None else self.aggregator
-        target = float(self.epsilon), float(self.delta)
-        ready = aggregator.calibrated(n_queries, moved, *target, relation)
-        if aggregator.has_noise and math.isfinite(self.epsilon):
-            cost = epsilon_of(ready.event(n_queries, moved), self.delta, relation)
-            if cost > self.epsilon:
-                raise ValueError(
-                    f"aggregator={aggregator!r} costs epsilon={cost:.4g} for {n_queries} queries, "
-                    f"above epsilon={self.epsilon!r}. Give more noise, fewer queries or a larger "
-                    "epsilon, or leave the aggregator's noise None."
-                )
-        return ready
-
-    def _check_student(self) -> None:
-        asks = self.aggregator is not None and self.aggregator.asks_student
-        if asks and not hasattr(self._student(), "predict_proba"):
-            raise ValueError(
-                f"student={self.student!r} has no predict_proba, by which "
-                f"aggregator={self.aggregator!r} asks it what it expects. Use a student that has "
-                "one, or another aggregator."
-            )
-
-    def _expecting(self, public: Any, queries: NDArray[np.intp]) -> Student:
-        """Return what tells the votes that a student of given labels expects.
-
-        It knows public records, and labels that were released: no votes, and no private record.
-        """
-        asked = safe_indexing(public, queries)
-
-        def expected(answers: NDArray[np.int64]) -> NDArray[np.float64]:
-            shares = np.zeros((len(queries), len(self.classes_)))
-            if len(np.unique(answers[answers != UNANSWERED])) > 1:
-                student = self._taught(public, _placed(answers, queries, num_samples(public)))
-                shares[:, student.classes_] = student.predict_proba(asked)
-            return self.n_teachers * np.clip(np.nan_to_num(shares), 0.0, 1.0)
-
-        return expected
-
     def _parts(
         self, X: Any, y: NDArray, groups: Any, random: np.random.RandomState
     ) -> NDArray[np.int64]:
@@ -332,12 +330,3 @@ no private record
         if groups is not None:
             return parts_by_hash(groups, None, self.n_teachers, random)
         return parts_by_hash(X, y, self.n_teachers, random)
-
-
-def _placed(
-    answers: NDArray[np.int64], queries: NDArray[np.intp], n_public: int
-) -> NDArray[np.int64]:
-    """Return the label of each public record, -1 for those without an answer."""
-    labels = np.full(n_public, UNANSWERED, np.int64)
-    labels[queries] = answers
-    return labels

@@ -13,7 +13,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from .._sklearn import num_samples
 from ..preprocessing import Bounded, Schema
 
-__all__ = ["PublicRecords", "chosen_queries", "drawn_records"]
+__all__ = ["PublicRecords", "chosen_queries", "drawn_records", "with_public_categories"]
 
 
 class PublicRecords:
@@ -63,6 +63,36 @@ def drawn_records(schema: Schema, n: int, random: np.random.RandomState) -> pd.D
         for name, fact in schema.items()
     }
     return pd.DataFrame(columns)
+
+
+def with_public_categories(X: Any, public: Any) -> Any:
+    """Return private records whose categorical columns list the categories of the public ones.
+
+    The categories that pandas lists are those of all records: a single one with a category of its
+    own would renumber those of the others. Where the public column lists none, nor does this.
+
+    Parameters
+    ----------
+    X, public : array-like or DataFrame of shapes (n_samples, n_features), (n_public, n_features)
+
+    Returns
+    -------
+    array-like or DataFrame of shape (n_samples, n_features)
+        Values that are not among the public categories are missing.
+    """
+    if not isinstance(X, pd.DataFrame):
+        return X
+    listed = dict(public.dtypes) if isinstance(public, pd.DataFrame) else {}
+    X = X.copy(deep=False)
+    for name, dtype in X.dtypes.items():
+        if isinstance(dtype, pd.CategoricalDtype):
+            known = listed.get(name)
+            X[name] = (
+                X[name].cat.set_categories(known.categories, ordered=known.ordered)
+                if isinstance(known, pd.CategoricalDtype)
+                else X[name].astype(object)
+            )
+    return X
 
 
 def chosen_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.intp]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,8 +15,11 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._clones import shadow_clone
 from .._sklearn import num_samples, safe_indexing
+from .._stacked import is_mlp, train_alone
 
-__all__ = ["count_votes"]
+__all__ = ["count_votes", "try_teacher", "votes_of_each"]
+
+_TRIED = 200  # public records on which a teacher is tried
 
 
 def count_votes(
@@ -31,7 +38,8 @@ def count_votes(
     Parameters
     ----------
     teacher : classifier
-        Is cloned for each part, seeded, and kept from charging a budget of its own.
+        Is cloned for each part, seeded, and kept from charging a budget of its own. An
+        ``MLPClassifier`` is trained in single precision, with an output for each class.
     X, y : private records of shape (n_samples, n_features) and labels of shape (n_samples,)
     parts : ndarray of shape (n_samples,)
         The teacher of each record.
@@ -49,28 +57,98 @@ def count_votes(
 
     Notes
     -----
-    **Guarantees.** The vote of a teacher depends on its own part and on public facts alone: a part
-    that is empty, has one class or breaks the teacher gives votes too, and nothing is said of it.
-    So a record moves one vote of each query at the most for each part that it changes.
+    **Guarantees.** So that a record moves one vote of each query at the most for each part that it
+    changes, see :func:`votes_of_each`.
     """
-    order = np.argsort(parts, kind="stable")
-    ends = np.searchsorted(parts[order], np.arange(1, n_teachers))
-    rows = np.split(order, ends)
-    votes = Parallel(n_jobs=n_jobs)(
-        delayed(_vote)(
-            teacher, safe_indexing(X, own), y[own], queries, classes, int(seeds[i]),
-            i % len(classes),
-        )
-        for i, own in enumerate(rows)
-    )  # fmt: skip
+    votes = votes_of_each(teacher, X, y, parts, n_teachers, queries, classes, seeds, n_jobs)
     counts = np.zeros((num_samples(queries), len(classes)), np.int64)
     for vote in votes:
         counts[np.arange(len(counts)), vote] += 1
     return counts
 
 
+def votes_of_each(
+    teacher: Any,
+    X: Any,
+    y: NDArray[Any],
+    parts: NDArray[np.int64],
+    n_teachers: int,
+    queries: Any,
+    classes: NDArray[Any],
+    seeds: NDArray[np.int64],
+    n_jobs: int | None = None,
+) -> list[NDArray[np.int64]]:
+    """Return each teacher's class of each query, as an index.
+
+    Notes
+    -----
+    **Guarantees.** A teacher's votes depend on its own part and on public facts alone, to the last
+    bit of its arithmetic: no part's records, nor how many they are, reach another teacher. A part
+    that is empty, has one class or breaks the teacher gives votes too, and nothing is said of it.
+
+    **Edge cases.** The types of columns, and the categories that a categorical one lists, must be
+    public. Beyond this are a teacher that kills its process or keeps what it learns elsewhere, and
+    a linear algebra library that rounds by where in memory an array lies.
+    """
+    train = _training(teacher)
+    order = np.argsort(parts, kind="stable")
+    ends = np.searchsorted(parts[order], np.arange(1, n_teachers))
+    rows = np.split(order, ends)
+    votes: list[NDArray[np.int64]] = Parallel(n_jobs=n_jobs)(
+        delayed(_vote)(
+            train, teacher, safe_indexing(X, own), y[own], queries, classes, int(seeds[i]),
+            i % len(classes),
+        )
+        for i, own in enumerate(rows)
+    )  # fmt: skip
+    return votes
+
+
+def try_teacher(teacher: Any, public: Any, classes: NDArray[Any]) -> None:
+    """Fit a teacher to public records with made-up labels: what breaks each must show in time.
+
+    Later an error may be due to a private record, and is not told: every teacher would vote by a
+    public rule, and nobody would know.
+
+    Parameters
+    ----------
+    teacher : classifier
+    public : public records of shape (n_public, n_features)
+    classes : ndarray of shape (n_classes,)
+
+    Raises
+    ------
+    ValueError
+        If the teacher cannot be fitted, or its answers are not classes.
+    """
+    some = safe_indexing(public, np.arange(_TRIED) % num_samples(public))
+    made_up = classes[np.arange(_TRIED) % 2]
+    with warnings.catch_warnings(), _own_chance(0):
+        warnings.simplefilter("ignore")
+        try:
+            answers = _training(teacher)(teacher, some, made_up, classes, 0).predict(some)
+        except Exception as error:
+            raise ValueError(
+                f"teacher={teacher!r} cannot be fitted to public records with made-up labels "
+                f"({error}). Nothing was charged. Pass one that takes these records, for instance "
+                "a pipeline that begins with SchemaTransformer."
+            ) from error
+    if np.shape(answers) != (_TRIED,) or not np.isin(answers, classes).all():
+        raise ValueError(
+            f"teacher={teacher!r} does not predict one of classes={classes.tolist()!r} for each "
+            "record. Nothing was charged. Pass a classifier."
+        )
+
+
 def _vote(
-    teacher: Any, X: Any, y: NDArray, queries: Any, classes: NDArray, seed: int, otherwise: int
+    train: Callable[..., Any],
+    teacher: Any,
+    X: Any,
+    y: NDArray,
+    queries: Any,
+    classes: NDArray,
+    seed: int,
+    otherwise: int,
 ) -> NDArray[np.int64]:
     """Return the class of each query, as an index, by a teacher of these records.
 
@@ -81,10 +159,10 @@ def _vote(
     if len(present) < 2:
         only = int(np.searchsorted(classes, present[0])) if len(present) else otherwise
         return np.full(n, only, np.int64)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _own_chance(seed):
         warnings.simplefilter("ignore")
         try:
-            answers = np.asarray(shadow_clone(teacher, seed).fit(X, y).predict(queries))
+            answers = np.asarray(train(teacher, X, y, classes, seed).predict(queries))
             found = np.searchsorted(classes, answers)
         except Exception:  # whatever it is, it may be due to a private record
             return np.full(n, otherwise, np.int64)
@@ -92,3 +170,34 @@ def _vote(
         return np.full(n, otherwise, np.int64)
     known = np.minimum(found, len(classes) - 1)
     return np.where(classes[known] == answers, known, otherwise).astype(np.int64)
+
+
+def _training(teacher: Any) -> Callable[..., Any]:
+    """Return how to train such a teacher: ``train(teacher, X, y, classes, seed)``."""
+    return train_alone if is_mlp(teacher) else _train
+
+
+def _train(teacher: Any, X: Any, y: NDArray, classes: NDArray, seed: int) -> Any:
+    return shadow_clone(teacher, seed).fit(X, y)
+
+
+@contextmanager
+def _own_chance(seed: int) -> Iterator[None]:
+    """Seed the generators that all teachers share, and put them back.
+
+    A teacher may draw from them. How far those before it have drawn depends on their records.
+    """
+    torch = sys.modules.get("torch")
+    generator = torch and torch.default_generator
+    before = random.getstate(), np.random.get_state(), generator and generator.get_state()  # noqa: NPY002
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    if generator:
+        generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
+        if generator:
+            generator.set_state(before[2])

@@ -8,7 +8,7 @@ from .floating import FloatGaussian
 from .gaussian_noise import analytic_noise_multiplier, classic_noise_multiplier
 from .k_norm import KNorm
 from .logistic import FloatLogistic
-from .response import RandomizedResponse
+from .response import RandomizedResponse, RandomizedResponseAmong
 from .sampling import PoissonSampler
 from .sanitised import SanitisedCost, SmoothGaussian, sanitised_cost
 from .selection import Exponential, ReportNoisyMax
@@ -25,6 +25,7 @@ __all__ = [
     "Mechanism",
     "PoissonSampler",
     "RandomizedResponse",
+    "RandomizedResponseAmong",
     "ReportNoisyMax",
     "SanitisedCost",
     "SecureRandom",

@@ -12,7 +12,7 @@ from .. import accounting
 from .base import Mechanism
 from .entropy import SecureRandom
 
-__all__ = ["RandomizedResponse"]
+__all__ = ["RandomizedResponse", "RandomizedResponseAmong"]
 
 _ONE = 1 << 53
 
@@ -119,3 +119,48 @@ class RandomizedResponse(Mechanism):
         p_true = self.truth_probability
         p_other = (1.0 - p_true) / (self.n_categories - 1)
         return (reported - reported.sum() * p_other) / (p_true - p_other)
+
+
+@dataclass(frozen=True)
+class RandomizedResponseAmong(RandomizedResponse):
+    """Randomised response among candidates that the true category may not be one of.
+
+    Who holds a candidate responds as in :class:`RandomizedResponse`; who holds none reports each
+    candidate with the same probability. The candidates may differ from report to report, as long
+    as each list depends on no private fact about its own report.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss of one report, from 1e-6 to 700.
+    n_categories : int
+        k, the number of candidates, at least 2. Reports are positions 0 .. k-1 in their list.
+    sensitivity : float, default=1.0
+        Ignored: one category may become any other.
+
+    Notes
+    -----
+    **Guarantees.** Those of :class:`RandomizedResponse`: who holds no candidate responds for one
+    that is drawn at random, and a mixture of responses is no further from any of them than they are
+    from each other.
+
+    **Edge cases.** -1 stands for a category that is no candidate; any other value outside
+    0 .. k-1 raises.
+
+    References
+    ----------
+    B. Ghazi, N. Golowich, R. Kumar, P. Manurangsi and C. Zhang, "Deep learning with label
+    differential privacy", NeurIPS 2021: RRTop-k.
+
+    Examples
+    --------
+    >>> from skprivacy.mechanisms import RandomizedResponseAmong, SecureRandom
+    >>> responses = RandomizedResponseAmong(epsilon=2.0, n_categories=3)
+    >>> responses.release([0, -1, 1], SecureRandom()).shape
+    (3,)
+    """
+
+    def _release(self, value: ArrayLike, random: SecureRandom) -> NDArray[np.int64]:
+        codes = np.asarray(value)
+        instead = random.integers(self.n_categories, codes.size).reshape(codes.shape)
+        return super()._release(np.where(codes == -1, instead, codes), random)

@@ -5,7 +5,7 @@ HIGHER means MEMBER, and a record is called a member if its score is at least th
 """
 
 from ._area import auc, auc_interval
-from ._epsilon import epsilon_from_counts, epsilon_lower_bound
+from ._epsilon import epsilon_from_counts, epsilon_from_guesses, epsilon_lower_bound
 from ._rates import OperatingPoint, advantage, clopper_pearson, roc, tpr_at_fpr
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "auc_interval",
     "clopper_pearson",
     "epsilon_from_counts",
+    "epsilon_from_guesses",
     "epsilon_lower_bound",
     "roc",
     "tpr_at_fpr",

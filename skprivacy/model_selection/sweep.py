@@ -23,10 +23,18 @@ from tqdm.auto import tqdm
 
 from .._sklearn import safe_indexing
 from ..accounting import NonPrivate, PrivacyGuarantee
-from ..attacks import LossThreshold, MembershipAttack, ShadowPool
+from ..attacks import (
+    AttackResult,
+    LabelInferenceAttack,
+    LossThreshold,
+    MembershipAttack,
+    ShadowPool,
+)
 from ..audit import Claim, claim_of
 from ..audit._ceiling import auc_ceiling
+from ..audit._private import holds_private_labels
 from ..audit.claims import total
+from ..audit.labels import NOT_MEMBERSHIP, guessed_labels, label_attack, protects_labels
 
 __all__ = ["PrivacySweepCV"]
 
@@ -57,7 +65,9 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         The privacy levels, positive; ``numpy.inf`` requests a model without privacy.
     attack : MembershipAttack, default=None
         The attack, without a target, such as ``LiRA(n_shadows=64)``. ``None`` means
-        :class:`~skprivacy.attacks.LossThreshold`, which needs no shadow models.
+        :class:`~skprivacy.attacks.LossThreshold`, which needs no shadow models. For models that
+        protect labels alone it is a :class:`~skprivacy.attacks.LabelInferenceAttack`, which trains
+        two more models for each; attacks on membership are refused.
     param_name : str, default=None
         Name of the parameter to vary, as in ``get_params``. ``None`` selects the only parameter
         called ``epsilon``, nested (``dpsgdclassifier__epsilon``) or not.
@@ -178,7 +188,7 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         epsilons = _check_epsilons(self.epsilons, self.refit)
         param = _check_param(self.estimator, self.param_name)
         scorer = check_scoring(self.estimator, self.scoring)
-        attack = _check_attack(self.attack)
+        attack = _check_attack(self.attack, holds_private_labels(self.estimator))
         X, y, groups = indexable(X, y, groups)
         validate_data(self, X, skip_check_array=True)
         y = column_or_1d(y, warn=True)
@@ -324,7 +334,9 @@ def _check_param(estimator: Any, name: str | None) -> str:
     return found[0]
 
 
-def _check_attack(attack: Any) -> MembershipAttack:
+def _check_attack(attack: Any, of_labels: bool) -> MembershipAttack | LabelInferenceAttack:
+    if of_labels or isinstance(attack, LabelInferenceAttack):
+        return label_attack(None if attack is None else [attack], None)
     if attack is None:
         return LossThreshold()
     if not isinstance(attack, MembershipAttack):
@@ -351,12 +363,20 @@ def _fit_and_attack(
     fitted = time.perf_counter()
     test_score = scorer(model, X_out, y_out)
     scored = time.perf_counter()
-    attack = clone(attack).set_params(target=model)
-    if pool is not None:
-        attack.set_params(pool=pool)
-    attack.fit(safe_indexing(X, known), safe_indexing(y, known))
-    result = attack.evaluate(X_in, y_in, X_out, y_out)
     claim = claim_of(model, X_in)
+    if protects_labels(claim) != isinstance(attack, LabelInferenceAttack):
+        raise ValueError(
+            f"attack={attack!r} does not fit the claim {claim.guarantee!r}: {NOT_MEMBERSHIP}. Pass "
+            "a LabelInferenceAttack for it, and an attack on membership for any other."
+        )
+    if isinstance(attack, LabelInferenceAttack):
+        result: AttackResult = guessed_labels(model, attack, X_in, y_in, X_out, y_out)
+    else:
+        attack = clone(attack).set_params(target=model)
+        if pool is not None:
+            attack.set_params(pool=pool)
+        attack.fit(safe_indexing(X, known), safe_indexing(y, known))
+        result = attack.evaluate(X_in, y_in, X_out, y_out)
     proved = claim.guarantee if claim.proved else None
     return {
         "fit_time": fitted - start,

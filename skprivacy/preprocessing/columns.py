@@ -96,6 +96,26 @@ class Bounded:
         # Subnormal spans can round past the end, but the range is guaranteed.
         return np.where(np.isnan(unit), 0.5, np.minimum(unit, 1.0))
 
+    def from_unit(self, unit: Any) -> np.ndarray:
+        """Map numbers in [0, 1] to values: the inverse of :meth:`to_unit`.
+
+        Parameters
+        ----------
+        unit : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Within ``lower`` and ``upper``.
+        """
+        share = np.asarray(unit, dtype=np.float64)
+        span = self.upper - self.lower
+        if self.scale == "log":
+            shifted = self.knee * np.expm1(share * np.log1p(span / self.knee))
+        else:
+            shifted = share * span
+        return np.clip(self.lower + shifted, self.lower, self.upper)
+
 
 @dataclass(frozen=True)
 class Categories:

@@ -16,7 +16,13 @@ from .._validation import check_column_names
 from .columns import Bounded, Categories, category_key
 from .schema import Schema
 
-__all__ = ["SchemaTransformer"]
+__all__ = [
+    "SchemaTransformer",
+    "category_codes",
+    "check_columns",
+    "column_numbers",
+    "described_columns",
+]
 
 
 class SchemaTransformer(TransformerMixin, BaseEstimator):
@@ -105,7 +111,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             self.schema_ = Schema.infer(X)
         else:
             self.schema_ = self.schema
-            _check_columns(self.schema, X)
+            check_columns(self.schema, X)
         self.data_independent_ = not self.schema_.inferred
         return self
 
@@ -127,12 +133,12 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         low, high = self.feature_range
         out = np.zeros((len(X), self.schema_.n_features_out), dtype=self.dtype)
         at = 0
-        for column, fact in _columns(self.schema_, X):
+        for column, fact in described_columns(self.schema_, X):
             if isinstance(fact, Bounded):
-                out[:, at] = low + (high - low) * fact.to_unit(_numbers(column))
+                out[:, at] = low + (high - low) * fact.to_unit(column_numbers(column))
                 at += 1
             else:
-                codes = _codes(column, fact)
+                codes = category_codes(column, fact)
                 known = np.flatnonzero(codes >= 0)
                 out[known, at + codes[known]] = 1
                 at += len(fact.values)
@@ -209,7 +215,8 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
 
 
-def _check_columns(schema: Schema, X: Any) -> None:
+def check_columns(schema: Schema, X: Any) -> None:
+    """Raise ValueError unless ``X`` has the columns that the schema describes, and no others."""
     if not isinstance(X, pd.DataFrame):
         if X.shape[1] != len(schema):
             raise ValueError(
@@ -229,12 +236,13 @@ def _check_columns(schema: Schema, X: Any) -> None:
         )
 
 
-def _columns(schema: Schema, X: Any) -> Iterator[tuple[pd.Series, Bounded | Categories]]:
+def described_columns(schema: Schema, X: Any) -> Iterator[tuple[pd.Series, Bounded | Categories]]:
+    """Yield each column that the schema describes, with its facts."""
     for i, (name, fact) in enumerate(schema.items()):
         yield (X[name] if isinstance(X, pd.DataFrame) else pd.Series(X[:, i])), fact
 
 
-def _numbers(column: pd.Series) -> np.ndarray:
+def column_numbers(column: pd.Series) -> np.ndarray:
     """Return a column as floats, with NaN for values that are not numbers."""
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -252,7 +260,7 @@ def _number(value: Any) -> float:
         return np.inf if value > 0 else -np.inf  # type: ignore[operator]  # only integers overflow
 
 
-def _codes(column: pd.Series, fact: Categories) -> np.ndarray:
+def category_codes(column: pd.Series, fact: Categories) -> np.ndarray:
     """Return each value's index in the categories, -1 for a missing or unknown one."""
     index = {category_key(value): i for i, value in enumerate(fact.values)}
 

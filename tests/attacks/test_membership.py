@@ -34,7 +34,7 @@ from skprivacy.attacks import (
 )
 
 # These need a target that is a network, and are asked the same questions in files of their own.
-ON_NETWORKS = {"StolenMemoriesAttack", "WhiteBoxAttack"}
+ON_NETWORKS = {"IndirectInference", "StolenMemoriesAttack", "WhiteBoxAttack"}
 
 
 def nudged(X):
@@ -127,7 +127,7 @@ def test_null_holds_when_the_pool_knows_only_the_non_members(name, noisy_problem
 
 
 def test_offline_uses_only_models_that_did_not_see_the_record(leaky):
-    attack = LiRA(leaky.target, pool=leaky.pool).fit(leaky.X, leaky.y)
+    attack = LiRA(leaky.target, pool=leaky.pool, floor=0, variance="global").fit(leaky.X, leaky.y)
     columns = np.searchsorted(leaky.target.classes_, leaky.y)
     signals = [scores.logit(m.predict_proba(leaky.X), columns) for m in leaky.pool.estimators_]
     trained = leaky.pool.membership(leaky.X)[0]
@@ -169,6 +169,31 @@ def test_threshold_from_known_members_is_the_best_one(leaky):
     precision, recall = result.precision_recall(attack.threshold_)
     assert recall == called[:300].mean()
     assert precision > 0.6
+
+
+TREES = [
+    RandomForestClassifier(10, random_state=0),
+    RandomForestClassifier(100, random_state=0),
+    DecisionTreeClassifier(random_state=0),
+]
+
+
+@pytest.mark.parametrize("model", TREES, ids=["forest", "large forest", "tree"])
+def test_yeoms_rule_calls_members_without_knowing_any(model, noisy_problem):
+    """A share fpr of the records cannot be called if more of them have no loss: it was nobody."""
+    X, y = noisy_problem(0)
+    target = clone(model).fit(X[:300], y[:300])
+    columns = np.searchsorted(target.classes_, y[:300])
+    own = scores.loss(target.predict_proba(X[:300]), columns)
+    published = LossThreshold(target, training_loss=-own.mean()).fit(X, y)
+    assert (published.predict(X[:300], y[:300]) == (own >= own.mean() - 1e-9)).all()
+    for attack in (published, LossThreshold(target).fit(X, y)):
+        called = attack.predict(X, y)
+        assert called[:300].mean() - called[300:].mean() > 0.25
+    rarely = LossThreshold(target, fpr=0.05).fit(X, y)
+    assert rarely.predict(X, y).mean() <= 0.05
+    with pytest.raises(ValueError, match="training_loss"):
+        LossThreshold(target, training_loss=-1.0).fit(X, y)
 
 
 def test_one_pool_serves_many_targets(leaky):

@@ -86,6 +86,20 @@ def test_adversary_1_with_known_members_uses_them():
     assert result.auc_interval[0] > 0.6
 
 
+@pytest.mark.parametrize("known", ["strangers", "everybody"])
+@pytest.mark.parametrize("given", [False, True])
+def test_the_aimed_false_positive_rate_is_kept(given, known):
+    """Set on small shadow trees, the threshold called 48% of the non-members of another tree."""
+    for seed in range(8):
+        X, y = make_classification(2600, 10, n_informative=5, flip_y=0.3, random_state=seed)
+        tree = DecisionTreeClassifier(max_depth=6, random_state=seed).fit(X[:N], y[:N])
+        rows = slice(N, 2 * N) if known == "strangers" else slice(0, 2 * N)
+        pool = ShadowPool(tree, n_shadows=2, random_state=seed) if given else None
+        attack = MLLeaksAttack(tree, pool=pool, random_state=seed).fit(X[rows], y[rows])
+        # 300 records of which at most 15 were called: a rate of .15 would give fewer than 1 in 10^8
+        assert attack.predict(X[600:], y[600:]).mean() < 0.15
+
+
 def test_adversary_3_trains_nothing():
     X, y = victims()
     attack = SignalThreshold(FOREST.fit(X[:N], y[:N]), signal="max_confidence").fit(X, y)

@@ -46,20 +46,22 @@ def test_logit_keeps_what_subtraction_loses():
     assert low == pytest.approx(-np.log(1e-10), rel=1e-6)
 
 
-@pytest.mark.parametrize("per_example", [False, True])
-def test_lira_against_normal_densities(per_example):
+@pytest.mark.parametrize("prior", [0, 7.0, np.inf])
+def test_lira_against_normal_densities(prior):
     rng = np.random.default_rng(0)
     shadow = rng.normal(size=(12, 5))
     out = np.zeros((12, 5), bool)
     for column in out.T:
         column[rng.permutation(12)[:6]] = True
     target = rng.normal(size=5)
-    offline = scores.lira_offline(target, shadow, out, per_example=per_example)
-    online = scores.lira_online(target, shadow, out, per_example=per_example)
+    offline = scores.lira_offline(target, shadow, out, prior=prior)
+    online = scores.lira_online(target, shadow, out, prior=prior)
     deviation = {}
     for side, used in (("out", out), ("in", ~out)):
         own = np.array([shadow[used[:, j], j].std(ddof=1) for j in range(5)])
-        deviation[side] = own if per_example else np.full(5, np.sqrt(np.mean(own**2)))
+        pooled = np.full(5, np.mean(own**2))
+        shrunk = pooled if np.isinf(prior) else (5 * own**2 + prior * pooled) / (5 + prior)
+        deviation[side] = np.sqrt(shrunk)
     for j in range(5):
         mean_out, mean_in = shadow[out[:, j], j].mean(), shadow[~out[:, j], j].mean()
         assert offline[j] == pytest.approx((target[j] - mean_out) / deviation["out"][j])
@@ -72,7 +74,7 @@ def test_lira_of_models_that_do_not_vary():
     flat = np.zeros((4, 3))
     out = np.array([[True], [True], [False], [False]]).repeat(3, 1)
     assert (scores.lira_offline(np.zeros(3), flat, out) == 0).all()
-    assert (scores.lira_online(np.zeros(3), flat, out, per_example=True) == 0).all()
+    assert (scores.lira_online(np.zeros(3), flat, out, prior=0) == 0).all()
     assert np.isfinite(scores.lira_online(np.ones(3), flat, out)).all()
 
 

@@ -114,6 +114,21 @@ def test_null_models_are_accused_no_more_often_than_alpha():
     assert accused <= 45
 
 
+@pytest.mark.parametrize("n", [28, 179, 489])
+def test_a_constant_model_is_never_accused(n):
+    """All scores are tied; at these sizes a fixed coin for ties refuted every claim of 0."""
+
+    class Constant(Claiming):
+        def predict_proba(self, X):
+            return np.full((len(X), 2), 0.5)
+
+    nothing = PrivacyGuarantee(ApproxDP(0.0, 1e-9), at_delta=1e-9)
+    model = Constant(1, nothing).fit(*PARTS[:2])
+    report = audit(model, *(part[:n] for part in PARTS), attacks=LossThreshold())
+    assert report.verdict == "consistent"
+    assert report.epsilon_lower_bound == 0
+
+
 def test_the_target_is_never_trained_and_shadows_once():
     model = Claiming().fit(*PARTS[:2])
     tree = model.tree_

@@ -299,9 +299,9 @@ def test_a_student_of_private_records_is_caught():
     """One that is taught by the private records themselves."""
     original = pate.PATEClassifier._expecting
 
-    def expecting(self, public, queries):
+    def expecting(self, public, queries, n_votes):
         labels = VOTED[-1].argmax(axis=1)
-        told = original(self, public, queries)
+        told = original(self, public, queries, n_votes)
         return lambda answers: told(np.where(answers >= 0, labels, answers))
 
     def counted(*args):

@@ -28,6 +28,7 @@ from skprivacy.mechanisms import (
     MatrixGaussian,
     Mechanism,
     RandomizedResponse,
+    RandomizedResponseAmong,
     ReportNoisyMax,
     SecureRandom,
     SmoothGaussian,
@@ -66,6 +67,9 @@ CASES = {
     ),
     "RandomizedResponse": Case(
         lambda z: RandomizedResponse(1 / z, 3), 0, 2, relation="replace_one"
+    ),
+    "RandomizedResponseAmong": Case(
+        lambda z: RandomizedResponseAmong(1 / z, 3), 0, 2, relation="label"
     ),
     "Exponential": Case(
         lambda z: Exponential(1 / z, 1.0), *MANY, forgotten=0.5, together=False, n=4000

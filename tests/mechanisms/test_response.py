@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skprivacy import accounting
-from skprivacy.mechanisms import RandomizedResponse, SecureRandom
+from skprivacy.mechanisms import RandomizedResponse, RandomizedResponseAmong, SecureRandom
 
 from .stochastic import check_claim
 
@@ -36,6 +36,22 @@ def test_the_coin_is_exactly_private(epsilon, k):
     bound = Fraction(math.exp(epsilon)) * (1 + Fraction(1, 10**14))  # of exp itself
     assert truth / lie <= bound
     assert lie / truth <= bound
+
+
+def test_who_holds_no_candidate_reports_any():
+    """Every row of the channel, that of outsiders included, is within e^epsilon of every other."""
+    n, k, epsilon = 100_000, 4, 1.5
+    mechanism = RandomizedResponseAmong(epsilon, k)
+    outside = mechanism.release(np.full(n, -1), SecureRandom(seed=1))
+    assert stats.chisquare(np.bincount(outside, minlength=k)).pvalue > 1e-4
+    inside = mechanism.release(np.full(n, 2), SecureRandom(seed=2))
+    law = np.full(k, 1 / (math.exp(epsilon) + k - 1))
+    law[2] *= math.exp(epsilon)
+    assert stats.chisquare(np.bincount(inside, minlength=k), law * n).pvalue > 1e-4
+    assert max((1 / k) / law.min(), law.max() / (1 / k)) < math.exp(epsilon)
+    for bad in ([4], [-2], [0.5]):
+        with pytest.raises(ValueError, match="codes outside"):
+            mechanism.release(bad, SecureRandom())
 
 
 def run(epsilon_used, claimed):

@@ -138,6 +138,18 @@ def test_to_unit_stays_in_the_unit_interval_and_in_order(scale, bounds):
     assert Bounded(*bounds, scale=scale).to_unit([np.nan])[0] == 0.5
 
 
+@pytest.mark.parametrize("scale", ["linear", "log"])
+@pytest.mark.parametrize("bounds", [(0, 1), (-5, 5), (0, 99_999), (17, 90), (3, 3)])
+def test_from_unit_is_the_inverse_of_to_unit(scale, bounds):
+    column = Bounded(*bounds, scale=scale)
+    values = column.from_unit(np.linspace(0, 1, 9))
+    assert (np.diff(values) >= 0).all()
+    np.testing.assert_allclose(values[[0, -1]], bounds, rtol=1e-12)
+    span = bounds[1] > bounds[0]
+    expected = np.linspace(0, 1, 9) if span else np.full(9, 0.5)
+    np.testing.assert_allclose(column.to_unit(values), expected, atol=1e-9)
+
+
 def test_the_knee_parts_linear_from_logarithmic():
     gain = Bounded(0, 99_999, scale="log", knee=5_000)
     low = gain.to_unit([0, 50, 100])

@@ -43,7 +43,7 @@ class PrivacyBudget(Statement):
         The ledger file, or ``postgresql://user@host/database#name`` (needs ``psycopg``). It is
         created if it does not exist; otherwise its cap must equal this one. ``None``: a temporary
         file that exists as long as this object.
-    relation : {"add_remove", "replace_one", "zero_out"}, default=None
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default=None
         The neighbouring relation of all charges. ``None``: the first charge fixes it permanently.
         Relations are never mixed or converted.
     unit : str, default=None

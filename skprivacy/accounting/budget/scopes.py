@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 
+from .._checks import replaces
 from ..events import Event
 from .log import LedgerError, Log
 
@@ -64,11 +65,12 @@ def is_scope(scope: str) -> bool:
 
 
 def check_partitions(scope: str, relation: str | None) -> None:
-    """Raise ValueError for a scope in a partition under ``replace_one``."""
-    if relation == "replace_one" and "/=" in scope:
+    """Raise ValueError for a scope in a partition where a changed record may move between parts."""
+    if relation is not None and replaces(relation) and "/=" in scope:
         raise ValueError(
-            "relation='replace_one' has no parallel composition: a replaced record may move to "
-            "another part. Use scope(), or a budget with relation 'add_remove' or 'zero_out'."
+            f"relation={relation!r} has no parallel composition: a record that is replaced, or has "
+            "another label, may move to another part. Use scope(), or a budget with relation "
+            "'add_remove' or 'zero_out'."
         )
 
 

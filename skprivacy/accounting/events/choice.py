@@ -17,7 +17,7 @@ __all__ = ["ExponentialEvent", "ReportNoisyMaxEvent"]
 
 
 @dataclass(frozen=True)
-class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",)):
+class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",), knows_label=True):
     """A choice with probability proportional to exp(epsilon u / (2 sensitivity of u)).
 
     Parameters
@@ -61,7 +61,7 @@ class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",)):
 
 
 @dataclass(frozen=True)
-class ReportNoisyMaxEvent(Event, tag="ReportNoisyMax", stored=("epsilon",)):
+class ReportNoisyMaxEvent(Event, tag="ReportNoisyMax", stored=("epsilon",), knows_label=True):
     """The index of the largest value after Laplace or exponential noise of scale 2/epsilon each.
 
     Parameters

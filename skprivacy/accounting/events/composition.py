@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .._checks import whole
-from .._event import Event, Orders, check_event, flatten
+from .._event import Event, Orders, check_event, check_known, flatten
 from .._renyi import rdp
 
 __all__ = ["Composed", "Repeated"]
 
 
 @dataclass(frozen=True)
-class Repeated(Event, tag="Repeated", stored=("event", "count")):
+class Repeated(Event, tag="Repeated", stored=("event", "count"), knows_label=True):
     """The same event several times, each of which may depend on the earlier answers.
 
     Parameters
@@ -42,7 +42,7 @@ class Repeated(Event, tag="Repeated", stored=("event", "count")):
 
 
 @dataclass(frozen=True)
-class Composed(Event, tag="Composed", stored=("events",)):
+class Composed(Event, tag="Composed", stored=("events",), knows_label=True):
     """Several events on the same data.
 
     Parameters
@@ -70,4 +70,5 @@ class Composed(Event, tag="Composed", stored=("events",)):
 
 def total_zcdp(event: Event, relation: str) -> float:
     """Return rho of all parts of an event together."""
+    check_known(event, relation)
     return math.fsum(n * e.zcdp(relation) for e, n in flatten(event).items())

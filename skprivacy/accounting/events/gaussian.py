@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._checks import positive, whole
+from .._checks import positive, replaces, whole
 from .._event import Event, NoLossDistributionError, Orders, Pairs
 from .._renyi import rdp, sampled_gaussian_rdp
 from ..pld.pairs import MOST_ATOMS, AtomPair, GaussianPair, both
@@ -17,7 +17,7 @@ __all__ = ["DiscreteGaussianEvent", "GaussianEvent"]
 
 
 @dataclass(frozen=True)
-class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",)):
+class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",), knows_label=True):
     """A value of bounded L2 sensitivity plus Gaussian noise.
 
     Parameters
@@ -35,7 +35,7 @@ class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",)):
         return orders / (2 * self.noise_multiplier**2)
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
-        if rate == 1:  # replace-one: a contribution may change sign, which is twice its norm
+        if rate == 1:  # replaced: a contribution may change sign, which is twice its norm
             return rdp(GaussianEvent(self.noise_multiplier / 2), orders, relation)
         return sampled_gaussian_rdp(self.noise_multiplier, rate, orders, relation)
 
@@ -43,7 +43,7 @@ class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",)):
         return both(GaussianPair(self.noise_multiplier))
 
     def sampled_pairs(self, rate: float, relation: str) -> Pairs | None:
-        if relation != "replace_one":
+        if not replaces(relation):
             return None
         z = self.noise_multiplier
         return both(ReplacedGaussian(z, rate) if rate < 1 else GaussianPair(z / 2))
@@ -57,7 +57,7 @@ class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",)):
 
 @dataclass(frozen=True)
 class DiscreteGaussianEvent(
-    Event, tag="DiscreteGaussian", stored=("sigma", "sensitivity", "dimension")
+    Event, tag="DiscreteGaussian", stored=("sigma", "sensitivity", "dimension"), knows_label=True
 ):
     """Integers of bounded L2 sensitivity plus discrete Gaussian noise.
 

@@ -16,7 +16,7 @@ __all__ = ["ApproxDP", "NonPrivate"]
 
 
 @dataclass(frozen=True)
-class NonPrivate(Event, tag="NonPrivate"):
+class NonPrivate(Event, tag="NonPrivate", knows_label=True):
     """A release without any protection."""
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
@@ -27,7 +27,7 @@ class NonPrivate(Event, tag="NonPrivate"):
 
 
 @dataclass(frozen=True)
-class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta")):
+class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=True):
     """Any (epsilon, delta)-differentially private release.
 
     Parameters

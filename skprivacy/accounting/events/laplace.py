@@ -16,7 +16,7 @@ __all__ = ["DiscreteLaplaceEvent", "LaplaceEvent"]
 
 
 @dataclass(frozen=True)
-class LaplaceEvent(Event, tag="Laplace", stored=("noise_multiplier",)):
+class LaplaceEvent(Event, tag="Laplace", stored=("noise_multiplier",), knows_label=True):
     """A scalar or vector of bounded L1 sensitivity plus independent Laplace noise.
 
     Parameters
@@ -44,7 +44,9 @@ class LaplaceEvent(Event, tag="Laplace", stored=("noise_multiplier",)):
 
 
 @dataclass(frozen=True)
-class DiscreteLaplaceEvent(Event, tag="DiscreteLaplace", stored=("scale", "sensitivity")):
+class DiscreteLaplaceEvent(
+    Event, tag="DiscreteLaplace", stored=("scale", "sensitivity"), knows_label=True
+):
     """Integers of bounded L1 sensitivity plus two-sided geometric noise.
 
     Parameters

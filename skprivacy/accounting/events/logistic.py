@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._checks import positive
+from .._checks import positive, replaces
 from .._event import Event, Orders, Pairs
 from .._renyi import ROUNDING, binomial_rdp
 from ..pld.pairs import LooseGaussianPair, SlopePair, both
@@ -17,7 +17,7 @@ __all__ = ["LogisticEvent"]
 
 
 @dataclass(frozen=True)
-class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm")):
+class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), knows_label=True):
     """A scalar or vector plus independent logistic noise (the additive logistic mechanism).
 
     Parameters
@@ -48,10 +48,10 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm")):
         The Renyi divergence does not decrease with the order, so fractional orders are rounded up
         to the next integer.
         """
-        if relation == "replace_one":
+        if replaces(relation):
             raise TypeError(
                 "No Renyi bound is known for Poisson-sampled logistic noise under "
-                "relation='replace_one'. Use 'add_remove' or 'zero_out'."
+                f"relation={relation!r}. Use 'add_remove' or 'zero_out'."
             )
         z = math.sqrt(3) * self.noise_multiplier
         return np.array([binomial_rdp(math.ceil(a), rate, z) for a in orders]) * ROUNDING

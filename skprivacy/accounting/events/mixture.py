@@ -27,7 +27,7 @@ _NOTHING = AtomPair((0.0,), (1.0,), (1.0,))
 
 
 @dataclass(frozen=True)
-class Mixture(Event, tag="Mixture", stored=("p", "events")):
+class Mixture(Event, tag="Mixture", stored=("p", "events"), knows_label=True):
     """One of several events, chosen at random; the choice is released with the answer.
 
     Parameters

@@ -16,7 +16,9 @@ __all__ = ["RandomizedResponseEvent"]
 
 
 @dataclass(frozen=True)
-class RandomizedResponseEvent(Event, tag="RandomizedResponse", stored=("epsilon", "n_categories")):
+class RandomizedResponseEvent(
+    Event, tag="RandomizedResponse", stored=("epsilon", "n_categories"), knows_label=True
+):
     """One category, reported with randomised response.
 
     The true category is reported with probability e^epsilon / (e^epsilon + n_categories - 1).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .._checks import positive
+from .._checks import positive, replaces
 from .._event import Event, NoLossDistributionError, Orders, Pairs, check_event
 from .._renyi import pure_rdp, rdp
 from ..pld.sampled import Added, Removed
@@ -16,7 +16,9 @@ __all__ = ["PoissonSampled"]
 
 
 @dataclass(frozen=True)
-class PoissonSampled(Event, tag="PoissonSampled", stored=("sampling_rate", "event")):
+class PoissonSampled(
+    Event, tag="PoissonSampled", stored=("sampling_rate", "event"), knows_label=True
+):
     """An event on a sample that includes each record independently.
 
     Parameters
@@ -39,7 +41,7 @@ class PoissonSampled(Event, tag="PoissonSampled", stored=("sampling_rate", "even
         check_event("event", self.event)
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
-        if self.sampling_rate == 1 and relation != "replace_one":
+        if self.sampling_rate == 1 and not replaces(relation):
             return rdp(self.event, orders, relation)
         return self.event.sampled_renyi(self.sampling_rate, orders, relation)
 
@@ -48,10 +50,10 @@ class PoissonSampled(Event, tag="PoissonSampled", stored=("sampling_rate", "even
         known = inner.sampled_pairs(rate, relation)
         if known is not None:
             return known
-        if relation == "replace_one":
+        if replaces(relation):
             raise NoLossDistributionError(
                 f"A Poisson sample of {inner!r} has no known dominating pair under "
-                "relation='replace_one'. Use 'add_remove' or 'zero_out'."
+                f"relation={relation!r}. Use 'add_remove' or 'zero_out'."
             )
         base = inner.dominating_pairs(relation)
         if rate == 1:
@@ -64,14 +66,14 @@ class PoissonSampled(Event, tag="PoissonSampled", stored=("sampling_rate", "even
         return Removed(base[0], rate), Added(base[1], rate)
 
     def sampled_pairs(self, rate: float, relation: str) -> Pairs | None:
-        if relation == "replace_one":
+        if replaces(relation):
             return None
         return PoissonSampled(rate * self.sampling_rate, self.event).dominating_pairs(relation)
 
     def zcdp(self, relation: str) -> float:
-        # zCDP has no amplification by sampling, so the bound of the whole data set is used. Under
-        # replace_one two contributions change, as in a group of two.
-        return total_zcdp(self.event, relation) * (4 if relation == "replace_one" else 1)
+        # zCDP has no amplification by sampling, so the bound of the whole data set is used. Where a
+        # contribution is replaced two contributions change, as in a group of two.
+        return total_zcdp(self.event, relation) * (4 if replaces(relation) else 1)
 
     def gdp(self) -> tuple[float, bool]:
         if not isinstance(self.event, GaussianEvent):

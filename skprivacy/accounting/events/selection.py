@@ -24,7 +24,9 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class PrivateSelection(Event, tag="PrivateSelection", stored=("event", "eta", "gamma")):
+class PrivateSelection(
+    Event, tag="PrivateSelection", stored=("event", "eta", "gamma"), knows_label=True
+):
     """The best of K runs, K drawn from a truncated negative binomial distribution.
 
     Parameters

@@ -15,7 +15,7 @@ __all__ = ["SmoothGaussianEvent"]
 
 @dataclass(frozen=True)
 class SmoothGaussianEvent(
-    Event, tag="SmoothGaussian", stored=("noise_multiplier", "smoothness", "lift")
+    Event, tag="SmoothGaussian", stored=("noise_multiplier", "smoothness", "lift"), knows_label=True
 ):
     """One number of smooth sensitivity S, plus ``lift`` S, plus Gaussian noise in units of S.
 

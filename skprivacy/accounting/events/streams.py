@@ -12,7 +12,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 
-from .._checks import positive, whole
+from .._checks import positive, replaces, whole
 from .._event import Event, NoLossDistributionError, Orders, Pairs
 from ..matrix import banded_sensitivity, tree_sensitivity
 from ..pld.pairs import GaussianPair, both
@@ -44,7 +44,7 @@ class MatrixFactorization(Event, tag=None):
     contributions that all point in the same direction (the squared norm is a sum of inner products,
     none of which another direction could increase). Contributions may depend on earlier answers,
     because the noise is Gaussian and no row contains a future step (Denisov et al. 2022, theorem
-    2.1). Relations: ``zero_out``, and ``replace_one`` at twice the sensitivity. Under
+    2.1). Relations: ``zero_out``, and ``replace_one`` and ``label`` at twice the sensitivity. Under
     ``add_remove``, one more record would move the others between batches, so there is no guarantee.
 
     References
@@ -82,7 +82,7 @@ class MatrixFactorization(Event, tag=None):
                 "more or one fewer record, the others would change their positions in the stream. "
                 "Use relation='zero_out' or 'replace_one'."
             )
-        contributions = 2 if relation == "replace_one" else 1
+        contributions = 2 if replaces(relation) else 1
         return self.noise_multiplier / (contributions * self.sensitivity)
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
@@ -100,6 +100,7 @@ class BandedFactorization(
     MatrixFactorization,
     tag="BandedFactorization",
     stored=("noise_multiplier", "steps_per_epoch", "epochs", "coefficients"),
+    knows_label=True,
 ):
     """A stream with banded Toeplitz noise: row t of C is ``coefficients``, backwards from t.
 
@@ -151,6 +152,7 @@ class TreeAggregation(
     MatrixFactorization,
     tag="TreeAggregation",
     stored=("noise_multiplier", "steps_per_epoch", "epochs"),
+    knows_label=True,
 ):
     """A stream whose running sums are composed of noisy sums over 2^l steps.
 

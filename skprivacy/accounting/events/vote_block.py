@@ -29,7 +29,12 @@ _SAVES_LESS = 0.314
 
 
 @dataclass(frozen=True)
-class VoteBlock(Event, tag="VoteBlock", stored=("kind", "noise_multiplier", "n_queries", "moved")):
+class VoteBlock(
+    Event,
+    tag="VoteBlock",
+    stored=("kind", "noise_multiplier", "n_queries", "moved"),
+    knows_label=True,
+):
     """At most so many votes, declared beforehand, of which only the winners are released.
 
     It costs about a fifth less than the same number of :class:`GNMaxVote` or

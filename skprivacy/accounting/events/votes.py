@@ -75,7 +75,11 @@ class _VoteEvent(Event, tag=None):
 
 @dataclass(frozen=True)
 class GNMaxVote(
-    _VoteEvent, tag="GNMaxVote", stored=("noise_multiplier", "votes", "moved"), version=2
+    _VoteEvent,
+    tag="GNMaxVote",
+    stored=("noise_multiplier", "votes", "moved"),
+    version=2,
+    knows_label=True,
 ):
     """The arg-max of vote counts after Gaussian noise.
 
@@ -125,7 +129,11 @@ class GNMaxVote(
 
 @dataclass(frozen=True)
 class LNMaxVote(
-    _VoteEvent, tag="LNMaxVote", stored=("noise_multiplier", "votes", "moved"), version=2
+    _VoteEvent,
+    tag="LNMaxVote",
+    stored=("noise_multiplier", "votes", "moved"),
+    version=2,
+    knows_label=True,
 ):
     """The arg-max of vote counts after Laplace noise of scale ``noise_multiplier``.
 
@@ -175,6 +183,7 @@ class VoteThreshold(
     tag="VoteThreshold",
     stored=("noise_multiplier", "votes", "moved", "threshold", "offset"),
     version=2,
+    knows_label=True,
 ):
     """The test of Confident-GNMax: is the largest count, plus Gaussian noise, above a threshold?
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from .._checks import check_relation
-from .._event import Event, flatten
+from .._event import Event, check_known, flatten
 from .compose import ComposedLoss, compose
 from .pairs import GaussianPair, Pair
 from .plan import Group, SaddlePoint, saddle_point
@@ -254,7 +254,7 @@ def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     ----------
     event : Event
         Any composition of events that have a dominating pair.
-    relation : {"add_remove", "replace_one", "zero_out"}, default="add_remove"
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
         The neighbouring relation.
 
     Returns
@@ -279,6 +279,7 @@ def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     6.19
     """
     check_relation(relation)
+    check_known(event, relation)
     counts: tuple[Counter[Pair], Counter[Pair]] = (Counter(), Counter())
     for part, times in flatten(event).items():
         for counter, pair in zip(counts, part.dominating_pairs(relation), strict=True):

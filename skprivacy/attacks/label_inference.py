@@ -1,0 +1,323 @@
+"""Label inference: which of two labels was a record trained with?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from .._clones import train_clone
+from .._sklearn import num_samples, safe_indexing
+from .._validation import label_columns
+from ..metrics import epsilon_from_guesses
+from ._predictions import class_list, predict_aligned
+from ._records import as_records
+from .membership import SHARED_BY_CLONES
+from .result import AttackResult
+
+__all__ = ["LabelCanaries", "LabelInferenceAttack", "LabelInferenceResult"]
+
+Float64Array = NDArray[np.float64]
+
+_LEAST = 1e-12  # probabilities of the target below are as good as it
+_DOUBT = 0.01  # least probability by the prior, so that its certainty never hides the target's
+# Shares of the canaries that are guessed, the most confident ones: fixed, so that no look at the
+# coins chooses among them.
+_SHARES = (1.0, 0.25)
+
+
+@dataclass(frozen=True)
+class LabelCanaries:
+    """Records of which a fair coin says whether they are trained with their label or another.
+
+    Made by :meth:`drawn`.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_canaries,)
+        Which records they are.
+    label, other : ndarray of shape (n_canaries,)
+        The true label of each, and the one that it is flipped to.
+    kept : ndarray of bool of shape (n_canaries,)
+        The coins: whether the true label is trained on.
+    labels : ndarray of shape (n_samples,)
+        All labels to train on, those of canaries by their coins.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.attacks import LabelCanaries
+    >>> canaries = LabelCanaries.drawn(np.arange(100) % 3, n_canaries=20, random_state=0)
+    >>> flipped = (canaries.labels != np.arange(100) % 3).sum()
+    >>> bool(flipped == (~canaries.kept).sum())
+    True
+    """
+
+    rows: NDArray[np.intp]
+    label: NDArray[Any]
+    other: NDArray[Any]
+    kept: NDArray[np.bool_]
+    labels: NDArray[Any]
+
+    @classmethod
+    def drawn(
+        cls,
+        y: ArrayLike,
+        n_canaries: int,
+        *,
+        classes: ArrayLike | None = None,
+        random_state: Any = None,
+    ) -> LabelCanaries:
+        """Choose canaries, the label that each may be flipped to, and throw their coins.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,)
+            True labels.
+        n_canaries : int
+            From 1 to n_samples. Many wrong labels make a model worse, and none of its own labels.
+        classes : array-like of shape (n_classes,), default=None
+            Labels to flip to. ``None``: those in ``y``.
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        LabelCanaries
+        """
+        y = np.asarray(y)
+        known = np.unique(y if classes is None else np.asarray(classes))
+        if len(known) < 2:
+            raise ValueError(
+                f"classes={known.tolist()!r}: a label can be flipped to another one only. Pass at "
+                "least two."
+            )
+        if not 1 <= n_canaries <= len(y):
+            raise ValueError(
+                f"n_canaries={n_canaries!r} must be from 1 to the number of records, {len(y)}."
+            )
+        random = check_random_state(random_state)
+        rows = np.sort(random.permutation(len(y))[:n_canaries])
+        place = label_columns(y[rows], known)
+        other = known[(place + random.randint(1, len(known), size=n_canaries)) % len(known)]
+        kept = random.randint(2, size=n_canaries).astype(bool)
+        labels = y.copy()
+        labels[rows] = np.where(kept, y[rows], other)
+        return cls(rows, y[rows], other, kept, labels)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelInferenceResult(AttackResult):
+    """Scores of canaries with their true label, and of those with another; all figures by them.
+
+    It reads like an :class:`AttackResult` whose "members" are the canaries that kept their label:
+    a score above 0 guesses that. ``details`` has ``guessed`` and ``guessed_by_prior``, the shares
+    of coins that are guessed rightly with the model and without it.
+
+    Parameters
+    ----------
+    scores_in, scores_out : array-like of shape (n_kept,) and (n_flipped,)
+        Scores of canaries that kept their label, and of flipped ones.
+    attack : str, default="attack"
+        Name of the attack, for tables and plots.
+    alpha : float, default=0.05
+        Error probability of every interval and bound.
+    details : dict, default={}
+        Further figures of the attack.
+    """
+
+    def epsilon_lower_bound(self, delta: float = 0.0, alpha: float | None = None) -> float:
+        """Return a lower confidence bound on epsilon, at confidence ``1 - alpha``.
+
+        The better of two bounds on the number of right guesses, with ``alpha / 2`` each: of all
+        coins, and of the most confident quarter. Both are exact in one training run; see
+        :func:`skprivacy.metrics.epsilon_from_guesses`.
+        """
+        scores = np.concatenate([self.scores_in, self.scores_out])
+        right = np.concatenate([self.scores_in > 0, self.scores_out < 0])  # a tie is no right guess
+        order = np.argsort(-np.abs(scores), kind="stable")
+        alpha = (self.alpha if alpha is None else alpha) / len(_SHARES)
+        n = len(scores)
+        bounds = []
+        for share in _SHARES:
+            guessed = order[: max(1, round(share * n))]
+            count = int(right[guessed].sum())
+            bounds.append(epsilon_from_guesses(count, len(guessed), n, delta=delta, alpha=alpha))
+        return max(bounds)
+
+
+class LabelInferenceAttack(BaseEstimator):
+    """Guess which label a record was trained with, from a model and the record's features.
+
+    That a model predicts labels well is no leakage: features tell labels. What counts is how much
+    more a model says of a record's own label than one that never saw it: the prior.
+
+    Parameters
+    ----------
+    target : fitted classifier, default=None
+        The target model; without ``predict_proba``, its predicted label is all it says.
+        None makes a template for ``clone`` and ``set_params``.
+    prior : classifier, default=None
+        Is cloned and fitted to the attacker's own records. ``None``: as the target.
+    n_canaries : int, default=1000
+        How many canaries :func:`~skprivacy.audit.audit` draws; at most a quarter of the records.
+    random_state : int, RandomState instance or None, default=None
+        Drives the canaries and the seeds of what is trained.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels of the target and of the attacker's records.
+    prior_ : classifier
+        The fitted prior.
+
+    Notes
+    -----
+    **Guarantees.** :meth:`evaluate` measures a lower bound on the epsilon of labels if the target
+    was trained on the labels of :class:`LabelCanaries`. It says nothing about membership.
+
+    References
+    ----------
+    M. Malek, I. Mironov, K. Prasad, I. Shilov and F. Tramer, "Antipodes of label differential
+    privacy: PATE and ALIBI", NeurIPS 2021.
+    T. Steinke, M. Nasr and M. Jagielski, "Privacy auditing with one (1) training run", NeurIPS
+    2023.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skprivacy.attacks import LabelCanaries, LabelInferenceAttack
+    >>> X, y = make_classification(2000, random_state=0)
+    >>> canaries = LabelCanaries.drawn(y[:1000], n_canaries=200, random_state=0)
+    >>> target = DecisionTreeClassifier(random_state=0).fit(X[:1000], canaries.labels)
+    >>> attack = LabelInferenceAttack(target, random_state=0).fit(X[1000:], y[1000:])
+    >>> result = attack.evaluate(X[:1000], canaries)
+    >>> result.epsilon_lower_bound() > 3
+    True
+    """
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        prior: Any = None,
+        n_canaries: int = 1000,
+        random_state: Any = None,
+    ) -> None:
+        self.target = target
+        self.prior = prior
+        self.n_canaries = n_canaries
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: ArrayLike) -> LabelInferenceAttack:
+        """Learn the prior: what features alone say of labels.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_records, n_features)
+            Records of the attacker, none of which the target was trained on.
+        y : array-like of shape (n_records,)
+            Their labels.
+
+        Returns
+        -------
+        self : LabelInferenceAttack
+        """
+        if self.target is None:
+            raise ValueError(
+                "target=None must be the fitted model to attack. Pass it as "
+                "LabelInferenceAttack(target) or set_params(target=model)."
+            )
+        check_is_fitted(self.target)
+        X, y = as_records(X), np.asarray(y)
+        check_consistent_length(X, y)
+        self.classes_ = class_list(self.target.classes_, y)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        learner = self.target if self.prior is None else self.prior
+        self.prior_ = train_clone(learner, X, y, np.arange(num_samples(X)), seed)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label that each record was most probably trained with.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_records, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+        """
+        check_is_fitted(self, "prior_")
+        return self.classes_[self._probabilities(self.target, as_records(X)).argmax(axis=1)]
+
+    def score_samples(self, X: Any, label: ArrayLike, other: ArrayLike) -> Float64Array:
+        """Return the evidence that records were trained with ``label`` rather than ``other``.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_records, n_features)
+        label, other : array-like of shape (n_records,)
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            How much larger the log odds are by the target than by the prior.
+        """
+        check_is_fitted(self, "prior_")
+        X = as_records(X)
+        by_target = self._log_odds(self.target, X, label, other, _LEAST)
+        return by_target - self._log_odds(self.prior_, X, label, other, _DOUBT)
+
+    def evaluate(self, X: Any, canaries: LabelCanaries) -> LabelInferenceResult:
+        """Guess the coins of canaries that the target was trained on, and return the result.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            The records that the canaries were drawn from.
+        canaries : LabelCanaries
+            Whose ``labels`` the target was trained on.
+
+        Returns
+        -------
+        LabelInferenceResult
+        """
+        own = safe_indexing(as_records(X), canaries.rows)
+        scores = self.score_samples(own, canaries.label, canaries.other)
+        by_prior = self._log_odds(self.prior_, own, canaries.label, canaries.other, _DOUBT)
+        details = {
+            "n_canaries": len(scores),
+            "guessed": float(np.mean((scores > 0) == canaries.kept)),
+            "guessed_by_prior": float(np.mean((by_prior > 0) == canaries.kept)),
+        }
+        kept = canaries.kept
+        if kept.all() or not kept.any():
+            raise ValueError(
+                f"canaries: all of the {len(kept)} coins fell on one side. Draw more canaries."
+            )
+        return LabelInferenceResult(scores[kept], scores[~kept], type(self).__name__, 0.05, details)
+
+    def _probabilities(self, model: Any, X: Any) -> Float64Array:
+        if hasattr(model, "predict_proba"):
+            return predict_aligned(model, X, self.classes_)
+        return np.eye(len(self.classes_))[label_columns(model.predict(X), self.classes_)]
+
+    def _log_odds(
+        self, model: Any, X: Any, label: ArrayLike, other: ArrayLike, least: float
+    ) -> Float64Array:
+        probabilities = np.maximum(self._probabilities(model, X), least)
+        rows = np.arange(len(probabilities))
+        first, second = (label_columns(y, self.classes_) for y in (label, other))
+        return np.log(probabilities[rows, first]) - np.log(probabilities[rows, second])
+
+    def __sklearn_clone__(self) -> LabelInferenceAttack:
+        params = self.get_params(deep=False)
+        return type(self)(
+            **{k: v if k in SHARED_BY_CLONES else clone(v, safe=False) for k, v in params.items()}
+        )

@@ -1,0 +1,152 @@
+"""Audits of guarantees that protect labels alone: about them, and never about membership."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from .._clones import train_clone
+from .._sklearn import num_samples
+from ..attacks import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
+from .claims import Claim
+from .report import AttackFinding, AuditReport, facts_of
+
+__all__ = [
+    "NOT_MEMBERSHIP",
+    "LabelAuditReport",
+    "audited_labels",
+    "guessed_labels",
+    "label_attack",
+    "protects_labels",
+]
+
+_FEWEST = 100  # training records, a quarter of which are canaries
+NOT_MEMBERSHIP = (
+    "a guarantee of relation='label' protects labels alone and says nothing about membership, so "
+    "that no membership attack can confirm or refute it"
+)
+
+
+def protects_labels(claim: Claim) -> bool:
+    """Return whether a claim is one of labels, also where only the charges say so."""
+    return any(g is not None and g.relation == "label" for g in (claim.guarantee, claim.charged))
+
+
+@dataclass(frozen=True, repr=False)
+class LabelAuditReport(AuditReport):
+    """The claimed privacy of labels compared with what a model tells of them.
+
+    Returned by :func:`~skprivacy.audit.audit` for models with a guarantee of labels. A clone of
+    the model is trained on labels of which fair coins have flipped some, and an attack guesses the
+    coins. "Violated" is said of labels; on membership there is no verdict. What is measured is
+    what :class:`AuditReport` has, with canaries of true labels for members, and of flipped ones
+    for others.
+
+    Attributes
+    ----------
+    model, guarantee, findings, reason, uncovered, charged : as in :class:`AuditReport`
+        There is one finding.
+    n_train, n_test, train_accuracy, test_accuracy, majority_share : as in :class:`AuditReport`
+        Of the model as it was given, without canaries.
+    alpha : float
+        Error probability of the verdict and of each interval.
+    n_shadows, n_shared : int
+        1, and 0.
+    """
+
+    of_labels: ClassVar[bool] = True
+
+    @property
+    def n_canaries(self) -> int:
+        """Number of coins that were guessed."""
+        result = self.findings[0].result
+        return len(result.scores_in) + len(result.scores_out)
+
+    @property
+    def epsilon_within_reach(self) -> float:
+        """Value of ``epsilon_lower_bound`` if all guesses were right: the largest possible one."""
+        half = np.ones((self.n_canaries + 1) // 2)
+        return LabelInferenceResult(half, -half[: self.n_canaries // 2]).epsilon_lower_bound(
+            self.claimed_delta, self.alpha
+        )
+
+    @property
+    def caveats(self) -> list[str]:
+        """Limitations of the claim or the measurement, in words."""
+        return [f"Membership was not tested: {NOT_MEMBERSHIP}.", *super().caveats]
+
+    def _suspicious(self) -> list[str]:
+        return []
+
+    def _too_few(self) -> list[str]:
+        reach = self.epsilon_within_reach
+        if self.verdict == "VIOLATED" or reach > self.claimed_epsilon:
+            return []
+        return [
+            f"With {self.n_canaries:,} canaries, even a perfect attack shows an epsilon of at most "
+            f"{reach:.2g}: no leak could have refuted the claim."
+        ]
+
+
+def label_attack(attacks: Any, random_state: Any) -> LabelInferenceAttack:
+    """Return the attack on labels; refuse any other.
+
+    Raises
+    ------
+    ValueError
+        If an attack on membership is given.
+    """
+    if attacks is None:
+        return LabelInferenceAttack(random_state=random_state)
+    given = [attacks] if isinstance(attacks, LabelInferenceAttack) else list(attacks)
+    if len(given) != 1 or not isinstance(given[0], LabelInferenceAttack):
+        raise ValueError(
+            f"attacks={given!r}: {NOT_MEMBERSHIP}. Pass attacks=None or one LabelInferenceAttack; "
+            "for a verdict on membership, fit an estimator that protects whole records."
+        )
+    return given[0]
+
+
+def audited_labels(
+    model: Any, claim: Claim, attack: LabelInferenceAttack,
+    X_train: Any, y_train: Any, X_test: Any, y_test: Any, alpha: float,
+) -> LabelAuditReport:  # fmt: skip
+    """Guess the coins of canaries among the training records; return the report."""
+    result = guessed_labels(model, attack, X_train, y_train, X_test, y_test)
+    return LabelAuditReport(
+        **facts_of(model, claim, X_train, y_train, X_test, y_test),
+        findings=(AttackFinding.of(result, claim.guarantee, alpha, alpha),),
+        alpha=float(alpha),
+        n_shadows=1,
+        n_shared=0,
+    )
+
+
+def guessed_labels(
+    model: Any, attack: LabelInferenceAttack, X_train: Any, y_train: Any, X_test: Any, y_test: Any
+) -> LabelInferenceResult:
+    """Train a clone of a model on labels with canaries, and guess their coins.
+
+    The coins are thrown afresh unless the attack has a seed, and so is the model's own noise.
+    """
+    n = num_samples(X_train)
+    if n < _FEWEST:
+        raise ValueError(
+            f"X_train has {n} records; canaries need at least {_FEWEST}, for coins on both sides. "
+            "Pass more records."
+        )
+    random = check_random_state(attack.random_state)
+    canaries = LabelCanaries.drawn(
+        y_train,
+        min(attack.n_canaries, n // 4),
+        classes=model.classes_,
+        random_state=random,
+    )
+    seed = int(random.randint(np.iinfo(np.int32).max))
+    target = train_clone(model, X_train, canaries.labels, np.arange(n), seed)
+    fitted = clone(attack).set_params(target=target).fit(X_test, y_test)
+    return fitted.evaluate(X_train, canaries)

@@ -1,0 +1,206 @@
+"""A classifier with noisy labels: what those of one kind of noise or another share."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_consistent_length, check_random_state, get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from .._sklearn import HasMethods, Interval, num_samples, safe_indexing
+from .._validation import check_column_names
+from ..accounting import Event, NonPrivate, PrivacyBudget
+from ..base import PrivateEstimatorMixin
+from ..mechanisms import SecureRandom
+from ..public_facts import public_classes
+from ._learning import fitted, learned
+
+__all__ = ["MOST", "NoisyLabelClassifier"]
+
+MOST = 699.0  # the epsilon of responses that are as good as true
+_TRIED = 200  # records on which the estimator is tried
+
+
+def _can(method: str) -> Any:
+    def has(self: Any) -> bool:
+        return hasattr(self.estimator_ if hasattr(self, "estimator_") else self._base(), method)
+
+    return available_if(has)
+
+
+class NoisyLabelClassifier(
+    PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator
+):
+    """Release each label once, with noise; then learn from features and noisy labels."""
+
+    _parameter_constraints: dict = {
+        "estimator": [HasMethods(["fit", "predict"]), None],
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "n_rounds": [Interval(Integral, 1, None, closed="left")],
+        "n_folds": [Interval(Integral, 2, None, closed="left")],
+        "classes": ["array-like", None],
+        "keep_labels": ["boolean"],
+        "random_state": ["random_state"],
+        "budget": [PrivacyBudget, None],
+        "noise_seed": [Integral, None],
+    }
+
+    _protects_labels = True  # and nothing else: who attacks membership is told so before a fit
+
+    estimator: Any
+    epsilon: float
+    n_rounds: int
+    n_folds: int
+    classes: ArrayLike | None
+    keep_labels: bool
+    random_state: Any
+    budget: PrivacyBudget | None
+    noise_seed: int | None
+
+    def fit(self, X: Any, y: ArrayLike) -> Any:
+        """Release the labels with noise, once, and learn from them.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Features, which are public, as the estimator takes them.
+        y : array-like of shape (n_samples,)
+            Private labels, each one of ``classes``.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a shape or a label is not as described. Nothing has been released then.
+        BudgetExceededError
+            If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
+        """
+        with self._private_fit() as fit:
+            X, y = self._validated(X, y)
+            self.classes_, codes = public_classes(fit, y, self.classes)
+            random = check_random_state(self.random_state)
+            self._try_estimator(X)
+            k = len(self.classes_)
+            event = NonPrivate() if np.isinf(self.epsilon) else self._event(k)
+            with fit.charged(event, relation="label", at_delta=0.0):
+                noise = SecureRandom(self.noise_seed)
+                labels, likelihood, prior = self._released(X, codes, random, noise)
+            self.estimator_ = learned(
+                self._base(), X, likelihood, prior, self.n_rounds, self.n_folds, random
+            )
+            if self.keep_labels:
+                self.labels_ = labels
+        return self
+
+    @abstractmethod
+    def _event(self, n_classes: int) -> Event:
+        """Return the event of a record's release, which is all that its label takes part in."""
+
+    @abstractmethod
+    def _released(
+        self, X: Any, codes: NDArray[np.int64], random: np.random.RandomState, noise: SecureRandom
+    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
+        """Release each label once; return what was released, its likelihoods and a prior."""
+
+    def _base(self) -> Any:
+        return LogisticRegression(max_iter=1000) if self.estimator is None else self.estimator
+
+    def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+        self._validate_params()
+        check_column_names(X)
+        if isinstance(X, pd.DataFrame):
+            validate_data(self, X, skip_check_array=True)
+            check_consistent_length(X, y)
+            if len(X) < 2:
+                raise ValueError(f"X has {len(X)} sample(s); at least 2 are needed. Pass more.")
+            return X, column_or_1d(y, warn=True)
+        return validate_data(self, X, y, ensure_min_samples=2, **self._takes())
+
+    def _takes(self) -> dict[str, Any]:
+        """Return which features are checked for what, by what the estimator takes."""
+        tags = self.__sklearn_tags__().input_tags
+        return {
+            "accept_sparse": "csr" if tags.sparse else False,
+            "ensure_all_finite": not tags.allow_nan,
+        }
+
+    def _try_estimator(self, X: Any) -> None:
+        """Fit the estimator to made-up labels: what breaks it must show before any are noised."""
+        n = min(num_samples(X), _TRIED)
+        made_up = np.eye(len(self.classes_))[np.arange(n) % len(self.classes_)]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                fitted(
+                    self._base(), safe_indexing(X, np.arange(n)), made_up, np.random.RandomState(0)
+                )
+        except Exception as error:
+            raise ValueError(
+                f"estimator={self._base()!r} cannot be fitted to X ({error}). Nothing was "
+                "charged. Pass a classifier that takes these features, for instance a pipeline."
+            ) from error
+
+    def _rows(self, X: Any) -> Any:
+        check_is_fitted(self, "estimator_")
+        check_column_names(X)
+        if isinstance(X, pd.DataFrame):
+            validate_data(self, X, skip_check_array=True, reset=False)
+        else:
+            X = validate_data(self, X, reset=False, **self._takes())
+        one_class = isinstance(self.estimator_, DummyClassifier)
+        return np.zeros((num_samples(X), 1)) if one_class else X
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each row.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        rows = self._rows(X)
+        return self.classes_[self.estimator_.predict(rows)]
+
+    @_can("predict_proba")
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class; 0 for those that no noisy label names.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        rows = self._rows(X)
+        found = np.zeros((num_samples(rows), len(self.classes_)))
+        found[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
+        return found
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # the few records of a check drown in noise
+        base = self._base()
+        tags.input_tags.sparse = get_tags(base).input_tags.sparse
+        first = base.steps[0][1] if isinstance(base, Pipeline) else base
+        tags.input_tags.allow_nan = get_tags(first).input_tags.allow_nan
+        return tags

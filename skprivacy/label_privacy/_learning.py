@@ -1,0 +1,197 @@
+"""Learning from labels that were noised by a known law: all of it is post-processing.
+
+What is known of a record's label is its likelihood: for each class, the probability of what was
+released if that class were the true one. With a prior, which a model of the features gives, it is a
+posterior; with the posterior as weights a model can be fitted, which gives a better prior.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+from sklearn.model_selection import KFold
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
+
+from .._sklearn import num_samples, safe_indexing
+
+__all__ = ["believed", "crossed", "first_prior", "fitted", "heat", "learned", "posterior"]
+
+Floats = NDArray[np.float64]
+
+_LEAST = 1e-3  # of a prior, shared by all classes: no model is certain
+_NEGLIGIBLE = 0.05  # weights below this share of a record's largest are left out
+_HEATS = 2.0 ** np.arange(-3.0, 9.0, 0.5)
+
+
+def posterior(likelihood: Floats, prior: Floats) -> Floats:
+    """Return the probability of each class, of shape (n_samples, n_classes)."""
+    joint: Floats = likelihood * prior
+    return joint / joint.sum(axis=1, keepdims=True)
+
+
+def learned(
+    estimator: Any,
+    X: Any,
+    likelihood: Floats,
+    prior: Floats,
+    n_rounds: int,
+    n_folds: int,
+    random: np.random.RandomState,
+) -> Any:
+    """Return a clone of ``estimator`` that has learned from noisy labels.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Unfitted.
+    X : records of shape (n_samples, n_features)
+    likelihood : ndarray of shape (n_samples, n_classes)
+    prior : ndarray of shape (n_samples, n_classes)
+        To begin with.
+    n_rounds : int
+        How often the posterior is taken. Each but the last gives a model, and a prior by it.
+    n_folds : int
+        A record's prior comes from a model that has not seen its own noisy label.
+    random : RandomState
+
+    Returns
+    -------
+    classifier
+        It predicts indices of classes.
+    """
+    for _ in range(n_rounds - 1):
+        weights = posterior(likelihood, prior)
+        scores = crossed(estimator, X, weights, n_folds, random)
+        prior = believed(scores, heat(estimator, scores, likelihood))
+    return fitted(estimator, X, posterior(likelihood, prior), random)
+
+
+def first_prior(
+    estimator: Any,
+    X: Any,
+    named: NDArray[np.int64],
+    true: float,
+    likelihood: Floats,
+    n_folds: int,
+    random: np.random.RandomState,
+) -> Floats:
+    """Return what a model of noisy labels says of the true ones.
+
+    Parameters
+    ----------
+    estimator : classifier
+    X : records of shape (n_samples, n_features)
+    named : ndarray of shape (n_samples,)
+        The class that each noisy label names.
+    true : float
+        Probability that it is the true one; all others are named alike.
+    likelihood : ndarray of shape (n_samples, n_classes)
+    n_folds : int
+    random : RandomState
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_classes)
+        Where the model gives probabilities, they are solved for those of the true classes.
+    """
+    k = likelihood.shape[1]
+    scores = crossed(estimator, X, np.eye(k)[named], n_folds, random)
+    if not hasattr(estimator, "predict_proba"):
+        return believed(scores, heat(estimator, scores, likelihood))
+    other = (1.0 - true) / (k - 1)
+    return _bounded((np.exp(scores) - other) / max(true - other, 1e-9))
+
+
+def crossed(
+    estimator: Any, X: Any, weights: Floats, n_folds: int, random: np.random.RandomState
+) -> Floats:
+    """Return the scores of each record's classes by a model that was fitted without it."""
+    found = np.empty_like(weights)
+    n_folds = min(n_folds, len(weights))
+    for others, own in KFold(n_folds, shuffle=True, random_state=random).split(weights):
+        model = fitted(estimator, safe_indexing(X, others), weights[others], random)
+        found[own] = scores_of(model, safe_indexing(X, own), weights.shape[1])
+    return found
+
+
+def scores_of(model: Any, X: Any, n_classes: int) -> Floats:
+    """Return logarithms of probabilities, or else the values of a decision function."""
+    if isinstance(model, DummyClassifier):
+        X = np.zeros((num_samples(X), 1))
+    if hasattr(model, "predict_proba"):
+        found = np.zeros((num_samples(X), n_classes))
+        found[:, model.classes_] = model.predict_proba(X)
+        return np.log(_bounded(found))
+    if hasattr(model, "decision_function"):
+        values = np.asarray(model.decision_function(X), np.float64)
+        values = np.column_stack([-values, values]) if values.ndim == 1 else values
+        found = np.full((len(values), n_classes), values.min())
+        found[:, model.classes_] = values
+        return found
+    return np.eye(n_classes)[model.predict(X)]
+
+
+def heat(estimator: Any, scores: Floats, likelihood: Floats) -> float:
+    """Return what scores are multiplied by to be logarithms of probabilities.
+
+    1 where they are; otherwise the factor that makes what was released most likely.
+    """
+    if hasattr(estimator, "predict_proba"):
+        return 1.0
+    fits = [np.log((likelihood * believed(scores, t)).sum(axis=1)).sum() for t in _HEATS]
+    return float(_HEATS[int(np.argmax(fits))])
+
+
+def believed(scores: Floats, heat: float) -> Floats:
+    """Return the probabilities that scores stand for."""
+    return _bounded(softmax(heat * scores, axis=1))
+
+
+def fitted(estimator: Any, X: Any, weights: Floats, random: np.random.RandomState) -> Any:
+    """Return a clone fitted to each record once a class, with that class's weight.
+
+    An estimator without sample weights gets one label a record, drawn by these weights.
+    """
+    model, route = _seeded(estimator, random), _weights_of(estimator)
+    fit_params = {}
+    if route is None:
+        drawn = (weights.cumsum(axis=1) < random.random_sample((len(weights), 1))).sum(axis=1)
+        rows, labels = np.arange(len(weights)), np.minimum(drawn, weights.shape[1] - 1)
+    else:
+        rows, labels = np.nonzero(weights > _NEGLIGIBLE * weights.max(axis=1, keepdims=True))
+        fit_params = {route: weights[rows, labels]}
+    if len(np.unique(labels)) < 2:
+        return DummyClassifier(strategy="constant", constant=labels[0]).fit(labels, labels)
+    whole = len(rows) == len(weights)  # one class a record: no copy is needed
+    return model.fit(X if whole else safe_indexing(X, rows), labels, **fit_params)
+
+
+def _seeded(estimator: Any, random: np.random.RandomState) -> Any:
+    """Return a clone whose seeds are drawn, where they are left open."""
+    model = clone(estimator)
+    seeds = {
+        name: random.randint(np.iinfo(np.int32).max)
+        for name, value in sorted(model.get_params().items())
+        if name.split("__")[-1] == "random_state" and value is None
+    }
+    return model.set_params(**seeds)
+
+
+def _bounded(values: Floats) -> Floats:
+    values = np.maximum(values, _LEAST / values.shape[1])
+    return values / values.sum(axis=1, keepdims=True)
+
+
+def _weights_of(estimator: Any) -> str | None:
+    """Return the name under which ``fit`` takes weights of records; None if it takes none."""
+    if isinstance(estimator, Pipeline):
+        name, last = estimator.steps[-1]
+        inner = _weights_of(last)
+        return None if inner is None else f"{name}__{inner}"
+    return "sample_weight" if has_fit_parameter(estimator, "sample_weight") else None

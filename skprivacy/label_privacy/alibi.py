@@ -1,0 +1,148 @@
+"""Laplace noise on labels as indicators, and Bayesian inference of what they were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from ..accounting import Event, PrivacyBudget
+from ..mechanisms import Laplace, SecureRandom
+from ._base import MOST, NoisyLabelClassifier
+from ._learning import first_prior
+
+__all__ = ["ALIBIClassifier"]
+
+_SENSITIVITY = 2.0  # another label takes 1 off one indicator and adds it to another
+
+
+class ALIBIClassifier(NoisyLabelClassifier):
+    """Any classifier, with labels that are private by Laplace noise: iterative Bayesian inference.
+
+    Each label is released as a vector with 1 for its class and 0 for the others, plus Laplace noise
+    on each number. Which class a vector stands for is inferred with a prior from the features,
+    and better again with the better model that results.
+
+    Parameters
+    ----------
+    estimator : classifier or pipeline, default=None
+        Is cloned and fitted to indices of classes, with a weight for each class that a record may
+        be of; one without ``sample_weight`` gets labels that are drawn by these weights. ``None``
+        means logistic regression.
+    epsilon : float, default=1.0
+        Privacy loss of a label, in nats. ``numpy.inf`` fits to the true labels **and without any
+        guarantee**, to compare against.
+    n_rounds : int, default=3
+        How often the probabilities of the true labels are worked out. All rounds use the labels
+        that were released once; more cost time, not privacy.
+    n_folds : int, default=3
+        Between rounds, a record's label is judged by a model that was fitted without it.
+    classes : array-like of shape (n_classes,), default=None
+        All labels that may occur, from public knowledge.
+    keep_labels : bool, default=False
+        Whether what was released is kept as ``labels_``.
+    random_state : int, RandomState instance or None, default=None
+        Drives the folds and the estimator's seeds, never the noise.
+    budget : PrivacyBudget, default=None
+        Is charged for the fit before the labels are touched; refuses what it cannot afford.
+    noise_seed : int, default=None
+        Makes the noise reproducible **and the guarantee void**. For tests only.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
+    estimator_ : classifier
+        The fitted estimator. It predicts indices of ``classes_``.
+    labels_ : ndarray of shape (n_samples, n_classes)
+        With ``keep_labels``: the noisy indicators.
+    privacy_ : PrivacyGuarantee
+        What is guaranteed, in the relation "label" and under which assumptions.
+    privacy_event_ : Event
+        What was released, for composition with other releases.
+    epsilon_, delta_ : float
+        The guarantee in two numbers.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of features, when all of them are strings.
+
+    Notes
+    -----
+    **Guarantees.** Pure ``epsilon``-differential privacy of each label: all indicators of a record
+    are one release of L1 sensitivity 2. Features are public and unprotected, and so is that a
+    record takes part: a label guarantee says nothing about membership.
+
+    **Edge cases.** If all noisy labels are of one class, that class is always predicted. An
+    estimator that has neither probabilities nor a decision function is fitted all the same, and
+    little is gained by rounds.
+
+    References
+    ----------
+    M. Malek, I. Mironov, K. Prasad, I. Shilov and F. Tramer, "Antipodes of label differential
+    privacy: PATE and ALIBI", NeurIPS 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.label_privacy import ALIBIClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(4000, 3))
+    >>> y = X[:, 0] > 0
+    >>> model = ALIBIClassifier(epsilon=1.0, classes=[False, True]).fit(X[:3000], y[:3000])
+    >>> model.privacy_
+    1.00-DP, label, proved assuming the features of all records are public (labels alone are \
+protected)
+    >>> model.score(X[3000:], y[3000:]) > 0.8
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        epsilon: float = 1.0,
+        n_rounds: int = 3,
+        n_folds: int = 3,
+        classes: ArrayLike | None = None,
+        keep_labels: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        budget: PrivacyBudget | None = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.epsilon = epsilon
+        self.n_rounds = n_rounds
+        self.n_folds = n_folds
+        self.classes = classes
+        self.keep_labels = keep_labels
+        self.random_state = random_state
+        self.budget = budget
+        self.noise_seed = noise_seed
+
+    def _event(self, n_classes: int) -> Event:
+        return Laplace(1.0 / self.epsilon, _SENSITIVITY).event
+
+    def _released(
+        self, X: Any, codes: NDArray[np.int64], random: np.random.RandomState, noise: SecureRandom
+    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
+        k, scale = len(self.classes_), _SENSITIVITY / min(self.epsilon, MOST)
+        mechanism = Laplace(scale / _SENSITIVITY, _SENSITIVITY)
+        noisy = mechanism.release(np.eye(k)[codes], noise)
+        # Of the density only what depends on the class: one number is a step nearer, the rest stay.
+        log_likelihood = (np.abs(noisy) - np.abs(noisy - 1.0)) / scale
+        likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+        prior = first_prior(
+            self._base(), X, noisy.argmax(axis=1), _is_largest(k, scale), likelihood,
+            self.n_folds, random,
+        )  # fmt: skip
+        return noisy, likelihood, prior
+
+
+def _is_largest(n_classes: int, scale: float) -> float:
+    """Return the probability that the indicator of the true class is the largest with noise."""
+    law = stats.laplace(scale=scale)
+    middles = law.ppf((np.arange(20_000) + 0.5) / 20_000)
+    return float((law.cdf(1.0 + middles) ** (n_classes - 1)).mean())

@@ -1,0 +1,212 @@
+"""PATE for labels: the records whose labels are private are the public ones that are voted on."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import check_random_state
+
+from .._sklearn import HasMethods, Interval, num_samples, safe_indexing
+from ..accounting import PrivacyBudget, check_delta
+from ..ensemble import Aggregator
+from ..ensemble._taught import TaughtByVotes, placed
+from ..ensemble.partition import parts_by_index
+from ..ensemble.public_records import chosen_queries
+from ..ensemble.teachers import count_votes, try_teacher
+from ..mechanisms import SecureRandom
+from ..public_facts import public_classes
+
+__all__ = ["LabelPATEClassifier"]
+
+_MOVED = 1  # votes: with its features a record stays with its teacher, whatever its label
+
+
+class LabelPATEClassifier(TaughtByVotes):
+    """Private aggregation of teacher ensembles for labels: no public records are needed.
+
+    Teachers learn from parts of the records and vote on some of these very records, whose features
+    are public; a student learns from all features and the noisy winners.
+
+    Parameters
+    ----------
+    teacher : classifier or pipeline, default=None
+        Is cloned and fitted on each part. ``None`` means logistic regression.
+    student : classifier or pipeline, default=None
+        As in :class:`~skprivacy.ensemble.PATEClassifier`, with all records as the public ones.
+    n_teachers : int, default=100
+        More teachers drown the noise better, and each has fewer records.
+    aggregator : Aggregator, default=None
+        How votes become labels. ``None`` means :class:`~skprivacy.ensemble.GNMax`.
+    n_queries : int, default=100
+        Records whose labels are voted on; each costs. At most as many as there are.
+    epsilon : float, default=1.0
+        Privacy loss of a label, in nats. ``numpy.inf`` fits without noise **and without any
+        guarantee**, to compare against.
+    delta : float, default=1e-5
+        In (0, 1).
+    classes : array-like of shape (n_classes,), default=None
+        All labels that may occur, from public knowledge.
+    keep_labels : bool, default=False
+        Whether the noisy labels are kept as ``labels_``. They are released anyway.
+    n_jobs : int, default=None
+        Teachers trained at once, through joblib.
+    random_state : int, RandomState instance or None, default=None
+        Drives the cut, the teachers' and the student's seeds and the choice of queries, never the
+        noise.
+    budget : PrivacyBudget, default=None
+        Is charged for the fit before the labels are touched; refuses what it cannot afford.
+    noise_seed : int, default=None
+        Makes the noise reproducible **and the guarantee void**. For tests only.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
+    student_ : classifier
+        The fitted student. It predicts indices of ``classes_``.
+    aggregator_ : Aggregator
+        The aggregator with the noise that was used.
+    labels_ : ndarray of shape (n_samples,)
+        With ``keep_labels``: indices of classes, -1 for records that were not voted on.
+    privacy_ : PrivacyGuarantee
+        What is guaranteed, in the relation "label" and under which assumptions.
+    privacy_event_ : Event
+        What was released, for composition with other releases.
+    epsilon_, delta_ : float
+        The guarantee in two numbers.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of features, when all of them are strings.
+
+    Notes
+    -----
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of each label, whatever the
+    teachers do. A label takes part in one teacher, which moves one vote of each query. Features are
+    public and unprotected, and so is that a record takes part: a label guarantee says nothing about
+    membership.
+
+    **Edge cases.** As of :class:`~skprivacy.ensemble.PATEClassifier`. A record that is voted on may
+    be one of its own teacher's: that costs nothing more.
+
+    References
+    ----------
+    M. Malek, I. Mironov, K. Prasad, I. Shilov and F. Tramer, "Antipodes of label differential
+    privacy: PATE and ALIBI", NeurIPS 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from skprivacy.label_privacy import LabelPATEClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(4000, 3))
+    >>> y = X[:, 0] > 0
+    >>> model = LabelPATEClassifier(GaussianNB(), GaussianNB(), classes=[False, True], epsilon=3.0)
+    >>> model.fit(X[:3000], y[:3000]).score(X[3000:], y[3000:]) > 0.7
+    True
+    """
+
+    _protects_labels = True  # and nothing else: who attacks membership is told so before a fit
+    _parameter_constraints: dict = {
+        "teacher": [HasMethods(["fit", "predict"]), None],
+        "student": [HasMethods(["fit", "predict"]), None],
+        "n_teachers": [Interval(Integral, 2, None, closed="left")],
+        "aggregator": [Aggregator, None],
+        "n_queries": [Interval(Integral, 1, None, closed="left")],
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "classes": ["array-like", None],
+        "keep_labels": ["boolean"],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "budget": [PrivacyBudget, None],
+        "noise_seed": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        teacher: Any = None,
+        student: Any = None,
+        *,
+        n_teachers: int = 100,
+        aggregator: Aggregator | None = None,
+        n_queries: int = 100,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        classes: ArrayLike | None = None,
+        keep_labels: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        budget: PrivacyBudget | None = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.teacher = teacher
+        self.student = student
+        self.n_teachers = n_teachers
+        self.aggregator = aggregator
+        self.n_queries = n_queries
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.keep_labels = keep_labels
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.budget = budget
+        self.noise_seed = noise_seed
+
+    def fit(self, X: Any, y: ArrayLike) -> LabelPATEClassifier:
+        """Train teachers on parts of the records, and a student on all features.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Features, which are public, as teacher and student take them.
+        y : array-like of shape (n_samples,)
+            Private labels, each one of ``classes``.
+
+        Returns
+        -------
+        self : LabelPATEClassifier
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a shape or a label is not as described. Nothing has been released then.
+        BudgetExceededError
+            If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
+        """
+        with self._private_fit() as fit:
+            X, y = self._validated(X, y)
+            n = num_samples(X)
+            check_delta(self.delta, n)
+            self.classes_, _ = public_classes(fit, y, self.classes)
+            random = check_random_state(self.random_state)
+            queries = chosen_queries(X, min(self.n_queries, n), random)
+            self._check_student()
+            teacher = LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher
+            try_teacher(teacher, X, self.classes_)
+            self._try_student(X, queries)
+            seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
+            self.aggregator_ = self._aggregator(len(queries), _MOVED, "label")
+            event = self.aggregator_.event(len(queries), _MOVED)
+            with fit.charged(event, relation="label", at_delta=self.delta):
+                votes = count_votes(
+                    teacher, X, y, parts_by_index(n, self.n_teachers, random), self.n_teachers,
+                    safe_indexing(X, queries), self.classes_, seeds, self.n_jobs,
+                )  # fmt: skip
+                answers = self.aggregator_.release(
+                    votes,
+                    _MOVED,
+                    SecureRandom(self.noise_seed),
+                    self._expecting(X, queries, self.n_teachers),
+                )
+            labels = placed(answers, queries, n)
+            self.student_ = self._taught(X, labels)
+            if self.keep_labels:
+                self.labels_ = labels
+        return self

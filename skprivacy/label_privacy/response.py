@@ -1,0 +1,140 @@
+"""Randomised response of labels, and a model of the true ones behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..accounting import Event, PrivacyBudget
+from ..mechanisms import RandomizedResponse, SecureRandom
+from ._base import MOST, NoisyLabelClassifier
+from ._learning import first_prior
+
+__all__ = ["RandomizedResponseClassifier"]
+
+
+class RandomizedResponseClassifier(NoisyLabelClassifier):
+    """Any classifier, with labels that are private by randomised response.
+
+    Each label is reported truthfully with probability e^epsilon / (e^epsilon + k - 1), otherwise as
+    one of the other k - 1. How labels are reported is known, so the bias is taken off: a first
+    model of the reports is solved for the probabilities of the true labels, and the estimator
+    learns from these.
+
+    Parameters
+    ----------
+    estimator : classifier or pipeline, default=None
+        Is cloned and fitted to indices of classes, with a weight for each class that a record may
+        be of; one without ``sample_weight`` gets labels that are drawn by these weights. ``None``
+        means logistic regression.
+    epsilon : float, default=1.0
+        Privacy loss of a label, in nats. ``numpy.inf`` fits to the true labels **and without any
+        guarantee**, to compare against.
+    n_rounds : int, default=3
+        How often the probabilities of the true labels are worked out. All rounds use the labels
+        that were released once; more cost time, not privacy.
+    n_folds : int, default=3
+        Between rounds, a record's label is judged by a model that was fitted without it.
+    classes : array-like of shape (n_classes,), default=None
+        All labels that may occur, from public knowledge.
+    keep_labels : bool, default=False
+        Whether what was released is kept as ``labels_``.
+    random_state : int, RandomState instance or None, default=None
+        Drives the folds and the estimator's seeds, never the noise.
+    budget : PrivacyBudget, default=None
+        Is charged for the fit before the labels are touched; refuses what it cannot afford.
+    noise_seed : int, default=None
+        Makes the noise reproducible **and the guarantee void**. For tests only.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
+    estimator_ : classifier
+        The fitted estimator. It predicts indices of ``classes_``.
+    labels_ : ndarray of shape (n_samples,)
+        With ``keep_labels``: the reported labels.
+    privacy_ : PrivacyGuarantee
+        What is guaranteed, in the relation "label" and under which assumptions.
+    privacy_event_ : Event
+        What was released, for composition with other releases.
+    epsilon_, delta_ : float
+        The guarantee in two numbers.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of features, when all of them are strings.
+
+    Notes
+    -----
+    **Guarantees.** Pure ``epsilon``-differential privacy of each label, even locally: whoever sees
+    the reports learns no more of a label. Features are public and unprotected, and so is that a
+    record takes part: a label guarantee says nothing about membership.
+
+    **Bias.** The rounds are steps of expectation maximisation on the likelihood of the reports,
+    which is that of the forward-corrected loss of Patrini et al.; all weights are positive.
+
+    **Edge cases.** If all noisy labels are of one class, that class is always predicted. An
+    estimator that has neither probabilities nor a decision function is fitted all the same, and
+    little is gained by rounds.
+
+    References
+    ----------
+    S. L. Warner, "Randomized response", JASA 60, 1965.
+    G. Patrini, A. Rozza, A. Menon, R. Nock and L. Qu, "Making deep neural networks robust to label
+    noise: a loss correction approach", CVPR 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.label_privacy import RandomizedResponseClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(4000, 3))
+    >>> y = X[:, 0] > 0
+    >>> model = RandomizedResponseClassifier(epsilon=1.0, classes=[False, True])
+    >>> model = model.fit(X[:3000], y[:3000])
+    >>> model.privacy_
+    1.00-DP, label, proved assuming the features of all records are public (labels alone are \
+protected)
+    >>> model.score(X[3000:], y[3000:]) > 0.8
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        epsilon: float = 1.0,
+        n_rounds: int = 3,
+        n_folds: int = 3,
+        classes: ArrayLike | None = None,
+        keep_labels: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        budget: PrivacyBudget | None = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.epsilon = epsilon
+        self.n_rounds = n_rounds
+        self.n_folds = n_folds
+        self.classes = classes
+        self.keep_labels = keep_labels
+        self.random_state = random_state
+        self.budget = budget
+        self.noise_seed = noise_seed
+
+    def _event(self, n_classes: int) -> Event:
+        return RandomizedResponse(self.epsilon, n_classes).event
+
+    def _released(
+        self, X: Any, codes: NDArray[np.int64], random: np.random.RandomState, noise: SecureRandom
+    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
+        k = len(self.classes_)
+        mechanism = RandomizedResponse(min(self.epsilon, MOST), k)
+        reports = mechanism.release(codes, noise)
+        true = mechanism.truth_probability
+        likelihood = np.where(np.eye(k, dtype=bool)[reports], true, (1.0 - true) / (k - 1))
+        prior = first_prior(self._base(), X, reports, true, likelihood, self.n_folds, random)
+        return self.classes_[reports], likelihood, prior

@@ -1,0 +1,145 @@
+"""What two samples of scores show of the trade-off between true and false positive rates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._area import auc
+from ._mean import mean_lower_bound
+from ._rates import clopper_pearson
+from ._samples import Float64Array
+
+__all__ = ["Evidence", "epsilon_of_rates", "gather"]
+
+Curve = Callable[[Float64Array], Float64Array]
+
+# Share of the area's error probability for members that score LOW. Exchanged groups are a mistake
+# and a gross one; a small share costs the usual direction little.
+REVERSED = 0.1
+# Error probability at which a threshold looks promising enough to be tested against the claim.
+HOPEFUL = 0.5
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Tests of membership whose rates are bounded, and an area that is.
+
+    Attributes
+    ----------
+    points : tuple of (float, float)
+        For each test, a lower bound on its true positive rate and an upper one on its false
+        positive rate. Members and non-members are exchanged if the former score lower.
+    area : float
+        Lower bound on the area under the ROC curve; of the mirrored one if members score lower.
+
+    Notes
+    -----
+    **Guarantees.** All bounds hold at once with the probability that they were gathered for, so
+    whatever follows from them, at any delta and for any curve, holds at once too.
+    """
+
+    points: tuple[tuple[float, float], ...]
+    area: float
+
+    def epsilon(self, delta: float) -> float:
+        """Return the largest epsilon that is refuted at this delta, at least 0."""
+        odds = (1 - delta) ** 2 / (1 - self.area) - 1
+        of_area = float(np.log(odds)) if odds > 1 else 0.0
+        return max([of_area, *(float(epsilon_of_rates(*point, delta)) for point in self.points)])
+
+
+class _Test(NamedTuple):
+    """A record is called a member if its score reaches ``cut``; a non-member if reversed."""
+
+    cut: float
+    reverse: bool
+
+
+def epsilon_of_rates(tpr: Any, fpr: Any, delta: float) -> Any:
+    """Return the epsilon that a test with these rates needs, at least 0."""
+    tiny = np.finfo(float).tiny
+    hit = np.log(np.maximum(tpr - delta, tiny)) - np.log(fpr)
+    reject = np.log(np.maximum(1 - np.asarray(fpr) - delta, tiny)) - np.log(1 - np.asarray(tpr))
+    return np.maximum(np.maximum(hit, reject), 0.0)
+
+
+def gather(
+    members: Float64Array,
+    others: Float64Array,
+    *,
+    delta: float,
+    alpha: float,
+    curve: Curve | None = None,
+    random_state: int = 0,
+) -> Evidence:
+    """Return what the scores show, with error probability ``alpha``: one half for each kind.
+
+    The thresholds and their direction are chosen on one half of the records and tested on the
+    other: the one with the largest epsilon at ``delta``, and the one that goes furthest beyond
+    ``curve`` if it promises to refute what the first does not. They share the error probability.
+
+    Ties need no coin: records with equal scores pass a threshold together, and count one half in
+    the area.
+
+    **Edge cases.** Without two records of each kind there is no evidence: an area of 0.
+    """
+    if min(len(members), len(others)) < 2:
+        return Evidence((), 0.0)
+    rng = np.random.default_rng(random_state)
+    choose_in, test_in = np.array_split(rng.permutation(members), 2)
+    choose_out, test_out = np.array_split(rng.permutation(others), 2)
+    tests = _choose(choose_in, choose_out, delta, alpha / 2, curve)
+    share = alpha / 2 / len(tests)
+    points = tuple(_rates(test_in, test_out, test, share) for test in tests)
+    return Evidence(points, _area(members, others, alpha / 2))
+
+
+def _area(members: Float64Array, others: Float64Array, alpha: float) -> float:
+    area, n = auc(members, others), min(len(members), len(others))
+    if area >= 0.5:
+        return mean_lower_bound(area, n, (1 - REVERSED) * alpha)
+    return mean_lower_bound(1 - area, n, REVERSED * alpha)
+
+
+def _choose(
+    members: Float64Array, others: Float64Array, delta: float, alpha: float, curve: Curve | None
+) -> list[_Test]:
+    cuts = np.unique(np.concatenate([members, others]))
+    tests = [_Test(cut, reverse) for reverse in (False, True) for cut in cuts.tolist()]
+    chosen = [int(np.argmax(epsilon_of_rates(*_all_rates(members, others, cuts, alpha), delta)))]
+    if curve is not None:
+        tpr, fpr = _all_rates(members, others, cuts, HOPEFUL)
+        beyond = tpr - curve(fpr)
+        if beyond.max() > 0 >= beyond[chosen[0]]:
+            chosen.append(int(np.argmax(beyond)))
+    return [tests[i] for i in chosen]
+
+
+def _all_rates(
+    members: Float64Array, others: Float64Array, cuts: Float64Array, alpha: float
+) -> tuple[Float64Array, Float64Array]:
+    """Return the bounds on both rates of every threshold, in one direction and in the other."""
+    forward = _bounds(members, others, cuts, alpha)
+    backward = _bounds(others, members, cuts, alpha)
+    return np.r_[forward[0], backward[0]], np.r_[forward[1], backward[1]]
+
+
+def _rates(
+    members: Float64Array, others: Float64Array, test: _Test, alpha: float
+) -> tuple[float, float]:
+    sides = (others, members) if test.reverse else (members, others)
+    tpr, fpr = _bounds(*sides, np.array([test.cut]), alpha)
+    return float(tpr[0]), float(fpr[0])
+
+
+def _bounds(
+    hit: Float64Array, missed: Float64Array, cuts: Float64Array, alpha: float
+) -> tuple[Float64Array, Float64Array]:
+    """Return the low ends of one sample's rates above ``cuts`` and the high ends of the other's."""
+    of_hit, of_missed = (len(s) - np.searchsorted(np.sort(s), cuts) for s in (hit, missed))
+    low = clopper_pearson(of_hit, len(hit), alpha)[0]
+    return low, clopper_pearson(of_missed, len(missed), alpha)[1]

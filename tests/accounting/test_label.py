@@ -1,0 +1,164 @@
+"""The relation "label": a record keeps its features, and its label becomes another."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from skprivacy.accounting import (
+    RELATIONS,
+    BandedFactorization,
+    Composed,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    LogisticEvent,
+    Mixture,
+    NonPrivate,
+    PoissonSampled,
+    PrivacyBudget,
+    PrivacyGuarantee,
+    RandomizedResponseEvent,
+    Repeated,
+    compare_accountants,
+    delta_of,
+    epsilon_of,
+    pld,
+    rdp,
+    zcdp,
+)
+
+from .test_stored_events import EVENTS, EVENTS_NOW
+
+ORDERS = [1.5, 2.0, 8.0, 64.0]
+
+
+@dataclass(frozen=True)
+class Unheard(Event):
+    """An event of somebody who had never heard of labels."""
+
+    def renyi(self, orders, relation):
+        return 1e-3 * orders
+
+    def dominating_pairs(self, relation):
+        return GaussianEvent(10.0).dominating_pairs(relation)
+
+    def zcdp(self, relation):
+        return 1e-3
+
+
+@dataclass(frozen=True)
+class Subclass(GaussianEvent):
+    """A subclass does not inherit what its parent knows: its sensitivity may be another one."""
+
+
+def test_label_is_a_relation():
+    assert "label" in RELATIONS
+
+
+@pytest.mark.parametrize("event", EVENTS + EVENTS_NOW, ids=repr)
+def test_another_label_never_costs_less_than_is_true_of_another_record(event):
+    """Of each event either nothing is known, or what holds for any other record of its kind."""
+
+    def cost(relation):
+        try:
+            return epsilon_of(event, 1e-6, relation)
+        except TypeError:
+            return None
+
+    assert cost("label") == cost("replace_one")
+    try:
+        expected = rdp(event, ORDERS, "replace_one")
+    except TypeError:
+        with pytest.raises(TypeError):
+            rdp(event, ORDERS, "label")
+    else:
+        np.testing.assert_array_equal(rdp(event, ORDERS, "label"), expected)
+    assert zcdp(event, "label") == zcdp(event, "replace_one") or isinstance(event, NonPrivate)
+
+
+def test_sampled_contributions_are_replaced_by_another_label():
+    """A gradient of norm 1 may turn round when its label changes: twice the norm."""
+    event = PoissonSampled(1.0, GaussianEvent(2.0))
+    assert epsilon_of(event, 1e-6, "label") == epsilon_of(GaussianEvent(1.0), 1e-6)
+    stream = BandedFactorization(2.0, steps_per_epoch=4, epochs=1)
+    assert epsilon_of(stream, 1e-6, "label") == epsilon_of(GaussianEvent(1.0), 1e-6)
+    sampled = Repeated(PoissonSampled(0.1, GaussianEvent(2.0)), 10)
+    assert epsilon_of(sampled, 1e-6, "label") > 1.5 * epsilon_of(sampled, 1e-6, "zero_out")
+    with pytest.raises(TypeError, match="relation='label'"):
+        epsilon_of(PoissonSampled(0.1, LogisticEvent(2.0)), 1e-6, "label")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Unheard(),
+        Subclass(5.0),
+        Repeated(Unheard(), 3),
+        Composed((LaplaceEvent(3.0), Unheard())),
+        PoissonSampled(0.1, Subclass(5.0)),
+        Mixture((0.5, 0.5), (LaplaceEvent(3.0), Repeated(Unheard(), 2))),
+    ],
+    ids=repr,
+)
+def test_an_event_that_does_not_know_labels_is_refused(event):
+    questions = [
+        lambda: epsilon_of(event, 1e-6, "label"),
+        lambda: delta_of(event, 1.0, "label"),
+        lambda: pld(event, "label"),
+        lambda: rdp(event, ORDERS, "label"),
+        lambda: zcdp(event, "label"),
+        lambda: compare_accountants(event, 1e-6, "label"),
+        lambda: PrivacyGuarantee(event, 1e-6, "label"),
+    ]
+    for ask in questions:
+        with pytest.raises(TypeError, match="knows_label"):
+            ask()
+    assert epsilon_of(event, 1e-6, "zero_out") < math.inf
+    budget = PrivacyBudget(5.0, 1e-5, relation="label")
+    with pytest.raises((TypeError, ValueError)):
+        budget.reserve(event)
+    assert budget.spent() == 0
+
+
+@pytest.mark.parametrize("other", sorted(set(RELATIONS) - {"label"}))
+def test_a_budget_never_adds_labels_to_another_relation(other):
+    for first, second in [("label", other), (other, "label")]:
+        budget = PrivacyBudget(epsilon=5.0)
+        budget.reserve(RandomizedResponseEvent(1.0), relation=first)
+        with pytest.raises(ValueError, match="relation"):
+            budget.reserve(RandomizedResponseEvent(1.0), relation=second)
+        assert budget.relation == first
+        assert budget.spent() == pytest.approx(1.0)
+
+
+def test_a_ledger_of_labels_is_read_again(tmp_path):
+    path = tmp_path / "ledger"
+    PrivacyBudget(3.0, path=path, relation="label").reserve(RandomizedResponseEvent(1.0))
+    again = PrivacyBudget(3.0, path=path)
+    assert again.relation == "label"
+    again.verify()
+    assert again.guarantee().relation == "label"
+    with pytest.raises(ValueError, match="relation"):
+        again.reserve(LaplaceEvent(5.0), relation="replace_one")
+
+
+def test_labels_have_no_parallel_composition():
+    with pytest.raises(ValueError, match="another label"):
+        PrivacyBudget(1.0, relation="label").partition("positives")
+
+
+def test_a_guarantee_says_that_it_is_one_of_labels():
+    guarantee = PrivacyGuarantee(RandomizedResponseEvent(1.0), relation="label")
+    assert repr(guarantee) == "1.00-DP, label, proved"
+    again = PrivacyGuarantee.from_dict(json.loads(json.dumps(guarantee.to_dict())))
+    assert again == guarantee
+    assert again.relation == "label"
+    assert guarantee.group(2).epsilon() == pytest.approx(2.0)
+    assert guarantee.group(2).relation == "label"
+    with pytest.raises(ValueError, match="labels alone"):
+        guarantee.as_replace_one()

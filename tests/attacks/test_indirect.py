@@ -1,0 +1,105 @@
+"""Membership from predictions for other records, and attack models that know the true class."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+
+from skprivacy.attacks import IndirectInference, ShadowPool, ShokriAttack, indirect
+from skprivacy.datasets import make_location_like
+
+
+@pytest.fixture(scope="module")
+def model():
+    data = make_location_like(800, random_state=0)
+    X, y = np.asarray(data.data), np.asarray(data.target)
+    network = MLPClassifier((64,), max_iter=40, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        target = network.fit(X[:400], y[:400])
+    pool = ShadowPool(network, n_shadows=16, random_state=0).fit(X, y)
+    return target, pool, X, y, (X[:400], y[:400], X[400:], y[400:])
+
+
+def test_other_records_tell_of_a_record(model):
+    target, pool, X, y, parts = model
+    attack = IndirectInference(target, pool=pool).fit(X, y)
+    result = attack.evaluate(*parts)
+    assert result.auc_interval[0] > 0.53
+
+
+def test_the_record_itself_is_never_queried(model):
+    """Poisoned answers at the record itself change nothing."""
+    target, pool, X, y, _ = model
+    attack = IndirectInference(target, pool=pool).fit(X, y)
+    honest = attack.score_samples(X[:1], y[:1])
+    itself = attack._query_prints == indirect.fingerprints(X[:1])
+    assert itself.sum() == 1
+    attack._answers[itself] = 1e9
+    attack._query_labels = np.where(itself, -1, attack._query_labels)  # not even as another class
+    # its variance still counts in the mean of all
+    assert attack.score_samples(X[:1], y[:1]) == pytest.approx(honest, rel=0.02)
+
+
+def test_null():
+    wrong, linear = 0, LogisticRegression(max_iter=300)
+    for seed in range(20):
+        X, y = make_classification(
+            300, 30, n_informative=10, n_classes=4, flip_y=0.3, random_state=seed
+        )
+        target = linear.fit(X[:100], y[:100])
+        X, y = X[100:], y[100:]
+        pool = ShadowPool(linear, n_shadows=4, random_state=seed)
+        attack = IndirectInference(target, pool=pool).fit(X, y)
+        low, high = attack.evaluate(X[:100], y[:100], X[100:], y[100:]).auc_interval
+        wrong += not low <= 0.5 <= high
+    assert wrong <= binom.ppf(0.999, 20, 0.05)
+
+
+def test_influence_against_its_definition():
+    rng = np.random.default_rng(0)
+    shadow = rng.normal(size=(8, 5))
+    trained = np.array([rng.permutation([True] * 4 + [False] * 4) for _ in range(3)]).T
+    weight, middle = indirect._influence(shadow, trained)
+    assert middle == pytest.approx(shadow.mean(axis=0))
+    for r in range(3):
+        inside, outside = shadow[trained[:, r]], shadow[~trained[:, r]]
+        squares = 4 * (inside.var(axis=0) + outside.var(axis=0))
+        all_squares = [
+            4 * (shadow[trained[:, k]].var(axis=0) + shadow[~trained[:, k]].var(axis=0))
+            for k in range(3)
+        ]
+        variance = 0.8 * squares / 6 + 0.2 * np.mean(all_squares) / 6
+        effect = inside.mean(axis=0) - outside.mean(axis=0)
+        assert weight[r] == pytest.approx(effect / variance, rel=1e-6)
+
+
+def test_unknown_records_are_named(model):
+    target, pool, X, y, _ = model
+    attack = IndirectInference(target, pool=pool, n_queries=10).fit(X, y)
+    with pytest.raises(ValueError, match="1 records that the pool was not trained on"):
+        attack.score_samples(X[:1] + 1, y[:1])
+
+
+@pytest.mark.parametrize("view", ["confidence", "signals"])
+def test_one_attack_model_for_all_classes_knows_the_true_one(view):
+    """Without it, a confident error on a non-member looked like a confident hit on a member."""
+    X, y = make_classification(800, 10, n_informative=6, n_classes=3, flip_y=0.4, random_state=0)
+    target = RandomForestClassifier(20, random_state=0).fit(X[:400], y[:400])
+    pool = ShadowPool(target, n_shadows=4, random_state=0).fit(X, y)
+    attack = ShokriAttack(target, pool=pool, per_class=False, view=view).fit(X, y)
+    one_for_all = attack.evaluate(X[:400], y[:400], X[400:], y[400:])
+    each = ShokriAttack(target, pool=pool, view=view).fit(X, y)
+    assert one_for_all.auc > each.evaluate(X[:400], y[:400], X[400:], y[400:]).auc - 0.05
+
+
+def test_planted_attack_model_without_the_class_is_caught(monkeypatch):
+    monkeypatch.setattr(ShokriAttack, "_labelled", lambda self, features, label: features)
+    with pytest.raises(AssertionError):
+        test_one_attack_model_for_all_classes_knows_the_true_one("confidence")

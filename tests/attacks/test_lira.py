@@ -1,0 +1,116 @@
+"""The likelihood ratio attack on models whose probabilities saturate."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+
+from skprivacy import audit
+from skprivacy.attacks import RMIA, LiRA, ShadowPool, _lira_tuning, lira, scores
+from skprivacy.attacks._lira_tuning import FLOORS, PRIORS, USUAL, best_setting
+
+
+@pytest.fixture(scope="module")
+def forest():
+    """An unpruned forest, which votes all but unanimously for its own records."""
+    X, y = make_classification(
+        2000, n_features=10, n_informative=6, n_classes=4, flip_y=0.4, random_state=0
+    )
+    target = RandomForestClassifier(50, random_state=0).fit(X[:1000], y[:1000])
+    pool = ShadowPool(target, n_shadows=16, random_state=0).fit(X, y)
+    return target, pool, X, y, (X[:1000], y[:1000], X[1000:], y[1000:])
+
+
+def found(attack, forest):
+    target, pool, X, y, parts = forest
+    fitted = attack.set_params(target=target, pool=pool).fit(X, y)
+    return fitted, fitted.evaluate(*parts)
+
+
+@pytest.mark.parametrize("online", [False, True])
+def test_an_unpruned_forest_is_found_out(forest, online):
+    rmia = found(RMIA(online=online), forest)[1]
+    result = found(LiRA(online=online), forest)[1]
+    assert result.auc > rmia.auc - 0.02
+    # offline, RMIA gains from records that stand for those not trained on
+    assert result.tpr_at_fpr(0.01).tpr > rmia.tpr_at_fpr(0.01).tpr - (0.03 if online else 0.08)
+
+
+def test_planted_floor_of_nothing_is_caught(forest, monkeypatch):
+    """A vote of 1 against .99 was a gap of 23 log-odds, and dwarfed all others."""
+    monkeypatch.setattr(lira, "FLOORS", (1e-12,))
+    monkeypatch.setattr(lira, "PRIORS", (np.inf,))
+    for online in (False, True):
+        with pytest.raises(AssertionError):
+            test_an_unpruned_forest_is_found_out(forest, online)
+
+
+def test_the_default_audit_sees_it(forest):
+    target, _, _, _, parts = forest
+    report = audit(target, *parts, n_shadows=8, random_state=0)
+    loss, lira = (finding.result for finding in report.findings)
+    assert lira.tpr_at_fpr(0.01).tpr > 0.3
+    assert lira.auc > loss.auc
+    assert report.epsilon_lower_bound > 2.5
+
+
+def gaussians(n_shadows, n, sd, gap, rng):
+    """Log-odds of shadow models that rise by ``gap`` for records trained on."""
+    halves = [rng.permuted(np.arange(n) < n // 2) for _ in range(n_shadows // 2)]
+    trained = np.concatenate([[half, ~half] for half in halves])
+    return rng.normal(3 * rng.normal(size=n) + gap * trained, sd), trained
+
+
+def test_the_variance_is_what_the_shadows_show():
+    """Records that differ tenfold in spread want variances of their own; equal ones, one."""
+    rng = np.random.default_rng(0)
+    equal = gaussians(64, 1000, 1.0, 0.5, rng)
+    unequal = gaussians(64, 1000, np.exp(rng.normal(size=1000) * 1.5), 0.5, rng)
+    floors = (0.0,)
+    assert best_setting(*equal, floors, PRIORS, scores.lira_offline)[1] >= 16
+    assert best_setting(*unequal, floors, PRIORS, scores.lira_offline)[1] <= 4
+
+
+def test_the_floor_is_what_the_shadows_show():
+    rng = np.random.default_rng(0)
+    shadow, trained = gaussians(16, 2000, 1.0, 1.0, rng)
+    # a few models answer exactly 0 or 1, which says nothing
+    saturated = np.where(rng.random(shadow.shape) < 0.1, 27.6 * np.sign(shadow), shadow)
+    assert best_setting(saturated, trained, FLOORS, PRIORS, scores.lira_offline)[0] > 1e-6
+
+
+def test_the_target_plays_no_part_in_the_choice(forest):
+    target, pool, X, y, _ = forest
+    other = RandomForestClassifier(2, max_depth=1, random_state=1).fit(X[1500:], y[1500:])
+    one, two = (LiRA(model, pool=pool).fit(X, y) for model in (target, other))
+    assert (one.floor_, one.prior_) == (two.floor_, two.prior_)
+
+
+def test_the_twin_of_an_attacked_model_is_left_out():
+    """Its members are exactly the others' non-members: with it, the choice would be of a twin."""
+    trained = gaussians(8, 100, 1.0, 1.0, np.random.default_rng(0))[1]
+    trials = dict(_lira_tuning._trials(trained))
+    assert sorted(trials) == list(range(8))
+    assert all(len(others) == 6 and k ^ 1 not in others for k, others in trials.items())
+
+
+def test_given_settings_are_kept_and_impossible_choices_fall_back(forest):
+    target, _, X, y, _ = forest
+    two = ShadowPool(target, n_shadows=2, random_state=0).fit(X[:400], y[:400])
+    usual = LiRA(target, pool=two).fit(X, y)
+    assert (usual.floor_, usual.prior_) == USUAL
+    stranger = LiRA(target, pool=two).fit(X[1000:1200], y[1000:1200])
+    assert (stranger.floor_, stranger.prior_) == USUAL
+    given = LiRA(target, pool=two, floor=0.2, variance="per_example").fit(X, y)
+    assert (given.floor_, given.prior_) == (0.2, 0)
+    with pytest.raises(ValueError, match="floor"):
+        LiRA(target, pool=two, floor=1.5).fit(X, y)
+
+
+def test_smoothing_keeps_the_order_and_bounds_the_gap():
+    values = np.linspace(-28, 28, 57)
+    smooth = scores.smoothed(values, 0.01)
+    assert (np.diff(smooth) >= 0).all()
+    assert np.abs(smooth).max() <= np.log(101)
+    assert scores.smoothed(values, 0.0) == pytest.approx(values)
+    assert smooth[28] == 0

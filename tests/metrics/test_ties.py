@@ -1,0 +1,123 @@
+"""Bounds on epsilon hold for scores with ties of every kind, at every number of records."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import binom, multinomial
+
+from skprivacy.metrics import _evidence, auc, clopper_pearson, epsilon_lower_bound
+from skprivacy.metrics._mean import mean_lower_bound
+
+SIZES = range(20, 6001, 47)
+
+
+def most(runs, alpha):
+    """Return what is exceeded less than once in a million by events of probability ``alpha``."""
+    return binom.isf(1e-6, runs, alpha)
+
+
+def response(rng, n, epsilon):
+    """Scores of the best attack on randomised response, which is exactly (epsilon, 0)-private."""
+    keep = expit(epsilon)
+    return (rng.random(n) < keep).astype(float), (rng.random(n) >= keep).astype(float)
+
+
+@pytest.mark.parametrize("ratio", [1, 2])
+def test_constant_scores_refute_nothing(ratio):
+    shown = [epsilon_lower_bound(np.zeros(n), np.zeros(n // ratio), alpha=0.5) for n in SIZES]
+    assert max(shown) == 0
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.5])
+@pytest.mark.parametrize("rate", [0.03, 0.5])
+def test_two_valued_nulls_refute_no_more_than_alpha(rate, alpha):
+    rng = np.random.default_rng(0)
+    wrong = sum(
+        epsilon_lower_bound(*(rng.random((2, n)) < rate).astype(float), alpha=alpha) > 0
+        for n in SIZES
+    )
+    assert wrong <= most(len(SIZES), alpha)
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(1726, 1.0), (489, 0.05), (40, 0.5), (2000, 3.0)])
+def test_randomised_response_is_never_shown_worse_than_it_is(n, epsilon):
+    rng = np.random.default_rng(1)
+    above = sum(epsilon_lower_bound(*response(rng, n, epsilon)) > epsilon for _ in range(200))
+    assert above <= most(200, 0.05)
+
+
+def test_randomised_response_is_shown_nearly_as_bad_as_it_is():
+    rng = np.random.default_rng(2)
+    shown = [epsilon_lower_bound(*response(rng, 1000, 1.0)) for _ in range(100)]
+    assert np.median(shown) > 0.8
+
+
+def test_planted_fixed_coin_is_caught(monkeypatch):
+    """Ties were settled by the same coin whenever the sample sizes were the same."""
+
+    def area(members, others, alpha):
+        n = min(len(members), len(others))
+        first, second = members[:n], others[:n]
+        ties = int((first == second).sum())
+        won = int((first > second).sum()) + np.random.default_rng(0).binomial(ties, 0.5)
+        return float(_evidence.clopper_pearson(won, n, 2 * alpha)[0])
+
+    monkeypatch.setattr(_evidence, "_area", area)
+    with pytest.raises(AssertionError):
+        test_constant_scores_refute_nothing(1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 20])
+@pytest.mark.parametrize("alpha", [0.01, 0.2])
+def test_mean_bound_is_exact_enough_for_wins_losses_and_ties(n, alpha):
+    """The probability of every outcome of n pairs, for a grid of their probabilities."""
+    won, tied = (np.array(v) for v in zip(*_outcomes(n), strict=True))
+    bounds = np.array([mean_lower_bound(m, n, alpha) for m in np.arange(2 * n + 1) / (2 * n)])
+    of_outcome = bounds[2 * won + tied]
+    steps = np.linspace(0, 1, 11)
+    for win, tie in itertools.product(steps, steps):
+        if win + tie <= 1 + 1e-12:
+            lose = max(0.0, 1 - win - tie)
+            chance = multinomial.pmf(np.c_[won, tied, n - won - tied], n, [win, tie, lose])
+            assert chance[of_outcome > win + tie / 2 + 1e-9].sum() <= alpha
+
+
+def _outcomes(n):
+    return ((won, tied) for won in range(n + 1) for tied in range(n + 1 - won))
+
+
+@pytest.mark.parametrize("n", [200, 1000, 5000])
+@pytest.mark.parametrize("rate", [0.55, 0.75, 0.98])
+def test_mean_bound_is_nearly_as_sharp_as_one_for_coins_alone(n, rate):
+    coins = float(clopper_pearson(rate * n, n, 0.05)[0])
+    assert coins - 0.45 * np.sqrt(rate * (1 - rate) / n) < mean_lower_bound(rate, n, 0.025) <= coins
+
+
+def test_mean_bound_of_ones_is_that_of_clopper_and_pearson():
+    assert mean_lower_bound(1.0, 300, 0.02) == pytest.approx(0.02 ** (1 / 300))
+    assert mean_lower_bound(0.0, 300, 0.02) == 0
+
+
+@pytest.mark.parametrize("draw", ["normal", "integers"])
+def test_area_bound_holds_for_an_average_over_all_pairs(draw):
+    """Small samples and a large alpha, where a wrong tail shows."""
+    rng, above = np.random.default_rng(3), 0
+    for _ in range(500):
+        if draw == "normal":
+            members, others = rng.normal(size=(2, 12))
+        else:
+            members, others = rng.integers(0, 3, (2, 12)).astype(float)
+        above += mean_lower_bound(auc(members, others), 12, 0.3) > 0.5
+    assert above <= most(500, 0.3)
+
+
+def test_members_that_score_low_are_found_too():
+    rng = np.random.default_rng(4)
+    low, high = rng.normal(size=1000), rng.normal(size=1000) + 2
+    shown = epsilon_lower_bound(low, high, delta=1e-5)
+    assert shown == pytest.approx(epsilon_lower_bound(high, low, delta=1e-5), rel=0.15)
+    assert shown > 2
+    a_little = epsilon_lower_bound(low, low[::-1] * 0.5 + high * 0.5)
+    assert a_little > 0.3
