@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from pate_votes import (
     DELTA,
     TEACHERS,
+    TESTED,
     Counts,
     Labels,
     dpsgd_score,
@@ -186,7 +187,7 @@ def classes(options: argparse.Namespace) -> Any:
     counts, truth = simulated_votes(12_000)
     delta, spread, noise = 1e-8, 1500.0, 100.0
     figure, panels = plt.subplots(1, 2, figsize=(7.4, 2.9), sharey=True)
-    for axes, (threshold, reserved) in zip(panels, ((3500, 10_500), (5000, 4500)), strict=True):
+    for axes, (threshold, reserved) in zip(panels, ((3500, 9000), (5000, 4500)), strict=True):
         axes.set_title(rf"T = {threshold:,}, $\sigma_1$ = 1,500, $\sigma_2$ = 100")
         passes = ndtr((counts.max(axis=1) - threshold) / spread)
         _by_consensus(axes, counts, truth, passes, noise, np.arange(0, 5001, 500))
@@ -256,7 +257,10 @@ def _legend(figure: Any, panels: Any) -> None:
 
 
 def accuracy(options: argparse.Namespace) -> Any:
-    """Draw accuracy against epsilon of PATE and DP-SGD; fits are added to ``accuracy.csv``."""
+    """Draw accuracy against epsilon of PATE and DP-SGD, with standard errors.
+
+    Fits are added to ``accuracy.csv``, and none is made twice.
+    """
     path = options.out / "accuracy.csv"
     methods = {"PATE": pate_score, "DP-SGD": dpsgd_score}
     for epsilon in options.epsilons:
@@ -287,15 +291,16 @@ def _draw_accuracy(fits: list[tuple[str, float, int, float]]) -> Any:
         epsilons = sorted({fit[1] for fit in fits if fit[0] == method})
         scores = [[fit[3] for fit in fits if fit[:2] == (method, epsilon)] for epsilon in epsilons]
         middle = np.array([np.mean(of) for of in scores])
-        reach = np.abs(np.array([[min(of), max(of)] for of in scores]).T - middle)
+        error = np.sqrt(middle * (1 - middle) / TESTED)  # all seeds are tested on the same images
         style = {"color": colour, "marker": marker, "ms": 4, "label": label, "capsize": 2}
-        axes.errorbar(epsilons, middle, reach, **style)
-    title = "MNIST, scattering features, 1,000 test images"
-    axes.set(xscale="log", xlabel=EPSILON, ylabel="accuracy", title=title)
+        aside = 0.98 if method == "PATE" else 1.02
+        axes.errorbar(aside * np.array(epsilons), middle, error, **style)
+    title, label = "MNIST, scattering features", f"accuracy on {TESTED:,} images"
+    axes.set(xscale="log", xlabel=EPSILON, ylabel=label, title=title)
     ticks = sorted({fit[1] for fit in fits})
     axes.minorticks_off()
     axes.set_xticks(ticks, [f"{epsilon:g}" for epsilon in ticks])
-    axes.legend(loc="lower right")
+    figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 

@@ -19,6 +19,7 @@ from skprivacy.neural_network import DPSGDClassifier, ScatteringTransformer
 
 DELTA = 1e-5
 PUBLIC = 9000  # images of the test file that teachers vote on
+TESTED = 1000  # the others
 PENALTY = 100.0
 TEACHERS = (10, 100, 250)
 
@@ -92,10 +93,10 @@ def simulated_votes(
 def pate_score(folder: Path, epsilon: float, seed: int) -> float:
     """Return the accuracy of a student on the last 1,000 images."""
     (private, others), (y, y_test) = features(folder), digits()
+    n_queries = int(np.clip(100 * epsilon, 25, 100))
     model = PATEClassifier(
         RidgeClassifier(alpha=PENALTY), PropagationStudent(alpha=PENALTY), n_teachers=250,
-        n_queries=50 if epsilon < 1 else 100, classes=range(10), epsilon=epsilon, delta=DELTA,
-        random_state=seed,
+        n_queries=n_queries, classes=range(10), epsilon=epsilon, delta=DELTA, random_state=seed,
     )  # fmt: skip
     model.fit(np.asarray(private), y, X_public=np.asarray(others[:PUBLIC]))
     return float(model.score(np.asarray(others[PUBLIC:]), y_test[PUBLIC:]))

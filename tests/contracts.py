@@ -34,6 +34,7 @@ from skprivacy.accounting import (
     Event,
     GaussianEvent,
     LogisticEvent,
+    PrivacyBudget,
     TreeAggregation,
 )
 from skprivacy.linear_model._logistic import LogisticLoss
@@ -213,11 +214,16 @@ def _order(mechanism: Mechanism) -> int:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickle tensors by their values: torch writes memory addresses."""
+    """Pickle tensors by their values: torch writes memory addresses; and budgets by their ledger.
+
+    A budget also remembers the last line of the ledger that it has seen, whoever wrote it.
+    """
 
     def reducer_override(self, obj):
         if isinstance(obj, torch.Tensor):
             return bytes, (obj.detach().numpy().tobytes(),)
+        if isinstance(obj, PrivacyBudget):
+            return str, (f"{obj.path} {obj._scope}",)
         return NotImplemented
 
 

@@ -44,7 +44,7 @@ from skprivacy.accounting import (
     PrivacyBudget,
     PrivacyGuarantee,
 )
-from skprivacy.attacks import LossThreshold
+from skprivacy.attacks import LossThreshold, MembershipAttack
 from skprivacy.audit import _html, audit, claim_of, claims
 from skprivacy.audit._composition import composed
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
@@ -102,6 +102,8 @@ class Stateless(TransformerMixin, BaseEstimator):
 
 class Right(LossThreshold):
     """Whether a record is classified rightly: for models without probabilities."""
+
+    _calibrated = MembershipAttack._calibrated
 
     def _score(self, X, y):
         return (self.target.predict(X) == y).astype(float)
