@@ -274,6 +274,11 @@ the encoder treats each record by itself (tried on records that are not private)
         self, fit: PrivateFit, X: Any, y: ArrayLike, X_public: Any
     ) -> tuple[Any, NDArray[np.int64], Task]:
         """Check everything and do all that needs public facts alone; sets what is public."""
+        if X_public is X:
+            raise ValueError(
+                "X_public is X itself. Public records are those of people who are not protected; "
+                "what is learned from them is released as it is. Pass other records."
+            )
         X, target = self._validated(X, y)
         self.classes_, labels = public_classes(fit, target, self.classes)
         public = self._checked_public(X_public)

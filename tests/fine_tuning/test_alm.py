@@ -234,6 +234,11 @@ def test_an_encoder_that_mixes_records_is_refused(public):
     assert budget.spent() == 0
 
 
+def test_private_records_are_not_public_records_too():
+    with pytest.raises(ValueError, match="X_public is X itself"):
+        tuner(PCA(8)).fit(X, Y, X_public=X)
+
+
 def test_public_records_of_another_kind_are_refused():
     with pytest.raises(ValueError, match="X_public has 3 features and X has 64"):
         tuner().fit(X, Y, X_public=PUBLIC[:, :3])
