@@ -31,6 +31,7 @@ REFERENCE = {
     "Private networks": "neural_network",
     "Private linear models": "linear_model",
     "Private ensembles": "ensemble",
+    "Fine-tuning": "fine_tuning",
     "Private labels": "label_privacy",
     "Preprocessing and statistics": "preprocessing",
     "Attacks": "attacks",

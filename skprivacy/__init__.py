@@ -14,6 +14,7 @@ from ._version import __version__
 # The subpackage of each public name. The names are resolved on first use.
 _PUBLIC = {
     "ALIBIClassifier": "label_privacy",
+    "ALMFineTuner": "fine_tuning",
     "AdaSSPRegressor": "linear_model",
     "DPNeuralNet": "neural_network",
     "DPSGDClassifier": "neural_network",

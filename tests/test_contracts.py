@@ -13,7 +13,10 @@ from skprivacy.preprocessing import LocalPerturbation
 from . import contracts, contracts_labels, contracts_once, contracts_refused
 from .private_estimators import CASES, LABELS, OVERFLOWING, SCIKIT_LEARN
 
-PRIVATE = ["ensemble", "label_privacy", "linear_model", "neural_network", "preprocessing"]
+PRIVATE = [
+    "ensemble", "fine_tuning", "label_privacy", "linear_model", "neural_network",
+    "preprocessing",
+]  # fmt: skip
 EVERYBODY = [
     contracts.check_replay,
     contracts.check_fresh_noise,

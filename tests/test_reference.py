@@ -13,9 +13,9 @@ import pytest
 DOC = Path(__file__).parents[1] / "doc"
 PARTS = [
     "accounting", "attacks", "attacks.inversion", "attacks.synthesis", "audit", "base",
-    "datasets", "display", "ensemble", "exceptions", "label_privacy", "linear_model", "mechanisms",
-    "metrics",
-    "model_selection", "neural_network", "preprocessing", "public_facts",
+    "datasets", "display", "ensemble", "exceptions", "fine_tuning", "label_privacy",
+    "linear_model", "mechanisms", "metrics", "model_selection", "neural_network", "preprocessing",
+    "public_facts",
 ]  # fmt: skip
 
 
@@ -86,7 +86,8 @@ def test_the_reference_describes_what_is_taken_and_returned(name):
 def test_private_estimators_state_guarantees_and_edge_cases():
     pytest.importorskip("torch")
     parts = (
-        "ensemble.", "label_privacy.", "linear_model.", "model_selection.", "neural_network.",
+        "ensemble.", "fine_tuning.", "label_privacy.", "linear_model.", "model_selection.",
+        "neural_network.",
         "preprocessing.",
     )  # fmt: skip
     values = {name: resolved(name) for name in listed() if name.startswith(parts)}
