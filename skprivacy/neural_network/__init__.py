@@ -9,8 +9,10 @@ if TYPE_CHECKING:
     from ._persistence import load_model, save_model
     from ._training.optimizers import PrivateAdam
     from .augmentation import RandomFlip, RandomShift
+    from .distortion import RandomDistortion
     from .dp_net import DPNeuralNet
     from .dpsgd import DPSGDClassifier
+    from .encoders import SCARFEncoder, SimCLREncoder
     from .regression import DPSGDRegressor
     from .scattering import ScatteringTransformer
 
@@ -19,9 +21,12 @@ __all__ = [
     "DPSGDClassifier",
     "DPSGDRegressor",
     "PrivateAdam",
+    "RandomDistortion",
     "RandomFlip",
     "RandomShift",
+    "SCARFEncoder",
     "ScatteringTransformer",
+    "SimCLREncoder",
     "load_model",
     "save_model",
 ]
@@ -32,9 +37,12 @@ _PUBLIC = {
     "DPSGDClassifier": "dpsgd",
     "DPSGDRegressor": "regression",
     "PrivateAdam": "_training.optimizers",
+    "RandomDistortion": "distortion",
     "RandomFlip": "augmentation",
     "RandomShift": "augmentation",
+    "SCARFEncoder": "encoders",
     "ScatteringTransformer": "scattering",
+    "SimCLREncoder": "encoders",
     "load_model": "_persistence",
     "save_model": "_persistence",
 }

@@ -16,6 +16,8 @@ from ..accounting import PrivacyGuarantee
 from ._training.net import make_module
 from .dp_net import DPNeuralNet
 from .dpsgd import DPSGDClassifier
+from .encoders import SCARFEncoder, SimCLREncoder
+from .encoders._contrastive import ContrastiveEncoder
 from .regression import DPSGDRegressor
 
 __all__ = ["load_model", "save_model"]
@@ -25,6 +27,8 @@ _KINDS: dict[str, type] = {
     "DPNeuralNet": DPNeuralNet,
     "DPSGDClassifier": DPSGDClassifier,
     "DPSGDRegressor": DPSGDRegressor,
+    "SCARFEncoder": SCARFEncoder,
+    "SimCLREncoder": SimCLREncoder,
 }
 # Parameters that are numbers or words. The rest (budget, seeds, module, augment, classes) is
 # not written.
@@ -38,9 +42,13 @@ _NET_PARAMS = (
     "target_quantile", "batch_size", "max_epochs", "lr", "schedule", "averaging",
     "averaging_decay", "n_records",
 )  # fmt: skip
+_ENCODER_PARAMS = (
+    "n_components", "temperature", "batch_size", "epochs", "learning_rate", "image_shape",
+    "hidden_layer_sizes", "corruption", "groups",
+)  # fmt: skip
 _FITTED = ("n_features_in_", "noise_multiplier_", "n_steps_", "gradients_", "max_grad_norm_")
 
-Model = DPNeuralNet | DPSGDClassifier | DPSGDRegressor
+Model = DPNeuralNet | DPSGDClassifier | DPSGDRegressor | SCARFEncoder | SimCLREncoder
 
 
 def save_model(model: Model, path: str | Path) -> None:
@@ -48,7 +56,7 @@ def save_model(model: Model, path: str | Path) -> None:
 
     Parameters
     ----------
-    model : DPSGDClassifier, DPSGDRegressor or DPNeuralNet
+    model : DPSGDClassifier, DPSGDRegressor, DPNeuralNet, SCARFEncoder or SimCLREncoder
         Fitted.
     path : str or Path
         The file to write; what is there is replaced.
@@ -56,12 +64,13 @@ def save_model(model: Model, path: str | Path) -> None:
     Raises
     ------
     ValueError
-        If ``model`` is none of the three, not fitted, or its labels are neither numbers nor text.
+        If ``model`` is none of these, not fitted, or its labels are neither numbers nor text.
 
     Notes
     -----
     **Guarantees.** The file holds the released weights, the guarantee, and public facts:
-    parameters, names of features, labels. No record, no seed and no budget is in it.
+    parameters, names of features, labels. No record, no seed and no budget is in it. An encoder
+    has no guarantee, and its file is as public as the records that it was fitted on.
 
     Examples
     --------
@@ -76,12 +85,22 @@ def save_model(model: Model, path: str | Path) -> None:
     >>> again.privacy_ == model.privacy_
     True
     """
-    if type(model).__name__ not in _KINDS or not hasattr(model, "privacy_"):
+    if type(model).__name__ not in _KINDS or not hasattr(model, "module_"):
         raise ValueError(
-            f"model must be a fitted DPSGDClassifier, DPSGDRegressor or DPNeuralNet, got a "
-            f"{type(model).__name__} that is none, or not fitted. Call fit first; of a pipeline, "
-            "save its last step, model[-1], and its Schema as JSON."
+            f"model must be a fitted {', '.join(_KINDS)}, got a {type(model).__name__} that is "
+            "none, or not fitted. Call fit first; of a pipeline, save its last step, model[-1], "
+            "and its Schema as JSON."
         )
+    facts = _facts_of_encoder(model) if isinstance(model, ContrastiveEncoder) else _facts(model)
+    try:
+        header = json.dumps(facts)
+    except TypeError as error:
+        raise ValueError(f"The labels must be numbers or text to be saved ({error}).") from error
+    weights = {k: v.contiguous().clone() for k, v in model.module_.state_dict().items()}
+    save_file(weights, path, metadata={"skprivacy": header})
+
+
+def _facts(model: Any) -> dict[str, Any]:
     params = _NET_PARAMS if isinstance(model, DPNeuralNet) else _PARAMS
     facts: dict[str, Any] = {
         "format": _FORMAT,
@@ -102,12 +121,19 @@ def save_model(model: Model, path: str | Path) -> None:
     else:
         facts["target_bounds"] = list(model.target_bounds_)
         facts["given"] = model.target_bounds is not None
-    try:
-        header = json.dumps(facts)
-    except TypeError as error:
-        raise ValueError(f"The labels must be numbers or text to be saved ({error}).") from error
-    weights = {k: v.contiguous().clone() for k, v in model.module_.state_dict().items()}
-    save_file(weights, path, metadata={"skprivacy": header})
+    return facts
+
+
+def _facts_of_encoder(model: ContrastiveEncoder) -> dict[str, Any]:
+    return {
+        "format": _FORMAT,
+        "kind": type(model).__name__,
+        "own_module": False,
+        "params": {k: _plain(getattr(model, k)) for k in _ENCODER_PARAMS if hasattr(model, k)},
+        "fitted": {"n_features_in_": model.n_features_in_},
+        "feature_names": _plain(getattr(model, "feature_names_in_", None)),
+        "saved": model._saved(),
+    }
 
 
 def load_model(path: str | Path, module: nn.Module | None = None, criterion: Any = None) -> Model:
@@ -124,8 +150,8 @@ def load_model(path: str | Path, module: nn.Module | None = None, criterion: Any
 
     Returns
     -------
-    DPSGDClassifier, DPSGDRegressor or DPNeuralNet
-        Predicts as the saved one, and states the same guarantee.
+    DPSGDClassifier, DPSGDRegressor, DPNeuralNet, SCARFEncoder or SimCLREncoder
+        Predicts or transforms as the saved one, and states the same guarantee.
 
     Raises
     ------
@@ -152,8 +178,10 @@ def load_model(path: str | Path, module: nn.Module | None = None, criterion: Any
             if module is None
             else "The model has the built-in perceptron: leave module=None."
         )
-    if facts["kind"] == "DPNeuralNet":
-        model: Any = _net(facts, copy.deepcopy(module), criterion)
+    if issubclass(_KINDS[facts["kind"]], ContrastiveEncoder):
+        model: Any = _encoder(facts)
+    elif facts["kind"] == "DPNeuralNet":
+        model = _net(facts, copy.deepcopy(module), criterion)
     else:
         model = _estimator(facts, module)
     try:
@@ -162,10 +190,23 @@ def load_model(path: str | Path, module: nn.Module | None = None, criterion: Any
         raise ValueError(f"module does not fit to the weights in the file: {error}") from error
     model.module_.eval()
     vars(model).update(facts["fitted"])
+    if "privacy" not in facts:
+        return model
     model.privacy_ = PrivacyGuarantee.from_dict(facts["privacy"])
     model.privacy_event_ = model.privacy_.event
     model.delta_ = model.privacy_.at_delta
     model.epsilon_ = model.privacy_.epsilon()
+    return model
+
+
+def _encoder(facts: dict[str, Any]) -> ContrastiveEncoder:
+    """Return an encoder with a new module, of the right shape."""
+    model: ContrastiveEncoder = _KINDS[facts["kind"]](**facts["params"])
+    model.n_features_in_ = facts["fitted"]["n_features_in_"]
+    if facts["feature_names"] is not None:
+        model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
+    model.module_ = model._restore(facts["saved"])
+    model.needs_public_records_ = True
     return model
 
 
