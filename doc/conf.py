@@ -32,6 +32,7 @@ REFERENCE = {
     "Private linear models": "linear_model",
     "Private ensembles": "ensemble",
     "Preprocessing and statistics": "preprocessing",
+    "Defences without proof": "defences",
     "Attacks": "attacks",
     "Records for an attacker who has none": "attacks.synthesis",
     "Model inversion": "attacks.inversion",

@@ -13,8 +13,8 @@ import pytest
 DOC = Path(__file__).parents[1] / "doc"
 PARTS = [
     "accounting", "attacks", "attacks.inversion", "attacks.synthesis", "audit", "base",
-    "datasets", "display", "ensemble", "exceptions", "linear_model", "mechanisms", "metrics",
-    "model_selection", "neural_network", "preprocessing", "public_facts",
+    "datasets", "defences", "display", "ensemble", "exceptions", "linear_model", "mechanisms",
+    "metrics", "model_selection", "neural_network", "preprocessing", "public_facts",
 ]  # fmt: skip
 
 

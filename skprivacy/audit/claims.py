@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import num_samples, safe_indexing
 from ..accounting import PrivacyGuarantee
+from ..defences._output import OutputDefence
 from ..preprocessing.smoothing import SmoothedClassifier
 from ._composition import composed
 from ._private import guarantee_in, holds_private
@@ -71,6 +72,7 @@ class _Part:
     gap: str = ""  # why no guarantee covers this step
     if_frozen: str = ""  # the assumption that fills the gap if the step was fitted beforehand
     refusal: str = ""  # why nothing that contains this part has a guarantee
+    disguised: bool = False  # whether it may pass for a protection, which it is not
 
 
 def claim_of(model: Any, X: Any = None) -> Claim:
@@ -141,9 +143,10 @@ def claim_of(model: Any, X: Any = None) -> Claim:
             if part.guarantee or part.refusal
         ]
     )
+    told = holds_private(model) or any(part.disguised for part in parts)
     return Claim(
         _under(whole.guarantee, assumptions, bool(uncovered)),
-        whole.reason if whole.guarantee is not None or holds_private(model) else NO_CLAIM,
+        whole.reason if whole.guarantee is not None or told else NO_CLAIM,
         uncovered,
         _under(whole.charged, assumptions, bool(uncovered)),
     )
@@ -199,6 +202,9 @@ def _parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
 
 def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
     kind = type(model).__name__
+    if isinstance(model, OutputDefence):
+        why = f"{NO_CLAIM}: {kind} changes what is shown, and proves nothing"
+        return _Part(name, refusal=why, disguised=True)
     if holds_private(model):
         return _Part(
             name,
