@@ -31,6 +31,7 @@ REFERENCE = {
     "Private networks": "neural_network",
     "Private linear models": "linear_model",
     "Private ensembles": "ensemble",
+    "Fine-tuning": "fine_tuning",
     "Preprocessing and statistics": "preprocessing",
     "Defences without proof": "defences",
     "Attacks": "attacks",

@@ -13,6 +13,7 @@ from ._version import __version__
 
 # The subpackage of each public name. The names are resolved on first use.
 _PUBLIC = {
+    "ALMFineTuner": "fine_tuning",
     "AdaSSPRegressor": "linear_model",
     "DPNeuralNet": "neural_network",
     "DPSGDClassifier": "neural_network",

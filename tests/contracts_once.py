@@ -7,7 +7,7 @@ from scipy import stats
 
 from skprivacy.accounting import Composed, PrivacyGuarantee
 from skprivacy.linear_model.objective import ObjectivePerturbation
-from skprivacy.mechanisms import Gaussian, Laplace, Mechanism
+from skprivacy.mechanisms import Gaussian, KNorm, Laplace, Logistic, Mechanism
 
 from .contracts import N, Tape, check_normal, noise_of, recording
 from .private_estimators import Case
@@ -41,6 +41,12 @@ def _as_normal(mechanism: Mechanism, noise: np.ndarray) -> np.ndarray:
         size = noise.shape[1]  # a uniform direction and a norm of Gamma(size)
         norms = np.linalg.norm(noise, axis=1, keepdims=True)
         return noise / norms * stats.chi(size).isf(stats.gamma(size).sf(norms))
+    if isinstance(mechanism, KNorm):
+        size = noise.shape[1]
+        norms = np.linalg.norm(noise, axis=1, keepdims=True)
+        return noise / norms * stats.chi(size).isf(stats.gamma(size).sf(norms))
+    if isinstance(mechanism, Logistic):
+        return np.sign(noise) * stats.norm.isf(stats.logistic.sf(np.abs(noise)))
     if isinstance(mechanism, Laplace):
         return np.sign(noise) * stats.norm.isf(stats.laplace.sf(np.abs(noise)))
     assert isinstance(mechanism, (Gaussian, ObjectivePerturbation))

@@ -13,7 +13,7 @@ from skprivacy.preprocessing import LocalPerturbation
 from . import contracts, contracts_once, contracts_refused
 from .private_estimators import CASES, OVERFLOWING, SCIKIT_LEARN
 
-PRIVATE = ["ensemble", "linear_model", "neural_network", "preprocessing"]
+PRIVATE = ["ensemble", "fine_tuning", "linear_model", "neural_network", "preprocessing"]
 EVERYBODY = [
     contracts.check_replay,
     contracts.check_fresh_noise,

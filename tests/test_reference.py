@@ -13,8 +13,8 @@ import pytest
 DOC = Path(__file__).parents[1] / "doc"
 PARTS = [
     "accounting", "attacks", "attacks.inversion", "attacks.synthesis", "audit", "base",
-    "datasets", "defences", "display", "ensemble", "exceptions", "linear_model", "mechanisms",
-    "metrics", "model_selection", "neural_network", "preprocessing", "public_facts",
+    "datasets", "defences", "display", "ensemble", "exceptions", "fine_tuning", "linear_model",
+    "mechanisms", "metrics", "model_selection", "neural_network", "preprocessing", "public_facts",
 ]  # fmt: skip
 
 
@@ -84,7 +84,10 @@ def test_the_reference_describes_what_is_taken_and_returned(name):
 
 def test_private_estimators_state_guarantees_and_edge_cases():
     pytest.importorskip("torch")
-    parts = ("ensemble.", "linear_model.", "model_selection.", "neural_network.", "preprocessing.")
+    parts = (
+        "ensemble.", "fine_tuning.", "linear_model.", "model_selection.", "neural_network.",
+        "preprocessing.",
+    )  # fmt: skip
     values = {name: resolved(name) for name in listed() if name.startswith(parts)}
     estimators = {name: value for name, value in values.items() if hasattr(value, "fit")}
     assert len(estimators) >= 13

@@ -6,6 +6,7 @@ from .correlated import MatrixGaussian
 from .entropy import SecureRandom
 from .floating import FloatGaussian
 from .gaussian_noise import analytic_noise_multiplier, classic_noise_multiplier
+from .k_norm import KNorm
 from .logistic import FloatLogistic
 from .response import RandomizedResponse
 from .sampling import PoissonSampler
@@ -17,6 +18,7 @@ __all__ = [
     "FloatGaussian",
     "FloatLogistic",
     "Gaussian",
+    "KNorm",
     "Laplace",
     "Logistic",
     "MatrixGaussian",

@@ -22,6 +22,7 @@ from skprivacy.mechanisms import (
     FloatGaussian,
     FloatLogistic,
     Gaussian,
+    KNorm,
     Laplace,
     Logistic,
     MatrixGaussian,
@@ -54,6 +55,8 @@ SMOOTH = Smoothed(0.5, 0.02), Smoothed(0.48, 0.02 * np.exp(0.1))
 CASES = {
     "Laplace": Case(lambda z: Laplace(z, 2.5), 0.3, 2.8),
     "Gaussian": Case(lambda z: Gaussian(z, 2.5), 0.3, 2.8),
+    # Of a single number it is Laplace noise; of many, numbers share their size.
+    "KNorm": Case(lambda z: KNorm(z, 2.5), 0.3, 2.8, together=False, n=1000, forgotten=0.4),
     "Logistic": Case(lambda z: Logistic(z, 2.5), 0.3, 2.8),
     "FloatGaussian": Case(lambda z: FloatGaussian(z, 2.5), 0.3, 2.8),
     # In many dimensions; of a single number the claim is not tight.

@@ -1,0 +1,21 @@
+"""Public encoders with a private head: fine-tuning whose result may be published."""
+
+from .alm import ALMFineTuner
+from .gradient import GradientHead
+from .head import Head
+from .least_squares import LeastSquaresHead
+from .prototypes import PrototypeHead
+from .release import Sensitivity
+from .softmax import SoftmaxHead
+from .whitening import HalfWhitening
+
+__all__ = [
+    "ALMFineTuner",
+    "GradientHead",
+    "HalfWhitening",
+    "Head",
+    "LeastSquaresHead",
+    "PrototypeHead",
+    "Sensitivity",
+    "SoftmaxHead",
+]

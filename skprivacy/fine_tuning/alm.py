@@ -1,0 +1,424 @@
+"""Fine-tuning on private records: a public encoder, and a head whose weights are released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from .._sklearn import HasMethods, Interval, StrOptions
+from .._validation import check_column_names, check_numbers
+from ..accounting import Composed, PrivacyBudget, check_delta
+from ..base import PrivateEstimatorMixin, PrivateFit
+from ..ensemble import PublicRecords
+from ..mechanisms import SecureRandom
+from ..public_facts import public_classes
+from .choice import HEADS, chosen_head
+from .encoding import features_of, public_encoder, trial_rows, try_encoder
+from .head import Head, OneRelease, Records, Task
+from .release import MECHANISMS, Sensitivity
+from .whitening import HalfWhitening, with_constant
+
+__all__ = ["ALMFineTuner"]
+
+_LARGEST_DELTA = 0.1
+
+
+class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """A public encoder with a private head, which is noised once and then answers for ever.
+
+    The encoder is trained on public records without labels, or needs none; the head is fitted to
+    the private records' features, and its noisy weights are all that is kept of them. With
+    ``head="softmax"`` and ``mechanism="logistic"`` this is the additive logistic mechanism (ALM)
+    of Yang, Gohari and Topcu; the default is more accurate at the same guarantee.
+
+    Parameters
+    ----------
+    encoder : transformer, default=None
+        Maps records to features, each record by itself. Unfitted, its clone is fitted to
+        ``X_public``. A fitted one comes as ``sklearn.frozen.FrozenEstimator(encoder)``, and must
+        have seen no private record. ``None`` takes the records for features.
+    head : {"auto", "gradient", "least_squares", "prototypes", "softmax"} or Head, default="auto"
+        What is learned on the features. "auto" is "gradient"; with ``delta=0``, or another
+        mechanism than Gaussian noise, "prototypes"; with a ``sensitivity`` that is given,
+        "softmax".
+    mechanism : {"auto", "gaussian", "k_norm", "laplace", "logistic"}, default="auto"
+        The noise of a head that releases once. "auto" is the one with the least noise under
+        (``epsilon``, ``delta``). "logistic" has two accounts, pure from the L1 sensitivity and of
+        moments from the L2 one, and takes the smaller noise.
+    sensitivity : "proved", float or Sensitivity, default="proved"
+        How far a record moves the weights of ``head="softmax"``: proved, or a number that you
+        vouch for, in L2. The guarantee then assumes it.
+    epsilon : float, default=1.0
+        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
+        guarantee**, for comparison.
+    delta : float, default=1e-5
+        Probability with which ``epsilon`` may be exceeded; 0 for pure differential privacy.
+    classes : array-like of shape (n_classes,), default=None
+        All labels that may occur, from public knowledge.
+    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
+        Neighbouring relation. Nothing depends on the number of records, so that "add_remove"
+        hides it at no cost; "replace_one" needs about twice the noise.
+    budget : PrivacyBudget, default=None
+        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
+    noise_seed : int, default=None
+        Makes the noise reproducible **and the guarantee void**. For tests only.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
+    encoder_ : transformer or None
+        The fitted encoder.
+    whitening_ : HalfWhitening or None
+        Fitted to the features of ``X_public``, if that was given.
+    head_ : Head
+        The head, with the numbers that were chosen from public facts.
+    weights_ : ndarray of shape (n_features_out + 1, n_classes)
+        The released weights of the features, scaled to norm 1, and of the constant.
+    privacy_ : PrivacyGuarantee
+        The guarantee, with its neighbouring relation and its assumptions.
+    privacy_event_ : Event
+        What was released, for composition with other releases.
+    epsilon_, delta_ : float
+        The guarantee in two numbers.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of features, if all of them are strings.
+
+    Notes
+    -----
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit; each
+    head has its own proof. Features are centred and half-whitened by the covariance of the public
+    records, if given, and scaled to norm 1 in any case, so that the norm of what a head gets is
+    public. The exact weights live in one function call: they are neither in the fitted model, nor
+    in its pickle, nor in the frames of an error's traceback. An encoder that computes in floating
+    point may round a record's features differently beside other records; that is not accounted
+    for.
+
+    **Edge cases.** A record with NaN or infinity, or whose features are not finite, contributes
+    nothing, which is not reported; the prediction for one rests on the constant alone. A class
+    without records is learned as rare.
+
+    References
+    ----------
+    Y. Yang, P. Gohari and U. Topcu, "Additive logistic mechanism for privacy-preserving
+    self-supervised learning", 2022.
+    F. Tramer and D. Boneh, "Differentially private learning needs better features (or much more
+    data)", ICLR 2021.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.decomposition import PCA
+    >>> from skprivacy.fine_tuning import ALMFineTuner
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = ALMFineTuner(PCA(16), epsilon=4.0, classes=range(10))
+    >>> model = model.fit(X[:1000], y[:1000], X_public=X[1000:1400])
+    >>> model.privacy_
+    (4.00, 1e-05)-DP, add-remove, proved assuming the public records depend on no private record; \
+the encoder treats each record by itself (tried on records that are not private)
+    >>> model.score(X[1400:], y[1400:]) > 0.6
+    True
+    """
+
+    _parameter_constraints: dict = {
+        "encoder": [HasMethods(["transform"]), None],
+        "head": [StrOptions({"auto", *HEADS}), Head],
+        "mechanism": [StrOptions(set(MECHANISMS))],
+        "sensitivity": [
+            StrOptions({"proved"}),
+            Interval(Real, 0, None, closed="neither"),
+            Sensitivity,
+        ],
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "classes": ["array-like", None],
+        "relation": [StrOptions({"add_remove", "zero_out", "replace_one"})],
+        "budget": [PrivacyBudget, None],
+        "noise_seed": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        encoder: Any = None,
+        head: str | Head = "auto",
+        mechanism: str = "auto",
+        *,
+        sensitivity: str | float | Sensitivity = "proved",
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        classes: ArrayLike | None = None,
+        relation: str = "add_remove",
+        budget: PrivacyBudget | None = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.encoder = encoder
+        self.head = head
+        self.mechanism = mechanism
+        self.sensitivity = sensitivity
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.relation = relation
+        self.budget = budget
+        self.noise_seed = noise_seed
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # refusing a record in fit would reveal its presence
+        tags.classifier_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
+        return tags
+
+    def fit(self, X: Any, y: ArrayLike, X_public: Any = None) -> ALMFineTuner:
+        """Fit the head to private records, and the encoder to public ones if it is unfitted.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Private records.
+        y : array-like of shape (n_samples,)
+            Their labels, each one of ``classes``.
+        X_public : array-like, DataFrame or PublicRecords of shape (n_public, n_features), \
+                default=None
+            Public records of the same kind, without labels. In a cross-validation wrap them in
+            :class:`~skprivacy.ensemble.PublicRecords`. ``None`` needs an encoder that is fitted
+            or learns nothing, and leaves features as they are but for their norm.
+
+        Returns
+        -------
+        self : ALMFineTuner
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a shape or a label is not as described. Nothing is released then.
+        BudgetExceededError
+            If ``budget`` cannot afford the fit. Nothing is released and nothing charged.
+        """
+        with self._private_fit() as fit:
+            X, labels, task = self._public_part(fit, X, y, X_public)
+            with fit.charged(self.head_.event(task), relation=self.relation, at_delta=self.delta):
+                self.weights_ = _without_frames(self._released, task, X, labels)
+        return self
+
+    def noised_copies(
+        self, X: Any, y: ArrayLike, epsilons: Iterable[float], X_public: Any = None
+    ) -> list[ALMFineTuner]:
+        """Train once, and release the weights with fresh noise for each epsilon.
+
+        The numbers of the head, such as the ridge, are those for the estimator's own ``epsilon``.
+        All releases are charged together, before the data is touched; whoever sees several copies
+        knows what their composition tells.
+
+        Parameters
+        ----------
+        X, y, X_public
+            As in :meth:`fit`.
+        epsilons : iterable of float
+            The privacy loss of each copy, in nats.
+
+        Returns
+        -------
+        list of ALMFineTuner
+            Fitted copies, each with its own ``epsilon`` and its own ``privacy_``.
+
+        Raises
+        ------
+        ValueError
+            As :meth:`fit` does; and if the head trains with its noise, so that each epsilon needs
+            a training of its own.
+        """
+        trained: ALMFineTuner = clone(self)
+        with trained._private_fit() as fit:
+            X, labels, task = trained._public_part(fit, X, y, X_public)
+            head = trained.head_
+            if not isinstance(head, OneRelease):
+                raise ValueError(
+                    f"head={self.head!r} trains with its noise: fit one model for each epsilon, or "
+                    "use head='softmax', 'prototypes' or 'least_squares'."
+                )
+            tasks = [replace(task, epsilon=_checked_epsilon(e)) for e in epsilons]
+            mechanisms = [head.mechanism(each) for each in tasks]
+            events = tuple(mechanism.event for mechanism in mechanisms)
+            with fit.charged(Composed(events), relation=self.relation, at_delta=self.delta):
+                weights = _without_frames(trained._released_often, head, tasks, X, labels)
+        copies = []
+        for each, event, released in zip(tasks, events, weights, strict=True):
+            copy: ALMFineTuner = clone(self).set_params(head=head, epsilon=each.epsilon)
+            learned = {k: v for k, v in vars(trained).items() if k.endswith("_")}
+            copy.__dict__.update(learned, weights_=released)
+            copy.privacy_ = replace(trained.privacy_, event=event)
+            copy.privacy_event_ = event
+            copy.epsilon_ = copy.privacy_.epsilon()
+            copies.append(copy)
+        return copies
+
+    def _public_part(
+        self, fit: PrivateFit, X: Any, y: ArrayLike, X_public: Any
+    ) -> tuple[Any, NDArray[np.int64], Task]:
+        """Check everything and do all that needs public facts alone; sets what is public."""
+        X, target = self._validated(X, y)
+        self.classes_, labels = public_classes(fit, target, self.classes)
+        public = self._checked_public(X_public)
+        self.encoder_ = public_encoder(self.encoder, public, self.n_features_in_)
+        if public is not None:
+            fit.assume("the public records depend on no private record")
+        elif not (self.encoder_ is None or getattr(self.encoder_, "data_independent_", False)):
+            fit.assume("the encoder depends on no private record")
+        if public is None and isinstance(X, pd.DataFrame):
+            raise ValueError(
+                "X holds columns that are not numbers, and there are no public records to try the "
+                "encoder on. Pass X_public=..., a few are enough."
+            )
+        width = try_encoder(self.encoder_, trial_rows(public, self.n_features_in_))
+        if self.encoder_ is not None:
+            fit.assume(
+                "the encoder treats each record by itself (tried on records that are not private)"
+            )
+        self.whitening_ = None
+        if public is not None:
+            self.whitening_ = HalfWhitening().fit(features_of(self.encoder_, public))
+        task = Task(
+            width + 1, len(self.classes_), float(self.epsilon), float(self.delta), self.relation,
+            self.mechanism, self._given_sensitivity(fit), self.noise_seed,
+        )  # fmt: skip
+        self.head_ = chosen_head(self.head, task).ready(task)
+        return X, labels, task
+
+    def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray]:
+        self._validate_params()
+        check_column_names(X)
+        if isinstance(X, pd.DataFrame) and not _all_numbers(X):
+            validate_data(self, X, skip_check_array=True)
+            check_consistent_length(X, y)
+            target = column_or_1d(y, warn=True)
+        else:
+            check_numbers(X)
+            floats = [np.float64, np.float32]
+            X, target = validate_data(self, X, y, dtype=floats, ensure_all_finite=False)
+        if self.delta > _LARGEST_DELTA:
+            raise ValueError(
+                f"delta={self.delta!r} must be far below 1 / number of records; it exceeds even "
+                f"{_LARGEST_DELTA:g}. Use 1e-6, or 0 for a pure guarantee."
+            )
+        if self.relation != "add_remove" and self.delta > 0:
+            check_delta(self.delta, len(X))
+        return X, target
+
+    def _checked_public(self, X_public: Any) -> Any:
+        public = X_public.X if isinstance(X_public, PublicRecords) else X_public
+        if public is None:
+            return None
+        if not isinstance(public, pd.DataFrame):
+            public = check_array(public, input_name="X_public")
+        if public.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X_public has {public.shape[1]} features and X has {self.n_features_in_}. Pass "
+                "public records of the same kind; a pipeline hands them on with "
+                "transform_input=['X_public']."
+            )
+        return public
+
+    def _given_sensitivity(self, fit: PrivateFit) -> Sensitivity | None:
+        if isinstance(self.sensitivity, str):
+            return None
+        given = self.sensitivity
+        moved = given if isinstance(given, Sensitivity) else Sensitivity(float(given))
+        also = "" if moved.l1 is None else f" and {moved.l1:g} in L1"
+        fit.assume(
+            f"neighbouring data sets move the head's weights by at most {moved.l2:g} in L2{also}, "
+            "as given"
+        )
+        return moved
+
+    def _rows(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return rows in the unit ball, and which records count."""
+        features = features_of(self.encoder_, X)
+        if self.whitening_ is not None:
+            with np.errstate(all="ignore"):  # records that are not finite
+                features = (features - self.whitening_.mean_) @ self.whitening_.components_
+        return with_constant(features)
+
+    def _records(self, X: Any, labels: NDArray[np.int64]) -> Records:
+        rows, counts = self._rows(X)
+        return Records(rows, counts.astype(np.float64), labels, len(self.classes_))
+
+    def _released(self, task: Task, X: Any, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        random = SecureRandom(self.noise_seed)
+        return np.asarray(self.head_.release(task, self._records(X, labels), random))
+
+    def _released_often(
+        self, head: OneRelease, tasks: list[Task], X: Any, labels: NDArray[np.int64]
+    ) -> list[NDArray[np.float64]]:
+        statistic = head.statistic(tasks[0], self._records(X, labels))
+        random = SecureRandom(self.noise_seed)
+        return [head.noised(task, statistic, random) for task in tasks]
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        check_is_fitted(self, "weights_")
+        check_column_names(X)
+        if isinstance(X, pd.DataFrame) and not _all_numbers(X):
+            validate_data(self, X, skip_check_array=True, reset=False)
+        else:
+            X = validate_data(
+                self, X, dtype=[np.float64, np.float32], reset=False, ensure_all_finite=False
+            )
+        return self.head_.scores(self._rows(X)[0], self.weights_)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        return np.asarray(softmax(self._scores(X), axis=1))
+
+    def predict(self, X: Any) -> NDArray:
+        """Return the most probable class of each row.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        best = self._scores(X).argmax(axis=1)
+        return self.classes_[best]
+
+
+def _all_numbers(frame: pd.DataFrame) -> bool:
+    return all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes)
+
+
+def _checked_epsilon(epsilon: float) -> float:
+    if not (isinstance(epsilon, Real) and epsilon > 0):
+        raise ValueError(f"epsilons hold {epsilon!r}; expected numbers above 0.")
+    return float(epsilon)
+
+
+def _without_frames(compute: Any, *arguments: Any) -> Any:
+    """Call, and strip an error of the frames below, whose variables are exact weights."""
+    try:
+        return compute(*arguments)
+    except BaseException as error:
+        error.__cause__ = error.__context__ = None
+        raise error.with_traceback(None) from None

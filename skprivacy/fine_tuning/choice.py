@@ -1,0 +1,48 @@
+"""Which head to take: by its name, or by public facts."""
+
+from __future__ import annotations
+
+from .gradient import GradientHead
+from .head import Head, Task
+from .least_squares import LeastSquaresHead
+from .prototypes import PrototypeHead
+from .softmax import SoftmaxHead
+
+__all__ = ["HEADS", "chosen_head"]
+
+HEADS: dict[str, type[Head]] = {
+    "gradient": GradientHead,
+    "least_squares": LeastSquaresHead,
+    "prototypes": PrototypeHead,
+    "softmax": SoftmaxHead,
+}
+
+
+def chosen_head(head: str | Head, task: Task) -> Head:
+    """Return the head of that name; for "auto" the most accurate one for the task.
+
+    Raises
+    ------
+    ValueError
+        If a sensitivity is given for a head whose own is known exactly.
+    """
+    found = head if isinstance(head, Head) else HEADS[_best(task) if head == "auto" else head]()
+    if task.sensitivity is not None and not isinstance(found, SoftmaxHead):
+        raise ValueError(
+            f"sensitivity={task.sensitivity!r} does not fit head={head!r}, whose sensitivity is "
+            "exact. Use sensitivity='proved', or head='softmax'."
+        )
+    return found
+
+
+def _best(task: Task) -> str:
+    """Return the name of the head that was the most accurate, or within .01 of it.
+
+    Gradient descent was at every number of records from 1,500 to 40,000 and every epsilon from .1
+    to 4, on pixels and on scattering features. A pure guarantee needs ten times the noise of each
+    number in one release, and sums of classes bear it best.
+    """
+    if task.sensitivity is not None:
+        return "softmax"
+    gaussian = task.delta > 0 and task.mechanism in ("auto", "gaussian")
+    return "gradient" if gaussian else "prototypes"

@@ -1,0 +1,130 @@
+"""Encoders that have seen no private record, and the features that they give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from .._sklearn import num_samples, safe_indexing
+
+__all__ = ["features_of", "public_encoder", "trial_rows", "try_encoder"]
+
+_LARGEST = 1e30  # finite in single precision, in which most encoders compute
+_TRIED = 8
+
+
+def public_encoder(encoder: Any, X_public: Any, n_features: int) -> Any:
+    """Return a fitted encoder that has seen public records alone; None for None.
+
+    Parameters
+    ----------
+    encoder : transformer or None
+        Unfitted, then a clone is fitted to ``X_public``; or fitted and frozen, then it is
+        returned as it is; or without anything to learn.
+    X_public : array-like, DataFrame or None
+        Public records.
+    n_features : int
+        Columns of a record.
+
+    Raises
+    ------
+    ValueError
+        If it is unfitted and there are no public records, or fitted and not frozen.
+    """
+    if encoder is None or isinstance(encoder, FrozenEstimator):
+        return encoder
+    if not get_tags(encoder).requires_fit:  # such as Normalizer
+        return clone(encoder)
+    if _learns_nothing(encoder):
+        return encoder
+    if _is_fitted(encoder):
+        raise ValueError(
+            f"encoder={encoder!r} is fitted: clone() and a cross-validation would lose what it has "
+            "learned. Pass sklearn.frozen.FrozenEstimator(encoder), or sklearn.base.clone(encoder) "
+            "and X_public to fit it again. It must not have seen private records."
+        )
+    if X_public is not None:
+        return clone(encoder).fit(X_public)
+    zeros = np.zeros((1, n_features))  # a record that is public
+    try:
+        fitted = clone(encoder).fit(zeros)
+    except Exception:
+        fitted = None
+    if not _learns_nothing(fitted):
+        raise ValueError(
+            f"encoder={encoder!r} is not fitted and there are no public records to fit it to; it "
+            "is never fitted to X, which is private. Pass fit(X, y, X_public=...), or a fitted "
+            "encoder as sklearn.frozen.FrozenEstimator(encoder)."
+        )
+    return fitted
+
+
+def _learns_nothing(encoder: Any) -> bool:
+    return bool(getattr(encoder, "data_independent_", False))
+
+
+def _is_fitted(encoder: Any) -> bool:
+    try:
+        check_is_fitted(encoder)
+    except NotFittedError:
+        return False
+    return True
+
+
+def trial_rows(X_public: Any, n_features: int) -> Any:
+    """Return a few public rows to try an encoder on; of random numbers where there are none."""
+    if X_public is None:
+        return np.random.RandomState(0).uniform(size=(_TRIED, n_features))
+    return safe_indexing(X_public, np.arange(min(_TRIED, num_samples(X_public))))
+
+
+def try_encoder(encoder: Any, rows: Any) -> int:
+    """Return how many features an encoder gives; refuse one that mixes records.
+
+    Raises
+    ------
+    ValueError
+        If rows that are encoded together give other features than each by itself.
+    """
+    together = features_of(encoder, rows)
+    alone = [features_of(encoder, safe_indexing(rows, [i])) for i in range(len(together))]
+    size = np.abs(together).max(initial=0.0)
+    if not np.allclose(together, np.concatenate(alone), rtol=1e-3, atol=1e-4 * size):
+        raise ValueError(
+            f"encoder={encoder!r} computes a record's features from other records too, or at "
+            f"random (tried on {len(together)} records that are not private). Encode each record "
+            "by itself; a torch module must be in eval mode."
+        )
+    return together.shape[1]
+
+
+def features_of(encoder: Any, X: Any) -> NDArray[np.float64]:
+    """Return the features of each record; NaN for one that is not finite.
+
+    An encoder meets zeros in its place: refusing it would tell that it is there.
+    """
+    n = num_samples(X)
+    finite: NDArray[np.bool_] = np.ones(n, np.bool_)
+    if isinstance(X, np.ndarray):
+        finite = np.asarray(np.isfinite(X).all(axis=1))
+        X = np.clip(np.where(finite[:, None], X, 0.0), -_LARGEST, _LARGEST)
+        names = getattr(encoder, "feature_names_in_", None)
+        X = X if names is None else pd.DataFrame(X, columns=names)
+    found = X if encoder is None else encoder.transform(X)
+    found = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
+    if found.ndim != 2 or len(found) != n:
+        raise ValueError(
+            f"encoder={encoder!r} gives an array of shape {found.shape} for {n} records; expected "
+            "one row of features for each."
+        )
+    features = np.array(found, dtype=np.float64)
+    features[~finite] = np.nan
+    return features

@@ -1,0 +1,105 @@
+"""Noisy full-batch gradient descent on frozen features."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from ..accounting import Event, GaussianEvent, NonPrivate, Repeated
+from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
+from .head import Head, Records, Task
+
+__all__ = ["GradientHead"]
+
+_TRAVEL = 1.5  # standard deviation of the noise that a weight collects
+_LEAST_NOISE = 0.3  # a noise multiplier below which steps grow no longer
+_AVERAGED = 0.5  # share of the last steps whose weights are averaged
+_INWARDS = 1.0 - 1e-6  # outweighs the rounding of the sums, up to some 10**8 records
+
+
+@dataclass(frozen=True)
+class GradientHead(Head):
+    """Softmax regression by gradient descent on all records, each step with noise.
+
+    The most accurate head at an epsilon from about .1 on. Each step sums the records' gradients,
+    clipped, and adds Gaussian noise. How far a step goes follows from the noise alone: all steps
+    together collect noise of standard deviation 1.5 in each weight.
+
+    Parameters
+    ----------
+    steps : int, default=30
+        Number of steps. More steps of more noise cost the same.
+    clip : float, default=0.1
+        L2 norm to which the gradient of each record, for features of norm 1, is clipped.
+
+    Notes
+    -----
+    **Guarantees.** Each step is a Gaussian mechanism of sensitivity ``clip`` (twice that if a
+    record is replaced), with sqrt(steps) times the noise of a single release, and steps adapt to
+    one another: their composition is exactly that single release. A record's gradient is its row
+    times its residual, so that clipping the residual clips it. It is clipped to a millionth less
+    than ``clip``, which outweighs the rounding of the sums.
+
+    References
+    ----------
+    J. Dong, A. Roth and W. Su, "Gaussian differential privacy", JRSS B 2022.
+    """
+
+    steps: int = 30
+    clip: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.steps, int) and 1 <= self.steps <= 10_000):
+            raise ValueError(f"steps={self.steps!r} must be a whole number from 1 to 10000.")
+        if not 1e-3 <= self.clip <= 2:
+            raise ValueError(
+                f"clip={self.clip!r} must be a number from 0.001 to 2; gradients of rows of norm 1 "
+                "are at most sqrt(2)."
+            )
+
+    def event(self, task: Task) -> Event:
+        multiplier = self._multiplier(task)
+        return Repeated(GaussianEvent(multiplier), self.steps) if multiplier else NonPrivate()
+
+    def _multiplier(self, task: Task) -> float:
+        if task.delta == 0:
+            raise ValueError(
+                "delta=0.0 must be above 0 for head='gradient', whose noise is Gaussian. Use "
+                "delta=1e-6, or head='prototypes' for a pure guarantee."
+            )
+        if task.mechanism not in ("auto", "gaussian"):
+            raise ValueError(
+                f"mechanism={task.mechanism!r} does not fit head='gradient', which adds Gaussian "
+                "noise. Use mechanism='auto', or head='softmax'."
+            )
+        if math.isinf(task.epsilon):
+            return 0.0
+        return math.sqrt(self.steps) * analytic_noise_multiplier(task.epsilon, task.delta)
+
+    def release(self, task: Task, records: Records, random: SecureRandom) -> NDArray[np.float64]:
+        multiplier = self._multiplier(task)
+        mechanism = Gaussian(multiplier, task.moved * self.clip)
+        noise = max(multiplier / math.sqrt(self.steps), _LEAST_NOISE)
+        length = _TRAVEL / (noise * task.moved * self.clip * self.steps)
+        targets = records.indicators
+        weights = np.zeros((task.size, task.n_classes))
+        averaged, late = np.zeros_like(weights), max(1, round(self.steps * _AVERAGED))
+        for step in range(self.steps):
+            gradient = records.rows.T @ self._residuals(records, targets, weights)
+            weights = weights - length * mechanism.release(gradient, random)
+            if step >= self.steps - late:
+                averaged += weights / late
+        return averaged
+
+    def _residuals(
+        self, records: Records, targets: NDArray[np.float64], weights: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return what each row is multiplied by in the sum of clipped gradients."""
+        residuals = softmax(records.rows @ weights, axis=1) - targets
+        norms = np.linalg.norm(records.rows, axis=1) * np.linalg.norm(residuals, axis=1)
+        residuals *= (_INWARDS * self.clip / np.maximum(norms, self.clip))[:, None]
+        return np.asarray(residuals * records.counts[:, None])

@@ -1,0 +1,147 @@
+"""What every head has in common: public facts in, released weights out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..accounting import Event
+from ..mechanisms import Mechanism, SecureRandom
+from .release import Sensitivity, noise_for
+
+__all__ = ["Head", "OneRelease", "Records", "Task"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """The public facts that a head may be chosen by.
+
+    Attributes
+    ----------
+    size : int
+        Columns of a row, the constant included.
+    n_classes : int
+    epsilon, delta : float
+    relation : str
+    mechanism : str
+        Name of the noise.
+    sensitivity : Sensitivity or None
+        That of the head's weights if it was given; None to prove it.
+    noise_seed : int or None
+    """
+
+    size: int
+    n_classes: int
+    epsilon: float
+    delta: float
+    relation: str
+    mechanism: str = "auto"
+    sensitivity: Sensitivity | None = None
+    noise_seed: int | None = None
+
+    @property
+    def moved(self) -> float:
+        """How many records' worth of a sum a neighbour moves at most."""
+        return 2.0 if self.relation == "replace_one" else 1.0
+
+
+@dataclass(frozen=True)
+class Records:
+    """Private records as a head sees them.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_samples, size)
+        In the unit ball, on a grid of 2**-16; 0 for a record that does not count.
+    counts : ndarray of shape (n_samples,)
+        1.0 or 0.0: whether the record counts.
+    labels : ndarray of shape (n_samples,)
+        Indices of classes.
+    n_classes : int
+    """
+
+    rows: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    labels: NDArray[np.int64]
+    n_classes: int
+
+    @property
+    def indicators(self) -> NDArray[np.float64]:
+        """Return 1 in the column of each record's class, shape (n_samples, n_classes)."""
+        return np.equal.outer(self.labels, np.arange(self.n_classes)) * self.counts[:, None]
+
+
+class Head(ABC):
+    """A way to learn a private classifier of features of norm 1: small, frozen, without data.
+
+    Each kind has its own proof. All that it computes from records passes through
+    :meth:`~skprivacy.mechanisms.Mechanism.release`.
+    """
+
+    def ready(self, task: Task) -> Head:
+        """Return the head with all its numbers set, from public facts alone."""
+        return self
+
+    @abstractmethod
+    def event(self, task: Task) -> Event:
+        """Return what :meth:`release` releases.
+
+        Raises
+        ------
+        ValueError
+            If the head does not fit the task.
+        """
+
+    @abstractmethod
+    def release(self, task: Task, records: Records, random: SecureRandom) -> Any:
+        """Return released weights, of shape (size, n_classes)."""
+
+    def scores(self, rows: NDArray[np.float64], weights: Any) -> NDArray[np.float64]:
+        """Return scores of rows, (n_samples, n_classes), whose softmax are probabilities."""
+        return np.asarray(rows @ weights)
+
+
+class OneRelease(Head):
+    """A head that noises one vector, from which the weights follow.
+
+    The vector itself depends on no noise, so that one training serves many budgets.
+    """
+
+    @abstractmethod
+    def sensitivity(self, task: Task) -> Sensitivity:
+        """Return how far neighbours move the statistic."""
+
+    @abstractmethod
+    def length(self, task: Task) -> int:
+        """Return how many numbers the statistic has."""
+
+    @abstractmethod
+    def statistic(self, task: Task, records: Records) -> NDArray[np.float64]:
+        """Return what is computed from the records: a flat private vector."""
+
+    @abstractmethod
+    def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weights that a noisy statistic gives."""
+
+    def mechanism(self, task: Task) -> Mechanism:
+        """Return the mechanism that the statistic passes through."""
+        return noise_for(
+            task.mechanism, task.epsilon, task.delta, self.sensitivity(task), self.length(task)
+        )
+
+    def event(self, task: Task) -> Event:
+        return self.mechanism(task).event
+
+    def release(self, task: Task, records: Records, random: SecureRandom) -> NDArray[np.float64]:
+        return self.noised(task, self.statistic(task, records), random)
+
+    def noised(
+        self, task: Task, statistic: NDArray[np.float64], random: SecureRandom
+    ) -> NDArray[np.float64]:
+        """Return the weights that the statistic gives with fresh noise."""
+        noisy = self.mechanism(task).release(statistic.copy(), random)
+        return self.weights(task, noisy)

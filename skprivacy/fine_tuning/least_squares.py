@@ -1,0 +1,70 @@
+"""Least squares on the indicators of classes, from noisy sums."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..mechanisms.bounds import exact_product
+from .head import OneRelease, Records, Task
+from .release import Sensitivity, std_of
+
+__all__ = ["LeastSquaresHead"]
+
+_BALANCE = 2.0  # weight of the sums of classes beside that of the second moments
+_RIDGE = 2.0  # in units of the typical spectral norm of the noise of the second moments
+_LEAST_RIDGE = 1e-3
+_SHARPNESS = 10.0  # of probabilities: how many nats a value of 1 is ahead of one of 0
+
+
+@dataclass(frozen=True)
+class LeastSquaresHead(OneRelease):
+    """Ridge regression on the indicators of classes, from its two noisy statistics.
+
+    Notes
+    -----
+    **Guarantees.** A record x of norm 1 adds x x' to the second moments and x to the sum of its
+    class. The second moments are symmetric: they are released as their upper triangle, off the
+    diagonal times sqrt(2), whose L2 norm is the Frobenius norm of the matrix. With the sums times
+    2, both together move by at most sqrt(1 + 4) if a record is added; if one is replaced, the
+    moments move by at most sqrt(2) and the sums by 2, together sqrt(2 + 16). One mechanism
+    releases both. The sums are exact. The ridge follows from the noise alone.
+
+    References
+    ----------
+    Y.-X. Wang, "Revisiting differentially private linear regression: optimal and adaptive
+    prediction and estimation in unbounded domain", UAI 2018.
+    """
+
+    def length(self, task: Task) -> int:
+        return task.size * (task.size + 1) // 2 + task.size * task.n_classes
+
+    def sensitivity(self, task: Task) -> Sensitivity:
+        moments, sums = (2.0, 4.0) if task.relation == "replace_one" else (1.0, 1.0)  # squared
+        return Sensitivity(math.sqrt(moments + _BALANCE**2 * sums))
+
+    def statistic(self, task: Task, records: Records) -> NDArray[np.float64]:
+        moments = exact_product(records.rows, records.rows)
+        sums = exact_product(records.rows, records.indicators)
+        upper = np.triu_indices(task.size)
+        parts = [moments[upper] * _scales(upper), _BALANCE * sums.ravel()]
+        return np.concatenate(parts)
+
+    def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
+        p, upper = task.size, np.triu_indices(task.size)
+        moments = np.zeros((p, p))
+        moments[upper] = noisy[: len(upper[0])] / _scales(upper)
+        moments += np.triu(moments, 1).T
+        sums = noisy[len(upper[0]) :].reshape(p, task.n_classes) / _BALANCE
+        # Independent numbers of this size off the diagonal: a norm of about 2 std sqrt(p / 2).
+        spread = std_of(self.mechanism(task), len(noisy)) * math.sqrt(2.0 * p)
+        moments[np.diag_indices(p)] += max(_RIDGE * spread, _LEAST_RIDGE)
+        solution = np.linalg.lstsq(moments, sums, rcond=2.0**-24)[0]
+        return np.asarray(_SHARPNESS * solution, dtype=np.float64)
+
+
+def _scales(upper: tuple[NDArray[np.intp], NDArray[np.intp]]) -> NDArray[np.float64]:
+    return np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))

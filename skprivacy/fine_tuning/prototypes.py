@@ -1,0 +1,48 @@
+"""Private prototypes: the noisy mean direction of each class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..mechanisms.bounds import exact_product
+from .head import OneRelease, Records, Task
+from .release import Sensitivity
+
+__all__ = ["PrototypeHead"]
+
+_SHARPNESS = 10.0  # of probabilities: how many nats a cosine of 1 is ahead of one of 0
+
+
+@dataclass(frozen=True)
+class PrototypeHead(OneRelease):
+    """The class whose records' sum has the smallest angle to a record.
+
+    Best where noise is large: a small epsilon, a pure guarantee, or few records.
+
+    Notes
+    -----
+    **Guarantees.** A record of norm 1 adds itself to the sum of its class: an L2 sensitivity of 1,
+    or 2 if it is replaced. The sums are exact.
+
+    References
+    ----------
+    P. Wahdany, M. Jagielski, A. Dziedzic and F. Boenisch, "Differentially private prototypes for
+    imbalanced transfer learning", AAAI 2025.
+    """
+
+    def length(self, task: Task) -> int:
+        return task.size * task.n_classes
+
+    def sensitivity(self, task: Task) -> Sensitivity:
+        return Sensitivity(task.moved)
+
+    def statistic(self, task: Task, records: Records) -> NDArray[np.float64]:
+        return exact_product(records.rows, records.indicators).ravel()
+
+    def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
+        sums = noisy.reshape(task.size, task.n_classes)
+        norms = np.linalg.norm(sums, axis=0)
+        return _SHARPNESS * sums / np.where(norms > 0, norms, 1.0)

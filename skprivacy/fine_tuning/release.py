@@ -1,0 +1,132 @@
+"""Noise for one vector of known sensitivity: the least that a stated guarantee needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..accounting import LogisticEvent, calibrate_noise_multiplier
+from ..mechanisms import Gaussian, KNorm, Laplace, Logistic, Mechanism, analytic_noise_multiplier
+
+__all__ = ["MECHANISMS", "Sensitivity", "noise_for", "std_of"]
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far neighbouring data sets move a vector at most, in one norm or in two.
+
+    Parameters
+    ----------
+    l2 : float
+        In L2.
+    l1 : float, default=None
+        In L1, where it is known to be less than ``sqrt(size) * l2``, which holds anyway.
+
+    Examples
+    --------
+    >>> from skprivacy.fine_tuning import Sensitivity
+    >>> Sensitivity(l2=0.5).in_l1(size=4)
+    1.0
+    """
+
+    l2: float
+    l1: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("l2", self.l2), ("l1", self.l1)):
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name}={value!r} must be a finite number above 0.")
+
+    def in_l1(self, size: int) -> float:
+        """Return the L1 sensitivity of a vector of ``size`` numbers."""
+        always = math.sqrt(size) * self.l2
+        return always if self.l1 is None else min(self.l1, always)
+
+
+# Each returns the mechanism, or None where it has no guarantee of that kind.
+Make = Callable[[float, float, Sensitivity, int], Mechanism | None]
+
+
+def _gaussian(epsilon: float, delta: float, moved: Sensitivity, size: int) -> Mechanism | None:
+    if delta == 0:
+        return None
+    z = 0.0 if math.isinf(epsilon) else analytic_noise_multiplier(epsilon, delta)
+    return Gaussian(z, moved.l2)
+
+
+def _laplace(epsilon: float, delta: float, moved: Sensitivity, size: int) -> Mechanism:
+    return Laplace(1.0 / epsilon, moved.in_l1(size))
+
+
+def _k_norm(epsilon: float, delta: float, moved: Sensitivity, size: int) -> Mechanism:
+    return KNorm(1.0 / epsilon, moved.l2)
+
+
+def _logistic_pure(epsilon: float, delta: float, moved: Sensitivity, size: int) -> Mechanism:
+    return Logistic(1.0 / epsilon, moved.in_l1(size))
+
+
+def _logistic_moments(
+    epsilon: float, delta: float, moved: Sensitivity, size: int
+) -> Mechanism | None:
+    if delta == 0:
+        return None
+    if math.isinf(epsilon):
+        return Logistic(0.0, moved.l2, norm="l2")
+    scale = calibrate_noise_multiplier(lambda s: LogisticEvent(s, norm=2), epsilon, delta)
+    return Logistic(scale, moved.l2, norm="l2")
+
+
+# What a name may stand for. "auto" leaves logistic noise out: for L1 it is 1.28 times Laplace noise
+# of the same epsilon, and for L2 never below Gaussian noise of the same trade-off curve.
+MECHANISMS: dict[str, tuple[Make, ...]] = {
+    "auto": (_gaussian, _k_norm, _laplace),
+    "gaussian": (_gaussian,),
+    "k_norm": (_k_norm,),
+    "laplace": (_laplace,),
+    "logistic": (_logistic_moments, _logistic_pure),
+}
+
+
+def noise_for(name: str, epsilon: float, delta: float, moved: Sensitivity, size: int) -> Mechanism:
+    """Return the mechanism of that name with the least noise for ``epsilon`` and ``delta``.
+
+    Parameters
+    ----------
+    name : str
+        One of ``MECHANISMS``.
+    epsilon : float
+        Above 0; infinity for no noise and no guarantee.
+    delta : float
+        0 for a pure guarantee.
+    moved : Sensitivity
+        Of the vector.
+    size : int
+        Length of the vector.
+
+    Returns
+    -------
+    Mechanism
+
+    Raises
+    ------
+    ValueError
+        If the mechanism has no guarantee with this ``delta``.
+    """
+    found = [make(epsilon, delta, moved, size) for make in MECHANISMS[name]]
+    able = [mechanism for mechanism in found if mechanism is not None]
+    if not able:
+        raise ValueError(
+            f"mechanism={name!r} has no pure guarantee, and delta={delta!r}. Use a delta above 0, "
+            "such as 1e-6, or mechanism='k_norm'."
+        )
+    return min(able, key=lambda mechanism: std_of(mechanism, size))
+
+
+def std_of(mechanism: Mechanism, size: int) -> float:
+    """Return the standard deviation of the noise of each of ``size`` numbers."""
+    if isinstance(mechanism, KNorm):
+        return mechanism.std_of(size)
+    assert isinstance(mechanism, Gaussian | Laplace | Logistic)
+    return mechanism.std

@@ -1,0 +1,122 @@
+"""Features on a common scale: by the covariance of public records, and of norm 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..mechanisms.bounds import quantize
+
+__all__ = ["HalfWhitening", "unit_rows", "with_constant"]
+
+_CONSTANT = 0.35  # as in the linear models: small, because it adds to the norm and so to the noise
+_INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm
+_NOTHING = 1e-12  # share of the largest variance below which a direction does not vary in public
+
+
+class HalfWhitening(TransformerMixin, BaseEstimator):
+    """Centre features, whiten them half, and scale each record to norm 1.
+
+    Whitening divides each principal direction by its standard deviation, half whitening by the
+    square root of it. Without any, a few directions decide everything; with all of it, those that
+    hardly vary bring as much noise as those that tell classes apart.
+
+    Fit it to **public** records: the mean and the covariance that it keeps are exact.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_features,)
+        Mean of the public records.
+    components_ : ndarray of shape (n_features, n_features)
+        Maps centred records to their scaled principal directions; 0 for those that do not vary.
+    n_features_in_ : int
+        Number of features.
+
+    Notes
+    -----
+    **Guarantees.** None for the records that it is fitted to. A record that is transformed
+    afterwards is a function of itself alone.
+
+    **Edge cases.** The mean itself becomes 0, all other records have norm 1. Directions in which
+    public records do not vary are dropped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.fine_tuning import HalfWhitening
+    >>> public = np.random.default_rng(0).normal(size=(500, 3)) * [1.0, 10.0, 100.0]
+    >>> rows = HalfWhitening().fit(public).transform(public)
+    >>> bool(np.allclose(np.linalg.norm(rows, axis=1), 1.0))
+    True
+    """
+
+    def fit(self, X: ArrayLike, y: Any = None) -> HalfWhitening:
+        """Learn the mean and the covariance of public records.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_public, n_features)
+            Public records.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : HalfWhitening
+        """
+        rows = np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
+        self.mean_ = rows.mean(axis=0)
+        centred = rows - self.mean_
+        variances, directions = np.linalg.eigh(centred.T @ centred / len(rows))
+        varies = variances > _NOTHING * max(float(variances[-1]), 1e-300)
+        safe = np.where(varies, variances, 1.0)
+        self.components_ = directions * np.where(varies, safe**-0.25, 0.0)
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the scaled records.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Of norm 1.
+        """
+        check_is_fitted(self, "mean_")
+        rows = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        return unit_rows((rows - self.mean_) @ self.components_)[0]
+
+
+def unit_rows(features: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Scale each row to norm 1, and say which rows are finite; the others become 0.
+
+    It is divided by its largest number first, so that no square overflows.
+    """
+    largest = np.abs(features).max(axis=1, initial=0.0)
+    finite = np.isfinite(largest)
+    safe = np.where(finite & (largest > 0), largest, 1.0)
+    rows = np.where(finite[:, None], features, 0.0) / safe[:, None]
+    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    rows /= np.where(norms > 0, norms, 1.0)[:, None]
+    return rows, finite
+
+
+def with_constant(
+    features: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return rows of norm at most 1, exactly, on a grid of 2**-16, and which records count.
+
+    Each row is the record scaled to norm 1, with a constant, scaled to the unit ball once more. The
+    row of a record that does not count is 0.
+    """
+    unit, finite = unit_rows(features)
+    rows = np.column_stack([unit, np.full(len(unit), _CONSTANT)])
+    rows *= (_INWARDS / np.hypot(1.0, _CONSTANT)) * finite[:, None]
+    return quantize(rows), finite
