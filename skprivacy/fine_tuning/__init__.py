@@ -6,6 +6,7 @@ from .head import Head
 from .least_squares import LeastSquaresHead
 from .prototypes import PrototypeHead
 from .release import Sensitivity
+from .sensitivity import SampledSensitivity
 from .softmax import SoftmaxHead
 from .whitening import HalfWhitening
 
@@ -16,6 +17,7 @@ __all__ = [
     "Head",
     "LeastSquaresHead",
     "PrototypeHead",
+    "SampledSensitivity",
     "Sensitivity",
     "SoftmaxHead",
 ]
