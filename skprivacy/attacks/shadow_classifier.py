@@ -41,7 +41,8 @@ class ShokriAttack(ShadowedAttack):
         logarithm with the log-odds and the modified entropy of the true class, which is stronger.
     per_class : bool, default=True
         Whether to train one attack model for each class. A class without members or without
-        non-members among the training vectors gets the attack model of all classes.
+        non-members among the training vectors gets the attack model of all classes, which sees
+        the true class too: as zeros and a one, and as its confidence.
     pool : ShadowPool, default=None
         Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
         trained on the records given to ``fit``. None clones the target.
@@ -113,7 +114,8 @@ class ShokriAttack(ShadowedAttack):
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
         features, trained, label = self._seen_by_shadows(X, y, self.classes_, self._view)
-        self._models: dict[int, Any] = {ALL_CLASSES: self._train(features, trained)}
+        together = self._train(self._with_class(features, label), trained)
+        self._models: dict[int, Any] = {ALL_CLASSES: together}
         if not self.per_class:
             return
         for c in np.unique(label):
@@ -141,9 +143,18 @@ class ShokriAttack(ShadowedAttack):
         values = np.empty(len(label))
         for c in np.unique(label):
             here = label == c
+            seen = features[here]
+            if int(c) not in self._models:
+                seen = self._with_class(seen, label[here])
             model = self._models.get(int(c), self._models[ALL_CLASSES])
-            values[here] = model.predict_proba(features[here])[:, -1]
+            values[here] = model.predict_proba(seen)[:, -1]
         return values
+
+    def _with_class(self, features: Float64Array, label: NDArray[np.intp]) -> Float64Array:
+        """Return the input of the attack model of all classes, which is not told the class."""
+        known = np.eye(len(self.classes_))[label]
+        first = features[np.arange(len(label)), label]  # of the true class, in either view
+        return np.column_stack([features, known, first])
 
 
 class MLLeaksAttack(ShokriAttack):
