@@ -19,7 +19,7 @@ from torch import nn
 
 from skprivacy.accounting import Composed, Event, VoteBlock
 from skprivacy.ensemble import ConfidentGNMax, PATEClassifier, PrivateKNNClassifier
-from skprivacy.fine_tuning import ALMFineTuner, GradientHead, SoftmaxHead
+from skprivacy.fine_tuning import ALMFineTuner, GradientHead, NetworkHead, SoftmaxHead
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,
@@ -310,7 +310,31 @@ def _fine_tuner(reaches: float = 0.6, **fixed: Any) -> Case:
     return Case(make, three_classes, null_label=0, once=True, reaches=reaches)
 
 
+class NetworkWithPublicRecords(FineTunerWithPublicRecords):
+    """One whose head is a network, and that tells of its training what a network does."""
+
+    @property
+    def noise_multiplier_(self):
+        return self.weights_.noise_multiplier_
+
+    @property
+    def n_steps_(self):
+        return self.weights_.n_steps_
+
+
+def _fine_tuned_network(**params: Any) -> ALMFineTuner:
+    of_head = {"hidden_layer_sizes": (5,), "epochs": 6, "batch_size": 8, "random_state": 0}
+    of_head = {k: params.pop(k, v) for k, v in {**of_head, "n_records": None}.items()}
+    relation = "zero_out" if of_head["n_records"] is None else "add_remove"
+    defaults = {
+        "encoder": PCA(3), "classes": [0, 1, 2], "relation": relation, "epsilon": 4.0,
+        "delta": 1e-4,
+    }  # fmt: skip
+    return NetworkWithPublicRecords(head=NetworkHead(**of_head), **{**defaults, **params})
+
+
 FINE_TUNING = {
+    "ALMFineTuner-dpsgd": Case(_fine_tuned_network, three_classes, null_label=0, samples=True),
     # A record among two dozen moves the minimiser by far less than one that all others oppose:
     # fine_tuning/test_sensitivity.py nears the bound by a search.
     "ALMFineTuner-softmax": _fine_tuner(0.3, head=SoftmaxHead(ridge=20.0)),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from skprivacy.base import PrivateEstimatorMixin, PrivateFit
+from skprivacy.fine_tuning import ALMFineTuner, GradientHead, HalfWhitening
 from skprivacy.linear_model import (
     FunctionalMechanismRegressor,
     ObjectivePerturbationClassifier,
@@ -18,7 +19,7 @@ from skprivacy.linear_model import (
 from skprivacy.linear_model._base import PrivateLinearRegressor
 from skprivacy.linear_model.objective import ObjectivePerturbation
 from skprivacy.linear_model.polynomial import PolynomialObjective
-from skprivacy.mechanisms import Gaussian, Laplace, SecureRandom
+from skprivacy.mechanisms import Gaussian, KNorm, Laplace, Mechanism, SecureRandom
 from skprivacy.mechanisms.bounds import UnitBall
 from skprivacy.preprocessing import scaler
 from skprivacy.preprocessing._columns import Columns
@@ -163,6 +164,41 @@ def doubled_epsilon(original):
     )
 
 
+def unclipped(original):
+    def residuals(self, records, targets, weights):
+        return (0.5 - targets) * records.counts[:, None]
+
+    return residuals
+
+
+def fitted_to_private_records(original):
+    """Fit the encoder and the whitening to the private records, and say nothing of it."""
+
+    def public_part(self, fit, X, y, X_public):
+        finite = np.clip(np.where(np.isfinite(X).all(axis=1)[:, None], X, 0.0), -9, 9)
+        return original(self, fit, X, y, finite)
+
+    return public_part
+
+
+def whitened_by_private_records(original):
+    def rows(self, X):
+        finite = np.clip(np.where(np.isfinite(X).all(axis=1)[:, None], X, 0.0), -9, 9)
+        self.whitening_ = HalfWhitening().fit(self.encoder_.transform(finite))
+        return original(self, X)
+
+    return rows
+
+
+def keeps_exact_weights(original):
+    def released(self, task, X, labels):
+        with mock.patch.object(Mechanism, "release", lambda mechanism, value, random: value):
+            self.exact_ = original(self, task, X, labels)
+        return original(self, task, X, labels)
+
+    return released
+
+
 MUTANTS = {
     "half the Laplace noise": (Laplace, "_noise", halved, NOISE, "FunctionalMechanismRegressor"),
     "half the Gaussian noise": (Gaussian, "_noise", halved, NOISE, "AdaSSPRegressor"),
@@ -226,6 +262,20 @@ MUTANTS = {
     "constant polished on the data": (
         FunctionalMechanismRegressor, "fit", polishes_on_the_data, REPLAY,
         "FunctionalMechanismRegressor",
+    ),
+    "half the K-norm noise": (KNorm, "_noise", halved, NOISE, "ALMFineTuner-softmax-k-norm"),
+    "gradients that are not clipped": (
+        GradientHead, "_residuals", unclipped, REPLAY, "ALMFineTuner-gradient",
+    ),
+    "an encoder of private records": (
+        ALMFineTuner, "_public_part", fitted_to_private_records, REPLAY,
+        "ALMFineTuner-prototypes",
+    ),
+    "whitened by private records": (
+        ALMFineTuner, "_rows", whitened_by_private_records, REPLAY, "ALMFineTuner-least-squares",
+    ),
+    "exact weights kept": (
+        ALMFineTuner, "_released", keeps_exact_weights, REPLAY, "ALMFineTuner-softmax",
     ),
     "epsilon spent twice": (
         functional.FunctionalMechanism, "_noise", doubled_epsilon, ACCOUNTING,

@@ -4,6 +4,7 @@ from .alm import ALMFineTuner
 from .gradient import GradientHead
 from .head import Head
 from .least_squares import LeastSquaresHead
+from .network import NetworkHead
 from .prototypes import PrototypeHead
 from .release import Sensitivity
 from .sensitivity import SampledSensitivity
@@ -16,6 +17,7 @@ __all__ = [
     "HalfWhitening",
     "Head",
     "LeastSquaresHead",
+    "NetworkHead",
     "PrototypeHead",
     "SampledSensitivity",
     "Sensitivity",

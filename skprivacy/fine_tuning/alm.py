@@ -48,10 +48,11 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         Maps records to features, each record by itself. Unfitted, its clone is fitted to
         ``X_public``. A fitted one comes as ``sklearn.frozen.FrozenEstimator(encoder)``, and must
         have seen no private record. ``None`` takes the records for features.
-    head : {"auto", "gradient", "least_squares", "prototypes", "softmax"} or Head, default="auto"
-        What is learned on the features. "auto" is "gradient"; with ``delta=0``, or another
-        mechanism than Gaussian noise, "prototypes"; with a ``sensitivity`` that is given,
-        "softmax".
+    head : {"auto", "dpsgd", "gradient", "least_squares", "prototypes", "softmax"} or Head, \
+            default="auto"
+        What is learned on the features; "dpsgd" is a network with a hidden layer. "auto" is
+        "gradient"; with ``delta=0``, or another mechanism than Gaussian noise, "prototypes"; with a
+        ``sensitivity`` that is given, "softmax".
     mechanism : {"auto", "gaussian", "k_norm", "laplace", "logistic"}, default="auto"
         The noise of a head that releases once. "auto" is the one with the least noise under
         (``epsilon``, ``delta``). "logistic" has two accounts, pure from the L1 sensitivity and of
@@ -71,7 +72,8 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         All labels that may occur, from public knowledge.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation. Nothing depends on the number of records, so that "add_remove"
-        hides it at no cost; "replace_one" needs about twice the noise.
+        hides it at no cost ("dpsgd" needs a public figure for it); "replace_one" needs about twice
+        the noise.
     budget : PrivacyBudget, default=None
         Charged for the fit before the data is touched; refuses a fit that it cannot afford.
     noise_seed : int, default=None
@@ -87,8 +89,9 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         Fitted to the features of ``X_public``, if that was given.
     head_ : Head
         The head, with the numbers that were chosen from public facts.
-    weights_ : ndarray of shape (n_features_out + 1, n_classes)
-        The released weights of the features, scaled to norm 1, and of the constant.
+    weights_ : ndarray of shape (n_features_out + 1, n_classes) or DPSGDClassifier
+        The released weights of the features, scaled to norm 1, and of the constant; of "dpsgd"
+        the network.
     privacy_ : PrivacyGuarantee
         The guarantee, with its neighbouring relation and its assumptions.
     privacy_event_ : Event
@@ -296,13 +299,13 @@ the encoder treats each record by itself (tried on records that are not private)
             self.whitening_ = HalfWhitening().fit(features_of(self.encoder_, public))
         task = Task(
             width + 1, len(self.classes_), float(self.epsilon), float(self.delta), self.relation,
-            self.mechanism, self._given_sensitivity(fit), self.noise_seed,
+            len(labels), self.mechanism, self._given_sensitivity(fit), self.noise_seed,
         )  # fmt: skip
         self.head_ = chosen_head(self.head, task).ready(task)
         if self._sampled is not None and self._sampled.sampler is not None:
             assert isinstance(self.head_, OneRelease)
             random = np.random.default_rng(self.noise_seed)
-            task = self._sampled.over(self.head_, task, len(X), self._public_records, random)
+            task = self._sampled.over(self.head_, task, self._public_records, random)
         return X, labels, task
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray]:
@@ -393,10 +396,10 @@ the encoder treats each record by itself (tried on records that are not private)
         rows, counts = self._rows(X)
         return Records(rows, counts.astype(np.float64), labels, len(self.classes_))
 
-    def _released(self, task: Task, X: Any, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _released(self, task: Task, X: Any, labels: NDArray[np.int64]) -> Any:
         records = self._records(X, labels)
         [task] = self._with_sampled([task], records)
-        return np.asarray(self.head_.release(task, records, SecureRandom(self.noise_seed)))
+        return self.head_.release(task, records, SecureRandom(self.noise_seed))
 
     def _released_often(
         self, head: OneRelease, tasks: list[Task], X: Any, labels: NDArray[np.int64]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from .gradient import GradientHead
 from .head import Head, Task
 from .least_squares import LeastSquaresHead
+from .network import NetworkHead
 from .prototypes import PrototypeHead
 from .softmax import SoftmaxHead
 
 __all__ = ["HEADS", "chosen_head"]
 
 HEADS: dict[str, type[Head]] = {
+    "dpsgd": NetworkHead,
     "gradient": GradientHead,
     "least_squares": LeastSquaresHead,
     "prototypes": PrototypeHead,

@@ -15,9 +15,9 @@ from .head import Head, Records, Task
 
 __all__ = ["GradientHead"]
 
-_TRAVEL = 1.5  # standard deviation of the noise that a weight collects
+_TRAVEL = 1.25  # standard deviation of the noise that a weight collects
 _LEAST_NOISE = 0.3  # a noise multiplier below which steps grow no longer
-_AVERAGED = 0.5  # share of the last steps whose weights are averaged
+_AVERAGED = 0.25  # share of the last steps whose weights are averaged
 _INWARDS = 1.0 - 1e-6  # outweighs the rounding of the sums, up to some 10**8 records
 
 
@@ -27,13 +27,13 @@ class GradientHead(Head):
 
     The most accurate head at an epsilon from about .1 on. Each step sums the records' gradients,
     clipped, and adds Gaussian noise. How far a step goes follows from the noise alone: all steps
-    together collect noise of standard deviation 1.5 in each weight.
+    together collect noise of standard deviation 1.25 in each weight.
 
     Parameters
     ----------
     steps : int, default=30
         Number of steps. More steps of more noise cost the same.
-    clip : float, default=0.1
+    clip : float, default=0.2
         L2 norm to which the gradient of each record, for features of norm 1, is clipped.
 
     Notes
@@ -50,7 +50,7 @@ class GradientHead(Head):
     """
 
     steps: int = 30
-    clip: float = 0.1
+    clip: float = 0.2
 
     def __post_init__(self) -> None:
         if not (isinstance(self.steps, int) and 1 <= self.steps <= 10_000):

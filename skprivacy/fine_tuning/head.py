@@ -27,6 +27,8 @@ class Task:
     n_classes : int
     epsilon, delta : float
     relation : str
+    n_records : int
+        How many records there are. Public, and to be looked at, except under "add_remove".
     mechanism : str
         Name of the noise.
     sensitivity : Sensitivity or None
@@ -39,6 +41,7 @@ class Task:
     epsilon: float
     delta: float
     relation: str
+    n_records: int
     mechanism: str = "auto"
     sensitivity: Sensitivity | None = None
     noise_seed: int | None = None
@@ -98,7 +101,7 @@ class Head(ABC):
 
     @abstractmethod
     def release(self, task: Task, records: Records, random: SecureRandom) -> Any:
-        """Return released weights, of shape (size, n_classes)."""
+        """Return released weights, of shape (size, n_classes), or what :meth:`scores` takes."""
 
     def scores(self, rows: NDArray[np.float64], weights: Any) -> NDArray[np.float64]:
         """Return scores of rows, (n_samples, n_classes), whose softmax are probabilities."""

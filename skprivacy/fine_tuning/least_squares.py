@@ -14,24 +14,28 @@ from .release import Sensitivity, std_of
 
 __all__ = ["LeastSquaresHead"]
 
-_BALANCE = 2.0  # weight of the sums of classes beside that of the second moments
-_RIDGE = 2.0  # in units of the typical spectral norm of the noise of the second moments
-_LEAST_RIDGE = 1e-3
+_BALANCE = math.sqrt(2.0)  # weight of the sums of classes beside that of the second moments
+_FLOOR = 1.2  # in units of the typical spectral norm of the noise of the second moments
+_LEAST_FLOOR = 1e-3
 _SHARPNESS = 10.0  # of probabilities: how many nats a value of 1 is ahead of one of 0
 
 
 @dataclass(frozen=True)
 class LeastSquaresHead(OneRelease):
-    """Ridge regression on the indicators of classes, from its two noisy statistics.
+    """Least squares on the indicators of classes, from its two noisy statistics.
+
+    Directions in which the second moments are no larger than their noise count as if they were
+    1.2 times as large: a ridge would hold back all directions.
 
     Notes
     -----
     **Guarantees.** A record x of norm 1 adds x x' to the second moments and x to the sum of its
     class. The second moments are symmetric: they are released as their upper triangle, off the
     diagonal times sqrt(2), whose L2 norm is the Frobenius norm of the matrix. With the sums times
-    2, both together move by at most sqrt(1 + 4) if a record is added; if one is replaced, the
-    moments move by at most sqrt(2) and the sums by 2, together sqrt(2 + 16). One mechanism
-    releases both. The sums are exact. The ridge follows from the noise alone.
+    sqrt(2), both together move by at most sqrt(1 + 2) if a record is added. If x is replaced by z,
+    with c = <x, z> the squared distance is at most 2 - 2 c**2 + 2 (2 - 2 c), which is largest at
+    c = -1: sqrt(8) in all. One mechanism releases both. The sums are exact. What is done with them
+    afterwards follows from the noise alone.
 
     References
     ----------
@@ -43,8 +47,9 @@ class LeastSquaresHead(OneRelease):
         return task.size * (task.size + 1) // 2 + task.size * task.n_classes
 
     def sensitivity(self, task: Task) -> Sensitivity:
-        moments, sums = (2.0, 4.0) if task.relation == "replace_one" else (1.0, 1.0)  # squared
-        return Sensitivity(math.sqrt(moments + _BALANCE**2 * sums))
+        if task.relation == "replace_one":
+            return Sensitivity(2.0 * _BALANCE)  # for a balance of sqrt(2) or more
+        return Sensitivity(math.sqrt(1.0 + _BALANCE**2))
 
     def statistic(self, task: Task, records: Records) -> NDArray[np.float64]:
         moments = exact_product(records.rows, records.rows)
@@ -61,8 +66,9 @@ class LeastSquaresHead(OneRelease):
         sums = noisy[len(upper[0]) :].reshape(p, task.n_classes) / _BALANCE
         # Independent numbers of this size off the diagonal: a norm of about 2 std sqrt(p / 2).
         spread = std_of(self.mechanism(task), len(noisy)) * math.sqrt(2.0 * p)
-        moments[np.diag_indices(p)] += max(_RIDGE * spread, _LEAST_RIDGE)
-        solution = np.linalg.lstsq(moments, sums, rcond=2.0**-24)[0]
+        sizes, directions = np.linalg.eigh(moments)
+        sizes = np.maximum(sizes, max(_FLOOR * spread, _LEAST_FLOOR))
+        solution = directions @ ((directions.T @ sums) / sizes[:, None])
         return np.asarray(_SHARPNESS * solution, dtype=np.float64)
 
 

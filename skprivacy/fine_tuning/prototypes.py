@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..mechanisms.bounds import exact_product
 from .head import OneRelease, Records, Task
 from .release import Sensitivity
+from .whitening import FEATURE_NORM
 
 __all__ = ["PrototypeHead"]
 
@@ -24,8 +25,9 @@ class PrototypeHead(OneRelease):
 
     Notes
     -----
-    **Guarantees.** A record of norm 1 adds itself to the sum of its class: an L2 sensitivity of 1,
-    or 2 if it is replaced. The sums are exact.
+    **Guarantees.** A record adds its features, which in a row of the unit ball have norm .944, to
+    the sum of its class, and nothing else: that is the L2 sensitivity, or twice that if the record
+    is replaced. The constant takes no part. The sums are exact.
 
     References
     ----------
@@ -34,15 +36,16 @@ class PrototypeHead(OneRelease):
     """
 
     def length(self, task: Task) -> int:
-        return task.size * task.n_classes
+        return (task.size - 1) * task.n_classes
 
     def sensitivity(self, task: Task) -> Sensitivity:
-        return Sensitivity(task.moved)
+        return Sensitivity(task.moved * FEATURE_NORM)
 
     def statistic(self, task: Task, records: Records) -> NDArray[np.float64]:
-        return exact_product(records.rows, records.indicators).ravel()
+        return exact_product(records.rows[:, :-1], records.indicators).ravel()
 
     def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
-        sums = noisy.reshape(task.size, task.n_classes)
+        sums = noisy.reshape(task.size - 1, task.n_classes)
         norms = np.linalg.norm(sums, axis=0)
-        return _SHARPNESS * sums / np.where(norms > 0, norms, 1.0)
+        directions = _SHARPNESS * sums / np.where(norms > 0, norms, 1.0)
+        return np.vstack([directions, np.zeros(task.n_classes)])

@@ -124,13 +124,12 @@ class SampledSensitivity:
         self,
         head: OneRelease,
         task: Task,
-        n_records: int,
         as_records: Callable[[Any, Any], Records],
         random: np.random.Generator,
     ) -> Task:
         """Return the task with the sensitivity that the sampler's records show."""
         assert self.sampler is not None
-        drawn = _tables(self.sampler, self.n_pairs, n_records + 1, random)
+        drawn = _tables(self.sampler, self.n_pairs, task.n_records + 1, random)
         return _with(task, sampled_over(head, task, (as_records(X, y) for X, y in drawn)), head)
 
 

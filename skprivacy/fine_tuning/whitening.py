@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..mechanisms.bounds import quantize
 
-__all__ = ["HalfWhitening", "unit_rows", "with_constant"]
+__all__ = ["FEATURE_NORM", "HalfWhitening", "unit_rows", "with_constant"]
 
 _CONSTANT = 0.35  # as in the linear models: small, because it adds to the norm and so to the noise
+FEATURE_NORM = 1.0 / math.hypot(1.0, _CONSTANT)  # of the features in a row of the unit ball
 _INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm
 _NOTHING = 1e-12  # share of the largest variance below which a direction does not vary in public
 
@@ -118,5 +120,5 @@ def with_constant(
     """
     unit, finite = unit_rows(features)
     rows = np.column_stack([unit, np.full(len(unit), _CONSTANT)])
-    rows *= (_INWARDS / np.hypot(1.0, _CONSTANT)) * finite[:, None]
+    rows *= (_INWARDS * FEATURE_NORM) * finite[:, None]
     return quantize(rows), finite

@@ -32,7 +32,7 @@ def records(n=120, size=5, n_classes=3, seed=0, marred=()):
 
 
 def task(size=6, n_classes=3, **more):
-    return Task(size, n_classes, 1.0, 1e-5, "replace_one", **more)
+    return Task(size, n_classes, 1.0, 1e-5, "replace_one", 100, **more)
 
 
 def retrained(head, job, found, i):

@@ -1,0 +1,104 @@
+"""A multi-layer perceptron as a head, trained by DP-SGD: noise in training instead of after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..accounting import Event
+from ..mechanisms import SecureRandom
+from .head import Head, Records, Task
+
+if TYPE_CHECKING:
+    from ..neural_network import DPSGDClassifier
+
+__all__ = ["NetworkHead"]
+
+_LEAST = 1e-300  # a probability whose logarithm is finite
+
+
+@dataclass(frozen=True)
+class NetworkHead(Head):
+    """A network with hidden layers, trained as
+    :class:`~skprivacy.neural_network.DPSGDClassifier` is.
+
+    No bound is known on how far a record moves the weights of such a network, so that noise on
+    them after training has no proof.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : tuple of int, default=(64,)
+        Units in each hidden layer.
+    epochs : int, default=30
+        Expected number of times that each record takes part.
+    batch_size : int or "auto", default="auto"
+        Expected number of records in a step.
+    n_records : int, default=None
+        A public figure for the number of records, which ``relation="add_remove"`` needs.
+    random_state : int, default=None
+        Drives the initial weights only.
+
+    Notes
+    -----
+    **Guarantees.** Those of DP-SGD: each step is a Poisson-sampled Gaussian mechanism. Under
+    "zero_out" the number of records is public.
+    """
+
+    hidden_layer_sizes: tuple[int, ...] = (64,)
+    epochs: int = 30
+    batch_size: int | str = "auto"
+    n_records: int | None = None
+    random_state: int | None = None
+
+    def event(self, task: Task) -> Event:
+        if task.mechanism not in ("auto", "gaussian"):
+            raise ValueError(
+                f"mechanism={task.mechanism!r} does not fit head='dpsgd', which adds Gaussian "
+                "noise to gradients. Use mechanism='auto'."
+            )
+        if task.delta == 0:
+            raise ValueError("delta=0.0 must be above 0 for head='dpsgd'. Use delta=1e-6.")
+        if task.relation == "replace_one":
+            raise ValueError(
+                "relation='replace_one' is not supported by head='dpsgd'. Use 'zero_out', or "
+                "'add_remove' with NetworkHead(n_records=...)."
+            )
+        if task.relation == "add_remove" and self.n_records is None:
+            raise ValueError(
+                "relation='add_remove' with head='dpsgd' needs a public figure for the number of "
+                "records: pass head=NetworkHead(n_records=...), or relation='zero_out'."
+            )
+        if task.relation == "zero_out" and self.n_records is not None:
+            raise ValueError(
+                f"n_records={self.n_records!r} is for relation='add_remove'; under 'zero_out' the "
+                "number of records is public. Leave one of them out."
+            )
+        plan = self._classifier(task)._plan(task.n_records)
+        config: Any = plan.with_noise_for(task.epsilon, task.delta, None)
+        event: Event = config.event
+        return event
+
+    def _classifier(self, task: Task) -> DPSGDClassifier:
+        from ..neural_network import DPSGDClassifier
+
+        return DPSGDClassifier(
+            hidden_layer_sizes=self.hidden_layer_sizes,
+            epsilon=task.epsilon,
+            delta=task.delta,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            classes=range(task.n_classes),
+            n_records=self.n_records,
+            random_state=self.random_state,
+            noise_seed=task.noise_seed,
+        )
+
+    def release(self, task: Task, records: Records, random: SecureRandom) -> DPSGDClassifier:
+        rows = np.where(records.counts[:, None] > 0, records.rows, np.nan)
+        return self._classifier(task).fit(rows, records.labels)
+
+    def scores(self, rows: NDArray[np.float64], weights: DPSGDClassifier) -> NDArray[np.float64]:
+        return np.asarray(np.log(np.maximum(weights.predict_proba(rows), _LEAST)))
