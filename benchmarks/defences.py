@@ -55,13 +55,13 @@ class Perceptron(nn.Module):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.layers(x)
+        return self.layers(x.float())
 
 
 def perceptron(X: NDArray, y: NDArray, dropout: float = 0.0, smoothing: float = 0.0) -> Any:
     """Return a network with dropout or label smoothing."""
     return NeuralNetClassifier(
-        Perceptron, nn.CrossEntropyLoss, module__n_features=X.shape[1],
+        Perceptron, criterion=nn.CrossEntropyLoss, module__n_features=X.shape[1],
         module__n_classes=int(y.max()) + 1, module__dropout=dropout,
         criterion__label_smoothing=smoothing, optimizer=torch.optim.Adam, lr=1e-3, batch_size=200,
         max_epochs=60, train_split=None, verbose=0, classes=np.unique(y),
@@ -77,7 +77,7 @@ def defended_alike(pool: Any, defence: Callable[[Any], Any]) -> Any:
 
 def behind(defence: Callable[[Any], Any], model: Any) -> Any:
     """Return a trained model behind a defence that learns nothing."""
-    shown = defence(model)
+    shown = defence(MLPClassifier())
     shown.estimator_, shown.classes_ = model, model.classes_
     return shown
 
