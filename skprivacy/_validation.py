@@ -10,11 +10,21 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["check_column_names", "check_numbers", "label_columns"]
+__all__ = ["check_column_names", "check_numbers", "check_unmasked", "label_columns"]
+
+
+def check_unmasked(values: Any, name: str = "X") -> None:
+    """Refuse a masked array: what converts it to an ordinary one uses the values under the mask."""
+    if np.ma.isMaskedArray(values):
+        raise ValueError(
+            f"{name} is a masked array, whose mask would be ignored. Drop the masked records, or "
+            f"pass {name}.filled(numpy.nan): a record with NaN is left out."
+        )
 
 
 def check_column_names(X: Any) -> None:
     """Refuse a DataFrame with two columns of the same name, in every version of scikit-learn."""
+    check_unmasked(X)
     columns = getattr(X, "columns", None)
     if columns is None:
         return
@@ -29,6 +39,7 @@ def check_column_names(X: Any) -> None:
 
 def check_numbers(X: Any, name: str = "X") -> None:
     """Refuse text and dates and name their columns; numbers written as text are accepted."""
+    check_unmasked(X, name)
     if isinstance(X, pd.DataFrame):
         others = [i for i, dtype in enumerate(X.dtypes) if dtype.kind not in "biuf"]
         not_numeric = [X.columns[i] for i in others if _holds_text(X.iloc[:, i])]

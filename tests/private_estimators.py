@@ -18,8 +18,19 @@ from sklearn.naive_bayes import GaussianNB
 from torch import nn
 
 from skprivacy.accounting import Composed, Event, VoteBlock
-from skprivacy.ensemble import ConfidentGNMax, PATEClassifier, PrivateKNNClassifier
-from skprivacy.fine_tuning import ALMFineTuner, GradientHead, NetworkHead, SoftmaxHead
+from skprivacy.ensemble import (
+    ConfidentGNMax,
+    InteractiveGNMax,
+    PATEClassifier,
+    PrivateKNNClassifier,
+)
+from skprivacy.fine_tuning import (
+    ALMFineTuner,
+    GradientHead,
+    HalfWhitening,
+    NetworkHead,
+    SoftmaxHead,
+)
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,
@@ -265,6 +276,23 @@ def _winners_only(tape: Any) -> Event:
     return Composed(tuple(blocks))
 
 
+def _in_rounds(tape: Any) -> Event:
+    """Return what rounds release: of each kind all together; empty rows are asked about nobody."""
+    tests, answers = 0, 0
+    for mechanism, counts in zip(tape.mechanisms, tape.inputs, strict=True):
+        noise = mechanism.noise_multiplier * mechanism.sensitivity
+        if np.ndim(counts) == 2:
+            answers, noise_of_answers = answers + int(counts.any(axis=1).sum()), noise
+        else:
+            tests, noise_of_tests = tests + len(counts), noise
+    return Composed(
+        (
+            VoteBlock("threshold", noise_of_tests, tests),
+            VoteBlock("gnmax", noise_of_answers, answers),
+        )
+    )
+
+
 PATE = {
     # All records take part, as the other contracts of one release know it: ensemble/test_knn.py
     # looks at the sampling.
@@ -287,6 +315,14 @@ PATE = {
         null_label=None,
         once=True,
         released=_winners_only,
+    ),
+    # All tests pass, so that all answers that are paid for are given.
+    "PATEClassifier-interactive": Case(
+        _pate(aggregator=InteractiveGNMax(threshold=-500.0, max_answers=8, n_rounds=3)),
+        three_classes,
+        null_label=None,
+        once=True,
+        released=_in_rounds,
     ),
 }
 
@@ -452,6 +488,7 @@ CASES = {
 SCIKIT_LEARN = [
     ALMFineTuner(epsilon=100.0, noise_seed=0),
     ALMFineTuner(head="softmax", epsilon=100.0, noise_seed=0),
+    HalfWhitening(),
     # The checks fit on a few dozen rows; a large epsilon lets them look at learning, not at noise.
     DPSGDClassifier(epsilon=100.0, epochs=60),
     DPSGDClassifier(epsilon=100.0, epochs=60, noise_seed=0),

@@ -31,7 +31,7 @@ LAYERS = [
     {"base"},
     {"accounting", "metrics"},
 ]
-ANYWHERE = {"exceptions", "_clones", "_config", "_sklearn", "_validation", "_version"}
+ANYWHERE = {"exceptions", "_clones", "_config", "_output", "_sklearn", "_validation", "_version"}
 # Displays are drawn from results, beside whoever makes them; they import no layer but metrics.
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 LAYER_OF["display"] = LAYER_OF["attacks"]

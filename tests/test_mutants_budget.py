@@ -14,11 +14,12 @@ from skprivacy.accounting.budget import (
     admission,
     filters,
     handle,
+    log,
     privacy_budget,
     sqlite,
 )
 from skprivacy.accounting.budget.filters import Account
-from skprivacy.accounting.budget.ledger import ledger_at
+from skprivacy.accounting.budget.ledger import Ledger, ledger_at
 from skprivacy.accounting.budget.rules import Cost, added_up
 
 from .accounting import (
@@ -109,7 +110,7 @@ def first_of_all_orders(account):
     yield from filters._tight(account.of(account.added + account.counts), 0.5, 0.4)
 
 
-def eagerly(path, scope):
+def eagerly(path, scope, seen):
     budget = PrivacyBudget.__new__(PrivacyBudget)
     budget._attach(ledger_at(path), scope)
     _ = budget._terms
@@ -120,7 +121,29 @@ def made_anew(address, **options):
     return REAL_CONNECT(address.replace("mode=rw", "mode=rwc"), **options)
 
 
+def alterations(folder):
+    for number in (2, 3):
+        path = folder / f"{number}.ledger"
+        test_ledger.test_nothing_is_charged_to_a_ledger_with_an_altered_line(
+            path, number, {"who": "somebody else"}
+        )
+
+
+def replacements(folder):
+    test_ledger.test_a_ledger_that_was_replaced_is_refused(folder / "ledger", "older", folder)
+
+
+def tails_only(self, line):
+    """What it was: only the last line is checked."""
+    with mock.patch.object(log, "_digest", return_value=line.digest):
+        REAL_TAKE(self, line)
+
+
+REAL_TAKE = log.Log._take
+
 MUTANTS = {
+    "only the last line is checked": (log.Log, "_take", tails_only, alterations),
+    "another ledger is as good": (Ledger, "_check_identity", lambda *_: None, replacements),
     "the rest gets the whole cap again": (Account, "sum", nothing_spent, game("mixed", 0.03)),
     "the rest gets all of delta again": (Account, "sum", no_delta_spent, game("mixed", 0.03)),
     "what was added up is read, and forgotten": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral, Real
 from typing import Any
 
 __all__ = ["RELATIONS", "check_delta", "check_relation", "positive", "probability", "whole"]
@@ -17,23 +18,32 @@ def check_relation(relation: str) -> str:
     return relation
 
 
+_EXTREME = 1e15  # squares and products of such numbers neither overflow nor vanish
+
+
 def positive(name: str, value: Any) -> None:
-    """Raise ValueError unless ``value`` is a finite number above zero."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (number and math.isfinite(value) and value > 0):
+    """Raise ValueError unless ``value`` is a number above zero, and not absurdly small or large."""
+    if not (_is_number(value) and math.isfinite(value) and value > 0):
         raise ValueError(f"{name}={value!r} must be a finite number > 0.")
+    if not 1 / _EXTREME <= value <= _EXTREME:
+        raise ValueError(
+            f"{name}={value!r} must be between {1 / _EXTREME:g} and {_EXTREME:g}. Check its unit."
+        )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def probability(name: str, value: Any) -> None:
     """Raise ValueError unless ``value`` is a number in [0, 1)."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (number and 0 <= value < 1):
+    if not (_is_number(value) and 0 <= value < 1):
         raise ValueError(f"{name}={value!r} must be a number in [0, 1).")
 
 
 def whole(name: str, value: Any, least: int = 1) -> None:
     """Raise ValueError unless ``value`` is an integer of at least ``least``."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name}={value!r} must be an integer >= {least}.")
 
 

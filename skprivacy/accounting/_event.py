@@ -299,7 +299,7 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, tuple):
         return [_plain(v) for v in value]
-    return value
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _event_like(value: Any) -> Any:

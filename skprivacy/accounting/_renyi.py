@@ -68,6 +68,9 @@ def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders
     return np.where(values >= 0, values, np.inf)
 
 
+_MOST_NODES = 1_000_000  # of a quadrature
+
+
 def pure_rdp(epsilon: float, orders: Orders) -> Orders:
     """Return the exact Renyi divergence of randomised response, the worst epsilon-DP mechanism."""
     log_p, log_q = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
@@ -119,6 +122,8 @@ def _quadrature(a: float, q: float, z: float, relation: str) -> float:
     # Where P/Q is large, the integrand is about N(1)^a N(0)^(1-a), with its peak at a. For two
     # mixtures with q near 1 it is about N(1)^a N(-1)^(1-a), with its peak at 2a - 1.
     peak = 2 * a - 1 if relation == "replace_one" else a
+    if (peak + 1 + 2 * reach) / step > _MOST_NODES:
+        return _bound_for_little_noise(a, q, z, relation)
     x = np.arange(-1 - reach, peak + reach, step)
     up = np.logaddexp(np.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z))
     u = q * np.expm1((2 * x - 1) / (2 * z * z))
@@ -129,6 +134,14 @@ def _quadrature(a: float, q: float, z: float, relation: str) -> float:
         log_q += down
         up -= down
     return float(np.logaddexp(0, logsumexp(log_q + _log_excess(a, u, up)))) / (a - 1)
+
+
+def _bound_for_little_noise(a: float, q: float, z: float, relation: str) -> float:
+    """Return a bound where the integrand is too narrow for a grid, and no privacy is left anyway.
+
+    The divergence grows with the order; and without sampling it is larger, by joint convexity.
+    """
+    return 2 * a / z**2 if relation == "replace_one" else binomial_rdp(math.ceil(a), q, z)
 
 
 def _log_excess(a: float, u: Orders, log_ratio: Orders) -> Orders:

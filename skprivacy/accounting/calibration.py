@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 
 from ._checks import check_delta, check_relation, positive
-from ._event import Event
+from ._event import Event, flatten
 from ._proved import delta_of, epsilon_of
 from .accountants import epsilon_by
+from .events import Composed, Repeated
 from .guarantee import PrivacyGuarantee
 from .pld import NoLossDistributionError, pld
 from .rdp import best_epsilon
@@ -187,11 +188,23 @@ _SOLVED: dict[tuple[Any, ...], tuple[float, Event]] = {}
 
 
 def _first_guess(make_event: MakeEvent, epsilon: float, delta: float, relation: str) -> float:
-    """Return the noise at which a saddle-point estimate meets the target, or 1."""
+    """Return the noise at which a saddle-point estimate meets the target, or 1.
+
+    Where events take long to work out, it is that at which what stands in for them meets it.
+    """
     if delta == 0:
         return 1.0
+
+    def quick(z: float) -> Event:
+        leaves = flatten(make_event(z)).items()
+        return Composed(tuple(Repeated(getattr(e, "estimated", e), n) for e, n in leaves))
+
     try:
-        return _solve(lambda z: pld(make_event(z), relation).estimate(delta), epsilon, 1.0, 0.02)
+        guess = _solve(lambda z: pld(quick(z), relation).estimate(delta), epsilon, 1.0, 0.02)
+        if not any(hasattr(e, "estimated") for e in flatten(make_event(guess))):
+            return guess
+        middle = epsilon * (1 - _CLOSE / 2)
+        return _solve(lambda z: epsilon_of(quick(z), delta, relation), middle, guess, _CLOSE / 10)
     except (NoLossDistributionError, ValueError):
         return 1.0
 

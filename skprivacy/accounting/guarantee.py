@@ -216,6 +216,11 @@ class PrivacyGuarantee:
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> PrivacyGuarantee:
         """Rebuild the guarantee that :meth:`to_dict` described; the unit defaults to a record."""
+        if not isinstance(description, dict):
+            raise ValueError(
+                f"This does not describe a guarantee: {description!r}. Pass what to_dict() "
+                "returned."
+            )
         values = dict(description)
         missing = {"event", "relation", "kind", "assumptions"} - set(values)
         if missing or not isinstance(values["assumptions"], list | tuple):

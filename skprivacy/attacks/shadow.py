@@ -349,15 +349,28 @@ def _open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     plan = folder / "pool.json"
     if not plan.exists():
+        if any(folder.glob("shadow_*.joblib")):
+            raise ValueError(
+                f"path={str(folder)!r} holds shadow models, but not {plan.name!r}, which says what "
+                "each was trained on: they cannot be used again. Restore that file, pass another "
+                "folder, or delete this one."
+            )
         unfinished = plan.with_suffix(f".{os.getpid()}")
         unfinished.write_text(json.dumps({"content": content, "seed": seed}))
         os.replace(unfinished, plan)
         return seed
-    known = json.loads(plan.read_text())
-    if known["content"] != content:
+    try:
+        known = json.loads(plan.read_text())
+        content_known, seed_known = known["content"], int(known["seed"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{plan} is damaged ({error}), so that it is unknown what the shadow models beside it "
+            "were trained on. Restore that file, pass another folder, or delete this one."
+        ) from error
+    if content_known != content:
         raise ValueError(
             f"path={str(folder)!r} holds shadow models of other records, of another estimator "
             f"or of another number than n_shadows={n_shadows}. Pass another folder, or delete "
             "this one."
         )
-    return int(known["seed"])
+    return seed_known

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from .._output import output_path
 from ..attacks import AttackResult
 from ..metrics import epsilon_lower_bound
 from . import _html
@@ -303,7 +303,7 @@ class AuditReport:
         """
         page = _html.render("audit.html", report=self, figure=_html.roc_figure(self))
         if path is not None:
-            Path(path).write_text(page, encoding="utf-8")
+            output_path(path).write_text(page, encoding="utf-8")
         return page
 
     def _repr_html_(self) -> str:

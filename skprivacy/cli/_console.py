@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
-__all__ = ["UserError", "check_outputs", "number_list", "say", "warn"]
+from .._output import displayable, output_path
+
+__all__ = ["UserError", "check_outputs", "number_list", "say", "show", "warn"]
 
 
 class UserError(Exception):
@@ -16,7 +17,12 @@ class UserError(Exception):
 
 def say(text: str) -> None:
     """Print a message on one line to standard error."""
-    print(" ".join(text.split()), file=sys.stderr, flush=True)
+    print(displayable(" ".join(text.split())), file=sys.stderr, flush=True)
+
+
+def show(value: Any) -> None:
+    """Print a result to standard output; no text of a file or ledger steers the terminal."""
+    print(displayable(str(value)))
 
 
 def warn(message: Any, category: Any, *_: Any, **__: Any) -> None:
@@ -29,7 +35,10 @@ def check_outputs(*paths: str | None) -> None:
     for name in paths:
         if name is None:
             continue
-        path = Path(name)
+        try:
+            path = output_path(name)
+        except ValueError as error:
+            raise UserError(str(error)) from None
         if path.is_dir():
             raise UserError(f"{path} is a folder. Give a file name.")
         if not path.absolute().parent.is_dir():

@@ -8,8 +8,9 @@ from typing import Any
 
 from sklearn.model_selection import train_test_split
 
+from .._output import without_formulas
 from . import _data, _model
-from ._console import UserError, check_outputs, say
+from ._console import UserError, check_outputs, say, show
 
 __all__ = ["add_parser", "run"]
 
@@ -81,9 +82,9 @@ def run(args: argparse.Namespace) -> int:
         verbose=not args.quiet,
     )
     report = _assuming(report, records.assumptions)
-    print(report)
+    show(report)
     if args.csv:
-        report.to_frame().to_csv(args.csv, index=False)
+        without_formulas(report.to_frame()).to_csv(args.csv, index=False)
     if args.out:
         report.to_html(args.out)
     for name in filter(None, (args.out, args.csv)):

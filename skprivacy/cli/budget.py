@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from .._output import without_formulas
 from ..accounting import (
     RELATIONS,
     ApproxDP,
@@ -26,7 +27,7 @@ from ..accounting import (
 )
 from ..accounting.budget.filters import FILTERS
 from ..exceptions import BudgetExceededError
-from ._console import UserError, check_outputs
+from ._console import UserError, check_outputs, show
 
 __all__ = ["add_parser", "run"]
 
@@ -129,6 +130,9 @@ def _add_create(actions: Any) -> None:
 
 def _add_show(actions: Any) -> None:
     parser = _add(actions, "show", _show, "list the charges and check the ledger")
+    parser.add_argument(
+        "--digest", help="a last digest that was shown earlier: the ledger must continue from it"
+    )
     parser.add_argument("--csv", help="also write the charges to this file")
     parser.add_argument("--plot", help="also plot the spending over time to this file")
 
@@ -228,14 +232,14 @@ def _create(args: argparse.Namespace) -> int:
             filter=args.filter,
             n_records=args.records,
         )
-    _print(budget)
+    _describe(budget)
     return 0
 
 
-def _print(budget: PrivacyBudget) -> None:
-    print(budget)
+def _describe(budget: PrivacyBudget) -> None:
+    show(budget)
     for name, value in (("relation", budget.relation), ("unit", budget.unit)):
-        print(f"{name}: {value or 'that of the first charge'}")
+        show(f"{name}: {value or 'that of the first charge'}")
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -245,11 +249,11 @@ def _show(args: argparse.Namespace) -> int:
     if len(entries):
         shown = entries.assign(when=entries["when"].dt.strftime("%Y-%m-%d %H:%M:%S"))
         columns = ["charge", "when", "scope", "who", "status", "cost"]
-        print(shown[columns].to_string(index=False, float_format=lambda x: f"{x:.4g}"))
-    _print(budget)
-    print(f"checked; last digest {budget.verify()}")
+        show(shown[columns].to_string(index=False, float_format=lambda x: f"{x:.4g}"))
+    _describe(budget)
+    show(f"checked; last digest {budget.verify(args.digest)}")
     if args.csv:
-        entries.to_csv(args.csv, index=False)
+        without_formulas(entries).to_csv(args.csv, index=False)
     if args.plot:
         _draw(budget, args.plot)
     return 0
@@ -268,25 +272,25 @@ def _spend(args: argparse.Namespace) -> int:
     try:
         budget.commit(budget.reserve(event, args.who, args.relation, args.unit))
     except BudgetExceededError as error:
-        print(error)
+        show(error)
         return 1
-    _print(budget)
+    _describe(budget)
     return 0
 
 
 def _what_if(args: argparse.Namespace) -> int:
     budget, event = _open(args), _event(args)
     left = budget.remaining(event)
-    print(f"{left} more of {event}")
+    show(f"{left} more of {event}")
     return 0 if left else 1
 
 
 def _compare(args: argparse.Namespace) -> int:
     check_delta(args.at_delta)
     table = compare_accountants(_event(args), args.at_delta, args.relation)
-    print(f"{'accountant':<12}{'epsilon':>12}  kind")
+    show(f"{'accountant':<12}{'epsilon':>12}  kind")
     for name, row in table.items():
         epsilon = float(row["epsilon"])
         shown = "-" if math.isinf(epsilon) else f"{epsilon:.4f}"
-        print(f"{name:<12}{shown:>12}  {row['kind'] if math.isfinite(epsilon) else 'no bound'}")
+        show(f"{name:<12}{shown:>12}  {row['kind'] if math.isfinite(epsilon) else 'no bound'}")
     return 0

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..datasets._files import data_folder
 from ..datasets.catalogue import CATALOGUE
+from ._console import show
 
 __all__ = ["add_parser", "run"]
 
@@ -28,11 +29,11 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """List the data sets or print a schema."""
     if args.name:
-        print(CATALOGUE[args.name].load().schema.to_json())
+        show(CATALOGUE[args.name].load().schema.to_json())
         return 0
     width = max(map(len, CATALOGUE))
     for name, entry in CATALOGUE.items():
-        print(f"{name:{width}}  {entry.summary}")
-    print(f"{'demo':{width}}  adult if it is available, digits otherwise")
-    print(f"\nData folder: {data_folder()} (set the environment variable SKPRIVACY_DATA to change)")
+        show(f"{name:{width}}  {entry.summary}")
+    show(f"{'demo':{width}}  adult if it is available, digits otherwise")
+    show(f"\nData folder: {data_folder()} (set the environment variable SKPRIVACY_DATA to change)")
     return 0

@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import StratifiedKFold
 
+from .._output import without_formulas
 from ..audit._composition import composed
 from ..audit._html import bare, embed, render
 from . import _data, _model
-from ._console import UserError, check_outputs, number_list, say
+from ._console import UserError, check_outputs, number_list, say, show
 
 __all__ = ["add_parser", "run"]
 
@@ -90,13 +91,11 @@ def run(args: argparse.Namespace) -> int:
         verbose=not args.quiet,
     ).fit(records.X, records.y)
     table = _table(sweep)
-    print(_printable(table))
-    print(
-        f"\nReleasing these {len(epsilons) * args.cv} models would cost {_cost(sweep)}, assuming:"
-    )
+    show(_printable(table))
+    show(f"\nReleasing these {len(epsilons) * args.cv} models would cost {_cost(sweep)}, assuming:")
     for assumption in _assumptions(sweep, records):
-        print(f"  - {assumption}")
-    print("The scores are not private.")
+        show(f"  - {assumption}")
+    show("The scores are not private.")
     _write(args, sweep, table, records)
     return 0
 
@@ -149,7 +148,7 @@ def _assumptions(sweep: Any, records: Any) -> list[str]:
 
 def _write(args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: Any) -> None:
     if args.csv:
-        table.to_csv(args.csv, index=False)
+        without_formulas(table).to_csv(args.csv, index=False)
     if args.plot or args.out:
         from matplotlib.figure import Figure
 

@@ -1,7 +1,8 @@
 """Private models made of many that vote: PATE, its aggregators and its students."""
 
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
-from .analysis import VoteAnalysis, analyse_votes
+from .analysis import VoteAnalysis, analyse_votes, epsilon_of_moments
+from .interactive import InteractiveGNMax
 from .knn import PrivateKNNClassifier
 from .pate import PATEClassifier
 from .public_records import PublicRecords
@@ -11,6 +12,7 @@ __all__ = [
     "Aggregator",
     "ConfidentGNMax",
     "GNMax",
+    "InteractiveGNMax",
     "LNMax",
     "PATEClassifier",
     "PrivateKNNClassifier",
@@ -18,4 +20,5 @@ __all__ = [
     "PublicRecords",
     "VoteAnalysis",
     "analyse_votes",
+    "epsilon_of_moments",
 ]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Real
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,25 +15,31 @@ from numpy.typing import NDArray
 from ..accounting import (
     Composed,
     Event,
-    LNMaxVote,
     NonPrivate,
-    Repeated,
     VoteBlock,
     calibrate_noise_multiplier,
 )
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 
-__all__ = ["UNANSWERED", "Aggregator", "ConfidentGNMax", "GNMax", "LNMax"]
+__all__ = ["UNANSWERED", "Aggregator", "ConfidentGNMax", "GNMax", "LNMax", "ThresholdedGNMax"]
 
-_BLOCK_SAVES = 0.81  # about how much less noise a block takes than votes with all their counts
 UNANSWERED = -1  # scikit-learn's mark of a record without a label
+
+Student = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 
 class Aggregator(ABC):
     """Turns votes into labels, with noise.
 
     A small frozen object that knows its noise, or is given it by :meth:`calibrated`.
+
+    Attributes
+    ----------
+    asks_student : bool
+        Whether :meth:`release` asks a student, which then must tell probabilities.
     """
+
+    asks_student: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -61,7 +68,11 @@ class Aggregator(ABC):
 
     @abstractmethod
     def release(
-        self, votes: NDArray[np.int64], moved: int, random: SecureRandom
+        self,
+        votes: NDArray[np.int64],
+        moved: int,
+        random: SecureRandom,
+        student: Student | None = None,
     ) -> NDArray[np.int64]:
         """Return the noisy label of each query.
 
@@ -71,6 +82,11 @@ class Aggregator(ABC):
             Private counts.
         moved : int
         random : SecureRandom
+        student : callable, default=None
+            Takes the labels so far, of shape (n_queries,), and returns how many votes it expects
+            for each class, of shape (n_queries, n_classes): the probabilities of a student that
+            has learnt from these labels, times the number of teachers. It must not know anything
+            else that is private. Aggregators that ask no student ignore it.
 
         Returns
         -------
@@ -103,13 +119,7 @@ class Aggregator(ABC):
         def make(noise: float) -> Event:
             return self.with_noise(noise).event(n_queries, moved)
 
-        # A block of queries takes long to work out; what it costs with all counts is told at once.
-        guess: float | None = None
-        with suppress(ValueError):  # tests of fixed noise may leave room for a block alone
-            guess = _BLOCK_SAVES * calibrate_noise_multiplier(
-                lambda noise: _with_counts(make(noise)), epsilon, delta, relation
-            )
-        noise = calibrate_noise_multiplier(make, epsilon, delta, relation, guess=guess)
+        noise = calibrate_noise_multiplier(make, epsilon, delta, relation)
         return self.with_noise(noise)
 
 
@@ -124,13 +134,6 @@ def _check_noise(name: str, value: float | None) -> None:
 def _block(kind: str, noise: float, n_queries: int, moved: int) -> Event:
     """Return the event of queries of which nothing but the winners is released."""
     return VoteBlock(kind, noise, n_queries, moved) if noise > 0 else NonPrivate()
-
-
-def _with_counts(event: Event) -> Event:
-    """Return the event in which blocks release all noisy counts."""
-    if isinstance(event, Composed):
-        return Composed(tuple(map(_with_counts, event.events)))
-    return event.with_counts if isinstance(event, VoteBlock) else event
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,11 @@ class GNMax(Aggregator):
         return _block("gnmax", _set(self.noise), n_queries, moved)
 
     def release(
-        self, votes: NDArray[np.int64], moved: int, random: SecureRandom
+        self,
+        votes: NDArray[np.int64],
+        moved: int,
+        random: SecureRandom,
+        student: Student | None = None,
     ) -> NDArray[np.int64]:
         return _noisy_winners(votes, _set(self.noise), moved, random)
 
@@ -193,6 +200,11 @@ class LNMax(Aggregator):
     noise : float, default=None
         Scale of the noise on each count, in votes. ``None`` derives it from the epsilon and delta
         of the estimator.
+
+    Notes
+    -----
+    As with :class:`GNMax`, the winners are what is charged. With ``delta=0`` that is two votes per
+    noise for each query, as if the counts were public.
 
     References
     ----------
@@ -213,11 +225,14 @@ class LNMax(Aggregator):
         return replace(self, noise=noise)
 
     def event(self, n_queries: int, moved: int) -> Event:
-        noise = _set(self.noise)
-        return Repeated(LNMaxVote(noise, moved=moved) if noise > 0 else NonPrivate(), n_queries)
+        return _block("lnmax", _set(self.noise), n_queries, moved)
 
     def release(
-        self, votes: NDArray[np.int64], moved: int, random: SecureRandom
+        self,
+        votes: NDArray[np.int64],
+        moved: int,
+        random: SecureRandom,
+        student: Student | None = None,
     ) -> NDArray[np.int64]:
         # A vote that moves changes two counts by one each.
         mechanism = Laplace(_set(self.noise) / (2.0 * moved), 2.0 * moved)
@@ -225,7 +240,70 @@ class LNMax(Aggregator):
 
 
 @dataclass(frozen=True)
-class ConfidentGNMax(Aggregator):
+class ThresholdedGNMax(Aggregator):
+    """GNMax for queries that pass a test of one noisy count: what such aggregators share.
+
+    What is paid for is declared beforehand: the test of each query, and ``max_answers`` votes.
+    """
+
+    threshold: float
+    max_answers: int
+    threshold_noise: float | None = None
+    noise: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_noise("threshold_noise", self.threshold_noise)
+        _check_noise("noise", self.noise)
+        if not (isinstance(self.threshold, Real) and math.isfinite(self.threshold)):
+            raise ValueError(f"threshold={self.threshold!r} must be a finite number of votes.")
+        check_whole("max_answers", self.max_answers)
+
+    @property
+    def has_noise(self) -> bool:
+        return self.noise is not None
+
+    def with_noise(self, noise: float) -> ThresholdedGNMax:
+        tests = 4.0 * noise if self.threshold_noise is None else self.threshold_noise
+        return replace(self, noise=noise, threshold_noise=tests)
+
+    def event(self, n_queries: int, moved: int) -> Event:
+        n_answers = min(self.max_answers, n_queries)
+        tests = _block("threshold", self.test_noise, n_queries, moved)
+        answers = _block("gnmax", _set(self.noise), n_answers, moved)
+        return Composed((tests, answers))
+
+    @property
+    def test_noise(self) -> float:
+        """Standard deviation of the noise of a test, in votes."""
+        return 4.0 * _set(self.noise) if self.threshold_noise is None else self.threshold_noise
+
+    def _passed(
+        self, largest: NDArray[np.int64], moved: int, random: SecureRandom
+    ) -> NDArray[np.bool_]:
+        """Return which of these numbers pass; each changes by at most ``moved``."""
+        spread = math.sqrt(len(largest)) * moved  # all tests together
+        noisy = Gaussian(self.test_noise / spread, spread).release(largest, random)
+        return np.asarray(noisy >= self.threshold)
+
+    def _winners(
+        self,
+        votes: NDArray[np.int64],
+        chosen: NDArray[np.intp],
+        n_rows: int,
+        moved: int,
+        random: SecureRandom,
+    ) -> NDArray[np.int64]:
+        """Return the noisy winners of the chosen queries, as one release of ``n_rows``.
+
+        The rows that are not needed are empty, and their winners are noise.
+        """
+        asked = np.zeros((n_rows, votes.shape[1]), np.int64)
+        asked[: len(chosen)] = votes[chosen]
+        return _noisy_winners(asked, _set(self.noise), moved, random)[: len(chosen)]
+
+
+@dataclass(frozen=True)
+class ConfidentGNMax(ThresholdedGNMax):
     """Answer only where the largest count, after noise, passes a threshold.
 
     Every query costs a threshold test, answered or not, and every answer a :class:`GNMax` vote on
@@ -248,53 +326,25 @@ class ConfidentGNMax(Aggregator):
     N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, algorithm 1.
     """
 
-    threshold: float
-    max_answers: int
-    threshold_noise: float | None = None
-    noise: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_noise("threshold_noise", self.threshold_noise)
-        _check_noise("noise", self.noise)
-        if not (isinstance(self.threshold, Real) and math.isfinite(self.threshold)):
-            raise ValueError(f"threshold={self.threshold!r} must be a finite number of votes.")
-        whole = isinstance(self.max_answers, int) and not isinstance(self.max_answers, bool)
-        if not whole or self.max_answers < 1:
-            raise ValueError(f"max_answers={self.max_answers!r} must be a whole number >= 1.")
-
-    @property
-    def has_noise(self) -> bool:
-        return self.noise is not None
-
-    def with_noise(self, noise: float) -> ConfidentGNMax:
-        tests = 4.0 * noise if self.threshold_noise is None else self.threshold_noise
-        return replace(self, noise=noise, threshold_noise=tests)
-
-    def event(self, n_queries: int, moved: int) -> Event:
-        n_answers = min(self.max_answers, n_queries)
-        tests = _block("threshold", self.test_noise, n_queries, moved)
-        answers = _block("gnmax", _set(self.noise), n_answers, moved)
-        return Composed((tests, answers))
-
-    @property
-    def test_noise(self) -> float:
-        """Standard deviation of the noise on the largest count, in votes."""
-        return 4.0 * _set(self.noise) if self.threshold_noise is None else self.threshold_noise
-
     def release(
-        self, votes: NDArray[np.int64], moved: int, random: SecureRandom
+        self,
+        votes: NDArray[np.int64],
+        moved: int,
+        random: SecureRandom,
+        student: Student | None = None,
     ) -> NDArray[np.int64]:
-        largest = votes.max(axis=1)
-        spread = math.sqrt(len(votes)) * moved  # all tests together
-        noisy = Gaussian(self.test_noise / spread, spread).release(largest, random)
-        answered = np.flatnonzero(noisy >= self.threshold)[: self.max_answers]
-        # As many rows as were declared: those without an answer are empty, and cost all the same.
-        asked = np.zeros((min(self.max_answers, len(votes)), votes.shape[1]), np.int64)
-        asked[: len(answered)] = votes[answered]
-        winners = _noisy_winners(asked, _set(self.noise), moved, random)
+        passed = np.flatnonzero(self._passed(votes.max(axis=1), moved, random))
+        answered = passed[: self.max_answers]
         labels = np.full(len(votes), UNANSWERED, np.int64)
-        labels[answered] = winners[: len(answered)]
+        n_rows = min(self.max_answers, len(votes))
+        labels[answered] = self._winners(votes, answered, n_rows, moved, random)
         return labels
+
+
+def check_whole(name: str, value: int) -> None:
+    """Raise ValueError unless the value is a whole number of at least one."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r} must be a whole number >= 1.")
 
 
 def _set(noise: float | None) -> float:

@@ -16,9 +16,9 @@ from ..accounting import DEFAULT_ORDERS, check_delta
 from ..accounting.events._vote_curve import gnmax_rdp
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
 
-__all__ = ["VoteAnalysis", "analyse_votes"]
+__all__ = ["VoteAnalysis", "analyse_votes", "epsilon_of_moments"]
 
-CONVERSIONS = ("tight", "classic")
+CONVERSIONS = ("tight", "classic", "strong")
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,10 @@ class VoteAnalysis:
         Cost of each query whatever its votes.
     delta : float
         The delta at which epsilon is stated.
-    conversion : {"tight", "classic"}
-        How Renyi costs become epsilon.
+    conversion : {"tight", "classic", "strong"}
+        How costs become epsilon.
+    pure : float or None
+        Epsilon of one query at delta 0, where there is one, whatever its votes.
     """
 
     orders: NDArray[np.float64]
@@ -44,6 +46,7 @@ class VoteAnalysis:
     independent: NDArray[np.float64] = field(repr=False)
     delta: float = 1e-5
     conversion: str = "tight"
+    pure: float | None = None
 
     def epsilon(self, n_queries: int | None = None) -> float:
         """Return epsilon of the first queries, whatever their votes.
@@ -57,6 +60,11 @@ class VoteAnalysis:
         -------
         float
         """
+        if self.conversion == "strong":
+            assert self.pure is not None
+            steps = len(self.independent[:n_queries])
+            spread = math.sqrt(2 * steps * math.log(1 / self.delta))
+            return steps * self.pure**2 + self.pure * spread
         return self._epsilon(self.independent, n_queries)
 
     def private_epsilon(self, n_queries: int | None = None) -> float:
@@ -74,11 +82,20 @@ class VoteAnalysis:
         -------
         float
 
+        Raises
+        ------
+        ValueError
+            With ``conversion="strong"``, which knows no votes.
+
         Warns
         -----
         PrivacyLeakWarning
             Always; under ``skprivacy.set_config(strict=True)`` it is a ValueError.
         """
+        if self.conversion == "strong":
+            raise ValueError(
+                "conversion='strong' knows no votes. Use 'tight', or 'classic' as the papers do."
+            )
         _config.leak(
             "private_epsilon depends on the votes, hence on private data: do not publish it. "
             "Use epsilon(), or skprivacy.mechanisms.sanitised_cost."
@@ -88,10 +105,70 @@ class VoteAnalysis:
     def _epsilon(self, costs: NDArray[np.float64], n_queries: int | None) -> float:
         a, cost = self.orders, costs[:n_queries].sum(axis=0)
         if self.conversion == "classic":
-            epsilons = cost - math.log(self.delta) / (a - 1)
-        else:  # Canonne, Kamath and Steinke 2020, proposition 12
-            epsilons = cost + np.log1p(-1 / a) - np.log(a * self.delta) / (a - 1)
+            return epsilon_of_moments(cost * (a - 1), self.delta, at=a - 1)
+        # Canonne, Kamath and Steinke 2020, proposition 12
+        epsilons = cost + np.log1p(-1 / a) - np.log(a * self.delta) / (a - 1)
         return max(0.0, float(np.min(epsilons)))
+
+
+def epsilon_of_moments(
+    log_moments: ArrayLike, delta: float, *, at: ArrayLike | None = None
+) -> float:
+    """Return epsilon at delta of a mechanism whose log moments are given.
+
+    The l-th log moment alpha(l) bounds ln E[exp(l * loss)]; moments of several releases add up. So
+    alpha(l) is l times the Renyi cost of order l + 1, and epsilon the least of
+    (alpha(l) + ln(1 / delta)) / l. If the moments depend on votes, epsilon does too, and is as
+    private as they are.
+
+    Parameters
+    ----------
+    log_moments : array-like of shape (n_moments,)
+        alpha(l), each at least 0.
+    delta : float
+        In (0, 1).
+    at : array-like of shape (n_moments,), default=None
+        The l of each moment, above 0. ``None`` means 1, 2, ..., n_moments, which are those of the
+        script published with the first paper on PATE. Where it prints an epsilon for each l,
+        its moment is that times l, plus ln(delta).
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If a moment is negative or not finite, or the shapes differ.
+
+    References
+    ----------
+    M. Abadi et al., "Deep learning with differential privacy", CCS 2016, theorem 2.
+    N. Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
+    data", ICLR 2017, theorem 1.
+
+    Examples
+    --------
+    100 queries of Laplace noise of scale 20, by what is known without their votes:
+
+    >>> from skprivacy.ensemble import epsilon_of_moments
+    >>> moments = [100 * 0.1**2 / 2 * l * (l + 1) for l in range(1, 9)]
+    >>> round(epsilon_of_moments(moments, delta=1e-5), 4)
+    5.3026
+    """
+    check_delta(delta)
+    if delta == 0:
+        raise ValueError(f"delta={delta!r} must be in (0, 1): moments say nothing at 0.")
+    moments = np.asarray(log_moments, np.float64)
+    places = np.arange(1.0, moments.size + 1) if at is None else np.asarray(at, np.float64)
+    if moments.ndim != 1 or not moments.size or places.shape != moments.shape:
+        raise ValueError(
+            f"log_moments has shape {moments.shape}, with at of shape {places.shape}; expected a "
+            "list of numbers each."
+        )
+    if not (np.isfinite(moments) & (moments >= 0) & (places > 0)).all():
+        raise ValueError("log_moments must be finite numbers >= 0, and at numbers > 0.")
+    return float(np.min((moments - math.log(delta)) / places))
 
 
 def analyse_votes(
@@ -118,8 +195,13 @@ def analyse_votes(
     moments : int, default=None
         Take the orders 2 to ``moments`` + 1 alone, as the script published with the first paper
         does with 8. ``None`` means the library's orders.
-    conversion : {"tight", "classic"}, default="tight"
-        How Renyi costs become epsilon; "classic" is that of the papers.
+    conversion : {"tight", "classic", "strong"}, default="tight"
+        How costs become epsilon. "classic" is that of the papers, see :func:`epsilon_of_moments`.
+        "strong" is what the first paper quotes for T queries whatever their votes,
+        T e**2 + e sqrt(2 T ln(1 / delta)) with e the pure cost of one of them: of Laplace noise of
+        scale 1 / gamma, 4 T gamma**2 + 2 gamma sqrt(2 T ln(1 / delta)). It is for :class:`LNMax`
+        alone, and knows no moments. It is valid, as zero-concentrated differential privacy proves
+        half its first term, and never the best.
 
     Returns
     -------
@@ -133,7 +215,7 @@ def analyse_votes(
     References
     ----------
     N. Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
-    data", ICLR 2017, theorem 3.
+    data", ICLR 2017, section 3 and theorem 3.
     N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, theorem 6.
 
     Examples
@@ -154,12 +236,18 @@ def analyse_votes(
         raise ValueError(f"moments={moments!r} must be a whole number >= 1, or None.")
     if not isinstance(aggregator, Aggregator) or not aggregator.has_noise:
         raise ValueError(f"aggregator={aggregator!r} must be an aggregator with its noise.")
+    if conversion == "strong" and (moments is not None or not isinstance(aggregator, LNMax)):
+        raise ValueError(
+            f"conversion='strong' is for LNMax without moments, not for {aggregator!r} with "
+            f"moments={moments!r}. Use 'tight' or 'classic'."
+        )
     orders = np.asarray(DEFAULT_ORDERS if moments is None else np.arange(2, moments + 2), float)
     taken = np.ones(len(counts), bool) if answered is None else np.asarray(answered, bool)
     if taken.shape != (len(counts),):
         raise ValueError(f"answered has shape {taken.shape}; expected {(len(counts),)}.")
     dependent, independent = _costs(counts, aggregator, orders, taken)
-    return VoteAnalysis(orders, dependent, independent, float(delta), conversion)
+    pure = 2 / float(aggregator.noise or 0.0) if isinstance(aggregator, LNMax) else None
+    return VoteAnalysis(orders, dependent, independent, float(delta), conversion, pure)
 
 
 def _checked(votes: ArrayLike) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from ..public_facts import public_classes
 from ._taught import TaughtByVotes
-from .aggregators import UNANSWERED, Aggregator, GNMax
+from .aggregators import UNANSWERED, Aggregator, GNMax, Student
 from .partition import MOVED_VOTES, PARTITIONS, parts_by_hash, parts_by_index
 from .public_records import chosen_queries
 from .teachers import count_votes
@@ -238,6 +238,7 @@ no private record
             random = check_random_state(self.random_state)
             public = self._public(fit, X, X_public, random)
             queries = chosen_queries(public, min(self.n_queries, num_samples(public)), random)
+            self._check_student()
             self._try_student(public, queries)
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
             relation, moved = self._relation()
@@ -252,9 +253,10 @@ no private record
                     X, y, self._parts(X, y, groups, random), self.n_teachers,
                     safe_indexing(public, queries), self.classes_, seeds, self.n_jobs,
                 )  # fmt: skip
-                answers = self.aggregator_.release(votes, moved, noise)
-            labels = np.full(num_samples(public), UNANSWERED, np.int64)
-            labels[queries] = answers
+                answers = self.aggregator_.release(
+                    votes, moved, noise, self._expecting(public, queries)
+                )
+            labels = _placed(answers, queries, num_samples(public))
             self.student_ = self._taught(public, labels)
             if self.keep_labels:
                 self.labels_ = labels
@@ -297,6 +299,31 @@ no private record
                 )
         return ready
 
+    def _check_student(self) -> None:
+        asks = self.aggregator is not None and self.aggregator.asks_student
+        if asks and not hasattr(self._student(), "predict_proba"):
+            raise ValueError(
+                f"student={self.student!r} has no predict_proba, by which "
+                f"aggregator={self.aggregator!r} asks it what it expects. Use a student that has "
+                "one, or another aggregator."
+            )
+
+    def _expecting(self, public: Any, queries: NDArray[np.intp]) -> Student:
+        """Return what tells the votes that a student of given labels expects.
+
+        It knows public records, and labels that were released: no votes, and no private record.
+        """
+        asked = safe_indexing(public, queries)
+
+        def expected(answers: NDArray[np.int64]) -> NDArray[np.float64]:
+            shares = np.zeros((len(queries), len(self.classes_)))
+            if len(np.unique(answers[answers != UNANSWERED])) > 1:
+                student = self._taught(public, _placed(answers, queries, num_samples(public)))
+                shares[:, student.classes_] = student.predict_proba(asked)
+            return self.n_teachers * np.clip(np.nan_to_num(shares), 0.0, 1.0)
+
+        return expected
+
     def _parts(
         self, X: Any, y: NDArray, groups: Any, random: np.random.RandomState
     ) -> NDArray[np.int64]:
@@ -305,3 +332,12 @@ no private record
         if groups is not None:
             return parts_by_hash(groups, None, self.n_teachers, random)
         return parts_by_hash(X, y, self.n_teachers, random)
+
+
+def _placed(
+    answers: NDArray[np.int64], queries: NDArray[np.intp], n_public: int
+) -> NDArray[np.int64]:
+    """Return the label of each public record, -1 for those without an answer."""
+    labels = np.full(n_public, UNANSWERED, np.int64)
+    labels[queries] = answers
+    return labels

@@ -23,7 +23,7 @@ from ..ensemble import PublicRecords
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
 from .choice import HEADS, chosen_head
-from .encoding import features_of, public_encoder, trial_rows, try_encoder
+from .encoding import features_of, has_a_past, public_encoder, trial_rows, try_encoder
 from .head import Head, OneRelease, Records, Task
 from .release import MECHANISMS, Sensitivity
 from .sensitivity import SampledSensitivity
@@ -115,7 +115,8 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
 
     **Edge cases.** A record with NaN or infinity, or whose features are not finite, contributes
     nothing, which is not reported; the prediction for one rests on the constant alone. A class
-    without records is learned as rare.
+    without records is learned as rare. An encoder of columns that are not numbers has to cope with
+    every record: one that it refuses fails the fit, which tells that it is there.
 
     References
     ----------
@@ -140,7 +141,7 @@ the encoder treats each record by itself (tried on records that are not private)
     """
 
     _parameter_constraints: dict = {
-        "encoder": [HasMethods(["transform"]), None],
+        "encoder": [HasMethods(["fit", "transform", "__sklearn_tags__"]), None],
         "head": [StrOptions({"auto", *HEADS}), Head],
         "mechanism": [StrOptions(set(MECHANISMS))],
         "sensitivity": [
@@ -257,6 +258,8 @@ the encoder treats each record by itself (tried on records that are not private)
                     "use head='softmax', 'prototypes' or 'least_squares'."
                 )
             tasks = [replace(task, epsilon=_checked_epsilon(e)) for e in epsilons]
+            if not tasks:
+                raise ValueError("epsilons is empty; expected at least one number above 0.")
             mechanisms = [head.mechanism(each) for each in tasks]
             events = tuple(mechanism.event for mechanism in mechanisms)
             with fit.charged(Composed(events), relation=self.relation, at_delta=self.delta):
@@ -282,7 +285,7 @@ the encoder treats each record by itself (tried on records that are not private)
         self.encoder_ = public_encoder(self.encoder, public, self.n_features_in_)
         if public is not None:
             fit.assume("the public records depend on no private record")
-        elif not (self.encoder_ is None or getattr(self.encoder_, "data_independent_", False)):
+        if has_a_past(self.encoder, self.encoder_, public):
             fit.assume("the encoder depends on no private record")
         if public is None and isinstance(X, pd.DataFrame):
             raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import num_samples, safe_indexing
 
-__all__ = ["features_of", "public_encoder", "trial_rows", "try_encoder"]
+__all__ = ["features_of", "has_a_past", "public_encoder", "trial_rows", "try_encoder"]
 
 _LARGEST = 1e30  # finite in single precision, in which most encoders compute
 _TRIED = 8
@@ -53,11 +54,7 @@ def public_encoder(encoder: Any, X_public: Any, n_features: int) -> Any:
         )
     if X_public is not None:
         return clone(encoder).fit(X_public)
-    zeros = np.zeros((1, n_features))  # a record that is public
-    try:
-        fitted = clone(encoder).fit(zeros)
-    except Exception:
-        fitted = None
+    fitted = _fitted_to_nothing(encoder, n_features)
     if not _learns_nothing(fitted):
         raise ValueError(
             f"encoder={encoder!r} is not fitted and there are no public records to fit it to; it "
@@ -65,6 +62,33 @@ def public_encoder(encoder: Any, X_public: Any, n_features: int) -> Any:
             "encoder as sklearn.frozen.FrozenEstimator(encoder)."
         )
     return fitted
+
+
+def _fitted_to_nothing(encoder: Any, n_features: int) -> Any:
+    """Return a clone fitted to a record of zeros, or None where that cannot be."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return clone(encoder).fit(np.zeros((1, n_features)))
+        except Exception:  # whatever an encoder that learns makes of a single record
+            return None
+
+
+def has_a_past(given: Any, encoder: Any, X_public: Any) -> bool:
+    """Return whether an encoder may have learned from records that are not seen here.
+
+    Parameters
+    ----------
+    given : transformer or None
+        As it was passed.
+    encoder : transformer or None
+        What :func:`public_encoder` made of it.
+    X_public : array-like, DataFrame or None
+    """
+    if encoder is None or _learns_nothing(encoder):
+        return False
+    fitted_here = X_public is not None and not isinstance(given, FrozenEstimator)
+    return not (fitted_here and get_tags(given).requires_fit)
 
 
 def _learns_nothing(encoder: Any) -> bool:

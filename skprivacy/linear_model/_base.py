@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn import Interval, StrOptions
-from .._validation import check_column_names, check_numbers
+from .._validation import check_column_names, check_numbers, check_unmasked
 from ..accounting import Event, PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
@@ -56,6 +56,9 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         self._validate_params()
         check_column_names(X)
         check_numbers(X)
+        check_unmasked(y, "y")
+        if checks.get("y_numeric"):
+            check_numbers(y, "y")
         rows, target = validate_data(
             self, X, y, dtype=np.float64, ensure_all_finite=False, **checks
         )

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import check_unmasked
+
 __all__ = [
     "UnitBall",
     "are_arrays",
@@ -109,8 +111,9 @@ def unrounded(value: Any) -> NDArray[np.float64]:
     Raises
     ------
     ValueError
-        For types that float64 cannot hold without rounding.
+        For types that float64 cannot hold without rounding, and for masked arrays.
     """
+    check_unmasked(value, "value")
     given = np.asarray(value)
     if given.dtype.kind == "u":
         given = np.minimum(given.astype(np.uint64), np.uint64(_WHOLE))

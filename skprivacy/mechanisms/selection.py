@@ -34,6 +34,8 @@ class _Selection(Mechanism):
                 raise ValueError(
                     f"{name}={number!r} must be a number from 1e-6 to 1e50. Rescale the scores."
                 )
+        if not isinstance(self.monotonic, bool | np.bool_):  # any other true value halves the noise
+            raise ValueError(f"monotonic={self.monotonic!r} must be True or False.")
 
     def _release(self, value: ArrayLike, random: SecureRandom) -> int:
         scores = unrounded(value)

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from .._sklearn import Interval, StrOptions, num_samples
-from .._validation import check_column_names, check_numbers
+from .._validation import check_column_names, check_numbers, check_unmasked
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
@@ -197,6 +197,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         self._validate_params()
         _check_hidden(self.hidden_layer_sizes)
         usable_device(self.device)
+        check_unmasked(y, "y")
         if is_mapped(X) and X.ndim == 2:
             return self._mapped_rows(X, y, first, **checks)
         check_column_names(X)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
+from .._output import output_path
 from ..accounting import PrivacyGuarantee
 from ._training.net import make_module
 from .dp_net import DPNeuralNet
@@ -97,7 +100,7 @@ def save_model(model: Model, path: str | Path) -> None:
     except TypeError as error:
         raise ValueError(f"The labels must be numbers or text to be saved ({error}).") from error
     weights = {k: v.contiguous().clone() for k, v in model.module_.state_dict().items()}
-    save_file(weights, path, metadata={"skprivacy": header})
+    save_file(weights, output_path(path), metadata={"skprivacy": header})
 
 
 def _facts(model: Any) -> dict[str, Any]:
@@ -159,18 +162,36 @@ def load_model(path: str | Path, module: nn.Module | None = None, criterion: Any
         If the file is damaged or was not written by :func:`save_model`, or ``module`` does not fit
         to it.
     """
+    facts, weights = _contents(path)
+    if facts.get("format") != _FORMAT or facts.get("kind") not in list(_KINDS):
+        raise ValueError(f"path={str(path)!r} is not a model of this version's save_model.")
+    try:
+        return _model(facts, weights, module, criterion)
+    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"path={str(path)!r} is damaged: what it says of its model makes none ({error!r}). "
+            "Copy it again, or save the model again with save_model."
+        ) from error
+
+
+def _contents(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a file says of its model, and the weights."""
     try:
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get("skprivacy")
             weights = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118 (not a dict)
-    except SafetensorError as error:
+        facts = json.loads(header) if header else {}
+    except (SafetensorError, RecursionError, ValueError) as error:
         raise ValueError(
             f"path={str(path)!r} is damaged or no safetensors file ({error}). Copy it again, or "
             "save the model again with save_model."
         ) from error
-    facts = json.loads(header) if header else {}
-    if facts.get("format") != _FORMAT or facts.get("kind") not in _KINDS:
-        raise ValueError(f"path={str(path)!r} is not a model of this version's save_model.")
+    return (facts if isinstance(facts, dict) else {}), weights
+
+
+def _model(
+    facts: dict[str, Any], weights: dict[str, Any], module: nn.Module | None, criterion: Any
+) -> Model:
     if facts["own_module"] != (module is not None):
         raise ValueError(
             "The model has a module of its own, whose code is not in the file: pass one of the "
@@ -178,19 +199,26 @@ def load_model(path: str | Path, module: nn.Module | None = None, criterion: Any
             if module is None
             else "The model has the built-in perceptron: leave module=None."
         )
+    unknown = {*facts["params"], *facts["fitted"]} - {
+        *_PARAMS, *_NET_PARAMS, *_ENCODER_PARAMS, *_FITTED
+    }  # fmt: skip
+    if unknown:
+        raise KeyError(*sorted(unknown))
     if issubclass(_KINDS[facts["kind"]], ContrastiveEncoder):
-        model: Any = _encoder(facts)
+        model: Any = _encoder(facts, weights)
     elif facts["kind"] == "DPNeuralNet":
         model = _net(facts, copy.deepcopy(module), criterion)
     else:
-        model = _estimator(facts, module)
+        model = _estimator(facts, weights, module)
+    if not all(tensor.isfinite().all() for tensor in weights.values()):
+        raise ValueError("The weights in the file are not all finite numbers. Copy it again.")
     try:
         model.module_.load_state_dict(weights)
     except RuntimeError as error:
         raise ValueError(f"module does not fit to the weights in the file: {error}") from error
     model.module_.eval()
     vars(model).update(facts["fitted"])
-    if "privacy" not in facts:
+    if isinstance(model, ContrastiveEncoder):
         return model
     model.privacy_ = PrivacyGuarantee.from_dict(facts["privacy"])
     model.privacy_event_ = model.privacy_.event
@@ -199,13 +227,21 @@ def load_model(path: str | Path, module: nn.Module | None = None, criterion: Any
     return model
 
 
-def _encoder(facts: dict[str, Any]) -> ContrastiveEncoder:
+def _encoder(facts: dict[str, Any], weights: dict[str, Any]) -> ContrastiveEncoder:
     """Return an encoder with a new module, of the right shape."""
     model: ContrastiveEncoder = _KINDS[facts["kind"]](**facts["params"])
     model.n_features_in_ = facts["fitted"]["n_features_in_"]
     if facts["feature_names"] is not None:
         model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
-    model.module_ = model._restore(facts["saved"])
+    with torch.device("meta"):  # no memory is taken before the sizes are known to be right
+        module = model._restore(facts["saved"])
+    expected = {name: tensor.shape for name, tensor in module.state_dict().items()}
+    if expected != {name: tensor.shape for name, tensor in weights.items()}:
+        raise ValueError(
+            f"The weights in the file are not those of a {facts['kind']} of the sizes that it "
+            "states: it is damaged. Copy it again."
+        )
+    model.module_ = module.to_empty(device="cpu")
     model.needs_public_records_ = True
     return model
 
@@ -219,7 +255,7 @@ def _net(facts: dict[str, Any], module: Any, criterion: Any) -> DPNeuralNet:
     return DPNeuralNet(module, criterion, **facts["params"]).initialize()
 
 
-def _estimator(facts: dict[str, Any], module: nn.Module | None) -> Any:
+def _estimator(facts: dict[str, Any], weights: dict[str, Any], module: nn.Module | None) -> Any:
     """Return an estimator with a new module, of the right shape."""
     params = facts["params"]
     model: Any = _KINDS[facts["kind"]](**params, module=module)
@@ -237,12 +273,25 @@ def _estimator(facts: dict[str, Any], module: nn.Module | None) -> Any:
         model.target_bounds_ = tuple(facts["target_bounds"])
         model.target_bounds = model.target_bounds_ if given else None
         n_outputs = 1
-    hidden = tuple(np.atleast_1d(params["hidden_layer_sizes"]).astype(int))
+    hidden = tuple(int(size) for size in np.atleast_1d(params["hidden_layer_sizes"]))
+    if module is None:
+        _check_sizes((model.n_features_in_, *hidden, n_outputs), weights)
     model.module_ = make_module(
         module, {}, model.n_features_in_, n_outputs, hidden,
         params["activation"], np.random.RandomState(0),
     )  # fmt: skip
     return model
+
+
+def _check_sizes(sizes: tuple[int, ...], weights: dict[str, Any]) -> None:
+    """Refuse sizes that are not those of the weights, before a network of that size is made."""
+    found = sorted(tuple(tensor.shape) for tensor in weights.values())
+    layers = list(pairwise(sizes))
+    if found != sorted([(b, a) for a, b in layers] + [(b,) for _, b in layers]):
+        raise ValueError(
+            f"The weights in the file have the shapes {found}, and its model the layers {sizes}: "
+            "it is damaged. Copy it again."
+        )
 
 
 def _plain(value: Any) -> Any:

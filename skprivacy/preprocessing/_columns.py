@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
-from .._validation import check_numbers
+from .._validation import check_numbers, check_unmasked
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 from ..mechanisms.bounds import checked_bounds, exact_product, quantize
 from ._release import additive
@@ -22,6 +22,7 @@ def one_column(x: ArrayLike) -> NDArray:
     """Return a dense column of real values."""
     if sparse.issparse(x):
         raise TypeError("x is sparse; expected a dense column. Pass x.toarray().ravel().")
+    check_unmasked(x, "x")
     values = np.asarray(x)
     if values.ndim != 1:
         raise ValueError(

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from .. import _config
+from .._output import output_path
 from .columns import Bounded, Categories, Column, category_key
 
 __all__ = ["Schema"]
@@ -137,7 +138,7 @@ class Schema(Mapping[str, Column]):
         """Return the schema as JSON, and write it to ``path`` if one is given."""
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
         if path is not None:
-            Path(path).write_text(text + "\n", encoding="utf-8")
+            output_path(path).write_text(text + "\n", encoding="utf-8")
         return text
 
     @classmethod

@@ -147,3 +147,39 @@ def test_mistakes_are_explained(arguments, message, capsys, tmp_path, monkeypatc
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("option", ["--csv", "--plot"])
+def test_no_output_overwrites_a_ledger(ledger, option, tmp_path, capsys):
+    other = str(tmp_path / "other.ledger")
+    PrivacyBudget(1.0, path=other)
+    for target in (ledger, other):
+        assert main(["budget", "show", ledger, option, target]) == 2
+        assert "is not overwritten" in capsys.readouterr().err
+        PrivacyBudget.open(target).verify()
+    with pytest.raises(ValueError, match="is not overwritten"):
+        PrivacyBudget.open(ledger).export(ledger)
+    PrivacyBudget.open(ledger).verify()
+
+
+def test_texts_of_a_ledger_steer_no_terminal_and_no_spreadsheet(ledger, tmp_path, capsys):
+    budget = PrivacyBudget.open(ledger)
+    budget.reserve(LaplaceEvent(10.0), who="=cmd|' /C calc'!A0")
+    budget.scope("\x1b[2Jgone").reserve(LaplaceEvent(10.0), who="mean\x1b]0;owned\x07\x9b")
+    csv = tmp_path / "charges.csv"
+    assert main(["budget", "show", ledger, "--csv", str(csv)]) == 0
+    printed = capsys.readouterr()
+    assert not {"\x1b", "\x07", "\x9b"} & set(printed.out + printed.err)
+    assert "\\x1b[2Jgone" in printed.out
+    table = pd.read_csv(csv)
+    assert table["who"].iloc[0] == "'=cmd|' /C calc'!A0"
+    assert main(["budget", "show", ledger, "--scope", "\x1b[2Jelse"]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_kept_digest_is_checked(ledger, capsys):
+    digest = PrivacyBudget.open(ledger).verify()
+    assert main(["budget", "spend", ledger, "--epsilon", "0.1"]) == 0
+    assert main(["budget", "show", ledger, "--digest", digest]) == 0
+    assert main(["budget", "show", ledger, "--digest", "0" * 64]) == 2
+    assert "last lines were cut off" in capsys.readouterr().err

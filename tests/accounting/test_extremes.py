@@ -13,9 +13,12 @@ from skprivacy.accounting import (
     Composed,
     GaussianEvent,
     GNMaxVote,
+    LaplaceEvent,
+    LogisticEvent,
     PoissonSampled,
     PrivacyGuarantee,
     Repeated,
+    _renyi,
     calibrate_noise_multiplier,
     epsilon_of,
     pld,
@@ -130,3 +133,29 @@ def test_hardly_any_noise_takes_no_memory(relation):
 def test_what_needs_no_noise_is_calibrated():
     noise = calibrate_noise_multiplier(lambda z: sampled(1e-6, z, 2), epsilon=5.0, delta=1e-2)
     assert epsilon_of(sampled(1e-6, noise, 2), 1e-2) <= 5.0
+
+
+@pytest.mark.parametrize("value", [1e-300, 1e-16, 1e16, 1e300])
+@pytest.mark.parametrize("event", [GaussianEvent, LaplaceEvent, LogisticEvent])
+def test_absurd_noise_is_refused_by_name(event, value):
+    with pytest.raises(ValueError, match=r"noise_multiplier=.* must be between 1e-15 and 1e\+15"):
+        event(value)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one", "zero_out"])
+@pytest.mark.parametrize("noise", [1e-15, 1e-5, 1e-3, 1e15])
+def test_every_order_has_an_answer_for_extreme_noise(noise, relation):
+    """A quadrature with a node for every trace of the noise would take 300 GiB."""
+    event = PoissonSampled(0.01, GaussianEvent(noise))
+    costs = rdp(event, np.array([1.01, 1.5, 2.0, 3.7, 64.0, 1000.5]), relation)
+    assert np.isfinite(costs).all()
+    assert (np.diff(costs) >= 0).all()
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("order", [1.3, 2.5, 17.5])
+def test_the_bound_for_little_noise_is_one(order, relation, monkeypatch):
+    event = PoissonSampled(0.1, GaussianEvent(0.2))
+    exact = rdp(event, [order], relation)
+    monkeypatch.setattr(_renyi, "_MOST_NODES", 0)
+    assert exact < rdp(event, [order], relation)

@@ -25,6 +25,7 @@ class Lines:
 
     def __init__(self, cap, lines):
         self.cap, self.lines = cap, lines
+        self.openings = {}
 
     def scopes(self):
         return {"/": json.dumps(self.cap._asdict())}

@@ -2,10 +2,15 @@
 
 import json
 import os
+import pickle
+import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import textwrap
+from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -15,6 +20,8 @@ from skprivacy.accounting import (
     PrivacyBudget,
     charge,
 )
+from skprivacy.accounting.budget.ledger import ledger_at
+from skprivacy.accounting.budget.log import Log
 from skprivacy.exceptions import PrivacyWarning
 
 
@@ -219,3 +226,215 @@ def test_a_fit_is_not_lost_to_a_disk_that_fills_up_meanwhile(ledger, limit):
     )
     assert list(budget.entries()["status"]) == ["reserved"]
     assert budget.spent() == pytest.approx(0.1)
+
+
+def _edited(path, number, **values):
+    """Change a line behind the ledger's back, as a damaged disk or a meddler would."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
+        connection.execute(f"DROP TRIGGER {name}")
+    for column, value in values.items():
+        connection.execute(f"UPDATE log SET {column} = ? WHERE seq = ?", (value, number))
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"body": json.dumps(LaplaceEvent(1e9).to_dict(), sort_keys=True)},
+        {"scope": "/elsewhere/"},
+        {"who": "somebody else"},
+        {"at": 0.0},
+        {"digest": "0" * 64},
+        {"kind": "fail", "ref": 1},
+        {"who": b"\xff"},
+    ],
+    ids=lambda values: next(iter(values)),
+)
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_nothing_is_charged_to_a_ledger_with_an_altered_line(ledger, number, values):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    for _ in range(2):
+        budget.reserve(LaplaceEvent(10.0))
+    budget.verify()
+    _edited(ledger, number, **values)
+    with pytest.raises(LedgerError, match="altered"):
+        PrivacyBudget.open(ledger)
+    _spoiled(budget)
+    for asked in (budget.verify, budget.spent, lambda: budget.remaining(LaplaceEvent(10.0))):
+        with pytest.raises(LedgerError, match="altered"):
+            asked()
+
+
+@pytest.mark.parametrize("how", ["larger", "older", "cut"])
+def test_a_ledger_that_was_replaced_is_refused(ledger, how, tmp_path):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    budget.reserve(LaplaceEvent(10.0))
+    older = ledger.read_bytes()
+    budget.reserve(LaplaceEvent(2.0))
+    pickled = pickle.dumps(budget)
+    if how == "larger":
+        other = tmp_path / "other.ledger"
+        PrivacyBudget(epsilon=100.0, path=other)
+        ledger.write_bytes(other.read_bytes())
+    elif how == "older":
+        ledger.write_bytes(older)
+    else:
+        _cut(ledger)
+    for one in (budget, pickle.loads(pickled)):
+        _spoiled(one)
+        with pytest.raises(LedgerError, match="not the one that this budget has used"):
+            one.spent()
+    assert PrivacyBudget.open(ledger).spent() < 0.2  # whoever means it may go on
+
+
+def _cut(path):
+    connection = sqlite3.connect(path, isolation_level=None)
+    guards = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+    for name, _ in (kept := guards.fetchall()):
+        connection.execute(f"DROP TRIGGER {name}")
+    connection.execute("DELETE FROM log WHERE seq = (SELECT MAX(seq) FROM log)")
+    for _, statement in kept:
+        connection.execute(statement)
+    connection.close()
+
+
+def test_an_earlier_digest_finds_a_cut_tail(ledger):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    early = budget.verify()
+    budget.reserve(LaplaceEvent(10.0))
+    late = budget.verify(early)
+    assert budget.verify(late) == late
+    _cut(ledger)
+    cut = PrivacyBudget.open(ledger)
+    cut.verify()  # nothing in the file itself tells
+    cut.verify(early)
+    with pytest.raises(LedgerError, match="last lines were cut off"):
+        cut.verify(late)
+
+
+def test_verify_misses_the_triggers(ledger):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    _edited(ledger, 1)
+    with pytest.raises(LedgerError, match="0 of the 2 triggers"):
+        budget.verify()
+
+
+def test_a_later_format_is_refused(ledger):
+    terms = {"epsilon": 1.0, "delta": 0.0, "relation": None, "filter": "adaptive", "format": 9}
+    ledger_at(ledger).create(json.dumps(terms))
+    with pytest.raises(LedgerError, match="later version of skprivacy"):
+        PrivacyBudget.open(ledger)
+
+
+def test_the_file_alone_is_the_ledger(ledger):
+    """What a killed process leaves behind may be moved or lost without losing a charge."""
+    code = """
+        import os, signal, sys
+        from skprivacy.accounting import LaplaceEvent, PrivacyBudget
+        budget = PrivacyBudget(1.0, path=sys.argv[1])
+        budget.reserve(LaplaceEvent(10.0))
+        with budget._ledger._connection() as connection:  # as if others were at work
+            connection.execute("SELECT * FROM log").fetchone()
+            budget.reserve(LaplaceEvent(10.0))
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(ledger)], check=False)
+    assert [file.name for file in ledger.parent.iterdir()] == [ledger.name]
+    moved = ledger.rename(ledger.with_name("moved.ledger"))
+    assert PrivacyBudget.open(moved).spent() == pytest.approx(0.2)
+    PrivacyBudget(5.0, path=ledger).reserve(LaplaceEvent(1.0))
+    assert PrivacyBudget.open(ledger).spent() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("rest", ["-wal", "-journal", "-shm"])
+def test_no_ledger_begins_beside_what_another_left(ledger, rest):
+    left = ledger.with_name(ledger.name + rest)
+    left.write_bytes(b"left")
+    with pytest.raises(LedgerError, match="left from another ledger"):
+        PrivacyBudget(1.0, path=ledger)
+    assert [file.name for file in ledger.parent.iterdir()] == [left.name]
+
+
+def test_a_ledger_from_before_is_converted_with_its_charges(ledger):
+    """Earlier versions kept new lines in a write-ahead log beside the file."""
+    PrivacyBudget(1.0, path=ledger).reserve(LaplaceEvent(10.0))
+    connection = sqlite3.connect(ledger, isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA wal_autocheckpoint=0")
+    budget = PrivacyBudget.open(ledger)
+    assert budget.spent() == pytest.approx(0.1)
+    connection.close()
+    budget.reserve(LaplaceEvent(10.0))
+    assert ledger.read_bytes()[18:20] == b"\x01\x01"  # SQLite's mark of a rollback journal
+    assert PrivacyBudget.open(ledger).spent() == pytest.approx(0.2)
+
+
+def test_readers_wait_for_no_writer(ledger):
+    budget = PrivacyBudget(1.0, path=ledger)
+    budget.reserve(LaplaceEvent(10.0))
+    budget._ledger.timeout = 0.2
+    holder = sqlite3.connect(ledger, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    assert budget.spent() == pytest.approx(0.1)
+    assert budget.remaining(LaplaceEvent(10.0)) == 9
+    assert len(budget.entries()) == 1
+    budget.verify()
+    holder.execute("ROLLBACK")
+    holder.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX")
+def test_an_auditor_may_read_what_he_may_not_write(ledger):
+    budget = PrivacyBudget(1.0, path=ledger)
+    budget.reserve(LaplaceEvent(10.0))
+    code = """
+        import os, sys
+        from skprivacy.accounting import LaplaceEvent, LedgerError, PrivacyBudget
+        PrivacyBudget(1.0).verify()  # imports all that a ledger takes
+        if os.getuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+        budget = PrivacyBudget.open(sys.argv[1])
+        budget.entries()
+        print(round(budget.spent(), 6), len(budget.entries()), len(budget.verify()))
+        try:
+            budget.reserve(LaplaceEvent(10.0))
+        except LedgerError as error:
+            print("refused", error)
+    """
+    folder = Path(tempfile.mkdtemp())  # every folder above must be open to others
+    place = folder / "adult.ledger"
+    shutil.copy(ledger, place)
+    place.chmod(0o444)
+    folder.chmod(0o555)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code), str(place)],
+            capture_output=True, text=True, timeout=60, check=False,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        )  # fmt: skip
+    finally:
+        folder.chmod(0o755)
+        shutil.rmtree(folder)
+    assert done.stdout.startswith("0.1 1 64\nrefused"), done
+
+
+def test_what_a_charge_reads_does_not_grow(ledger):
+    """Without a memory of its lines, a charge would read all earlier ones again."""
+    budget = PrivacyBudget(1.0, path=ledger)
+    for _ in range(5):
+        budget.reserve(LaplaceEvent(100.0))
+    real, read = Log.follow, []
+
+    def counting(self, connection):
+        before = self.tail.seq
+        real(self, connection)
+        read.append(self.tail.seq - before)
+
+    with mock.patch.object(Log, "follow", counting):
+        budget.reserve(LaplaceEvent(100.0))
+        pickle.loads(pickle.dumps(budget)).reserve(LaplaceEvent(100.0))
+    assert len(read) >= 2
+    assert max(read) == 0
+    assert budget.spent() == pytest.approx(0.07)

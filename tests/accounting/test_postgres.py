@@ -124,3 +124,19 @@ def test_no_server_no_release(server):
         with pytest.raises(LedgerError, match="lock timeout"):
             budget.reserve(LaplaceEvent(10.0))
     assert not ran
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://me:s3cret@127.0.0.1:9/db#x",
+        "postgresql://me@127.0.0.1:9/db?password=s3cret#x",
+        "postgres://:s3cret@[::1/db#x",
+    ],
+)
+def test_a_password_in_the_address_is_refused_and_not_repeated(address):
+    for make in (lambda: PrivacyBudget(1.0, path=address), lambda: PrivacyBudget.open(address)):
+        with pytest.raises(ValueError, match="path= ") as refused:
+            make()
+        assert "s3cret" not in str(refused.value)
+        assert refused.value.__suppress_context__ or refused.value.__context__ is None

@@ -84,6 +84,7 @@ EVENTS_NOW = [
     VoteBlock("gnmax", 20.0, 12),
     VoteBlock("gnmax", 20.0, 12, moved=2),
     VoteBlock("threshold", 20.0, 12),
+    VoteBlock("lnmax", 20.0, 12),
 ]
 
 

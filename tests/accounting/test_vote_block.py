@@ -26,6 +26,7 @@ from skprivacy.accounting import (
     Repeated,
     VoteBlock,
     VoteThreshold,
+    calibrate_noise_multiplier,
     delta_of,
     epsilon_of,
     flatten,
@@ -243,12 +244,13 @@ def worst(several, curve):
     )
 
 
+@pytest.mark.parametrize("wide", [1.3, 3.2])
 @pytest.mark.parametrize("h", [0.9, 0.1, 0.001])
-def test_each_part_covers_its_channels(h):
-    """Without help from the other parts."""
+def test_each_part_covers_its_channels(h, wide):
+    """Without help from the other parts, wherever the fine lattice ends."""
     rng = np.random.default_rng(5)
     step, apart = h / 16, math.sqrt(2) * h
-    lattice, missed = channels.three_way(h, argmax._BEHIND, argmax._ALONE)
+    lattice, missed = channels.three_way(h, argmax._BEHIND, argmax._ALONE, wide)
     gammas = np.exp(h * np.linspace(-6, 6, 13))
 
     for kink in (0, h, 3 * h):
@@ -276,19 +278,20 @@ def test_each_part_covers_its_channels(h):
             assert all((exact <= bound + argmax._RARE).all() for bound in bounds or [near])
 
 
+@pytest.mark.parametrize("variances", [channels._FINE, channels._ROUGH])
 @pytest.mark.parametrize("h", [0.9, 0.1, 0.001])
-def test_public_shifts_onto_the_lattice_give_back_every_channel(h):
+def test_public_shifts_onto_the_lattice_give_back_every_channel(h, variances):
     """The lemma of the cover: a mixture of channels on the lattice is the channel off it."""
     rng = np.random.default_rng(4)
-    steps = channels._steps(1e-6 * h)
+    steps = channels._steps(variances, 1e-6 * h)
     for s, d in rng.uniform(-2, 2, (20, 2)):
         grids, laws = [], []
-        for centre, variance, step in zip((d, s), channels._VARIANCE, steps, strict=True):
+        for centre, variance, step in zip((d, s), variances, steps, strict=True):
             grid = step * (round(centre / step) + np.arange(-12, 13))
             law = np.exp(-((grid - centre) ** 2) / (2 * variance))
             grids.append(grid)
             laws.append(law / law.sum())
-        on = channels._arg_max(grids[1], grids[0])
+        on = channels._arg_max(grids[1], grids[0], variances)
         mixed = np.einsum("osd,s,d->o", on, laws[1], laws[0])
         off = winners_against_zero((s + d) / math.sqrt(2), (s - d) / math.sqrt(2))
         np.testing.assert_allclose(np.log(mixed / off), 0, atol=4.1e-6 * h + 1e-9)
@@ -303,7 +306,10 @@ def answer_of(epsilon, gamma):
 
 @pytest.mark.parametrize("h", [0.9, 0.1, 0.001])
 def test_one_step_covers_all_channels(h):
-    """Anywhere, in the box or far out of it, before a curve to which no smoothness helps."""
+    """Anywhere, in the box or far out of it, before a curve to which no smoothness helps.
+
+    However many queries went before: that only decides where is looked how closely.
+    """
     rng = np.random.default_rng(3)
     step = h / 16
     pad = channels.shift(math.sqrt(2) * h, step)
@@ -314,8 +320,8 @@ def test_one_step_covers_all_channels(h):
     laws += [two_way(g, h) for g in rng.uniform(-6, 6, 50)]
     laws += [pair[::-1] for pair in laws]
     gamma = np.exp(grid.losses)
-    for kink in (0, 5, 16, 48):
-        bound = query(answer_of(kink * step, gamma), 3 * pad) + argmax._RARE
+    for kink, t in product((0, 5, 16, 48), (2, 1000)):
+        bound = query(answer_of(kink * step, gamma), 3 * pad, t) + argmax._RARE
         for p, q in laws:
             p, q = p[p > 1e-16], q[p > 1e-16]
             exact = answer_of(kink * step, gamma[: 3 * pad, None] * (q / p)) @ p
@@ -379,6 +385,42 @@ def test_it_never_costs_more_than_with_the_counts_public(kind):
             assert epsilon_of(block, delta) <= epsilon_of(plain, delta) * (1 + 1e-3)
 
 
+@pytest.mark.parametrize("kind", ["gnmax", "threshold"])
+@pytest.mark.parametrize(("noise", "n_queries"), [(19.5, 20), (42.6, 100)])
+def test_the_estimate_is_near_and_quickly_told(kind, noise, n_queries):
+    block = VoteBlock(kind, noise, n_queries)
+    with mock.patch.object(argmax, "argmax_curve", None):
+        near = epsilon_of(block.estimated, DELTA)
+    assert near == pytest.approx(epsilon_of(block, DELTA), rel=2e-3)
+
+
+def test_the_noise_of_a_block_is_found_within_two_looks():
+    """And it is the recursion's bound that keeps to the target, not the estimate."""
+    looks = []
+    original = argmax.argmax_curve
+
+    def counted(*args):
+        looks.append(args)
+        return original(*args)
+
+    for n_queries, epsilon in ((60, 1.0), (40, 0.3), (30, 3.0)):
+        forget()
+        looks.clear()
+        with mock.patch.object(argmax, "argmax_curve", counted):
+            noise = calibrate_noise_multiplier(
+                lambda z, n=n_queries: gnmax(z, n), epsilon, DELTA * 1.01
+            )
+        assert len(looks) <= 2
+        assert 0.999 * epsilon <= epsilon_of(gnmax(noise, n_queries), DELTA * 1.01) <= epsilon
+
+
+@pytest.mark.parametrize(
+    "block", [VoteBlock("gnmax", 40.0, 286, moved=2), gnmax(0.5, 3), gnmax(3.0, 1)]
+)
+def test_where_nothing_is_saved_the_estimate_is_the_cost(block):
+    assert flatten(block.estimated) == flatten(block)
+
+
 def test_no_delta_is_proved_where_loss_may_be_infinite():
     assert epsilon_of(gnmax(3.0, 3), 0.0) == math.inf
 
@@ -409,7 +451,7 @@ def two_classes_only(original):
 
     def query(h, grid):
         winner = grid.filter(channels.binary(math.sqrt(2) * h))
-        return lambda v, points: argmax._worst(grid, winner, grid.extended(v), points)
+        return lambda v, points, t: argmax._worst(grid, winner, grid.extended(v), points)
 
     return query
 
@@ -429,7 +471,18 @@ def nothing_seen(original):
 
 
 def small_lattice(original):
-    return lambda h, lowest, highest: original(h, -0.5, 0.5)
+    return lambda h, lowest, highest, wide: original(h, -0.5, 0.5, wide)
+
+
+def lattice_with_a_hole(original):
+    """Leave out channels near the edge between the fine lattice and the rough one."""
+
+    def three_way(*args):
+        lattice, missed = original(*args)
+        taken = (lattice.p[0] < 0.75) | (lattice.p[0] > 0.95)
+        return channels.Channels(lattice.p[:, taken], lattice.shift[:, taken]), missed
+
+    return three_way
 
 
 def check_figure():
@@ -442,10 +495,14 @@ MUTANTS = {
         argmax._Grid, "filter", smaller_losses, lambda: check_two_queries(3.33),
     ),
     "rare classes left out": (
-        channels, "censored", nothing_seen, lambda: test_each_part_covers_its_channels(0.1),
+        channels, "censored", nothing_seen, lambda: test_each_part_covers_its_channels(0.1, 1.3),
     ),
     "a lattice that is too small": (
-        channels, "three_way", small_lattice, lambda: test_each_part_covers_its_channels(0.1),
+        channels, "three_way", small_lattice, lambda: test_each_part_covers_its_channels(0.1, 1.3),
+    ),
+    "a lattice with a hole": (
+        channels, "three_way", lattice_with_a_hole,
+        lambda: test_each_part_covers_its_channels(0.1, 1.3),
     ),
     "thresholds with half a vote": (
         argmax, "binary", lambda original: lambda t: original(t / 2),
@@ -462,8 +519,8 @@ def test_planted_bug_is_caught(name):
 
 
 def test_the_value_of_two_classes_for_more_is_caught():
-    _, spread = argmax._QUERIES["gnmax"]
-    planted = mock.patch.dict(argmax._QUERIES, {"gnmax": (two_classes_only(None), spread)})
+    two = replace(argmax._KINDS["gnmax"], query=two_classes_only(None))
+    planted = mock.patch.dict(argmax._KINDS, {"gnmax": two})
     caught(planted, check_figure)
 
 
@@ -487,6 +544,7 @@ def caught(planted, check):
         VoteBlock("gnmax", 40.0, 286, moved=2),
         VoteBlock("threshold", 40.0, 100, moved=2),
         VoteBlock("gnmax", 0.5, 3),
+        VoteBlock("lnmax", 40.0, 30, moved=2),
         VoteBlock("gnmax", 40.0, 2000),
     ],
 )

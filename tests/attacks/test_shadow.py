@@ -265,6 +265,22 @@ def test_resumes_after_a_kill(tmp_path):
         clone(pool).set_params(n_shadows=4).fit(X, y)
 
 
+@pytest.mark.parametrize(
+    "plan", [None, "", "{", "[]", '{"seed": 1}', '{"content": "", "seed": "x"}']
+)
+def test_models_without_their_plan_are_not_used_again(tmp_path, plan):
+    """Taken for models of new halves, they would make every attack say that nothing leaks."""
+    X, y = records()
+    ShadowPool(GaussianNB(), n_shadows=2, path=tmp_path).fit(X, y)
+    file = tmp_path / "pool.json"
+    if plan is None:
+        file.unlink()
+    else:
+        file.write_text(plan)
+    with pytest.raises(ValueError, match=r"trained on.* Restore that file, pass another folder"):
+        ShadowPool(GaussianNB(), n_shadows=2, path=tmp_path).fit(X, y)
+
+
 @pytest.mark.parametrize("stacked", [False, True])
 def test_resumes_after_a_real_kill(tmp_path, stacked):
     code = f"""

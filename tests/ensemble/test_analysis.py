@@ -7,8 +7,23 @@ import math
 import numpy as np
 import pytest
 
-from skprivacy.accounting import GNMaxVote, LNMaxVote, VoteThreshold, rdp
-from skprivacy.ensemble import ConfidentGNMax, GNMax, LNMax, analyse_votes
+from skprivacy.accounting import (
+    GNMaxVote,
+    LaplaceEvent,
+    LNMaxVote,
+    Repeated,
+    VoteThreshold,
+    epsilon_of,
+    rdp,
+)
+from skprivacy.ensemble import (
+    ConfidentGNMax,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    analyse_votes,
+    epsilon_of_moments,
+)
 from skprivacy.exceptions import PrivacyLeakWarning
 
 
@@ -65,6 +80,71 @@ def test_the_conventions_of_the_published_script():
     assert tight.epsilon() < found.epsilon()
 
 
+def script_moments(votes, gamma, n_moments=8):
+    """Return the sum of log moments as the published script takes them, one query at a time."""
+    total = np.zeros(n_moments)
+    for counts in votes:
+        gaps = gamma * (counts.max() - np.delete(counts, counts.argmax()))
+        q = sum((gap + 2) / (4 * math.exp(gap)) for gap in gaps)
+        cost = 2 * gamma
+        for i, order in enumerate(range(1, n_moments + 1)):
+            bounds = [cost**2 / 2 * order * (order + 1), cost * order]
+            if 0 < q < 1 / (1 + math.exp(cost)):
+                good = (1 - q) * ((1 - q) / (1 - math.exp(cost) * q)) ** order
+                bounds.append(math.log(good + q * math.exp(cost * order)))
+            total[i] += min(bounds)
+    return total
+
+
+def test_moments_may_be_pasted():
+    """Those of the script for a matrix of votes give the epsilon of the matrix, as it prints it."""
+    votes = random_votes(100)
+    moments = script_moments(votes, 0.1)
+    found = analyse_votes(votes, LNMax(10.0), moments=8, conversion="classic")
+    with pytest.warns(PrivacyLeakWarning):
+        private = found.private_epsilon()
+    assert epsilon_of_moments(moments, 1e-5) == pytest.approx(private, rel=1e-12)
+    printed = (moments - math.log(1e-5)) / np.arange(1, 9)
+    assert epsilon_of_moments(moments, 1e-5) == pytest.approx(printed.min(), rel=1e-12)
+    assert private < found.epsilon()
+    assert epsilon_of_moments(moments[::-1], 1e-5, at=np.arange(8, 0, -1)) == pytest.approx(private)
+
+
+@pytest.mark.parametrize(
+    ("n_queries", "delta", "quoted"), [(1000, 1e-6, 26.6226), (100, 1e-5, 5.79853)]
+)
+def test_the_first_paper_quotes_strong_composition(n_queries, delta, quoted):
+    """SVHN and MNIST: Laplace noise of gamma .05, whatever the votes."""
+    votes = np.tile([125, 125], (n_queries, 1))
+    found = analyse_votes(votes, LNMax(20.0), delta=delta, conversion="strong")
+    assert found.epsilon() == pytest.approx(quoted, abs=5e-5)
+    assert found.epsilon(10) < found.epsilon()
+    # It is a bound, far above the proof for as many answers at a pure cost of .1 each.
+    proved = epsilon_of(Repeated(LaplaceEvent(10.0), n_queries), delta)
+    assert proved < analyse_votes(votes, LNMax(20.0), delta=delta).epsilon() < found.epsilon()
+    with pytest.raises(ValueError, match="knows no votes"):
+        found.private_epsilon()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (([1.0, -0.1], 1e-5), "finite numbers >= 0"),
+        (([1.0, math.inf], 1e-5), "finite numbers >= 0"),
+        (([], 1e-5), "shape"),
+        (([[1.0]], 1e-5), "shape"),
+        (([1.0], 0.0), "delta"),
+        (([1.0], 1.5), "delta"),
+    ],
+)
+def test_moments_that_make_no_sense_are_refused(arguments, named):
+    with pytest.raises(ValueError, match=named):
+        epsilon_of_moments(*arguments)
+    for at in ([0.0], [1.0, 2.0]):
+        with pytest.raises(ValueError, match="at"):
+            epsilon_of_moments([1.0], 1e-5, at=at)
+
+
 def test_the_private_epsilon_is_only_told_with_a_warning():
     votes = np.tile([240, 5, 5], (100, 1))
     found = analyse_votes(votes, GNMax(40.0))
@@ -99,6 +179,9 @@ def test_the_first_queries_and_those_without_an_answer():
         ([[1, 2]], {"delta": 0.0}, "delta"),
         ([[1, 2]], {"moments": 0}, "moments"),
         ([[1, 2]], {"conversion": "loose"}, "conversion"),
+        ([[1, 2]], {"conversion": "strong"}, "is for LNMax"),
+        ([[1, 2]], {"conversion": "strong", "aggregator": LNMax(9.0), "moments": 8}, "moments=8"),
+        ([[1, 2]], {"aggregator": InteractiveGNMax(9.0, 3, noise=9.0)}, "no data-dependent cost"),
         ([[1, 2]], {"answered": [True, False]}, "answered"),
         ([[1, 2]], {"aggregator": GNMax()}, "aggregator"),
     ],

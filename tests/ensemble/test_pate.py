@@ -22,7 +22,6 @@ import skprivacy.ensemble.pate as pate
 from skprivacy.accounting import (
     Composed,
     GNMaxVote,
-    LNMaxVote,
     PrivacyBudget,
     Repeated,
     VoteBlock,
@@ -167,7 +166,7 @@ def test_parts_by_index_are_equal_and_shuffled():
     ("aggregator", "event"),
     [
         (GNMax(40.0), VoteBlock("gnmax", 40.0, 30, moved=2)),
-        (LNMax(40.0), Repeated(LNMaxVote(40.0, moved=2), 30)),
+        (LNMax(40.0), VoteBlock("lnmax", 40.0, 30, moved=2)),
         (
             ConfidentGNMax(50.0, max_answers=9, threshold_noise=150.0, noise=40.0),
             Composed(

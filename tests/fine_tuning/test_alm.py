@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -17,7 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from skprivacy.accounting import (
     Composed,
@@ -45,6 +46,8 @@ from skprivacy.mechanisms import Logistic, Mechanism
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.neural_network import ScatteringTransformer
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+
+from ..contracts import Tape, fingerprint, recording, replaying
 
 LINEAR = sorted(set(HEADS) - {"dpsgd"})
 DIGITS, LABELS = load_digits(return_X_y=True)
@@ -166,6 +169,7 @@ def test_an_unfitted_encoder_learns_from_public_records_alone():
     model = tuner(Counting()).fit(X, Y, X_public=PUBLIC)
     assert Counting.seen == [len(PUBLIC)]
     assert "the public records depend on no private record" in model.privacy_.assumptions
+    assert "the encoder depends on no private record" not in model.privacy_.assumptions
     with pytest.raises(ValueError, match=r"never fitted to X, which is private.*X_public"):
         tuner(Counting()).fit(X, Y)
     assert len(X) not in Counting.seen
@@ -176,8 +180,9 @@ def test_a_fitted_encoder_is_frozen_or_refused():
     for public in (None, PUBLIC):
         with pytest.raises(ValueError, match=r"is fitted.*FrozenEstimator\(encoder\)"):
             tuner(fitted).fit(X, Y, X_public=public)
-    model = tuner(FrozenEstimator(fitted)).fit(X, Y)
-    assert "the encoder depends on no private record" in model.privacy_.assumptions
+    for public in (None, PUBLIC):
+        model = tuner(FrozenEstimator(fitted)).fit(X, Y, X_public=public)
+        assert "the encoder depends on no private record" in model.privacy_.assumptions
     again = clone(model)
     assert again.encoder.components_ is fitted.components_, "a clone has lost what was learned"
     with pytest.raises(NotFittedError):
@@ -195,11 +200,27 @@ def test_an_encoder_that_learns_nothing_needs_no_public_records(encoder):
     assert model.predict(images).shape == (60,)
 
 
+def test_a_torch_module_is_an_encoder():
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(64, 40), torch.nn.Tanh()).eval()
+
+    def encode(records):
+        with torch.inference_mode():
+            return module(torch.as_tensor(records / 16, dtype=torch.float32)).numpy()
+
+    model = tuner(FunctionTransformer(encode)).fit(X, Y, X_public=PUBLIC)
+    assert "the encoder depends on no private record" in model.privacy_.assumptions
+    assert model.score(TEST, TRUTH) > 0.7
+
+
 class Mixing(TransformerMixin, BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.requires_fit = False
         return tags
+
+    def fit(self, X, y=None):
+        return self
 
     def transform(self, X):
         return X - X.mean(axis=0)
@@ -320,6 +341,21 @@ def test_noised_copies_are_trained_once_and_charged_together():
     assert loud > quiet
 
 
+@pytest.mark.parametrize("head", ["least_squares", "prototypes", "softmax"])
+def test_noised_copies_see_the_records_through_their_releases_alone(head):
+    """Given the same answers on a neighbour, they are the same, and all copies' inputs are near."""
+    tapes, copies = [Tape(), Tape()], []
+    without = X.copy()
+    without[7] = np.nan
+    for records, way in ((X, recording(tapes[0])), (without, replaying(*tapes))):
+        with way:
+            copies.append(tuner(head=head).noised_copies(records, Y, [1.0, 3.0]))
+    assert tapes[0].mechanisms == tapes[1].mechanisms
+    for mechanism, a, b in zip(tapes[0].mechanisms, tapes[0].inputs, tapes[1].inputs, strict=True):
+        assert 0 < np.linalg.norm(a - b) <= mechanism.sensitivity
+    assert [fingerprint(c) for c in copies[0]] == [fingerprint(c) for c in copies[1]]
+
+
 def test_noised_copies_that_cannot_be_afforded_charge_nothing():
     budget = PrivacyBudget(1.0, 1e-4)
     with pytest.raises(BudgetExceededError):
@@ -332,6 +368,8 @@ def test_noised_copies_of_a_head_that_trains_with_noise_are_refused():
         tuner(head="gradient").noised_copies(X, Y, [1.0])
     with pytest.raises(ValueError, match=r"epsilons hold -1\.0"):
         tuner(head="softmax").noised_copies(X, Y, [-1.0])
+    with pytest.raises(ValueError, match="epsilons is empty"):
+        tuner(head="softmax").noised_copies(X, Y, [])
 
 
 def test_a_sensitivity_that_is_given_is_used_and_assumed():

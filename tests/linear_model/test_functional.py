@@ -388,7 +388,7 @@ def test_labels():
 def test_targets_that_are_no_numbers_are_refused(kind):
     X, y = regression_data(20)
     for strange in (np.where(y > 0, "a", "b"), np.where(y > 0, "a", "b").astype(object)):
-        with pytest.raises(ValueError, match=r"expects\s+numbers|could not convert|Unknown label"):
+        with pytest.raises(ValueError, match="holds text or dates"):
             regressor(kind, delta=1e-6).fit(X, strange)
 
 

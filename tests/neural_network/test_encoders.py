@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -87,6 +90,29 @@ def test_names_frames_and_pickles(make, rows, tmp_path):
         again.transform(frame.iloc[:, ::-1])
     with pytest.raises(ValueError, match="must be a fitted"):
         save_model(clone(encoder), tmp_path / "m")
+
+
+@pytest.mark.parametrize(("make", "rows"), FITTED)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"params": {"n_components": 10**12}},
+        {"fitted": {"n_features_in_": 10**12}},
+        {"saved": {"image_shape_": [10**6, 10**6, 1]}, "params": {"hidden_layer_sizes": [10**12]}},
+        {"params": {"module": "os"}},
+        {"kind": "DPSGDClassifier"},
+    ],
+)
+def test_a_file_that_lies_is_refused_before_memory_is_taken(make, rows, change, tmp_path):
+    save_model(make().fit(rows), tmp_path / "m")
+    with safe_open(tmp_path / "m", framework="pt") as file:
+        facts = json.loads(file.metadata()["skprivacy"])
+        weights = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118 (not a dict)
+    for name, value in change.items():
+        facts[name] = {**facts[name], **value} if isinstance(value, dict) else value
+    save_file(weights, tmp_path / "m", metadata={"skprivacy": json.dumps(facts)})
+    with pytest.raises(ValueError, match=r"damaged|save_model|image_shape"):
+        load_model(tmp_path / "m")
 
 
 def test_no_record_is_in_the_file(tmp_path):

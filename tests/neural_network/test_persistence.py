@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pandas as pd
@@ -91,6 +92,77 @@ def test_what_is_no_saved_model_is_refused(frame, tmp_path):
         load_model(tmp_path / "half")
     with pytest.raises(ValueError, match="Call fit first"):
         save_model(DPSGDClassifier(), tmp_path / "m")
+
+
+def _deep(facts):
+    value = []
+    for _ in range(5000):
+        value = [value]
+    return facts | {"fitted": value}
+
+
+def _without(*names):
+    return lambda facts: {k: v for k, v in facts.items() if k not in names}
+
+
+def _with(name, **more):
+    return lambda facts: facts | {name: facts[name] | more}
+
+
+DAMAGE = {
+    "a list": lambda facts: [facts],
+    "no kind": _without("kind"),
+    "another kind": lambda facts: facts | {"kind": ["DPSGDClassifier"]},
+    "no parameters": _without("params"),
+    "no privacy": _without("privacy"),
+    "no fitted": _without("fitted"),
+    "parameters are text": lambda facts: facts | {"params": "x"},
+    "a method is replaced": _with("fitted", predict="gone"),
+    "privacy is replaced": _with("fitted", privacy_=None),
+    "an unknown parameter": _with("params", secret=1),
+    "enormous layers": _with("params", hidden_layer_sizes=[10**9, 10**9]),
+    "endless layers": _with("params", hidden_layer_sizes=[float("inf")]),
+    "enormous input": _with("fitted", n_features_in_=10**12),
+    "privacy is text": lambda facts: facts | {"privacy": "none"},
+    "privacy of no event": _with("privacy", event={"type": "os.system"}),
+    "too few classes": lambda facts: facts | {"classes": [0]},
+    "classes are a number": lambda facts: facts | {"classes": 7},
+    "no classes": _without("classes_dtype"),
+    "nested too deep": _deep,
+}
+
+
+def _rewritten(path, change=lambda facts: facts, weights=lambda tensors: tensors):
+    with safe_open(path, framework="pt") as file:
+        facts = json.loads(file.metadata()["skprivacy"])
+        tensors = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118 (not a dict)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    try:
+        header = json.dumps(change(facts))
+    finally:
+        sys.setrecursionlimit(limit)
+    save_file(weights(tensors), path, metadata={"skprivacy": header})
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_file_is_refused_in_words(frame, name, tmp_path):
+    save_model(classifier(frame, [0, 1]), tmp_path / "m")
+    _rewritten(tmp_path / "m")
+    load_model(tmp_path / "m")  # rewriting alone does no harm
+    _rewritten(tmp_path / "m", DAMAGE[name])
+    with pytest.raises(
+        ValueError, match=r"damaged|not a model|not the tag of a known|not describe a guarantee"
+    ):
+        load_model(tmp_path / "m")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_no_numbers_are_refused(frame, value, tmp_path):
+    save_model(classifier(frame, [0, 1]), tmp_path / "m")
+    _rewritten(tmp_path / "m", weights=lambda t: {k: v.fill_(value) for k, v in t.items()})
+    with pytest.raises(ValueError, match="finite"):
+        load_model(tmp_path / "m")
 
 
 @pytest.mark.parametrize("kind", [DPSGDClassifier, DPSGDRegressor])

@@ -132,6 +132,13 @@ def _opening(log: Log, scope: str, cap: Cost, terms: Terms) -> Opening | None:
     relation = terms["relation"]
     if terms["filter"] != "adaptive":
         return None
+    asked = scope, cap, relation
+    if asked not in log.openings and (found := _found_opening(log, scope, cap, relation)):
+        log.openings[asked] = found
+    return log.openings.get(asked)
+
+
+def _found_opening(log: Log, scope: str, cap: Cost, relation: str) -> Opening | None:
     if added_up(along(log, scope, scope), relation).within(cap):
         return None  # the sums grow, so all earlier ones were within the cap too
     counts: Counter[tuple[str, Event]] = Counter()

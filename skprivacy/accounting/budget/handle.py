@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 from .admission import Terms
 from .filters import FILTERS
-from .ledger import Ledger, ledger_at
+from .ledger import Ledger, Seen, ledger_at
 from .log import LedgerError, Log
 from .scopes import check_partitions, scope_of
 
-__all__ = ["Handle"]
+__all__ = ["FORMAT", "Handle"]
 
+FORMAT = 1  # of the ledger's lines; in its first line, where none means 1
 _TERMS = ("epsilon", "delta", "relation", "filter")
 _Self = TypeVar("_Self", bound="Handle")
 
@@ -46,19 +47,20 @@ class Handle:
         Raises
         ------
         LedgerError
-            If there is no ledger, or it cannot be read.
+            If there is no ledger, it cannot be read, or one of its lines was altered.
         ValueError
             If ``scope`` is malformed, or lies in a partition under ``replace_one``.
         """
         budget = cls._at(path, scope)
+        budget._ledger.forget()
         check_partitions(budget._scope, budget.relation)
         return budget
 
     @classmethod
-    def _at(cls: type[_Self], path: str | Path, scope: str) -> _Self:
+    def _at(cls: type[_Self], path: str | Path, scope: str, seen: Seen | None = None) -> _Self:
         """Return a handle without opening its ledger; unpickling calls this."""
         budget = cls.__new__(cls)
-        budget._attach(ledger_at(path), scope_of(scope))
+        budget._attach(ledger_at(path, seen), scope_of(scope))
         return budget
 
     def _attach(self, ledger: Ledger, scope: str) -> None:
@@ -71,16 +73,21 @@ class Handle:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self)._at, (self._ledger.address, self._scope)
+        return type(self)._at, (self._ledger.address, self._scope, self._ledger.seen)
 
     @cached_property
     def _terms(self) -> Terms:
-        first = self._ledger.first()  # the log is append-only: its first line never changes
+        first = self._ledger.read().first  # it never changes
         try:
             terms = json.loads(first)
+            if terms.get("format", FORMAT) > FORMAT:
+                raise LedgerError(
+                    f"The ledger {self.path} was written by a later version of skprivacy (format "
+                    f"{terms['format']}; this version knows {FORMAT}). Update skprivacy."
+                )
             # ledgers without a unit are from before units existed: all charges were for records
             known = {k: terms[k] for k in _TERMS} | {"unit": terms.get("unit", "record")}
-        except (json.JSONDecodeError, KeyError, TypeError):
+        except (json.JSONDecodeError, AttributeError, KeyError, TypeError):
             raise LedgerError(
                 f"{self.path} is not the ledger of a privacy budget. Check the path."
             ) from None
@@ -103,8 +110,7 @@ class Handle:
 
     @property
     def _current(self) -> Terms:
-        with self._ledger.transaction() as log:
-            return self._settled(log)
+        return self._settled(self._ledger.read())
 
     @property
     def path(self) -> str:
@@ -114,19 +120,16 @@ class Handle:
     @property
     def relation(self) -> str | None:
         """Neighbouring relation of all charges; ``None`` until the first charge fixes it."""
-        with self._ledger.transaction() as log:
-            return self._known(log)[0]
+        return self._known(self._ledger.read())[0]
 
     @property
     def unit(self) -> str | None:
         """Unit of privacy of all charges; ``None`` until the first charge fixes it."""
-        with self._ledger.transaction() as log:
-            return self._known(log)[1]
+        return self._known(self._ledger.read())[1]
 
     @property
     def cap(self) -> tuple[float, float] | None:
         """Epsilon and delta of this scope's cap; ``None`` if only enclosing scopes have one."""
-        with self._ledger.transaction() as log:
-            body = log.scopes().get(self._scope)
+        body = self._ledger.read().scopes().get(self._scope)
         terms: dict[str, Any] = json.loads(body) if body else {}
         return (terms["epsilon"], terms["delta"]) if terms.get("epsilon") else None

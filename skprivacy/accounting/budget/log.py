@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["COLUMNS", "SCHEMA", "LedgerError", "Log", "Record", "digest_of"]
+__all__ = ["COLUMNS", "SCHEMA", "LedgerError", "Log", "Record"]
 
 SCHEMA = (
     """
@@ -28,7 +29,6 @@ SCHEMA = (
     "CREATE INDEX charges ON log (kind, scope, body)",
     "CREATE UNIQUE INDEX outcomes ON log (ref) WHERE ref IS NOT NULL",
 )
-_LAST = 2**31 - 1  # largest INTEGER of PostgreSQL
 COLUMNS = "seq, kind, ref, at, scope, who, body, digest"
 
 
@@ -49,78 +49,120 @@ class Record(NamedTuple):
     digest: str
 
 
-def digest_of(previous: str, *values: Any) -> str:
-    text = json.dumps([previous, *values], separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 class Log:
-    """The log of a ledger, within a transaction.
+    """The lines of a ledger, checked one by one as they are read, and kept in memory.
 
     Parameters
     ----------
-    connection : object
-        With ``execute(statement, values)``, where question marks stand for the values.
+    address : str
+        Where the ledger is, for errors.
+
+    Notes
+    -----
+    **Guarantees.** What it answers rests on lines whose digests were checked and on nothing else:
+    a line that was altered later cannot make an earlier charge cheaper.
     """
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._connection: Any = None
+        self._reserves: list[tuple[int, str, str]] = []
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._counts_before: dict[int, Counter[tuple[str, str]]] = {}
+        self._caps: dict[str, str] = {}
+        self._outcomes: dict[int, str | None] = {}
+        self._relation: str | None = None
+        self.first = ""  # the body of the first line
+        self.tail = Record(0, "", None, 0.0, "", "", "", "")
+        self.openings: dict[Any, Any] = {}  # what the lines have settled for good, by its question
+
+    def follow(self, connection: Any) -> None:
+        """Read the lines that were added since.
+
+        Parameters
+        ----------
+        connection : object
+            With ``execute(statement, values)``, where question marks stand for the values.
+
+        Raises
+        ------
+        LedgerError
+            If a line is missing, altered or out of order, or there is none.
+        """
+        query = f"SELECT {COLUMNS} FROM log WHERE seq >= ? ORDER BY seq"
+        rows = connection.execute(query, (self.tail.seq,)).fetchall()
+        lines = [Record(*row) for row in rows]
+        if self.tail.seq and (not lines or lines.pop(0) != self.tail):
+            raise self._altered(self.tail.seq)
+        for line in lines:
+            self._take(line)
+        if not self.tail.seq:
+            raise LedgerError(
+                f"The privacy ledger {self._address} is empty; nothing was released. Restore it "
+                "from a copy."
+            )
         self._connection = connection
 
-    def _last(self, count: int) -> list[Record]:
-        query = f"SELECT {COLUMNS} FROM log ORDER BY seq DESC LIMIT ?"
-        return [Record(*row) for row in self._connection.execute(query, (count,))]
-
-    def check_tail(self) -> None:
-        """Raise LedgerError if the digest of the last line does not match."""
-        tail = self._last(2)
-        previous = tail[1].digest if len(tail) > 1 else ""
-        if tail and tail[0].digest != digest_of(previous, *tail[0][:-1]):
-            raise LedgerError(
-                f"The privacy ledger was altered at line {tail[0].seq}; nothing was released. "
-                "Restore it from a copy."
-            )
+    @classmethod
+    def begin(cls, connection: Any, body: str) -> None:
+        """Write the first line, into an empty table."""
+        log = cls("")
+        log._connection = connection
+        log.append("budget", "/", "", body)
 
     def append(self, kind: str, scope: str, who: str, body: str, ref: int | None = None) -> int:
         """Add a line and return its number."""
-        tail = self._last(1)
-        seq, previous = (tail[0].seq + 1, tail[0].digest) if tail else (1, "")
-        values = (seq, kind, ref, time.time(), scope, who, body)
+        values = (self.tail.seq + 1, kind, ref, time.time(), scope, who, body)
+        line = Record(*values, _digest(self.tail.digest, *values))
         self._connection.execute(
-            f"INSERT INTO log ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (*values, digest_of(previous, *values)),
+            f"INSERT INTO log ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", tuple(line)
         )
-        return seq
+        self._take(line)
+        return line.seq
+
+    def _take(self, line: Record) -> None:
+        number = self.tail.seq + 1
+        if line.seq != number or line.digest != _digest(self.tail.digest, *line[:-1]):
+            raise self._altered(number)
+        if line.kind == "reserve":
+            self._reserves.append((line.seq, line.scope, line.body))
+            self._counts[line.scope, line.body] += 1
+            self._outcomes[line.seq] = None
+        elif line.kind in ("commit", "fail") and line.ref is not None:
+            self._outcomes[line.ref] = line.kind
+        elif line.kind == "relation":
+            self._relation = line.body
+        else:
+            self._caps[line.scope] = line.body
+        self.first = self.first or line.body
+        self.tail = line
+
+    def _altered(self, number: int) -> LedgerError:
+        return LedgerError(
+            f"The privacy ledger {self._address} was altered: line {number} does not match its "
+            "digest. Nothing more is released from it. Restore it from a copy."
+        )
 
     def charges(self, since: int = 0, before: int | None = None) -> list[tuple[str, str, int]]:
         """Return how often each event was reserved in each scope, whatever its outcome."""
-        rows = self._connection.execute(
-            "SELECT scope, body, COUNT(*) FROM log WHERE kind = 'reserve' AND seq >= ? AND seq < ? "
-            "GROUP BY scope, body",
-            (since, _LAST if before is None else before),
-        ).fetchall()
-        return [(scope, body, int(n)) for scope, body, n in rows]
+        counts = self._counts if before is None else self._until(before)
+        if since:
+            counts = counts - self._until(since)
+        return [(scope, body, n) for (scope, body), n in counts.items()]
+
+    def _until(self, before: int) -> Counter[tuple[str, str]]:
+        if before not in self._counts_before:
+            earlier = ((s, b) for seq, s, b in self._reserves if seq < before)
+            self._counts_before[before] = Counter(earlier)
+        return self._counts_before[before]
 
     def reserves(self, scope: str) -> Iterator[tuple[int, str, str]]:
         """Yield number, scope and event of the charges in and below a scope, in order."""
-        last = 0
-        while True:
-            page = self._connection.execute(
-                "SELECT seq, scope, body FROM log WHERE kind = 'reserve' AND seq > ? "
-                "AND substr(scope, 1, ?) = ? ORDER BY seq LIMIT 1000",
-                (last, len(scope), scope),
-            ).fetchall()
-            if not page:
-                return
-            yield from page
-            last = page[-1][0]
+        return (line for line in self._reserves if line[1].startswith(scope))
 
     def scopes(self) -> dict[str, str]:
         """Return the body of the line that sets the cap, for every scope with one."""
-        return dict(
-            self._connection.execute(
-                "SELECT scope, body FROM log WHERE kind IN ('budget', 'scope') ORDER BY seq"
-            ).fetchall()
-        )
+        return self._caps
 
     def settled(self) -> tuple[str | None, str | None]:
         """Return the relation and the unit that the first charge fixed, if they were left open.
@@ -128,18 +170,17 @@ class Log:
         **Edge cases.** In ledgers from before units existed, the line holds only a relation, and
         the unit is the record.
         """
-        row = self._connection.execute("SELECT body FROM log WHERE kind = 'relation'").fetchone()
-        if row is None:
+        if self._relation is None:
             return None, None
-        if not row[0].startswith("{"):
-            return row[0], "record"
+        if not self._relation.startswith("{"):
+            return self._relation, "record"
         try:
-            values = json.loads(row[0])
+            values = json.loads(self._relation)
             return values["relation"], values["unit"]
         except (json.JSONDecodeError, KeyError, TypeError):
             raise LedgerError(
-                f"The privacy ledger was altered: its relation line reads {row[0]!r}. Restore it "
-                "from a copy."
+                f"The privacy ledger was altered: its relation line reads {self._relation!r}. "
+                "Restore it from a copy."
             ) from None
 
     def settle(self, relation: str, unit: str) -> None:
@@ -149,11 +190,17 @@ class Log:
 
     def outcome(self, ref: int) -> str | None:
         """Return the recorded outcome, 'commit' or 'fail', or None; ValueError without a charge."""
-        row = self._connection.execute("SELECT kind FROM log WHERE seq = ?", (ref,)).fetchone()
-        if row is None or row[0] != "reserve":
+        if ref not in self._outcomes:
             raise ValueError(
                 f"charge={ref!r} is not a charge of this ledger. Pass a number that reserve() "
                 "returned."
             )
-        row = self._connection.execute("SELECT kind FROM log WHERE ref = ?", (ref,)).fetchone()
-        return row[0] if row else None
+        return self._outcomes[ref]
+
+
+def _digest(previous: str, *values: Any) -> str:
+    try:
+        text = json.dumps([previous, *values], separators=(",", ":"), ensure_ascii=True)
+    except TypeError:  # a value of another type than the columns': the line was altered
+        return ""
+    return hashlib.sha256(text.encode()).hexdigest()

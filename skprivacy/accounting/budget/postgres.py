@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
-from urllib.parse import urldefrag
+from urllib.parse import parse_qsl, urldefrag, urlsplit
 
 from .ledger import Ledger
 from .log import SCHEMA, Log
@@ -29,16 +29,20 @@ class PostgresLedger(Ledger):
     Parameters
     ----------
     address : str
-        ``postgresql://user@host/database#name``, stored in the schema ``skprivacy_name``. Keep
-        passwords out of it (use ``~/.pgpass``): the address is pickled with the budget.
+        ``postgresql://user@host/database#name``, stored in the schema ``skprivacy_name``. It must
+        not contain a password, as it is pickled with the budget and shown in errors: keep that in
+        ``~/.pgpass`` or the environment variable ``PGPASSWORD``.
     timeout : float, default=60.0
         Seconds to wait for another transaction or for the server.
     """
 
     # EXCLUSIVE lets others read and makes every other writer wait.
     _begin = ("BEGIN", "LOCK TABLE log IN EXCLUSIVE MODE")
+    _guards = "SELECT tgname FROM pg_trigger WHERE tgrelid = 'log'::regclass AND NOT tgisinternal"
+    _n_guards = 2
 
     def __init__(self, address: str, timeout: float = 60.0) -> None:
+        _check_no_password(address)
         self.address, self.timeout = address, timeout
         self._server, name = urldefrag(address)
         if not name.isidentifier():
@@ -62,7 +66,7 @@ class PostgresLedger(Ledger):
             connection.execute(f"CREATE SCHEMA {self._schema}")
             for statement in SCHEMA + _GUARDS:
                 connection.execute(statement)
-            Log(connection).append("budget", "/", "", body)
+            Log.begin(connection, body)
             connection.execute("COMMIT")
 
     @contextmanager
@@ -81,6 +85,21 @@ class PostgresLedger(Ledger):
                 yield connection
         except psycopg.Error as error:
             raise self._broken(error) from error
+
+
+def _check_no_password(address: str) -> None:
+    try:
+        parts = urlsplit(address)
+        holds = parts.password is not None or "password" in dict(parse_qsl(parts.query))
+    except ValueError:  # its text is not passed on: it may quote the password
+        raise ValueError(
+            "path= is not an address such as 'postgresql://user@host/database#name'."
+        ) from None
+    if holds:
+        raise ValueError(
+            "path= must not contain a password: the address is pickled with the budget and shown "
+            "in errors. Keep the password in ~/.pgpass or the environment variable PGPASSWORD."
+        )
 
 
 class _Connection:

@@ -18,6 +18,7 @@ from ..events import Event, check_relation, positive
 from ..guarantee import check_delta
 from .admission import cap_of, holds, how_many_fit, refusing
 from .filters import FILTERS
+from .handle import FORMAT
 from .ledger import ledger_at
 from .log import LedgerError, Log
 from .refusals import explained, has_no_epsilon, no_epsilon
@@ -115,7 +116,7 @@ class PrivacyBudget(Statement):
             path = Path(folder) / "ledger"
         self._attach(ledger_at(path), "/")
         try:
-            self._ledger.create(json.dumps(terms, sort_keys=True))
+            self._ledger.create(json.dumps(terms | {"format": FORMAT}, sort_keys=True))
         except FileExistsError:
             known = self._terms
             open_ones = {k: known[k] for k in ("relation", "unit") if terms[k] is None}
@@ -239,6 +240,7 @@ class PrivacyBudget(Statement):
             check_relation(relation)
         check_unit(unit)
         body = json.dumps(event.to_dict(), sort_keys=True)
+        _ = self._terms  # read before the lock is taken, and not again within it
         with self._ledger.transaction() as log:
             known = self._known(log)
             settled = known[0] or relation or "add_remove"
@@ -257,7 +259,7 @@ class PrivacyBudget(Statement):
                 if None in known:
                     log.settle(settled, unit)
                 return log.append("reserve", self._scope, str(who), body)
-            message = explained(log, self._scope, refusal, event)
+        message = explained(log, self._scope, refusal, event)  # after others may write again
         raise BudgetExceededError(f"{who or 'A release'} was refused: {message}")
 
     def commit(self, charge: int) -> None:
@@ -313,11 +315,11 @@ class PrivacyBudget(Statement):
         ValueError
             If the filter is ``"basic"`` and the event has no epsilon to add up.
         """
-        with self._ledger.transaction() as log:
-            terms = self._settled(log)
-            if terms["filter"] == "basic" and has_no_epsilon(event, terms["relation"]):
-                raise ValueError(no_epsilon(event, "basic"))
-            return how_many_fit(log, self._scope, event, terms)
+        log = self._ledger.read()
+        terms = self._settled(log)
+        if terms["filter"] == "basic" and has_no_epsilon(event, terms["relation"]):
+            raise ValueError(no_epsilon(event, "basic"))
+        return how_many_fit(log, self._scope, event, terms)
 
 
 # Folders of temporary ledgers created by this process. A forked worker inherits the finaliser but

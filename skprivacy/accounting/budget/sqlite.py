@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from .ledger import Ledger
-from .log import SCHEMA, LedgerError
+from .log import SCHEMA, LedgerError, Log
 
 __all__ = ["SQLiteLedger"]
 
@@ -18,6 +18,7 @@ _GUARDS = (
     "CREATE TRIGGER no_update BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'append only'); END",
     "CREATE TRIGGER no_delete BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'append only'); END",
 )
+_RESTS = ("-journal", "-wal", "-shm")  # files that SQLite may leave beside the ledger
 
 
 class SQLiteLedger(Ledger):
@@ -32,10 +33,15 @@ class SQLiteLedger(Ledger):
     Notes
     -----
     Every operation opens a new connection, so nothing is shared across threads or ``fork``. Commits
-    reach the disk (write-ahead log, ``synchronous=FULL``) before they return.
+    reach the disk (rollback journal, ``synchronous=EXTRA``) before they return. There is no
+    write-ahead log: between commits, the file alone is the whole ledger, so that nothing is lost
+    if it is moved, and it can be read from a read-only disk. Older ledgers are converted when they
+    are first written to.
     """
 
-    _begin = ("BEGIN IMMEDIATE",)
+    _begin = ("PRAGMA journal_mode=DELETE", "BEGIN IMMEDIATE")
+    _guards = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'log'"
+    _n_guards = len(_GUARDS)
 
     def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
         self.path = Path(path).resolve()
@@ -51,6 +57,13 @@ class SQLiteLedger(Ledger):
         )
 
     def create(self, body: str) -> None:
+        for rest in _RESTS:
+            if Path(f"{self.path}{rest}").exists():
+                raise LedgerError(
+                    f"The file {self.path}{rest} is left from another ledger at this place, and "
+                    "SQLite would play it back into a new one. Move it back beside the ledger that "
+                    "it belongs to, or delete it, or pass another path."
+                )
         # Written under another name, then linked: no process ever sees an incomplete ledger.
         draft = SQLiteLedger(self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}"))
         try:
@@ -64,16 +77,16 @@ class SQLiteLedger(Ledger):
         except OSError as error:
             raise self._broken(error) from error
         finally:
-            for rest in ("", "-wal", "-shm"):  # files that SQLite may leave behind
+            for rest in ("", *_RESTS):
                 Path(f"{draft.path}{rest}").unlink(missing_ok=True)
 
     def _fill(self, body: str) -> None:
         with self._connection() as connection:
-            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("BEGIN IMMEDIATE")
             for statement in SCHEMA + _GUARDS:
                 connection.execute(statement)
-        with self.transaction() as log:
-            log.append("budget", "/", "", body)
+            Log.begin(connection, body)
+            connection.execute("COMMIT")
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
@@ -83,7 +96,7 @@ class SQLiteLedger(Ledger):
                 uri, uri=True, timeout=self.timeout, isolation_level=None, check_same_thread=False
             )
             with closing(opened) as connection:
-                connection.execute("PRAGMA synchronous=FULL")
+                connection.execute("PRAGMA synchronous=EXTRA")
                 yield connection
         except sqlite3.Error as error:
             found = self.path.exists()

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..._output import output_path
 from ..events import Event
 from ..guarantee import PrivacyGuarantee, check_delta
 from .admission import Terms, check_caps
@@ -45,8 +46,7 @@ class Statement(Handle):
         return f"PrivacyBudget({shown}){per}{where}: {self.spent():.3g} spent by {n} charge{plural}"
 
     def _charges(self) -> Counter[Event]:
-        with self._ledger.transaction() as log:
-            return along(log, self._scope, self._scope)
+        return along(self._ledger.read(), self._scope, self._scope)
 
     def spent(self, delta: float | None = None) -> float:
         """Return epsilon of all charges to this scope at ``delta``, by the tightest accountant.
@@ -79,18 +79,34 @@ class Statement(Handle):
         """
         return table(self._ledger.records(), self._scope, self._current)
 
-    def verify(self) -> str:
+    def verify(self, digest: str | None = None) -> str:
         """Check every line of the ledger and every cap, and return the last digest.
 
-        Keep the digest elsewhere: a later ledger that continues this one contains it.
+        Parameters
+        ----------
+        digest : str, default=None
+            What an earlier call returned, kept elsewhere: the ledger must continue from there. A
+            ledger whose last lines were cut off is found only in this way.
+
+        Returns
+        -------
+        str
+            The digest of the last line.
 
         Raises
         ------
         LedgerError
-            If a line was altered or lost, names no scope, mixes relations or units, or the charges
-            exceed a cap.
+            If a line was altered or lost, names no scope, mixes relations or units, the charges
+            exceed a cap, the triggers that forbid changes are gone, or ``digest`` is not among
+            the digests of the lines.
         """
         records = self._ledger.records()
+        self._ledger.check_guards()
+        if digest is not None and digest not in {record.digest for record in records}:
+            raise LedgerError(
+                f"The ledger {self.path} does not continue the one with digest={digest!r}: its "
+                "last lines were cut off, or it is another ledger. Restore it from a copy."
+            )
         for record in records:
             if not is_scope(record.scope):
                 raise LedgerError(
@@ -98,15 +114,21 @@ class Statement(Handle):
                     f"{record.scope!r}, which no cap covers. Release nothing more from it, and "
                     "find out how that line was written."
                 )
-        with self._ledger.transaction() as log:
-            check_terms(records, self._terms, log.settled())
-            check_caps(log, self._settled(log))
+        log = self._ledger.read()
+        check_terms(records, self._terms, log.settled())
+        check_caps(log, self._settled(log))
         return records[-1].digest
 
     def export(self, path: str | Path) -> None:
-        """Write the checked ledger as JSON lines, which can be read and checked independently."""
+        """Write the checked ledger as JSON lines, which can be read and checked independently.
+
+        Raises
+        ------
+        ValueError
+            If a ledger stands at ``path``; it is never overwritten.
+        """
         lines = [json.dumps(record._asdict()) for record in self._ledger.records()]
-        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        output_path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the epsilon spent since the ledger was created, with the cap; return the axes."""

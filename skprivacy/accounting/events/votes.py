@@ -139,6 +139,11 @@ class LNMaxVote(
         How many votes a neighbouring data set moves: 2 where a replaced record leaves one teacher
         and comes to another.
 
+    Notes
+    -----
+    What it covers is the whole noisy histogram. If only the winners of a declared number of queries
+    are released, :class:`VoteBlock` costs little more than half.
+
     References
     ----------
     Papernot et al. (2017), "Semi-supervised knowledge transfer for deep learning from private

@@ -20,7 +20,8 @@ _SLACK = 2.0**-30  # of ln P and ln Q: noise on a grid, not on the real line, an
 _REACH = 8.3  # standard deviations: beyond lies less than 1e-16
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
-_VARIANCE = 0.001, 0.04  # of the public shifts of D and of S
+_FINE, _ROUGH = (0.001, 0.04), (0.02, 0.06)  # variances of the public shifts of D and of S
+_LOW = -1.7  # the fine lattice is for S from here on
 _OFF = 1e-6  # of h: by which the law of the shifts may be off, see three_way
 _MARGIN = 4.2  # standard deviations of the shifts by which the lattice exceeds what it covers
 
@@ -71,7 +72,7 @@ def shifted_far(h: float, step: float) -> Channels:
     After the shift D has a variance of less than 1, and the law of the shift is off by the same
     factor as on the lattice.
     """
-    return gaussian(math.sqrt(2 / (1 - _VARIANCE[0])) * h, step, slack=4.1 * _OFF * h)
+    return gaussian(math.sqrt(2 / (1 - _ROUGH[0])) * h, step, slack=4.1 * _OFF * h)
 
 
 def _edges(t: float, step: float) -> Array:
@@ -144,7 +145,7 @@ def binary(t: float) -> Channels:
     return Channels.of(p, q)
 
 
-def three_way(h: float, lowest: float, highest: float) -> tuple[Channels, float]:
+def three_way(h: float, lowest: float, highest: float, wide: float) -> tuple[Channels, float]:
     """Return channels around all arg-maxima of X, Y and 0, and a probability that they miss.
 
     They cover all whose means of X and Y are at least ``lowest`` and whose mean of
@@ -155,25 +156,35 @@ def three_way(h: float, lowest: float, highest: float) -> tuple[Channels, float]
     the normal law of variance v, restricted to the grid. By Poisson's summation formula the density
     is off by a factor within (1 +- e) / (1 -+ e), e = 2 sum_j exp(-2 pi^2 j^2 v (1 - v) / d^2). So
     all channels are mixtures of those on the grid, which have a little less noise.
+
+    There are two such grids of S and D. Where most is told, at |D| <= ``wide`` and S >= _LOW, the
+    fine one is taken; elsewhere the rough one, of channels with still less noise.
     """
-    off = _OFF * h
-    apart = math.sqrt(2) * h
-    steps = _steps(off)
-    margins = [_MARGIN * math.sqrt(v) for v in _VARIANCE]
-    (d_step, s_step), (d_margin, s_margin) = steps, margins
-    bottom = math.sqrt(2) * lowest
-    first, last = math.floor((bottom - s_margin) / s_step), math.ceil((highest + s_margin) / s_step)
-    widest = math.ceil((highest - bottom + d_margin) / d_step)
-    s, d = s_step * np.arange(first, last + 1), d_step * np.arange(-widest, widest + 1)
-    p, q = (_arg_max(s, d + side * apart / 2) for side in (1, -1))
-    near = s[:, None] - np.abs(d) >= bottom - s_margin - d_margin
-    missed = 2 * sum(_beyond(m, v, w) for m, v, w in zip(margins, _VARIANCE, steps, strict=True))
-    return Channels.of(p[:, near], q[:, near], slack=4.1 * off), missed
+    bottom, off = math.sqrt(2) * lowest, _OFF * h
+    laws, missed = [], []
+    for variances in (_FINE, _ROUGH):
+        d_step, s_step = steps = _steps(variances, off)
+        d_margin, s_margin = margins = [_MARGIN * math.sqrt(v) for v in variances]
+        first, last = (bottom - s_margin) / s_step, (highest + s_margin) / s_step
+        widest = math.ceil((highest - bottom + d_margin) / d_step)
+        s = s_step * np.arange(math.floor(first), math.ceil(last) + 1)
+        d = d_step * np.arange(-widest, widest + 1)
+        rows, size = s[:, None], np.abs(d)
+        near = rows - size >= bottom - s_margin - d_margin
+        if variances is _FINE:
+            near &= (size <= wide + d_margin) & (rows >= _LOW - s_margin)
+        else:  # all but those whose shifts stay with the fine one
+            near &= (size > wide - d_margin) | (rows < _LOW + s_margin)
+        both = [_arg_max(s, d + side * h / math.sqrt(2), variances) for side in (1, -1)]
+        laws.append([law[:, near] for law in both])
+        missed.append(2 * sum(map(_beyond, margins, variances, steps)))
+    p, q = np.concatenate(laws, axis=-1)
+    return Channels.of(p, q, slack=4.1 * off), max(missed)
 
 
-def _steps(off: float) -> list[float]:
+def _steps(variances: tuple[float, float], off: float) -> list[float]:
     """Return spacings of the lattice with which e, as above, is at most ``off``."""
-    return [math.sqrt(2 * math.pi**2 * v * (1 - v) / math.log(2.1 / off)) for v in _VARIANCE]
+    return [math.sqrt(2 * math.pi**2 * v * (1 - v) / math.log(2.1 / off)) for v in variances]
 
 
 def _beyond(margin: float, variance: float, step: float) -> float:
@@ -183,9 +194,9 @@ def _beyond(margin: float, variance: float, step: float) -> float:
     return 1.001 * (first + float(ndtr(-margin / width)))
 
 
-def _arg_max(s: Array, d: Array) -> Array:
+def _arg_max(s: Array, d: Array, variances: tuple[float, float]) -> Array:
     """Return the probabilities that X, Y and 0 win, of shape (3, len(s), len(d))."""
-    d_width, s_width = (math.sqrt(1 - v) for v in _VARIANCE)
+    d_width, s_width = (math.sqrt(1 - v) for v in variances)
     nodes, weights = np.polynomial.legendre.leggauss(160)
     u = 7.0 * (nodes - 1)  # S below zero
     z = (u - s[:, None]) / s_width

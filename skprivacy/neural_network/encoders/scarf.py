@@ -124,7 +124,11 @@ class SCARFEncoder(ContrastiveEncoder):
 
     def _make_module(self, rows: NDArray[np.float32]) -> nn.Module:
         exact = rows.astype(np.float64)  # means of a million rows in single precision drift
-        return self._perceptron(exact.mean(axis=0), exact.std(axis=0))
+        mean, deviation = exact.mean(axis=0), exact.std(axis=0)
+        scale = np.where(deviation > 0, deviation, 1.0)
+        return self._perceptron(
+            torch.from_numpy(mean.astype(np.float32)), torch.from_numpy(scale.astype(np.float32))
+        )
 
     def _make_views(self, rows: Tensor) -> Views:
         groups = _groups(self.groups, rows.shape[1]).to(rows.device)
@@ -144,10 +148,10 @@ class SCARFEncoder(ContrastiveEncoder):
         return {}
 
     def _restore(self, saved: dict[str, Any]) -> nn.Module:
-        return self._perceptron(np.zeros(self.n_features_in_), np.ones(self.n_features_in_))
+        return self._perceptron(torch.zeros(self.n_features_in_), torch.ones(self.n_features_in_))
 
-    def _perceptron(self, mean: NDArray, deviation: NDArray) -> nn.Module:
-        layers: list[nn.Module] = [_Standardised(mean, deviation)]
+    def _perceptron(self, mean: Tensor, scale: Tensor) -> nn.Module:
+        layers: list[nn.Module] = [_Standardised(mean, scale)]
         width = len(mean)
         for wanted in np.atleast_1d(np.asarray(self.hidden_layer_sizes)).tolist():
             if not isinstance(wanted, int) or wanted < 1:
@@ -163,11 +167,10 @@ class SCARFEncoder(ContrastiveEncoder):
 class _Standardised(nn.Module):
     """Columns of mean 0 and deviation 1 among the public records."""
 
-    def __init__(self, mean: NDArray, deviation: NDArray) -> None:
+    def __init__(self, mean: Tensor, scale: Tensor) -> None:
         super().__init__()
-        scale = np.where(deviation > 0, deviation, 1.0)
-        self.register_buffer("mean", torch.from_numpy(mean.astype(np.float32)))
-        self.register_buffer("scale", torch.from_numpy(scale.astype(np.float32)))
+        self.register_buffer("mean", mean)
+        self.register_buffer("scale", scale)
         self.mean: Tensor
         self.scale: Tensor
 

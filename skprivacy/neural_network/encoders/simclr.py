@@ -161,7 +161,7 @@ class SimCLREncoder(ContrastiveEncoder):
         return {"image_shape_": list(self.image_shape_)}
 
     def _restore(self, saved: dict[str, Any]) -> nn.Module:
-        self.image_shape_ = tuple(saved["image_shape_"])
+        self.image_shape_ = _shape(saved["image_shape_"], self.n_features_in_)
         return convolution_net(self.image_shape_, self.n_components)
 
 

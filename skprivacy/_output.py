@@ -1,0 +1,55 @@
+"""What leaves the package: files that overwrite no ledger, and text that is only shown."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+
+import pandas as pd
+
+__all__ = ["displayable", "output_path", "without_formulas"]
+
+_DATABASE = b"SQLite format 3\0"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet begins to compute with
+
+
+def output_path(path: str | PathLike[str]) -> Path:
+    """Return ``path`` to be written to, unless a privacy ledger stands there.
+
+    Raises
+    ------
+    ValueError
+        If there is a database at the path, such as a ledger. It is left as it is.
+    """
+    found = Path(path)
+    if found.is_file():
+        with found.open("rb") as file:
+            if file.read(len(_DATABASE)) == _DATABASE:
+                raise ValueError(
+                    f"{found} is a database, perhaps a privacy ledger, and is not overwritten. "
+                    "Pass another file name."
+                )
+    return found
+
+
+def displayable(text: str) -> str:
+    """Return text in which characters that steer a terminal are written as escapes."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table whose texts no spreadsheet takes for formulas: they begin with an apostrophe.
+
+    **Edge cases.** Texts that are numbers are left alone.
+    """
+    return table.map(_plain)
+
+
+def _plain(value: object) -> object:
+    if not isinstance(value, str) or not value.startswith(_FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
