@@ -1,11 +1,11 @@
 """MNIST by a public encoder and a private head: test accuracy of every head and every noise.
 
 ``python benchmarks/fine_tuning.py mnist [--encoders pca scattering simclr] [--draws N]`` prints a
-line for each head and noise, with the mean and the standard deviation over draws of the noise. Of the
-training file the first 40,000 images are public, without labels; the next 10,000 are private; the
-test file evaluates. Nothing is tuned: what a head needs it takes from the public facts of the
-fit. The constants inside the heads were chosen on other images: 1,500 to 40,000 of the first
-40,000 as private ones, and the last 10,000 of the training file to evaluate on. It needs MNIST, see
+line for each head and noise, with the mean and the standard deviation over draws of the noise. Of
+the training file the first 40,000 images are public, without labels; the next 10,000 are private;
+the test file evaluates. Nothing is tuned: what a head needs it takes from the public facts of the
+fit. The constants inside the heads were chosen on other images: 1,500 to 40,000 of the first 40,000
+as private ones, and the last 10,000 of the training file to evaluate on. It needs MNIST, see
 ``skprivacy.datasets.fetch_mnist``.
 """
 

@@ -176,7 +176,6 @@ class _Images(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         images = rows.reshape(-1, *self.shape) / self.scale
-        # Pooling is ten times as fast on a CPU with the channels last in memory.
         return images.contiguous(memory_format=torch.channels_last)
 
 
@@ -195,7 +194,9 @@ def convolution_net(
         ]
         channels, height, width = wider, -(-height // 2), -(-width // 2)
     layers += [nn.Flatten(), nn.Linear(channels * height * width, n_components)]
-    return nn.Sequential(*layers)
+    # With the channels last in memory a step takes little more than half the time on a CPU.
+    net = nn.Sequential(*layers)
+    return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
 
 
 def _shape(given: Any, pixels: int) -> tuple[int, int, int]:
