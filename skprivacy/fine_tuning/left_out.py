@@ -17,13 +17,13 @@ from ..linear_model._logistic import LogisticLoss, minimize
 from .head import OneRelease, Records, Task
 from .softmax import SoftmaxHead
 
-__all__ = ["left_out", "minimisers_without"]
+__all__ = ["WITHIN", "left_out", "minimisers_without"]
 
 Float64Array = NDArray[np.float64]
 _TOGETHER = 16  # records that are left out side by side: one matrix product for all of them
 _STEPS = 25
 _LARGEST_HESSIAN = 5_000  # numbers of a head up to which the Hessian is factorised: 200 MB
-_WITHIN = 1e-7  # distance to the exact minimiser
+WITHIN = 1e-7  # distance to the exact minimiser
 
 
 def left_out(head: OneRelease, task: Task, records: Records, which: NDArray) -> Float64Array:
@@ -46,7 +46,7 @@ def left_out(head: OneRelease, task: Task, records: Records, which: NDArray) -> 
     if isinstance(head, SoftmaxHead):
         loss = head.loss(task, records)
         if loss.tilt.size <= _LARGEST_HESSIAN:
-            found = minimisers_without(loss, which, _WITHIN * loss.ridge)
+            found = minimisers_without(loss, which, WITHIN * loss.ridge)
             return np.stack([head.flattened(task, W) for W in found])
     return np.stack([head.statistic(task, _without(records, i)) for i in which])
 

@@ -14,8 +14,9 @@ from scipy.special import lambertw
 from .._sklearn import num_samples, safe_indexing
 from ..mechanisms import Laplace, Logistic
 from .head import OneRelease, Records, Task
-from .left_out import left_out
+from .left_out import WITHIN, left_out
 from .release import Sensitivity, noise_for
+from .softmax import SoftmaxHead
 
 __all__ = ["SampledSensitivity", "random_gamma", "sampled_on", "sampled_over"]
 
@@ -190,9 +191,13 @@ def _with(task: Task, moved: Sensitivity, head: OneRelease) -> Task:
     chosen or not whatever the L2 sensitivity; an L1 sensitivity is handed on only where L1 noise
     had been chosen without it.
     """
-    plan = noise_for(task.mechanism, task.epsilon, task.delta, Sensitivity(1.0), head.length(task))
+    length = head.length(task)
+    plan = noise_for(task.mechanism, task.epsilon, task.delta, Sensitivity(1.0), length)
     in_l1 = isinstance(plan, Laplace) or (isinstance(plan, Logistic) and plan.norm == "l1")
-    return replace(task, sensitivity=moved if in_l1 else Sensitivity(moved.l2))
+    # What is released is near the minimiser, and so is what was sampled.
+    off = 2.0 * (head.distance + WITHIN) if isinstance(head, SoftmaxHead) else 0.0
+    l2, l1 = moved.l2 + off, moved.in_l1(length) + math.sqrt(length) * off
+    return replace(task, sensitivity=Sensitivity(l2, l1) if in_l1 else Sensitivity(l2))
 
 
 def _tables(

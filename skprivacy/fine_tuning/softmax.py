@@ -84,6 +84,11 @@ class SoftmaxHead(OneRelease):
             np.zeros((task.size, outputs)),
         )
 
+    @property
+    def distance(self) -> float:
+        """How far the computed minimiser may be from the exact one, in L2."""
+        return TOLERANCE / _ridge(self)
+
     def flattened(self, task: Task, minimiser: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the statistic that a minimiser of the loss gives."""
         return np.asarray((minimiser @ _contrasts(task.n_classes)).ravel())

@@ -11,8 +11,15 @@ from sklearn.base import clone
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.audit import claim_of
-from skprivacy.fine_tuning import ALMFineTuner, PrototypeHead, SampledSensitivity, SoftmaxHead
+from skprivacy.fine_tuning import (
+    ALMFineTuner,
+    PrototypeHead,
+    SampledSensitivity,
+    Sensitivity,
+    SoftmaxHead,
+)
 from skprivacy.fine_tuning import left_out as left_out_module
+from skprivacy.fine_tuning import sensitivity as sensitivity_module
 from skprivacy.fine_tuning.head import Records, Task
 from skprivacy.fine_tuning.left_out import left_out
 from skprivacy.fine_tuning.sensitivity import random_gamma, sampled_on, sampled_over
@@ -229,6 +236,18 @@ def test_the_noise_is_that_of_the_sampled_sensitivity():
             model.fit(X, y)
         moved, noise = seen[-1]
         assert noise.sensitivity == (moved.l1 if norm == 1 else moved.l2) != 1.0
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "k_norm"])
+def test_what_the_minimiser_is_off_is_added(mechanism):
+    """The released head and the sampled ones are near their minimisers, not at them."""
+    job, head, found = replace(task(), mechanism=mechanism, delta=0.0), SoftmaxHead(1e-3), records()
+    with mock.patch.object(sensitivity_module, "sampled_on", return_value=Sensitivity(1.0, 3.0)):
+        [done] = SampledSensitivity(5).on(head, [job], found, np.random.default_rng(0))
+    off = 2e-6 / 1e-3 + 2e-7
+    assert done.sensitivity.l2 == pytest.approx(1.0 + off, rel=1e-9)
+    if mechanism == "laplace":
+        assert done.sensitivity.l1 == pytest.approx(3.0 + off * np.sqrt(12), rel=1e-9)
 
 
 def test_copies_of_one_training_share_the_sample():
