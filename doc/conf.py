@@ -34,6 +34,7 @@ REFERENCE = {
     "Fine-tuning": "fine_tuning",
     "Private labels": "label_privacy",
     "Preprocessing and statistics": "preprocessing",
+    "Defences without proof": "defences",
     "Attacks": "attacks",
     "Records for an attacker who has none": "attacks.synthesis",
     "Model inversion": "attacks.inversion",

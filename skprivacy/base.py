@@ -38,6 +38,7 @@ def private_release(
     unit: str = "record",
     before: PrivacyGuarantee | None = None,
     charging: Callable[..., AbstractContextManager[Any]] = charge,
+    kind: str = "proved",
 ) -> Iterator[PrivacyGuarantee]:
     """State the guarantee of a release and charge it; the data may be touched only inside.
 
@@ -63,6 +64,8 @@ def private_release(
         The guarantee of earlier releases, with which this one is composed.
     charging : callable, default=charge
         Called as ``charging(budget, event, relation, who, kind, unit)``; returns a context manager.
+    kind : {"proved", "random_dp", "estimate"}, default="proved"
+        What is known of the guarantee, apart from ``noise_seed``.
 
     Yields
     ------
@@ -79,7 +82,6 @@ def private_release(
     stated = list(assumptions)
     if relation in _IS_PUBLIC:
         stated.append(_IS_PUBLIC[relation])
-    kind = "proved"
     if noise_seed is not None:
         warn_caller(
             f"noise_seed={noise_seed!r} makes the noise predictable: there is no privacy. Use it "
@@ -111,10 +113,17 @@ def _composed(before: PrivacyGuarantee, now: PrivacyGuarantee) -> PrivacyGuarant
         Composed((before.event, now.event)),
         at_delta=now.at_delta,
         relation=now.relation,
-        kind=now.kind if before.kind == "proved" else before.kind,
+        kind=_weaker(before.kind, now.kind),
         assumptions=tuple(dict.fromkeys((*before.assumptions, *now.assumptions))),
         unit=now.unit,
     )
+
+
+def _weaker(before: str, now: str) -> str:
+    """Return the kind of two guarantees together."""
+    if "estimate" in (before, now):
+        return "estimate"
+    return now if before == "proved" else before
 
 
 class PrivateFit:
@@ -129,6 +138,7 @@ class PrivateFit:
     def __init__(self, estimator: PrivateEstimatorMixin) -> None:
         self._estimator = estimator
         self._assumptions: list[str] = []
+        self._kind = "proved"
 
     @property
     def who(self) -> str:
@@ -138,6 +148,11 @@ class PrivateFit:
     def assume(self, *statements: str) -> None:
         """Add to the assumptions of the guarantee."""
         self._assumptions.extend(statements)
+
+    def assume_unproved(self, kind: str, statement: str) -> None:
+        """Add an assumption that makes the guarantee one of kind "random_dp" or "estimate"."""
+        self._kind = kind
+        self.assume(statement)
 
     def read_off_data(self, warning: str, assumption: str) -> None:
         """Warn that a fact was read off the private data, and assume that it is public."""
@@ -172,6 +187,7 @@ class PrivateFit:
             unit=unit,
             before=before,
             charging=charging,
+            kind=self._kind,
         ) as guarantee:
             yield
         model.privacy_ = guarantee

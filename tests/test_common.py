@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from skprivacy.defences import (
+    MemGuardClassifier,
+    RoundedClassifier,
+    TemperatureClassifier,
+    TopKClassifier,
+)
 from skprivacy.ensemble import PATEClassifier, PrivateKNNClassifier
-from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
+from skprivacy.neural_network import (
+    DPSGDClassifier,
+    DPSGDRegressor,
+    SCARFEncoder,
+    SimCLREncoder,
+)
 from skprivacy.preprocessing import LocalPerturbation
 
 from .private_estimators import SCIKIT_LEARN
@@ -33,6 +45,17 @@ TWICE = dict.fromkeys(
 )
 
 
+# What learns from public records alone; one seed, because a check fits twice.
+ENCODERS = [
+    SCARFEncoder(4, hidden_layer_sizes=(16,), epochs=2, random_state=0),
+    SimCLREncoder(4, epochs=2, random_state=0),
+]
+DEFENCES = [
+    MemGuardClassifier(LogisticRegression(), random_state=0),
+    RoundedClassifier(LogisticRegression(), decimals=3),
+    TemperatureClassifier(LogisticRegression()),
+    TopKClassifier(LogisticRegression()),
+]
 LOADED = {
     "check_estimators_pickle": "a seed of noise is never pickled, so that a loaded transformer "
     "perturbs anew"
@@ -53,6 +76,8 @@ def expected_failures(estimator):
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 # scikit-learn reports its own skipped checks as a warning.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks(SCIKIT_LEARN, expected_failed_checks=expected_failures)
+@parametrize_with_checks(
+    SCIKIT_LEARN + ENCODERS + DEFENCES, expected_failed_checks=expected_failures
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -19,6 +19,7 @@ LAYERS = [
     {
         "_stacked",
         "datasets",
+        "defences",
         "ensemble",
         "fine_tuning",
         "label_privacy",

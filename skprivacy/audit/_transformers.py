@@ -33,7 +33,14 @@ from sklearn.utils import get_tags
 
 from .._sklearn import num_samples, safe_indexing
 
-__all__ = ["ignores_labels", "is_covered", "is_stateless", "mixing", "why_uncovered"]
+__all__ = [
+    "ignores_labels",
+    "is_covered",
+    "is_stateless",
+    "mixing",
+    "needs_public_records",
+    "why_uncovered",
+]
 
 # They learn nothing except the number of columns. Matched by exact type.
 _ROW_BY_ROW = {
@@ -88,6 +95,11 @@ def is_stateless(step: Any) -> bool:
     return not hasattr(step, "data_independent_") and not get_tags(step).requires_fit
 
 
+def needs_public_records(step: Any) -> bool:
+    """Return whether a fitted transformer is meant to have learned from public records alone."""
+    return bool(getattr(step, "needs_public_records_", False))
+
+
 def mixing(step: Any, rows: Any) -> str:
     """Return why a stateless transformer is not assumed to treat each record by itself.
 
@@ -123,6 +135,11 @@ def why_uncovered(step: Any) -> str:
     kind = type(step).__name__
     if hasattr(step, "data_independent_"):
         return f"{kind} inferred its schema from the private data; pass a public Schema"
+    if needs_public_records(step):
+        return (
+            f"{kind} learned from the private data, outside any guarantee; fit it on public "
+            "records beforehand, and put FrozenEstimator(encoder) in its place"
+        )
     return (
         f"{kind} was fitted on the private data outside the guarantee; "
         "use SchemaTransformer with public bounds instead"

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import num_samples, safe_indexing
 from ..accounting import PrivacyGuarantee
+from ..defences._output import OutputDefence
 from ..preprocessing.smoothing import SmoothedClassifier
 from ._composition import composed
 from ._private import guarantee_in, holds_private
@@ -27,6 +28,7 @@ from ._transformers import (
     is_covered,
     is_stateless,
     mixing,
+    needs_public_records,
     why_uncovered,
 )
 
@@ -75,8 +77,10 @@ class _Part:
     charged: PrivacyGuarantee | None = None
     assumption: str = ""
     gap: str = ""  # why no guarantee covers this step
+    if_frozen: str = ""  # the assumption that fills the gap if the step was fitted beforehand
     refusal: str = ""  # why nothing that contains this part has a guarantee
     ignores_labels: bool = False  # whether a step with a gap learns from features alone
+    disguised: bool = False  # whether it may pass for a protection, which it is not
 
 
 def claim_of(model: Any, X: Any = None) -> Claim:
@@ -111,10 +115,12 @@ def claim_of(model: Any, X: Any = None) -> Claim:
 
     **Edge cases.** A transformer is covered if its ``data_independent_`` is true, it has a
     ``privacy_``, or it is a scikit-learn transformer that treats each record by itself. Any other
-    that needs no fit is tried on up to 20 records, and the guarantee lists the assumption. A step
-    that is not covered makes the guarantee one of kind "estimate", which assumes that the step
-    reveals nothing about the records. Under ``relation="label"``, where features are public,
-    scikit-learn's unsupervised transformers are covered too.
+    that needs no fit is tried on up to 20 records, and the guarantee lists the assumption; so it
+    does for an encoder in a ``FrozenEstimator`` that says, by ``needs_public_records_``, that it
+    learns from public records. A step that is not covered makes the guarantee one of kind
+    "estimate", which assumes that the step reveals nothing about the records. Under
+    ``relation="label"``, where features are public, scikit-learn's unsupervised transformers are
+    covered too.
 
     Examples
     --------
@@ -151,9 +157,10 @@ def claim_of(model: Any, X: Any = None) -> Claim:
             if part.guarantee or part.refusal
         ]
     )
+    told = holds_private(model) or any(part.disguised for part in parts)
     return Claim(
         _under(whole.guarantee, assumptions, bool(uncovered)),
-        whole.reason if whole.guarantee is not None or holds_private(model) else NO_CLAIM,
+        whole.reason if whole.guarantee is not None or told else NO_CLAIM,
         uncovered,
         _under(whole.charged, assumptions, bool(uncovered)),
     )
@@ -187,8 +194,11 @@ def _under(
 
 def _parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     """Yield the parts that matter for the claim; ``last`` is false for preprocessing steps."""
-    while type(model) is FrozenEstimator:
-        model = model.estimator
+    if type(model) is FrozenEstimator:
+        parts = _parts(model.estimator, name, rows, last)
+        # What was fitted along with a private part saw the private records.
+        yield from parts if holds_private(model.estimator) else map(_fitted_beforehand, parts)
+        return
     if model is None or isinstance(model, str):  # "passthrough" and "drop"
         return
     opened = _OPENED.get(type(model))
@@ -206,6 +216,9 @@ def _parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
 
 def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
     kind = type(model).__name__
+    if isinstance(model, OutputDefence):
+        why = f"{NO_CLAIM}: {kind} changes what is shown, and proves nothing"
+        return _Part(name, refusal=why, disguised=True)
     if holds_private(model):
         return _Part(
             name,
@@ -221,7 +234,18 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
         return _Part(name, assumption=f"{step} treats each record by itself ({tried})")
     if last:
         return _Part(name, refusal=f"{NO_CLAIM}: {kind} makes none")
-    return _Part(name, gap=why_uncovered(model), ignores_labels=ignores_labels(model))
+    public = f"step {name!r} ({kind}) was fitted on public records alone"
+    return _Part(
+        name,
+        gap=why_uncovered(model),
+        ignores_labels=ignores_labels(model),
+        if_frozen=public if needs_public_records(model) else "",
+    )
+
+
+def _fitted_beforehand(part: _Part) -> _Part:
+    """Return a part of a frozen model: on what it was fitted is only known from the user."""
+    return replace(part, gap="", assumption=part.if_frozen) if part.if_frozen else part
 
 
 def _pipeline(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:

@@ -7,6 +7,7 @@ from .least_squares import LeastSquaresHead
 from .network import NetworkHead
 from .prototypes import PrototypeHead
 from .release import Sensitivity
+from .sensitivity import SampledSensitivity
 from .softmax import SoftmaxHead
 from .whitening import HalfWhitening
 
@@ -18,6 +19,7 @@ __all__ = [
     "LeastSquaresHead",
     "NetworkHead",
     "PrototypeHead",
+    "SampledSensitivity",
     "Sensitivity",
     "SoftmaxHead",
 ]

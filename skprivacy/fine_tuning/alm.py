@@ -26,6 +26,7 @@ from .choice import HEADS, chosen_head
 from .encoding import features_of, has_a_past, public_encoder, trial_rows, try_encoder
 from .head import Head, OneRelease, Records, Task
 from .release import MECHANISMS, Sensitivity
+from .sensitivity import SampledSensitivity
 from .whitening import HalfWhitening, with_constant
 
 __all__ = ["ALMFineTuner"]
@@ -56,9 +57,12 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         The noise of a head that releases once. "auto" is the one with the least noise under
         (``epsilon``, ``delta``). "logistic" has two accounts, pure from the L1 sensitivity and of
         moments from the L2 one, and takes the smaller noise.
-    sensitivity : "proved", float or Sensitivity, default="proved"
+    sensitivity : "proved", "sampled", float, Sensitivity or SampledSensitivity, default="proved"
         How far a record moves the weights of ``head="softmax"``: proved, or a number that you
-        vouch for, in L2. The guarantee then assumes it.
+        vouch for, in L2, which the guarantee then assumes. "sampled" stands for
+        ``SampledSensitivity()``, which takes the largest movement among the private records and is
+        **an estimate, no guarantee**; with a ``sampler`` of public records it gives random
+        differential privacy. Both need ``relation="replace_one"``.
     epsilon : float, default=1.0
         Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
         guarantee**, for comparison.
@@ -141,8 +145,9 @@ the encoder treats each record by itself (tried on records that are not private)
         "head": [StrOptions({"auto", *HEADS}), Head],
         "mechanism": [StrOptions(set(MECHANISMS))],
         "sensitivity": [
-            StrOptions({"proved"}),
+            StrOptions({"proved", "sampled"}),
             Interval(Real, 0, None, closed="neither"),
+            SampledSensitivity,
             Sensitivity,
         ],
         "epsilon": [Interval(Real, 0, None, closed="right")],
@@ -159,7 +164,7 @@ the encoder treats each record by itself (tried on records that are not private)
         head: str | Head = "auto",
         mechanism: str = "auto",
         *,
-        sensitivity: str | float | Sensitivity = "proved",
+        sensitivity: str | float | Sensitivity | SampledSensitivity = "proved",
         epsilon: float = 1.0,
         delta: float = 1e-5,
         classes: ArrayLike | None = None,
@@ -305,6 +310,10 @@ the encoder treats each record by itself (tried on records that are not private)
             len(labels), self.mechanism, self._given_sensitivity(fit), self.noise_seed,
         )  # fmt: skip
         self.head_ = chosen_head(self.head, task).ready(task)
+        if self._sampled is not None and self._sampled.sampler is not None:
+            assert isinstance(self.head_, OneRelease)
+            random = np.random.default_rng(self.noise_seed)
+            task = self._sampled.over(self.head_, task, self._public_records, random)
         return X, labels, task
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray]:
@@ -342,9 +351,18 @@ the encoder treats each record by itself (tried on records that are not private)
         return public
 
     def _given_sensitivity(self, fit: PrivateFit) -> Sensitivity | None:
+        if self._sampled is not None:
+            if self.relation != "replace_one":
+                raise ValueError(
+                    f"relation={self.relation!r} does not fit a sampled sensitivity, whose pairs "
+                    "differ in one record that is replaced. Use relation='replace_one', or "
+                    "sensitivity='proved'."
+                )
+            fit.assume_unproved(self._sampled.kind, self._sampled.assumption)
+            return Sensitivity(1.0)  # until it is known; what is charged does not depend on it
         if isinstance(self.sensitivity, str):
             return None
-        given = self.sensitivity
+        given: Any = self.sensitivity
         moved = given if isinstance(given, Sensitivity) else Sensitivity(float(given))
         also = "" if moved.l1 is None else f" and {moved.l1:g} in L1"
         fit.assume(
@@ -352,6 +370,27 @@ the encoder treats each record by itself (tried on records that are not private)
             "as given"
         )
         return moved
+
+    @property
+    def _sampled(self) -> SampledSensitivity | None:
+        if isinstance(self.sensitivity, SampledSensitivity):
+            return self.sensitivity
+        return SampledSensitivity() if self.sensitivity == "sampled" else None
+
+    def _with_sampled(self, tasks: list[Task], records: Records) -> list[Task]:
+        """Return the tasks with the sensitivity that the private records show, if that is asked."""
+        sampled = self._sampled
+        if sampled is None or sampled.sampler is not None:
+            return tasks
+        assert isinstance(self.head_, OneRelease)
+        random = np.random.default_rng(self.noise_seed)
+        return sampled.on(self.head_, tasks, records, random)
+
+    def _public_records(self, X: Any, y: ArrayLike) -> Records:
+        X, labels = self._checked_public(X), np.asarray(y)
+        if not np.isin(labels, self.classes_).all():
+            raise ValueError("sampler holds labels that are none of classes. Leave them out.")
+        return self._records(X, np.searchsorted(self.classes_, labels))
 
     def _rows(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return rows in the unit ball, and which records count."""
@@ -366,13 +405,16 @@ the encoder treats each record by itself (tried on records that are not private)
         return Records(rows, counts.astype(np.float64), labels, len(self.classes_))
 
     def _released(self, task: Task, X: Any, labels: NDArray[np.int64]) -> Any:
-        random = SecureRandom(self.noise_seed)
-        return self.head_.release(task, self._records(X, labels), random)
+        records = self._records(X, labels)
+        [task] = self._with_sampled([task], records)
+        return self.head_.release(task, records, SecureRandom(self.noise_seed))
 
     def _released_often(
         self, head: OneRelease, tasks: list[Task], X: Any, labels: NDArray[np.int64]
     ) -> list[NDArray[np.float64]]:
-        statistic = head.statistic(tasks[0], self._records(X, labels))
+        records = self._records(X, labels)
+        tasks = self._with_sampled(tasks, records)
+        statistic = head.statistic(tasks[0], records)
         random = SecureRandom(self.noise_seed)
         return [head.noised(task, statistic, random) for task in tasks]
 

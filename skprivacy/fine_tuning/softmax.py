@@ -71,15 +71,27 @@ class SoftmaxHead(OneRelease):
         return Sensitivity(moved / _ridge(self))
 
     def statistic(self, task: Task, records: Records) -> NDArray[np.float64]:
+        return self.flattened(task, minimize(self.loss(task, records), TOLERANCE))
+
+    def loss(self, task: Task, records: Records) -> LogisticLoss:
+        """Return what the weights minimise: for two classes, the log-odds of the second."""
         outputs = 1 if task.n_classes == 2 else task.n_classes
-        loss = LogisticLoss(
+        return LogisticLoss(
             records.rows,
             records.indicators[:, -outputs:],
             records.counts,
             _ridge(self),
             np.zeros((task.size, outputs)),
         )
-        return (minimize(loss, TOLERANCE) @ _contrasts(task.n_classes)).ravel()
+
+    @property
+    def distance(self) -> float:
+        """How far the computed minimiser may be from the exact one, in L2."""
+        return TOLERANCE / _ridge(self)
+
+    def flattened(self, task: Task, minimiser: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the statistic that a minimiser of the loss gives."""
+        return np.asarray((minimiser @ _contrasts(task.n_classes)).ravel())
 
     def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
         contrasts = noisy.reshape(task.size, task.n_classes - 1)

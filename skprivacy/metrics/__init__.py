@@ -1,15 +1,17 @@
-"""Metrics of membership attacks: pure functions of two samples of scores.
+"""Metrics of membership attacks, pure functions of two samples of scores, and of utility.
 
-Throughout, ``scores_in`` are the scores of members, ``scores_out`` those of non-members,
+In the former, ``scores_in`` are the scores of members, ``scores_out`` those of non-members,
 HIGHER means MEMBER, and a record is called a member if its score is at least the threshold.
 """
 
 from ._area import auc, auc_interval
 from ._epsilon import epsilon_from_counts, epsilon_from_guesses, epsilon_lower_bound
 from ._rates import OperatingPoint, advantage, clopper_pearson, roc, tpr_at_fpr
+from ._utility import UtilityLoss, utility_loss
 
 __all__ = [
     "OperatingPoint",
+    "UtilityLoss",
     "advantage",
     "auc",
     "auc_interval",
@@ -19,4 +21,5 @@ __all__ = [
     "epsilon_lower_bound",
     "roc",
     "tpr_at_fpr",
+    "utility_loss",
 ]

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from ._training.optimizers import PrivateAdam
     from .augmentation import RandomFlip, RandomShift
     from .consistency import ColumnCorruption, ConsistencyStudent
+    from .distortion import RandomDistortion
     from .dp_net import DPNeuralNet
     from .dpsgd import DPSGDClassifier
+    from .encoders import SCARFEncoder, SimCLREncoder
     from .regression import DPSGDRegressor
     from .scattering import ScatteringTransformer
     from .vat import VATStudent
@@ -23,9 +25,12 @@ __all__ = [
     "DPSGDClassifier",
     "DPSGDRegressor",
     "PrivateAdam",
+    "RandomDistortion",
     "RandomFlip",
     "RandomShift",
+    "SCARFEncoder",
     "ScatteringTransformer",
+    "SimCLREncoder",
     "VATStudent",
     "load_model",
     "save_model",
@@ -39,9 +44,12 @@ _PUBLIC = {
     "DPSGDClassifier": "dpsgd",
     "DPSGDRegressor": "regression",
     "PrivateAdam": "_training.optimizers",
+    "RandomDistortion": "distortion",
     "RandomFlip": "augmentation",
     "RandomShift": "augmentation",
+    "SCARFEncoder": "encoders",
     "ScatteringTransformer": "scattering",
+    "SimCLREncoder": "encoders",
     "VATStudent": "vat",
     "load_model": "_persistence",
     "save_model": "_persistence",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
@@ -18,6 +19,8 @@ from ..accounting import PrivacyGuarantee
 from ._training.net import make_module
 from .dp_net import DPNeuralNet
 from .dpsgd import DPSGDClassifier
+from .encoders import SCARFEncoder, SimCLREncoder
+from .encoders._contrastive import ContrastiveEncoder
 from .regression import DPSGDRegressor
 
 __all__ = ["load_model", "save_model"]
@@ -27,6 +30,8 @@ _KINDS: dict[str, type] = {
     "DPNeuralNet": DPNeuralNet,
     "DPSGDClassifier": DPSGDClassifier,
     "DPSGDRegressor": DPSGDRegressor,
+    "SCARFEncoder": SCARFEncoder,
+    "SimCLREncoder": SimCLREncoder,
 }
 # Parameters that are numbers or words. The rest (budget, seeds, module, augment, classes) is
 # not written.
@@ -40,9 +45,13 @@ _NET_PARAMS = (
     "target_quantile", "batch_size", "max_epochs", "lr", "schedule", "averaging",
     "averaging_decay", "n_records",
 )  # fmt: skip
+_ENCODER_PARAMS = (
+    "n_components", "temperature", "batch_size", "epochs", "learning_rate", "image_shape",
+    "hidden_layer_sizes", "corruption", "groups",
+)  # fmt: skip
 _FITTED = ("n_features_in_", "noise_multiplier_", "n_steps_", "gradients_", "max_grad_norm_")
 
-Model = DPNeuralNet | DPSGDClassifier | DPSGDRegressor
+Model = DPNeuralNet | DPSGDClassifier | DPSGDRegressor | SCARFEncoder | SimCLREncoder
 
 
 def save_model(model: Model, path: str | Path) -> None:
@@ -50,7 +59,7 @@ def save_model(model: Model, path: str | Path) -> None:
 
     Parameters
     ----------
-    model : DPSGDClassifier, DPSGDRegressor or DPNeuralNet
+    model : DPSGDClassifier, DPSGDRegressor, DPNeuralNet, SCARFEncoder or SimCLREncoder
         Fitted.
     path : str or Path
         The file to write; what is there is replaced.
@@ -58,12 +67,13 @@ def save_model(model: Model, path: str | Path) -> None:
     Raises
     ------
     ValueError
-        If ``model`` is none of the three, not fitted, or its labels are neither numbers nor text.
+        If ``model`` is none of these, not fitted, or its labels are neither numbers nor text.
 
     Notes
     -----
     **Guarantees.** The file holds the released weights, the guarantee, and public facts:
-    parameters, names of features, labels. No record, no seed and no budget is in it.
+    parameters, names of features, labels. No record, no seed and no budget is in it. An encoder
+    has no guarantee, and its file is as public as the records that it was fitted on.
 
     Examples
     --------
@@ -78,12 +88,22 @@ def save_model(model: Model, path: str | Path) -> None:
     >>> again.privacy_ == model.privacy_
     True
     """
-    if type(model).__name__ not in _KINDS or not hasattr(model, "privacy_"):
+    if type(model).__name__ not in _KINDS or not hasattr(model, "module_"):
         raise ValueError(
-            f"model must be a fitted DPSGDClassifier, DPSGDRegressor or DPNeuralNet, got a "
-            f"{type(model).__name__} that is none, or not fitted. Call fit first; of a pipeline, "
-            "save its last step, model[-1], and its Schema as JSON."
+            f"model must be a fitted {', '.join(_KINDS)}, got a {type(model).__name__} that is "
+            "none, or not fitted. Call fit first; of a pipeline, save its last step, model[-1], "
+            "and its Schema as JSON."
         )
+    facts = _facts_of_encoder(model) if isinstance(model, ContrastiveEncoder) else _facts(model)
+    try:
+        header = json.dumps(facts)
+    except TypeError as error:
+        raise ValueError(f"The labels must be numbers or text to be saved ({error}).") from error
+    weights = {k: v.contiguous().clone() for k, v in model.module_.state_dict().items()}
+    save_file(weights, output_path(path), metadata={"skprivacy": header})
+
+
+def _facts(model: Any) -> dict[str, Any]:
     params = _NET_PARAMS if isinstance(model, DPNeuralNet) else _PARAMS
     facts: dict[str, Any] = {
         "format": _FORMAT,
@@ -104,12 +124,19 @@ def save_model(model: Model, path: str | Path) -> None:
     else:
         facts["target_bounds"] = list(model.target_bounds_)
         facts["given"] = model.target_bounds is not None
-    try:
-        header = json.dumps(facts)
-    except TypeError as error:
-        raise ValueError(f"The labels must be numbers or text to be saved ({error}).") from error
-    weights = {k: v.contiguous().clone() for k, v in model.module_.state_dict().items()}
-    save_file(weights, output_path(path), metadata={"skprivacy": header})
+    return facts
+
+
+def _facts_of_encoder(model: ContrastiveEncoder) -> dict[str, Any]:
+    return {
+        "format": _FORMAT,
+        "kind": type(model).__name__,
+        "own_module": False,
+        "params": {k: _plain(getattr(model, k)) for k in _ENCODER_PARAMS if hasattr(model, k)},
+        "fitted": {"n_features_in_": model.n_features_in_},
+        "feature_names": _plain(getattr(model, "feature_names_in_", None)),
+        "saved": model._saved(),
+    }
 
 
 def load_model(path: str | Path, module: nn.Module | None = None, criterion: Any = None) -> Model:
@@ -126,8 +153,8 @@ def load_model(path: str | Path, module: nn.Module | None = None, criterion: Any
 
     Returns
     -------
-    DPSGDClassifier, DPSGDRegressor or DPNeuralNet
-        Predicts as the saved one, and states the same guarantee.
+    DPSGDClassifier, DPSGDRegressor, DPNeuralNet, SCARFEncoder or SimCLREncoder
+        Predicts or transforms as the saved one, and states the same guarantee.
 
     Raises
     ------
@@ -172,11 +199,15 @@ def _model(
             if module is None
             else "The model has the built-in perceptron: leave module=None."
         )
-    unknown = {*facts["params"], *facts["fitted"]} - {*_PARAMS, *_NET_PARAMS, *_FITTED}
+    unknown = {*facts["params"], *facts["fitted"]} - {
+        *_PARAMS, *_NET_PARAMS, *_ENCODER_PARAMS, *_FITTED
+    }  # fmt: skip
     if unknown:
         raise KeyError(*sorted(unknown))
-    if facts["kind"] == "DPNeuralNet":
-        model: Any = _net(facts, copy.deepcopy(module), criterion)
+    if issubclass(_KINDS[facts["kind"]], ContrastiveEncoder):
+        model: Any = _encoder(facts, weights)
+    elif facts["kind"] == "DPNeuralNet":
+        model = _net(facts, copy.deepcopy(module), criterion)
     else:
         model = _estimator(facts, weights, module)
     if not all(tensor.isfinite().all() for tensor in weights.values()):
@@ -187,10 +218,31 @@ def _model(
         raise ValueError(f"module does not fit to the weights in the file: {error}") from error
     model.module_.eval()
     vars(model).update(facts["fitted"])
+    if isinstance(model, ContrastiveEncoder):
+        return model
     model.privacy_ = PrivacyGuarantee.from_dict(facts["privacy"])
     model.privacy_event_ = model.privacy_.event
     model.delta_ = model.privacy_.at_delta
     model.epsilon_ = model.privacy_.epsilon()
+    return model
+
+
+def _encoder(facts: dict[str, Any], weights: dict[str, Any]) -> ContrastiveEncoder:
+    """Return an encoder with a new module, of the right shape."""
+    model: ContrastiveEncoder = _KINDS[facts["kind"]](**facts["params"])
+    model.n_features_in_ = facts["fitted"]["n_features_in_"]
+    if facts["feature_names"] is not None:
+        model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
+    with torch.device("meta"):  # no memory is taken before the sizes are known to be right
+        module = model._restore(facts["saved"])
+    expected = {name: tensor.shape for name, tensor in module.state_dict().items()}
+    if expected != {name: tensor.shape for name, tensor in weights.items()}:
+        raise ValueError(
+            f"The weights in the file are not those of a {facts['kind']} of the sizes that it "
+            "states: it is damaged. Copy it again."
+        )
+    model.module_ = module.to_empty(device="cpu")
+    model.needs_public_records_ = True
     return model
 
 

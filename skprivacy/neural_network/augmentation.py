@@ -47,12 +47,12 @@ class RandomShift:
     pixels: int = 2
 
     def __post_init__(self) -> None:
-        _check_shape(self.shape)
+        check_image_shape(self.shape)
         if not isinstance(self.pixels, int) or self.pixels < 1:
             raise ValueError(f"pixels={self.pixels!r} must be a positive whole number.")
 
     def __call__(self, rows: Tensor) -> Tensor:
-        images = F.pad(_images(rows, self.shape), [self.pixels] * 4)
+        images = F.pad(rows_as_images(rows, self.shape), [self.pixels] * 4)
         n, (channels, height, width) = len(rows), self.shape
         start = torch.randint(2 * self.pixels + 1, (2, n), device=rows.device)
         down = start[0][:, None] + torch.arange(height, device=rows.device)
@@ -87,10 +87,10 @@ class RandomFlip:
     shape: tuple[int, int, int]
 
     def __post_init__(self) -> None:
-        _check_shape(self.shape)
+        check_image_shape(self.shape)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        images = _images(rows, self.shape)
+        images = rows_as_images(rows, self.shape)
         flipped = torch.rand(len(rows), 1, 1, 1, device=rows.device) < 0.5
         return torch.where(flipped, images.flip(-1), images).flatten(1)
 
@@ -193,7 +193,7 @@ class Views:
             return self(inputs.clone())
 
 
-def _check_shape(shape: Any) -> None:
+def check_image_shape(shape: Any) -> None:
     good = isinstance(shape, tuple) and len(shape) == 3
     if not good or not all(isinstance(size, int) and size > 0 for size in shape):
         raise ValueError(
@@ -201,7 +201,7 @@ def _check_shape(shape: Any) -> None:
         )
 
 
-def _images(rows: Tensor, shape: tuple[int, int, int]) -> Tensor:
+def rows_as_images(rows: Tensor, shape: tuple[int, int, int]) -> Tensor:
     if rows[0].numel() != math.prod(shape):
         raise ValueError(
             f"shape={shape!r} makes {math.prod(shape)} numbers an image, but rows have "

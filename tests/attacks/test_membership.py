@@ -7,9 +7,11 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import RidgeClassifier
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -59,6 +61,7 @@ ATTACKS = {
     "attack r": ReferenceThreshold(),
     "shadow threshold": ShadowThreshold(),
     "shokri": ShokriAttack(),
+    "shokri, all classes": ShokriAttack(per_class=False),
     "shokri signals": ShokriAttack(view="signals"),
     "ml-leaks": MLLeaksAttack(),
     "ml-leaks 3": SignalThreshold(signal="max_confidence"),
@@ -379,3 +382,17 @@ def test_labels_the_target_does_not_know_are_told(leaky):
     assert attack.score_samples(leaky.X, y)[-3:].max() < attack.threshold_
     with pytest.warns(UserWarning, match="3 records"):
         AttributeInference(leaky.target, prior="marginal").fit(np.round(leaky.X), y)
+
+
+@pytest.mark.parametrize("attack_model", [None, MLPClassifier((16,), tol=1e-3, random_state=0)])
+@pytest.mark.parametrize("view", ["confidence", "signals"])
+def test_one_attack_model_for_all_classes_sees_the_true_class(view, attack_model):
+    """A tree is always certain: only whether it is right tells a member."""
+    X, y = make_classification(800, n_classes=2, flip_y=0.5, random_state=0)
+    target = DecisionTreeClassifier(random_state=0).fit(X[:400], y[:400])
+    attack = ShokriAttack(
+        target, n_shadows=4, per_class=False, view=view, attack_model=attack_model, random_state=0
+    ).fit(X, y)
+    right = (target.predict(X[400:]) == y[400:]).mean()
+    result = attack.evaluate(X[:400], y[:400], X[400:], y[400:])
+    assert result.auc == pytest.approx(0.5 + (1 - right) / 2, abs=0.01)

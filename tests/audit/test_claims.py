@@ -50,6 +50,7 @@ from skprivacy.audit._composition import composed
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection import sweep as sweep_module
+from skprivacy.neural_network import SCARFEncoder, SimCLREncoder
 from skprivacy.preprocessing import PrivateStandardScaler
 from skprivacy.preprocessing.smoothing import SmoothedClassifier
 
@@ -74,6 +75,10 @@ def both(budget):
 
 def frozen(budget):
     return FrozenEstimator(both(budget).fit(X[TRAIN], y[TRAIN]))
+
+
+def encoder():
+    return SCARFEncoder(2, hidden_layer_sizes=(8,), epochs=1, random_state=0)
 
 
 def searched(budget):
@@ -135,8 +140,24 @@ PROVED = {
         scale(b), FunctionTransformer(np.tanh), learn(b)
     ),
     "approximate": lambda b: make_pipeline(scale(b, 1.0, delta=1e-6), learn(b, 1.0, delta=3e-6)),
-}
+    "a frozen encoder": lambda b: make_pipeline(FrozenEstimator(encoder().fit(X[TEST])), learn(b)),
+    "a frozen encoder, deep": lambda b: make_pipeline(
+        make_union(
+            FrozenEstimator(make_pipeline(Normalizer(), encoder()).fit(X[TEST])), scale(b)
+        ), learn(b),
+    ),
+}  # fmt: skip
 ESTIMATE = {
+    "an encoder of private records": lambda b: make_pipeline(encoder(), learn(b)),
+    "an encoder of images": lambda b: make_pipeline(
+        SimCLREncoder(2, epochs=1, batch_size=60), learn(b)
+    ),
+    "an encoder frozen with what it was fitted for": lambda b: FrozenEstimator(
+        make_pipeline(encoder(), learn(b)).fit(X[TRAIN], y[TRAIN])
+    ),
+    "a frozen scaler": lambda b: make_pipeline(
+        FrozenEstimator(StandardScaler().fit(X[TEST])), learn(b)
+    ),
     "scaled outside": lambda b: make_pipeline(StandardScaler(), learn(b)),
     "scaled outside, deep": lambda b: VotingClassifier(
         [("a", make_pipeline(make_union(StandardScaler(), scale(b)), learn(b)))], voting="soft"
@@ -187,7 +208,7 @@ CASES = PROVED | ESTIMATE | NOTHING | CHOSEN
 
 def fitted(name, budget):
     model = CASES[name](budget)
-    return model if name == "frozen" else model.fit(X[TRAIN], y[TRAIN])
+    return model if type(model) is FrozenEstimator else model.fit(X[TRAIN], y[TRAIN])
 
 
 def proved_epsilons(text):
@@ -266,6 +287,17 @@ def check_sweep():
     assert claim_of(sweep.estimator_, X).guarantee.epsilon() == pytest.approx(20.05)
 
 
+def test_a_frozen_encoder_is_an_assumption_that_the_report_prints():
+    model = make_pipeline(FrozenEstimator(encoder().fit(X[TEST])), learn(None)).fit(
+        X[TRAIN], y[TRAIN]
+    )
+    stated = "step 'frozenestimator' (SCARFEncoder) was fitted on public records alone"
+    assert stated in claim_of(model, X[TRAIN]).guarantee.assumptions
+    report = audit(model, X[TRAIN], y[TRAIN], X[TEST], y[TEST], attacks=LossThreshold())
+    assert stated in repr(report)
+    assert stated.replace("'", "&#39;") in report.to_html()
+
+
 def test_a_sweep_says_what_all_of_its_fits_have_cost():
     check_sweep()
 
@@ -305,7 +337,22 @@ def gaps_forgotten():
     )
 
 
+def frozen_is_public():
+    return mock.patch.object(claims, "holds_private", return_value=False)
+
+
+def encoders_covered():
+    original = claims.is_covered
+    return mock.patch.object(
+        claims, "is_covered", lambda step: original(step) or claims.needs_public_records(step)
+    )
+
+
 MUTANTS = {
+    "an encoder is covered wherever it is": (encoders_covered, "an encoder of private records"),
+    "all that is frozen is public": (
+        frozen_is_public, "an encoder frozen with what it was fitted for",
+    ),
     "the last step of a pipeline": (lambda: opened(Pipeline, last_step_alone), "pipeline"),
     "the last step of a vote's pipeline": (lambda: opened(Pipeline, last_step_alone), "voting"),
     "nothing of a column transformer": (

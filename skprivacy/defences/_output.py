@@ -1,0 +1,97 @@
+"""A classifier whose probabilities are changed before anybody sees them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from .._sklearn import HasMethods
+
+__all__ = ["CONSTRAINTS", "Float64Array", "OutputDefence"]
+
+Float64Array = NDArray[np.float64]
+Self = TypeVar("Self", bound="OutputDefence")
+
+CONSTRAINTS: dict[str, list[Any]] = {"estimator": [HasMethods(["fit", "predict_proba"])]}
+
+
+class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """What output defences share. A subclass implements ``_disguised`` and perhaps ``_learn``.
+
+    Notes
+    -----
+    **Guarantees.** None: the model has learned what it had learned without the defence.
+    ``claim_of`` says "no claim".
+
+    **Edge cases.** ``predict`` takes the class of the largest disguised probability, so that it
+    says nothing that ``predict_proba`` does not.
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = CONSTRAINTS
+    estimator: Any
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags
+        return tags
+
+    def fit(self: Self, X: Any, y: ArrayLike) -> Self:
+        """Fit a clone of the classifier, and what the defence needs.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        self : object
+            Fitted.
+        """
+        self._validate_params()
+        self._learn(X, y)
+        self.classes_ = self.estimator_.classes_
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        return self
+
+    def predict_proba(self, X: Any) -> Float64Array:
+        """Return the disguised probabilities.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        check_is_fitted(self, "estimator_")
+        return self._disguised(np.asarray(self.estimator_.predict_proba(X), dtype=np.float64))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of the largest disguised probability.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        shown = self.predict_proba(X)
+        return np.asarray(self.classes_[shown.argmax(axis=1)])
+
+    def _learn(self, X: Any, y: Any) -> None:
+        self.estimator_ = clone(self.estimator).fit(X, y)
+
+    def _disguised(self, proba: Float64Array) -> Float64Array:
+        """Return what is shown of probabilities of shape (n_samples, n_classes)."""
+        raise NotImplementedError

@@ -1,0 +1,181 @@
+"""Showing less: softer, fewer or rounder probabilities."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from .._sklearn import Interval
+from ._output import CONSTRAINTS, Float64Array, OutputDefence
+
+__all__ = ["RoundedClassifier", "TemperatureClassifier", "TopKClassifier"]
+
+
+class TemperatureClassifier(OutputDefence):
+    """A classifier whose probabilities are softened. It proves nothing.
+
+    Parameters
+    ----------
+    estimator : classifier with ``predict_proba``
+        Cloned and fitted.
+    temperature : float, default=5.0
+        What log-probabilities are divided by: 1 changes nothing, larger is softer.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        The fitted clone. Whoever holds the object holds it too: share predictions only.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+
+    Notes
+    -----
+    **Guarantees.** None. An attacker who knows the temperature undoes it.
+
+    **Edge cases.** Probabilities of 0 stay 0, and labels stay as they are.
+
+    References
+    ----------
+    R. Shokri, M. Stronati, C. Song, V. Shmatikov, "Membership inference attacks against machine
+    learning models", S&P 2017, section VIII.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skprivacy.defences import TemperatureClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = TemperatureClassifier(DecisionTreeClassifier(max_depth=2, random_state=0)).fit(X, y)
+    >>> model.predict_proba(X[60:61]).round(2)
+    array([[0.  , 0.61, 0.39]])
+    """
+
+    _parameter_constraints = {
+        **CONSTRAINTS,
+        "temperature": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(self, estimator: Any, *, temperature: float = 5.0) -> None:
+        self.estimator = estimator
+        self.temperature = temperature
+
+    def _disguised(self, proba: Float64Array) -> Float64Array:
+        # relative to the largest, so that no row becomes all zeros
+        softer = (proba / proba.max(axis=1, keepdims=True)) ** (1 / self.temperature)
+        return np.asarray(softer / softer.sum(axis=1, keepdims=True))
+
+
+class TopKClassifier(OutputDefence):
+    """A classifier that shows the probabilities of the likeliest classes only. It proves nothing.
+
+    Parameters
+    ----------
+    estimator : classifier with ``predict_proba``
+        Cloned and fitted.
+    k : int, default=1
+        How many probabilities are shown; the other classes share the rest equally.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        The fitted clone. Whoever holds the object holds it too: share predictions only.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+
+    Notes
+    -----
+    **Guarantees.** None. What is shown still tells members from others, and so do labels alone.
+
+    **Edge cases.** Of equal probabilities the first classes are shown. With ``k`` of at least the
+    number of classes nothing changes.
+
+    References
+    ----------
+    R. Shokri, M. Stronati, C. Song, V. Shmatikov, "Membership inference attacks against machine
+    learning models", S&P 2017, section VIII.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from skprivacy.defences import TopKClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> TopKClassifier(GaussianNB(), k=1).fit(X, y).predict_proba(X[70:71]).round(2)
+    array([[0.08, 0.08, 0.85]])
+    """
+
+    _parameter_constraints = {
+        **CONSTRAINTS,
+        "k": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(self, estimator: Any, *, k: int = 1) -> None:
+        self.estimator = estimator
+        self.k = k
+
+    def _disguised(self, proba: Float64Array) -> Float64Array:
+        n_hidden = proba.shape[1] - self.k
+        if n_hidden <= 0:
+            return proba
+        hidden = np.argsort(-proba, axis=1, kind="stable")[:, self.k :]
+        rest = np.take_along_axis(proba, hidden, 1).sum(axis=1, keepdims=True)
+        shown = proba.copy()
+        np.put_along_axis(shown, hidden, rest / n_hidden, 1)
+        return shown
+
+
+class RoundedClassifier(OutputDefence):
+    """A classifier whose probabilities are rounded. It proves nothing.
+
+    Parameters
+    ----------
+    estimator : classifier with ``predict_proba``
+        Cloned and fitted.
+    decimals : int, default=1
+        Digits that are kept.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        The fitted clone. Whoever holds the object holds it too: share predictions only.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+
+    Notes
+    -----
+    **Guarantees.** None. What is shown still tells members from others, and so do labels alone.
+
+    **Edge cases.** Rounded probabilities are divided by their sum. Where all of them would be 0,
+    the likeliest class gets 1. Of classes that rounding makes equal, ``predict`` takes the first.
+
+    References
+    ----------
+    R. Shokri, M. Stronati, C. Song, V. Shmatikov, "Membership inference attacks against machine
+    learning models", S&P 2017, section VIII.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from skprivacy.defences import RoundedClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> RoundedClassifier(GaussianNB()).fit(X, y).predict_proba(X[70:71])
+    array([[0. , 0.2, 0.8]])
+    """
+
+    _parameter_constraints = {
+        **CONSTRAINTS,
+        "decimals": [Interval(Integral, 0, None, closed="left")],
+    }
+
+    def __init__(self, estimator: Any, *, decimals: int = 1) -> None:
+        self.estimator = estimator
+        self.decimals = decimals
+
+    def _disguised(self, proba: Float64Array) -> Float64Array:
+        rounded = proba.round(self.decimals)
+        empty = rounded.sum(axis=1) == 0
+        rounded[empty, proba[empty].argmax(axis=1)] = 1.0
+        return np.asarray(rounded / rounded.sum(axis=1, keepdims=True))

@@ -1,0 +1,240 @@
+"""MemGuard: noise on probabilities that makes one attack, the defender's own, guess."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+from sklearn.utils import check_random_state, column_or_1d, indexable
+
+from .._sklearn import Interval, num_samples, safe_indexing
+from ._output import CONSTRAINTS, Float64Array, OutputDefence
+
+__all__ = ["MemGuardClassifier"]
+
+_STEPS, _STEP = 300, 0.1  # of the search for noise: Jia et al., section 5
+_LABEL_KEPT = 10.0  # weight of the label's constraint
+_WEIGHTS = tuple(0.1 * 10.0**i for i in range(6))  # of the size of the noise, tried in turn
+_FLOOR = 1e-12
+_DIGITS = 6  # of a prediction, by which its noise is chosen
+
+
+class MemGuardClassifier(OutputDefence):
+    """A classifier that adds noise to its probabilities against one kind of attack.
+
+    It proves nothing. The defender trains an attack of its own, a network on sorted probabilities
+    of members and others, and seeks for each prediction the smallest noise at which that attack
+    has to guess and the label stays.
+
+    Parameters
+    ----------
+    estimator : classifier with ``predict_proba``
+        Cloned and fitted, on what ``held_out`` leaves.
+    distortion : float, default=1.0
+        The largest expected sum of absolute changes of a record's probabilities, from 0 to 2.
+    held_out : float, default=0.25
+        The share of the records that the classifier does not learn from: the non-members of the
+        defender's attack.
+    hidden_layer_sizes : sequence of int, default=(64,)
+        Hidden layers of the defender's attack.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the held-out records, the attack's initial weights, and the choice of the predictions
+        that are disguised, which is the same whenever a record is asked for again.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        The fitted clone. Whoever holds the object holds it too: share predictions only.
+    attack_ : MLPClassifier
+        The defender's attack.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+
+    Notes
+    -----
+    **Guarantees.** None. Labels are unchanged, and labels alone tell members from others; an attack
+    that is trained on disguised predictions sees through some of the noise.
+
+    **Edge cases.** A prediction for which no noise is found is shown as it is.
+
+    References
+    ----------
+    J. Jia, A. Salem, M. Backes, Y. Zhang, N. Z. Gong, "MemGuard: Defending against black-box
+    membership inference attacks via adversarial examples", CCS 2019.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skprivacy.defences import MemGuardClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> guarded = MemGuardClassifier(LogisticRegression(max_iter=2000), random_state=0)
+    >>> guarded = guarded.fit(X[:400], y[:400])
+    >>> bool((guarded.predict(X) == guarded.estimator_.predict(X)).all())
+    True
+    """
+
+    _parameter_constraints = {
+        **CONSTRAINTS,
+        "distortion": [Interval(Real, 0, 2, closed="both")],
+        "held_out": [Interval(Real, 0, 1, closed="neither")],
+        "hidden_layer_sizes": ["array-like"],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        distortion: float = 1.0,
+        held_out: float = 0.25,
+        hidden_layer_sizes: Sequence[int] = (64,),
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.distortion = distortion
+        self.held_out = held_out
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.random_state = random_state
+
+    def _learn(self, X: Any, y: Any) -> None:
+        random = check_random_state(self.random_state)
+        seed, self._key = random.randint(2**31 - 1), random.bytes(16)
+        if y is None:
+            raise ValueError(
+                "MemGuardClassifier requires y to be passed, but the target y is None."
+            )
+        X, labels = indexable(X, column_or_1d(y, warn=True))
+        kept, out = train_test_split(
+            np.arange(num_samples(X)), test_size=self.held_out, random_state=seed
+        )
+        self.estimator_ = clone(self.estimator).fit(safe_indexing(X, kept), labels[kept])
+        shown = [
+            np.sort(self.estimator_.predict_proba(safe_indexing(X, rows)), axis=1)
+            for rows in (kept, out)
+        ]
+        # As many members as others: the attack is to begin from even odds.
+        copies = np.resize(np.arange(len(out)), len(kept))
+        member = np.repeat([1, 0], len(kept))
+        self.attack_ = MLPClassifier(self.hidden_layer_sizes, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            self.attack_.fit(np.concatenate([shown[0], shown[1][copies]]), member)
+
+    def _disguised(self, proba: Float64Array) -> Float64Array:
+        if proba.shape[1] < 2:
+            return proba
+        # The last digits of a prediction depend on what else is asked for: the noise shall not.
+        rounded = proba.round(_DIGITS)
+        noisy = _least_noise(rounded, self.attack_)
+        guess, told = (np.abs(_attack_logit(p, self.attack_)[0]) for p in (noisy, proba))
+        size = np.abs(noisy - rounded).sum(axis=1)
+        helps = (size > 0) & (guess <= told)
+        chance = np.minimum(1.0, self.distortion / np.maximum(size, _FLOOR))
+        chosen = helps & (_coins(rounded, self._key) < chance)
+        return np.where(chosen[:, None], noisy, proba)
+
+
+def _least_noise(proba: Float64Array, attack: MLPClassifier) -> Float64Array:
+    """Return the probabilities at which the attack has to guess, with the least change found.
+
+    The search of Jia et al., algorithm 1, for all records at once.
+    """
+    start = np.log(np.maximum(proba, _FLOOR))
+    label = proba.argmax(axis=1)
+    wanted = -np.sign(_attack_logit(proba, attack)[0])  # the sign of a wrong guess
+    best = proba.copy()
+    open_rows = np.arange(len(proba))
+    for weight in _WEIGHTS:
+        found = _search(start[open_rows], proba[open_rows], label[open_rows],
+                        wanted[open_rows], weight, attack)  # fmt: skip
+        solved = _is_solved(found, label[open_rows], wanted[open_rows], attack)
+        best[open_rows[solved]] = found[solved]
+        open_rows = open_rows[solved]  # a heavier weight is tried where the lighter one did
+        if not len(open_rows):
+            break
+    return best
+
+
+def _search(
+    start: Float64Array,
+    proba: Float64Array,
+    label: Any,
+    wanted: Float64Array,
+    weight: float,
+    attack: MLPClassifier,
+) -> Float64Array:
+    """Walk down from each record's log-probabilities until its guess turns; return the ends."""
+    logits = start.copy()
+    moving = np.arange(len(start))
+    for _ in range(_STEPS):
+        shown = _softmax(logits[moving])
+        moving = moving[~_is_solved(shown, label[moving], wanted[moving], attack)]
+        if not len(moving):
+            break
+        shown = _softmax(logits[moving])
+        logit, slope = _attack_logit(shown, attack)
+        of_shown = np.sign(logit)[:, None] * slope + weight * np.sign(shown - proba[moving])
+        gradient = shown * (of_shown - (of_shown * shown).sum(axis=1, keepdims=True))
+        gradient += _LABEL_KEPT * _slope_of_label(logits[moving], label[moving])
+        length = np.linalg.norm(gradient, axis=1, keepdims=True)
+        logits[moving] -= _STEP * gradient / np.maximum(length, _FLOOR)
+    return _softmax(logits)
+
+
+def _is_solved(shown: Float64Array, label: Any, wanted: Float64Array, attack: Any) -> Any:
+    """Tell where the label is kept and the attack's guess has turned."""
+    turned = _attack_logit(shown, attack)[0] * wanted >= 0
+    return (shown.argmax(axis=1) == label) & turned
+
+
+def _slope_of_label(logits: Float64Array, label: Any) -> Float64Array:
+    """Return the gradient of how far the best other class is above the label."""
+    rows = np.arange(len(label))
+    others = logits.copy()
+    others[rows, label] = -np.inf
+    rival = others.argmax(axis=1)
+    slope = np.zeros_like(logits)
+    above = logits[rows, rival] >= logits[rows, label]
+    slope[rows[above], rival[above]] = 1.0
+    slope[rows[above], label[above]] = -1.0
+    return slope
+
+
+def _attack_logit(proba: Float64Array, attack: MLPClassifier) -> tuple[Float64Array, Float64Array]:
+    """Return the attack's log-odds of membership, and their gradient by the probabilities."""
+    order = np.argsort(proba, axis=1, kind="stable")
+    layers = list(zip(attack.coefs_, attack.intercepts_, strict=True))
+    units, active = np.take_along_axis(proba, order, 1), []
+    for weights, bias in layers[:-1]:
+        units = units @ weights + bias
+        active.append(units > 0)
+        units = np.maximum(units, 0)
+    weights, bias = layers[-1]
+    logit = (units @ weights + bias)[:, 0]
+    slope = np.broadcast_to(weights[:, 0], units.shape)
+    for (below, _), on in zip(reversed(layers[:-1]), reversed(active), strict=True):
+        slope = (slope * on) @ below.T
+    by_class = np.empty_like(proba)
+    np.put_along_axis(by_class, order, slope, 1)
+    return logit, by_class
+
+
+def _softmax(logits: Float64Array) -> Float64Array:
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def _coins(proba: Float64Array, key: bytes) -> Float64Array:
+    """Return numbers from 0 to 1, each a function of the key and of its row."""
+    rows = proba + 0.0  # no negative zeros
+    digests = [hashlib.blake2b(row.tobytes(), key=key, digest_size=8).digest() for row in rows]
+    return np.frombuffer(b"".join(digests), "<u8") / 2.0**64

@@ -1,0 +1,176 @@
+"""Heads without one of the records, a thousand of them for little more than the cost of one.
+
+Without one record the minimiser moves little. One Newton step from the minimiser with all records
+(its influence) almost reaches it, and the same factorised Hessian serves every record; a few more
+steps make it exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from ..linear_model._logistic import LogisticLoss, minimize
+from .head import OneRelease, Records, Task
+from .softmax import SoftmaxHead
+
+__all__ = ["WITHIN", "left_out", "minimisers_without"]
+
+Float64Array = NDArray[np.float64]
+_TOGETHER = 16  # records that are left out side by side: one matrix product for all of them
+_STEPS = 25
+_LARGEST_HESSIAN = 5_000  # numbers of a head up to which the Hessian is factorised: 200 MB
+WITHIN = 1e-7  # distance to the exact minimiser
+
+
+def left_out(head: OneRelease, task: Task, records: Records, which: NDArray) -> Float64Array:
+    """Return the head's statistic without each of some records.
+
+    Parameters
+    ----------
+    head : OneRelease
+        Ready for the task.
+    task : Task
+    records : Records
+    which : ndarray of shape (m,)
+        Numbers of the records that are left out, one at a time.
+
+    Returns
+    -------
+    ndarray of shape (m, length)
+        Exact, private statistics. A softmax head's are within 1e-7 of the exact minimisers.
+    """
+    if isinstance(head, SoftmaxHead):
+        loss = head.loss(task, records)
+        if loss.tilt.size <= _LARGEST_HESSIAN:
+            found = minimisers_without(loss, which, WITHIN * loss.ridge)
+            return np.stack([head.flattened(task, W) for W in found])
+    return np.stack([head.statistic(task, _without(records, i)) for i in which])
+
+
+def minimisers_without(loss: LogisticLoss, which: NDArray, tolerance: float) -> Float64Array:
+    """Return the minimisers of a loss without each of some records, (m, size, n_outputs).
+
+    Parameters
+    ----------
+    loss : LogisticLoss
+    which : ndarray of shape (m,)
+    tolerance : float
+        The largest norm of a gradient.
+    """
+    W = minimize(loss, tolerance)
+    probabilities = loss.probabilities(W)
+    factor = cho_factor(_hessian(loss, probabilities))
+    rows, places = np.unique(which, return_inverse=True)
+    parts = np.array_split(rows, max(1, -(-len(rows) // _TOGETHER)))
+    found = [_solved(loss, W, probabilities, factor, part, tolerance) for part in parts]
+    return np.concatenate(found)[places.reshape(-1)]
+
+
+def _solved(
+    loss: LogisticLoss,
+    W: Float64Array,
+    probabilities: Float64Array,
+    factor: tuple,
+    part: NDArray,
+    tolerance: float,
+) -> Float64Array:
+    """Return the minimisers without each record of ``part``, by steps of one fixed Hessian each."""
+    step = _Step(loss.rows[part], probabilities[part], factor)
+    residuals = (probabilities - loss.targets)[part] * loss.weights[part, None]
+    own = loss.rows[part][:, :, None] * residuals[:, None, :]
+    found = W - step(loss.gradient(W, probabilities) - own)
+    largest = (loss.rows @ W).max(axis=1)  # near those without a record, and of no effect
+    for _ in range(_STEPS):
+        with np.errstate(over="ignore", invalid="ignore"):  # a step too far is noticed below
+            gradients = _gradients(loss, found, part, largest)
+        far = ~(np.linalg.norm(gradients, axis=(1, 2)) <= tolerance)  # NaN is far
+        if not far.any():
+            return found
+        found = found - step(gradients)
+    return np.stack(  # few records, and little penalty: the Hessian changes too much
+        [
+            minimize(_loss_without(loss, i), tolerance) if bad else one
+            for i, one, bad in zip(part, found, far, strict=True)
+        ]
+    )
+
+
+class _Step:
+    """Newton steps with the Hessians of which one record's part has been taken off (Woodbury)."""
+
+    def __init__(self, rows: Float64Array, probabilities: Float64Array, factor: tuple) -> None:
+        values, vectors = np.linalg.eigh(_curvatures(probabilities))
+        roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        m, _, n_outputs = roots.shape
+        parts = np.einsum("md,mkj->mdkj", rows, roots).reshape(m, -1, n_outputs)
+        solved = cho_solve(factor, np.concatenate(parts, axis=1))
+        self._factor, self._parts = factor, parts
+        self._solved = solved.reshape(-1, m, n_outputs).swapaxes(0, 1)
+        left = np.eye(n_outputs) - parts.swapaxes(1, 2) @ self._solved
+        self._left = np.linalg.inv(left)
+
+    def __call__(self, gradients: Float64Array) -> Float64Array:
+        flat = gradients.reshape(len(gradients), -1)
+        straight = cho_solve(self._factor, flat.T).T[:, :, None]
+        back = self._solved @ (self._left @ (self._parts.swapaxes(1, 2) @ straight))
+        return np.asarray((straight + back).reshape(gradients.shape))
+
+
+def _gradients(
+    loss: LogisticLoss, points: Float64Array, part: NDArray, largest: Float64Array
+) -> Float64Array:
+    """Return the gradient at each point of the loss without its record, (m, size, n_outputs).
+
+    Powers are taken relative to ``largest``, so that they do not overflow.
+    """
+    m, size, n_outputs = points.shape
+    margins = (loss.rows @ points.swapaxes(0, 1).reshape(size, -1)).reshape(-1, m, n_outputs)
+    if n_outputs == 1:
+        shares = 1.0 / (1.0 + np.exp(-margins))
+    else:
+        margins -= largest[:, None, None]
+        shares = np.exp(margins, out=margins)
+        shares /= (shares @ np.ones(n_outputs))[:, :, None]
+    shares -= loss.targets[:, None]
+    shares *= loss.weights[:, None, None]
+    shares[part, np.arange(m)] = 0.0
+    summed = (loss.rows.T @ shares.reshape(len(shares), -1)).reshape(size, m, n_outputs)
+    return np.asarray(summed.swapaxes(0, 1) + loss.ridge * points + loss.tilt)
+
+
+def _curvatures(probabilities: Float64Array) -> Float64Array:
+    """Return each record's second derivative by its margins, (n, n_outputs, n_outputs)."""
+    if probabilities.shape[1] == 1:
+        return (probabilities * (1.0 - probabilities))[:, :, None]
+    outer = probabilities[:, :, None] * probabilities[:, None, :]
+    return np.eye(probabilities.shape[1]) * probabilities[:, :, None] - outer
+
+
+def _hessian(loss: LogisticLoss, probabilities: Float64Array) -> Float64Array:
+    """Return the Hessian by the flattened weights."""
+    size, n_outputs = loss.tilt.shape
+    curvatures = _curvatures(probabilities)
+    hessian = np.empty((size, n_outputs, size, n_outputs))
+    for k in range(n_outputs):
+        for j in range(k + 1):
+            block = loss.rows.T @ (loss.rows * curvatures[:, k, j, None])
+            hessian[:, k, :, j] = hessian[:, j, :, k] = block
+    flat = hessian.reshape(size * n_outputs, -1)
+    flat[np.diag_indices_from(flat)] += loss.ridge
+    return flat
+
+
+def _loss_without(loss: LogisticLoss, i: int) -> LogisticLoss:
+    weights, rows = loss.weights.copy(), loss.rows.copy()
+    weights[i], rows[i] = 0.0, 0.0
+    return replace(loss, rows=rows, weights=weights)
+
+
+def _without(records: Records, i: int) -> Records:
+    counts, rows = records.counts.copy(), records.rows.copy()
+    counts[i], rows[i] = 0.0, 0.0
+    return replace(records, rows=rows, counts=counts)

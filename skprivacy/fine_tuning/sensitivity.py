@@ -1,0 +1,250 @@
+"""A sensitivity that is sampled: from the private records an estimate, from others random DP."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import lambertw
+
+from .._sklearn import num_samples, safe_indexing
+from ..mechanisms import Laplace, Logistic
+from .head import OneRelease, Records, Task
+from .left_out import WITHIN, left_out
+from .release import Sensitivity, noise_for
+from .softmax import SoftmaxHead
+
+__all__ = ["SampledSensitivity", "random_gamma", "sampled_on", "sampled_over"]
+
+Sampler = Callable[[int, np.random.Generator], tuple[Any, Any]]
+_LEAST = 1e-12  # where all sampled pairs agree
+
+
+@dataclass(frozen=True, eq=False)
+class SampledSensitivity:
+    """The largest movement of a head's weights among sampled pairs of neighbouring data sets.
+
+    Parameters
+    ----------
+    n_pairs : int, default=100
+        Number of pairs, m.
+    sampler : callable or tuple (X, y), default=None
+        Where the pairs come from. ``None``: from the private records, each pair with one record
+        left out and with another (Algorithm 2 of Yang, Gohari and Topcu). A callable
+        ``sampler(n_records, generator)`` returns X and y of fresh public records, a new data set
+        each time; a public table (X, y) is cut into data sets that do not overlap, and has at
+        least ``n_pairs * (n + 1)`` rows.
+    confidence : float, default=0.95
+        Of :attr:`unseen`.
+
+    Notes
+    -----
+    **Guarantees.** Without a sampler there is none: pairs that share all but two records are not
+    independent, and the guarantee of a model that uses them is of kind "estimate". With one it is
+    of kind "random_dp": (epsilon, delta)-privacy but for a share :attr:`gamma` of the data sets and
+    neighbours that the sampler might have drawn (Rubinstein and Alda, theorem 15). It is no
+    guarantee for records that are not drawn like the sampler's, such as an outlier.
+
+    **Edge cases.** The relation is "replace_one", and the number of records n is public.
+
+    References
+    ----------
+    B. I. P. Rubinstein and F. Alda, "Pain-free random differential privacy with sensitivity
+    sampling", ICML 2017.
+
+    Examples
+    --------
+    >>> from skprivacy.fine_tuning import SampledSensitivity
+    >>> sampled = SampledSensitivity(n_pairs=100, sampler=lambda n, random: ...)
+    >>> sampled.kind, round(sampled.gamma, 3), round(sampled.unseen, 4)
+    ('random_dp', 0.16, 0.0295)
+    """
+
+    n_pairs: int = 100
+    sampler: Sampler | tuple[Any, Any] | None = field(default=None, repr=False)
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.n_pairs, int | np.integer) and not isinstance(self.n_pairs, bool)
+        if not whole or self.n_pairs < 1:
+            raise ValueError(f"n_pairs={self.n_pairs!r} must be a positive whole number.")
+        if not 0 < self.confidence < 1:
+            raise ValueError(f"confidence={self.confidence!r} must be between 0 and 1.")
+        pair = isinstance(self.sampler, tuple) and len(self.sampler) == 2
+        if not (self.sampler is None or callable(self.sampler) or pair):
+            raise ValueError(
+                "sampler must be a function of a number of records and a generator, a public table "
+                f"(X, y), or None; got {type(self.sampler).__name__}."
+            )
+
+    @property
+    def kind(self) -> str:
+        """The kind of the guarantee: "estimate" or "random_dp"."""
+        return "estimate" if self.sampler is None else "random_dp"
+
+    @property
+    def gamma(self) -> float:
+        """The share of data sets and neighbours, drawn anew, that the guarantee leaves out."""
+        return 1.0 if self.sampler is None else random_gamma(self.n_pairs)
+
+    @property
+    def unseen(self) -> float:
+        """With :attr:`confidence`, at most this share of pairs moves more than the largest."""
+        if self.sampler is None:
+            return 1.0
+        return float(-math.expm1(math.log1p(-self.confidence) / self.n_pairs))
+
+    @property
+    def assumption(self) -> str:
+        """What a guarantee that rests on it has to say."""
+        if self.sampler is None:
+            return (
+                f"no neighbouring data sets move the head's weights by more than {self.n_pairs} "
+                "pairs of private data sets with one record left out, which share all but two "
+                "records, and the largest movement tells nothing"
+            )
+        return (
+            f"the records are drawn independently and like the sampler's; gamma={self.gamma:.3g} "
+            f"of such data sets and neighbours are left out (m={self.n_pairs} independent data "
+            f"sets; with confidence {self.confidence:g}, at most {self.unseen:.3g} of pairs move "
+            "the head's weights further)"
+        )
+
+    def on(
+        self, head: OneRelease, tasks: list[Task], records: Records, random: np.random.Generator
+    ) -> list[Task]:
+        """Return tasks with the sensitivity that private records show: an estimate."""
+        moved = sampled_on(head, tasks[0], records, self.n_pairs, random)
+        return [_with(task, moved, head) for task in tasks]
+
+    def over(
+        self,
+        head: OneRelease,
+        task: Task,
+        as_records: Callable[[Any, Any], Records],
+        random: np.random.Generator,
+    ) -> Task:
+        """Return the task with the sensitivity that the sampler's records show."""
+        assert self.sampler is not None
+        drawn = _tables(self.sampler, self.n_pairs, task.n_records + 1, random)
+        return _with(task, sampled_over(head, task, (as_records(X, y) for X, y in drawn)), head)
+
+
+def random_gamma(n_pairs: int) -> float:
+    """Return the smallest gamma of random differential privacy for the largest of m movements.
+
+    Examples
+    --------
+    >>> from skprivacy.fine_tuning.sensitivity import random_gamma
+    >>> round(random_gamma(1000), 4)
+    0.0565
+    """
+    rho = math.exp(float(lambertw(-1.0 / (4.0 * n_pairs), -1).real) / 2.0)
+    return min(1.0, rho + math.sqrt(-math.log(rho) / (2.0 * n_pairs)))
+
+
+def sampled_on(
+    head: OneRelease, task: Task, records: Records, n_pairs: int, random: np.random.Generator
+) -> Sensitivity:
+    """Return the largest movements between heads without one record and without another.
+
+    An estimate, computed from the records and private as they are.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two records.
+    """
+    if len(records.rows) < 2:
+        raise ValueError("sensitivity='sampled' needs at least two records.")
+    first, second = _pairs(len(records.rows), n_pairs, random)
+    heads = left_out(head, task, records, np.concatenate([first, second]))
+    return _largest(heads[:n_pairs] - heads[n_pairs:])
+
+
+def sampled_over(head: OneRelease, task: Task, tables: Iterator[Records]) -> Sensitivity:
+    """Return the largest movements when the last record of n is replaced, over several tables.
+
+    Parameters
+    ----------
+    head : OneRelease
+    task : Task
+    tables : iterator of Records
+        Public, independent of each other, of n + 1 records each.
+    """
+    moved = []
+    for records in tables:
+        last = len(records.rows) - 1
+        without_last, without_other = left_out(head, task, records, np.array([last, last - 1]))
+        moved.append(without_last - without_other)
+    return _largest(np.array(moved))
+
+
+def _with(task: Task, moved: Sensitivity, head: OneRelease) -> Task:
+    """Return the task with a sensitivity that leaves the choice of the noise as it is for 1.
+
+    Which noise is taken, hence what is charged, must not depend on private records. L2 noise is
+    chosen or not whatever the L2 sensitivity; an L1 sensitivity is handed on only where L1 noise
+    had been chosen without it.
+    """
+    length = head.length(task)
+    plan = noise_for(task.mechanism, task.epsilon, task.delta, Sensitivity(1.0), length)
+    in_l1 = isinstance(plan, Laplace) or (isinstance(plan, Logistic) and plan.norm == "l1")
+    # What is released is near the minimiser, and so is what was sampled.
+    off = 2.0 * (head.distance + WITHIN) if isinstance(head, SoftmaxHead) else 0.0
+    l2, l1 = moved.l2 + off, moved.in_l1(length) + math.sqrt(length) * off
+    return replace(task, sensitivity=Sensitivity(l2, l1) if in_l1 else Sensitivity(l2))
+
+
+def _tables(
+    sampler: Sampler | tuple[Any, Any], n_tables: int, size: int, random: np.random.Generator
+) -> Iterator[tuple[Any, Any]]:
+    """Yield public tables of ``size`` records each, no record of which is in two of them.
+
+    Raises
+    ------
+    ValueError
+        If the public table is too short, or the sampler does not draw a new table of that size.
+    """
+    if isinstance(sampler, tuple):
+        X, y = sampler[0], np.asarray(sampler[1])
+        if num_samples(X) != len(y) or len(y) < n_tables * size:
+            raise ValueError(
+                f"sampler holds {num_samples(X)} rows and {len(y)} labels; {n_tables} pairs of "
+                f"data sets like the private one need at least {n_tables} * {size} = "
+                f"{n_tables * size} rows. Pass more rows, or a smaller n_pairs."
+            )
+        for rows in random.permutation(len(y))[: n_tables * size].reshape(n_tables, size):
+            yield safe_indexing(X, rows), y[rows]
+        return
+    before = None
+    for _ in range(n_tables):
+        X, y = sampler(size, random)
+        if num_samples(X) != size or num_samples(y) != size:
+            raise ValueError(
+                f"sampler returned {num_samples(X)} rows and {num_samples(y)} labels; expected "
+                f"{size} of both, as many as it is asked for."
+            )
+        drawn = np.asarray(X)
+        if before is not None and np.array_equal(drawn, before):
+            raise ValueError(
+                "sampler returned the same records twice. Draw fresh ones, with the generator that "
+                "it is given."
+            )
+        before = drawn.copy()
+        yield X, np.asarray(y)
+
+
+def _pairs(n: int, n_pairs: int, random: np.random.Generator) -> tuple[NDArray, NDArray]:
+    """Return two different records of n for each pair."""
+    first = random.integers(n, size=n_pairs)
+    return first, (first + random.integers(1, n, size=n_pairs)) % n
+
+
+def _largest(moved: NDArray[np.float64]) -> Sensitivity:
+    l2, l1 = np.linalg.norm(moved, axis=1).max(), np.abs(moved).sum(axis=1).max()
+    return Sensitivity(max(float(l2), _LEAST), max(float(l1), _LEAST))

@@ -1,0 +1,6 @@
+"""Encoders that learn from public records without labels."""
+
+from .scarf import SCARFEncoder
+from .simclr import SimCLREncoder
+
+__all__ = ["SCARFEncoder", "SimCLREncoder"]

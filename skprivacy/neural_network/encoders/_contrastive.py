@@ -1,0 +1,213 @@
+"""Contrastive learning: two views of a record shall be closer than views of different records."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from ..._sklearn import Interval
+from .._training.environment import ordinary_torch, usable_device
+
+__all__ = ["CONSTRAINTS", "ContrastiveEncoder", "contrastive_loss"]
+
+Self = TypeVar("Self", bound="ContrastiveEncoder")
+Views = Callable[[Tensor], tuple[Tensor, Tensor]]
+_PART = 64  # rows that are transformed at a time
+_PROJECTED = 64  # numbers of the projection that the loss compares
+_WARM_UP = 0.1  # share of the steps in which the step size rises
+
+CONSTRAINTS: dict[str, list[Any]] = {
+    "n_components": [Interval(Integral, 1, None, closed="left")],
+    "temperature": [Interval(Real, 0, None, closed="neither")],
+    "batch_size": [Interval(Integral, 2, None, closed="left")],
+    "epochs": [Interval(Integral, 1, None, closed="left")],
+    "learning_rate": [Interval(Real, 0, None, closed="neither")],
+    "device": [str],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
+
+
+class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """What encoders share: the training loop, and the features of a record.
+
+    A subclass has the parameters of ``CONSTRAINTS``, makes a module of ``n_components`` outputs,
+    and says what two views of a record are.
+
+    Notes
+    -----
+    **Guarantees.** None: the weights are a function of the records that ``fit`` was given. A
+    record's features depend on that record and the weights alone.
+
+    **Edge cases.** Rows that are left over after the last full batch of an epoch wait for the next.
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = CONSTRAINTS
+    module_: nn.Module
+    feature_names_in_: NDArray
+    n_components: int
+    temperature: float
+    batch_size: int
+    epochs: int
+    learning_rate: float
+    device: str
+    random_state: Any
+    verbose: int
+
+    def _make_module(self, rows: NDArray[np.float32]) -> nn.Module:
+        """Return an untrained module; of ``rows`` it may keep the shape and public statistics."""
+        raise NotImplementedError
+
+    def _make_views(self, rows: Tensor) -> Views:
+        """Return what makes two views of some of the ``rows``."""
+        raise NotImplementedError
+
+    def _saved(self) -> dict[str, Any]:
+        """Return what a file holds of a fitted encoder besides parameters and weights."""
+        raise NotImplementedError
+
+    def _restore(self, saved: dict[str, Any]) -> nn.Module:
+        """Take what :meth:`_saved` returned; return a module of the same make as the saved one."""
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+    def fit(self: Self, X_public: ArrayLike, y: Any = None) -> Self:
+        """Learn from public records, without labels.
+
+        Parameters
+        ----------
+        X_public : array-like of shape (n_samples, n_features)
+            Records that everybody may see. No guarantee covers what is learned from them.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            Fitted.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than two records, or a parameter does not fit to them.
+        """
+        self._validate_params()
+        rows = validate_data(self, X_public, dtype=np.float32, ensure_min_samples=2)
+        device = usable_device(self.device)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        with ordinary_torch(device), _seeded(seed, device):
+            module = self._make_module(rows).to(device)
+            on_device = torch.from_numpy(np.ascontiguousarray(rows)).to(device)
+            self._train(module, on_device, self._make_views(on_device))
+        self.module_ = module.cpu().eval()
+        self.needs_public_records_ = True
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Return the features of each record.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private records too: each is transformed by itself.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+        """
+        check_is_fitted(self, "module_")
+        rows = validate_data(self, X, dtype=np.float32, reset=False)
+        device = usable_device(self.device)
+        module = self.module_ if device == "cpu" else copy.deepcopy(self.module_).to(device)
+        with ordinary_torch(device), torch.inference_mode():
+            parts = torch.from_numpy(np.ascontiguousarray(rows)).split(_PART)
+            found = torch.cat([_of_full_part(module, part.to(device)).cpu() for part in parts])
+        return np.asarray(found.numpy())
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components)
+
+    def _train(self, module: nn.Module, rows: Tensor, views: Views) -> None:
+        projection = nn.Sequential(
+            nn.ReLU(), nn.Linear(self.n_components, 2 * _PROJECTED),
+            nn.ReLU(), nn.Linear(2 * _PROJECTED, _PROJECTED),
+        ).to(rows.device)  # fmt: skip
+        weights = [*module.parameters(), *projection.parameters()]
+        optimizer = torch.optim.Adam(weights, lr=self.learning_rate)
+        size = min(self.batch_size, len(rows))
+        total = self.epochs * (len(rows) // size)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _pace(step, total))
+        module.train()
+        kind = type(self).__name__
+        with tqdm(total=total, desc=kind, unit="step", disable=not self.verbose) as bar:
+            for _ in range(self.epochs):
+                order = torch.randperm(len(rows), device=rows.device)
+                for batch in order.split(size):
+                    if len(batch) < size:
+                        continue
+                    loss = contrastive_loss(
+                        projection(module(torch.cat(views(rows[batch])))), self.temperature
+                    )
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    schedule.step()
+                    bar.update()
+
+
+def contrastive_loss(projected: Tensor, temperature: float) -> Tensor:
+    """Return the normalised cross-entropy of finding each record's other view among all others.
+
+    The first half of the rows are the first views, the second half the second views of the same
+    records (NT-Xent, Chen et al. 2020, equation 1).
+    """
+    unit = F.normalize(projected, dim=1)
+    similarity = (unit @ unit.T / temperature).fill_diagonal_(-torch.inf)
+    n = len(unit) // 2
+    partners = torch.arange(2 * n, device=unit.device).roll(n)
+    return F.cross_entropy(similarity, partners)
+
+
+def _pace(step: int, total: int) -> float:
+    """Return the share of the step size: it rises along a line, and falls along a cosine."""
+    rising = max(1, round(_WARM_UP * total))
+    if step < rising:
+        return (step + 1) / rising
+    return 0.5 * (1 + np.cos(np.pi * (step - rising) / max(1, total - rising)))
+
+
+def _of_full_part(module: nn.Module, rows: Tensor) -> Tensor:
+    """Return the features of up to ``_PART`` rows.
+
+    Products sum in an order that depends on how many rows there are. Filling up makes a record's
+    features the same whatever else is asked for.
+    """
+    return module(F.pad(rows, (0, 0, 0, _PART - len(rows))))[: len(rows)]
+
+
+@contextmanager
+def _seeded(seed: int, device: str) -> Iterator[None]:
+    """Let torch's generators start at a seed inside; put them back after."""
+    index = torch.device(device).index
+    gpu = [] if torch.device(device).type != "cuda" else [torch.cuda.current_device()]
+    with torch.random.fork_rng(devices=gpu if index is None else [index]):
+        torch.manual_seed(seed)
+        yield

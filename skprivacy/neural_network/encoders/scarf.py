@@ -1,0 +1,191 @@
+"""SCARF: an encoder of tables that learns from public records without labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from ..._sklearn import Interval
+from ._contrastive import CONSTRAINTS, ContrastiveEncoder, Views
+
+__all__ = ["SCARFEncoder"]
+
+_REACH = 5.0  # standard deviations: rare categories would otherwise be far away
+
+
+class SCARFEncoder(ContrastiveEncoder):
+    """Features of tables, learned from public records without labels.
+
+    A perceptron learns to tell which record is the same as another in which most columns were
+    replaced by those of other records.
+
+    Parameters
+    ----------
+    n_components : int, default=64
+        Number of features.
+    hidden_layer_sizes : sequence of int, default=(256, 256)
+        Units of the hidden layers.
+    corruption : float, default=0.6
+        The share of the columns that is replaced.
+    groups : array-like of shape (n_features,), default=None
+        A number for each column: columns of equal number, such as those of one category, are
+        replaced together. ``None`` replaces each by itself.
+    temperature : float, default=1.0
+        What similarities are divided by before the softmax of the loss.
+    batch_size : int, default=128
+        Records that are told apart at a time.
+    epochs : int, default=30
+        Passes over the public records.
+    learning_rate : float, default=0.001
+        The largest step size of Adam.
+    device : str, default="auto"
+        "auto" takes a GPU if there is one; "cpu", "cuda" or a device of torch.
+    random_state : int, RandomState instance or None, default=None
+        Initial weights, batches and replacements.
+    verbose : int, default=0
+        Whether to show progress.
+
+    Attributes
+    ----------
+    module_ : torch.nn.Module
+        From rows to features.
+    needs_public_records_ : bool
+        True: no guarantee covers what ``fit`` was given.
+    n_features_in_ : int
+        Columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if ``fit`` was given a DataFrame with string names.
+
+    Notes
+    -----
+    **Guarantees.** None for the records that ``fit`` is given: they MUST BE PUBLIC. Inside a
+    pipeline ``fit`` would be given the private ones, and ``claim_of`` says that no guarantee covers
+    them. Fit the encoder first, and hand on ``FrozenEstimator(encoder)``. ``transform`` treats each
+    record by itself, so that a guarantee on features is one on records.
+
+    **Edge cases.** Columns are standardised by the public records' means and deviations; what is
+    more than five deviations away counts as five. Constant columns are centred. NaN and infinity
+    are refused. On a GPU, equal ``random_state`` may give slightly different weights.
+
+    References
+    ----------
+    D. Bahri, H. Jiang, Y. Tay, D. Metzler, "SCARF: Self-supervised contrastive learning using
+    random feature corruption", ICLR 2022.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from skprivacy.neural_network import SCARFEncoder
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> encoder = SCARFEncoder(n_components=8, epochs=2, random_state=0).fit(X[:300])
+    >>> encoder.transform(X[300:]).shape
+    (269, 8)
+    """
+
+    _parameter_constraints = {
+        **CONSTRAINTS,
+        "hidden_layer_sizes": ["array-like"],
+        "corruption": [Interval(Real, 0, 1, closed="right")],
+        "groups": ["array-like", None],
+    }
+
+    def __init__(
+        self,
+        n_components: int = 64,
+        *,
+        hidden_layer_sizes: Sequence[int] = (256, 256),
+        corruption: float = 0.6,
+        groups: ArrayLike | None = None,
+        temperature: float = 1.0,
+        batch_size: int = 128,
+        epochs: int = 30,
+        learning_rate: float = 0.001,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.corruption = corruption
+        self.groups = groups
+        self.temperature = temperature
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _make_module(self, rows: NDArray[np.float32]) -> nn.Module:
+        exact = rows.astype(np.float64)  # means of a million rows in single precision drift
+        mean, deviation = exact.mean(axis=0), exact.std(axis=0)
+        scale = np.where(deviation > 0, deviation, 1.0)
+        return self._perceptron(
+            torch.from_numpy(mean.astype(np.float32)), torch.from_numpy(scale.astype(np.float32))
+        )
+
+    def _make_views(self, rows: Tensor) -> Views:
+        groups = _groups(self.groups, rows.shape[1]).to(rows.device)
+        n_groups = int(groups.max()) + 1
+        n_replaced = max(1, round(self.corruption * n_groups))
+
+        def corrupted(batch: Tensor) -> Tensor:
+            n = len(batch)
+            rank = torch.rand(n, n_groups, device=rows.device).argsort(1).argsort(1)
+            donors = torch.randint(len(rows), (n, n_groups), device=rows.device)
+            others = rows[donors[:, groups], torch.arange(rows.shape[1], device=rows.device)]
+            return torch.where((rank < n_replaced)[:, groups], others, batch)
+
+        return lambda batch: (batch, corrupted(batch))
+
+    def _saved(self) -> dict[str, Any]:
+        return {}
+
+    def _restore(self, saved: dict[str, Any]) -> nn.Module:
+        return self._perceptron(torch.zeros(self.n_features_in_), torch.ones(self.n_features_in_))
+
+    def _perceptron(self, mean: Tensor, scale: Tensor) -> nn.Module:
+        layers: list[nn.Module] = [_Standardised(mean, scale)]
+        width = len(mean)
+        for wanted in np.atleast_1d(np.asarray(self.hidden_layer_sizes)).tolist():
+            if not isinstance(wanted, int) or wanted < 1:
+                raise ValueError(
+                    f"hidden_layer_sizes={self.hidden_layer_sizes!r} must be positive whole "
+                    "numbers, such as (256, 256)."
+                )
+            layers += [nn.Linear(width, wanted), nn.ReLU()]
+            width = wanted
+        return nn.Sequential(*layers, nn.Linear(width, self.n_components))
+
+
+class _Standardised(nn.Module):
+    """Columns of mean 0 and deviation 1 among the public records."""
+
+    def __init__(self, mean: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("scale", scale)
+        self.mean: Tensor
+        self.scale: Tensor
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return ((rows - self.mean) / self.scale).clamp(-_REACH, _REACH)
+
+
+def _groups(given: Any, n_features: int) -> Tensor:
+    """Return the group of each column, counted from 0."""
+    if given is None:
+        return torch.arange(n_features)
+    found = np.asarray(given)
+    if found.shape != (n_features,):
+        raise ValueError(
+            f"groups has shape {found.shape}; expected one number for each of the {n_features} "
+            "columns of X."
+        )
+    return torch.from_numpy(np.unique(found, return_inverse=True)[1].reshape(-1))
