@@ -88,15 +88,8 @@ def refused(
 
 
 def _state(model: Any) -> bytes:
-    """Everything that an estimator holds, but for skorch's lists of names.
-
-    Of a budget its address: that it remembers how much of its ledger it has seen is no change.
-    """
-    kept = {
-        k: v.path if isinstance(v, PrivacyBudget) else v
-        for k, v in vars(model).items()
-        if k not in SKORCH_LISTS
-    }
+    """Everything that an estimator holds, but for skorch's lists of names."""
+    kept = {k: v for k, v in vars(model).items() if k not in SKORCH_LISTS}
     return fingerprint(SimpleNamespace(**kept))
 
 
