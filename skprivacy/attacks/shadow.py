@@ -256,11 +256,18 @@ class ShadowPool(BaseEstimator):
             X, np.arange(0, num_samples(X), max(1, num_samples(X) // N_ASKED_FIRST))
         )
         for records in (few, X):
-            answers = self.iter_proba(records)
+            answers = self._iter_answers(records)
             first = next(answers)
             if any(not np.array_equal(first, other) for other in answers):
                 return True
         return bool((first == first[0]).all())
+
+    def _iter_answers(self, X: Any) -> Iterator[NDArray[Any]]:
+        """Yield each model's probabilities, or its labels if it gives no probabilities."""
+        if all(hasattr(model, "predict_proba") for model in self.estimators_):
+            yield from self.iter_proba(X)
+        else:
+            yield from (np.asarray(model.predict(X)) for model in self.estimators_)
 
     def logits(self, X: Any, y: Any) -> NDArray[np.float64]:
         """Return the log-odds of the true class, of shape (n_shadows, n_records).
