@@ -143,8 +143,8 @@ def epsilon_of_moments(
 
     References
     ----------
-    M. Abadi et al., "Deep learning with differential privacy", CCS 2016, theorem 2.
-    N. Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
+    Abadi et al., "Deep learning with differential privacy", CCS 2016, theorem 2.
+    Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
     data", ICLR 2017, theorem 1.
 
     Examples
@@ -214,7 +214,7 @@ def analyse_votes(
 
     References
     ----------
-    N. Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
+    Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
     data", ICLR 2017, section 3 and theorem 3.
     N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, theorem 6.
 
