@@ -263,7 +263,7 @@ class ShadowPool(BaseEstimator):
         return bool((first == first[0]).all())
 
     def _iter_answers(self, X: Any) -> Iterator[NDArray[Any]]:
-        """Yield probabilities, or labels of models that have none."""
+        """Yield each model's probabilities, or its labels if it gives no probabilities."""
         if all(hasattr(model, "predict_proba") for model in self.estimators_):
             yield from self.iter_proba(X)
         else:
