@@ -18,17 +18,13 @@ from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from ..public_facts import public_classes
 from ._taught import N_DRAWN, TaughtByVotes, like, placed, together
-from .aggregators import Aggregator
+from .aggregators import MOST_TEACHERS, Aggregator
 from .marginals import Marginals
 from .partition import MOVED_VOTES, PARTITIONS, group_sizes, parts_by_hash, parts_by_index
 from .public_records import chosen_queries, drawn_records, with_public_categories
 from .teachers import count_votes, try_teacher
 
 __all__ = ["PATEClassifier"]
-
-# So that counts of votes in steps of the noise's grid are whole numbers that float64 holds, with
-# noise of one vote and more: the proof of what winners cost takes ties for that rare.
-_MOST_TEACHERS = 1 << 18
 
 
 class PATEClassifier(TaughtByVotes):
@@ -126,7 +122,8 @@ class PATEClassifier(TaughtByVotes):
     **Edge cases.** A record with NaN is left to the teacher of its part, since refusing it would
     tell that it is there. With few records and many teachers most votes are that rule's: the
     student then is useless, and still private. If every answer is of one class the student predicts
-    that class; if there is no answer, the first one.
+    that class; if there is no answer, the first one. The types of columns in a DataFrame are taken
+    for public: a record that changes one, as a text among numbers does, changes it for all.
 
     References
     ----------
@@ -158,7 +155,7 @@ no private record
     _parameter_constraints: dict = {
         "teacher": [HasMethods(["fit", "predict"]), None],
         "student": [HasMethods(["fit", "predict"]), None],
-        "n_teachers": [Interval(Integral, 2, _MOST_TEACHERS, closed="both")],
+        "n_teachers": [Interval(Integral, 2, MOST_TEACHERS, closed="both")],
         "aggregator": [Aggregator, None],
         "n_queries": [Interval(Integral, 1, None, closed="left")],
         "partition": [StrOptions(set(PARTITIONS))],

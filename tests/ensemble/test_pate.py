@@ -155,6 +155,17 @@ def test_equal_records_of_any_type_have_one_teacher():
     assert len(set(parts[0])) == 3
 
 
+@pytest.mark.parametrize("odd", [None, np.nan, "unknown", pd.NA, 1j])
+@pytest.mark.parametrize("values", [[True, False, True], [1, 2, 3], [0.5, 2.0, np.nan]])
+def test_a_record_that_changes_the_type_of_a_column_moves_no_other(values, odd):
+    """Booleans with one that is missing are objects, as are numbers with a text among them."""
+    others = pd.DataFrame({"a": values, "b": ["x", "y", "z"]})
+    joined = pd.DataFrame({"a": [*values, odd], "b": ["x", "y", "z", "x"]})
+    assert joined.dtypes["a"] != others.dtypes["a"] or odd is np.nan or pd.isna(odd)
+    parts = [parts_by_hash(f, None, 10**9, np.random.RandomState(0)) for f in (others, joined)]
+    np.testing.assert_array_equal(parts[0], parts[1][:3])
+
+
 def test_parts_by_index_are_equal_and_shuffled():
     parts = parts_by_index(103, 10, np.random.RandomState(0))
     assert sorted(np.bincount(parts)) == [10] * 7 + [11] * 3
