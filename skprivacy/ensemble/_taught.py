@@ -204,7 +204,10 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         if isinstance(X, pd.DataFrame) and not all_numbers(X):
             validate_data(self, X, skip_check_array=True, reset=False)
             return X
-        return validate_data(self, X, reset=False)
+        rows = validate_data(self, X, reset=False)
+        # A student of a table looks for its columns by name.
+        named = isinstance(X, pd.DataFrame) and hasattr(self.student_, "feature_names_in_")
+        return X if named else rows
 
     def predict(self, X: Any) -> NDArray:
         """Return the student's class of each row.

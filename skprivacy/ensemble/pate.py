@@ -21,7 +21,7 @@ from ._taught import N_DRAWN, TaughtByVotes, like, placed, together
 from .aggregators import Aggregator
 from .marginals import Marginals
 from .partition import MOVED_VOTES, PARTITIONS, group_sizes, parts_by_hash, parts_by_index
-from .public_records import chosen_queries, drawn_records, with_public_categories
+from .public_records import check_others, chosen_queries, drawn_records, with_public_categories
 from .teachers import count_votes, try_teacher
 
 __all__ = ["PATEClassifier"]
@@ -248,6 +248,7 @@ no private record
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
+            check_others(X_public, X)
             X, y = self._validated(X, y)
             unit = "record" if groups is None else str(getattr(groups, "name", None) or "group")
             groups = self._checked_groups(groups, X)

@@ -33,6 +33,7 @@ from skprivacy.ensemble import (
     GNMax,
     LNMax,
     PATEClassifier,
+    PrivateKNNClassifier,
     PropagationStudent,
     PublicRecords,
     aggregators,
@@ -214,6 +215,15 @@ def test_no_teacher_is_trained_for_a_budget_that_cannot_afford_it():
 
     with mock.patch.object(pate, "count_votes", trained), pytest.raises(BudgetExceededError):
         model(budget=PrivacyBudget(1.0, 1e-5)).fit(X, Y, X_public=PUBLIC)
+
+
+@pytest.mark.parametrize("kind", [PATEClassifier, PrivateKNNClassifier])
+@pytest.mark.parametrize("passed", [lambda Z: Z, PublicRecords])
+def test_private_records_are_not_taken_for_public_ones(kind, passed):
+    budget = PrivacyBudget(100.0, 1e-3)
+    with pytest.raises(ValueError, match="X_public is X itself"):
+        kind(classes=["ill", "well"], budget=budget).fit(X, Y, X_public=passed(X))
+    assert budget.entries().empty
 
 
 def test_a_student_that_cannot_learn_from_the_public_records_is_found_before_the_charge():
@@ -488,8 +498,18 @@ def test_the_default_student_takes_a_table_of_any_columns():
     assert fitted.score(table, y) > 0.9
     table.loc[0, "ward"] = "a ward that no public record has"
     assert fitted.predict_proba(table[:1]).shape == (1, 2)
-    numbers = table[["income", "smokes"]]
-    assert len(model().fit(numbers, y, X_public=numbers[:500]).predict(numbers)) == 3000
+
+
+@pytest.mark.parametrize(
+    "student", [None, PropagationStudent(), make_pipeline(StandardScaler(), GaussianNB())]
+)
+def test_a_student_of_a_table_of_numbers_gets_its_names(student):
+    """Warnings are errors here, and a student that lost the names would warn at each prediction."""
+    table = pd.DataFrame(X, columns=[f"column {i}" for i in range(X.shape[1])])
+    fitted = model(student=student, epsilon=np.inf).fit(table, Y, X_public=table[:500])
+    assert fitted.score(table, Y) > 0.8
+    bare = model(student=student, epsilon=np.inf).fit(table, Y, X_public=X[:500])
+    assert bare.score(table, Y) > 0.8
 
 
 def test_few_labels_spread_to_their_neighbours():
