@@ -41,7 +41,7 @@ class VoteAnalysis:
         Epsilon of one query at delta 0, where there is one, whatever its votes.
     """
 
-    orders: NDArray[np.float64]
+    orders: NDArray[np.float64] = field(repr=False)
     dependent: NDArray[np.float64] = field(repr=False)
     independent: NDArray[np.float64] = field(repr=False)
     delta: float = 1e-5
@@ -257,8 +257,8 @@ def _checked(votes: ArrayLike) -> NDArray[np.float64]:
             f"votes has shape {counts.shape}; expected (n_queries, n_classes) with two classes "
             "or more."
         )
-    if not (np.isfinite(counts) & (counts >= 0)).all():
-        raise ValueError("votes must be finite counts >= 0.")
+    if not (np.isfinite(counts) & (counts >= 0) & (counts == np.floor(counts))).all():
+        raise ValueError("votes must be finite counts >= 0, in whole votes, not in shares of them.")
     return counts
 
 
