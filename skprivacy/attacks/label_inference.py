@@ -139,7 +139,8 @@ class LabelInferenceResult(AttackResult):
         """
         scores = np.concatenate([self.scores_in, self.scores_out])
         right = np.concatenate([self.scores_in > 0, self.scores_out < 0])  # a tie is no right guess
-        order = np.argsort(-np.abs(scores), kind="stable")
+        # Of equally confident guesses the wrong ones come first: their place here tells the coin.
+        order = np.lexsort((right, -np.abs(scores)))
         alpha = (self.alpha if alpha is None else alpha) / len(_SHARES)
         n = len(scores)
         bounds = []

@@ -89,6 +89,11 @@ def test_ties_are_never_right():
     assert LabelInferenceResult(np.zeros(500), np.zeros(500)).epsilon_lower_bound() == 0
 
 
+def test_constant_scores_show_nothing():
+    """Canaries that kept their label come first in a result, which is no evidence."""
+    assert LabelInferenceResult(np.ones(500), np.ones(500)).epsilon_lower_bound() == 0
+
+
 def test_hard_predictions_and_frames_will_do():
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(6)])
     target = RidgeClassifier().fit(frame.iloc[OWN], CANARIES.labels)
