@@ -6,15 +6,18 @@ HIGHER means MEMBER, and a record is called a member if its score is at least th
 
 from ._area import auc, auc_interval
 from ._epsilon import epsilon_from_counts, epsilon_from_guesses, epsilon_lower_bound
+from ._guesses import GuessBound, bound_from_guesses
 from ._rates import OperatingPoint, advantage, clopper_pearson, roc, tpr_at_fpr
 from ._utility import UtilityLoss, utility_loss
 
 __all__ = [
+    "GuessBound",
     "OperatingPoint",
     "UtilityLoss",
     "advantage",
     "auc",
     "auc_interval",
+    "bound_from_guesses",
     "clopper_pearson",
     "epsilon_from_counts",
     "epsilon_from_guesses",

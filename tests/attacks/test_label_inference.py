@@ -89,6 +89,11 @@ def test_ties_are_never_right():
     assert LabelInferenceResult(np.zeros(500), np.zeros(500)).epsilon_lower_bound() == 0
 
 
+def test_constant_scores_show_nothing():
+    """Canaries that kept their label come first in a result, which is no evidence."""
+    assert LabelInferenceResult(np.ones(500), np.ones(500)).epsilon_lower_bound() == 0
+
+
 def test_hard_predictions_and_frames_will_do():
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(6)])
     target = RidgeClassifier().fit(frame.iloc[OWN], CANARIES.labels)
@@ -130,6 +135,12 @@ def test_a_bound_of_labels_is_no_bound_on_membership():
 def test_refusals(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_labels_are_no_canaries():
+    attack = LabelInferenceAttack(LogisticRegression().fit(X, y)).fit(X, y)
+    with pytest.raises(TypeError, match=r"must be LabelCanaries, got ndarray\. Draw them by"):
+        attack.evaluate(X, y)
 
 
 @pytest.mark.parametrize(("right", "guesses"), [(90, 100), (60, 100), (1000, 1000), (51, 60)])

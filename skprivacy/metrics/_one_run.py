@@ -1,0 +1,141 @@
+"""What right guesses of fair coins, in one training run, say of a whole trade-off curve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainc, ndtr, ndtri
+from scipy.stats import beta, binom
+
+from ._samples import Float64Array
+
+__all__ = [
+    "Inverse",
+    "best_guesses",
+    "gaussian",
+    "guessed",
+    "largest_refuted",
+    "line",
+    "refutes",
+    "surprise_apart",
+]
+
+# For a true positive rate, the least false positive rate that a curve allows it.
+Inverse = Callable[[float], float]
+
+_NODES = 200  # of the quadrature over the share of guesses
+
+
+def guessed(
+    scores: Float64Array, n_guesses: int, random: np.random.Generator
+) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return which coins to guess, the most conspicuous scores, and the guess for each.
+
+    Scores are compared with the middle of their quartiles, which lies between two values where a
+    model says no more than two.
+
+    **Guarantees.** Scores, and nothing about the coins, settle both. Ties, in conspicuousness or
+    with the middle, are broken at random: the order of the scores may tell the coins.
+    """
+    offset = scores - np.quantile(scores, [0.25, 0.75]).mean()
+    chosen = np.lexsort((random.random(len(scores)), -np.abs(offset)))[:n_guesses]
+    lot = random.random(n_guesses) < 0.5
+    return chosen, np.where(offset[chosen] == 0, lot, offset[chosen] > 0)
+
+
+def refutes(right: int, guesses: int, n_coins: int, inverse: Inverse, alpha: float) -> bool:
+    """Return whether so many right guesses refute a trade-off curve, at error ``alpha``.
+
+    **Guarantees.** Exact in one run, for every mechanism that keeps to the curve, however canaries
+    interfere (Mahloujifar, Melis and Chaudhuri 2024, algorithm 3): with p_i the probability of i
+    right guesses, sum_{i>=k} i p_i / m is at most the curve's value at
+    sum_{i>=k-1} (g - i) p_i / m. If ``right`` or more had probability ``alpha``, these inequalities
+    would push the total up, from k = ``right`` down; beyond g/m there is a contradiction.
+    """
+    hit, missed = alpha * right / n_coins, alpha * (guesses - right) / n_coins
+    for i in range(right - 1, -1, -1):
+        least = inverse(hit)
+        if least <= missed:
+            break
+        hit += i / (guesses - i) * (least - missed)
+        missed = least
+        if hit + missed > guesses / n_coins:
+            return True
+    return hit + missed > guesses / n_coins
+
+
+def gaussian(mu: float) -> Inverse:
+    """Return the curve of mu-Gaussian differential privacy."""
+    return lambda rate: float(ndtr(ndtri(min(rate, 1.0)) - mu))
+
+
+def line(epsilon: float, delta: float) -> Inverse:
+    """Return the curve of (epsilon, delta)-differential privacy, and of nothing more."""
+    grow = np.exp(epsilon)
+    return lambda rate: max(0.0, (rate - delta) / grow, 1.0 - delta - grow * (1.0 - rate))
+
+
+def best_guesses(n_coins: int, inverse: Inverse, alpha: float) -> int:
+    """Return how many coins to guess: what would show most of a mechanism at its own curve.
+
+    **Guarantees.** It is settled by the claimed curve, before any coin is looked at.
+
+    **Edge cases.** About 5 sqrt(m) where so few coins show nothing of the curve.
+    """
+    usual = min(n_coins, round(5 * np.sqrt(n_coins)))
+    options = np.unique(np.geomspace(min(20, n_coins), n_coins, 24).round().astype(int))
+    shown = [_expected(n_coins, int(g), inverse, alpha) for g in options[::-1]]
+    return int(options[::-1][np.argmax(shown)]) if max(shown) > 0 else usual
+
+
+def _expected(n_coins: int, guesses: int, inverse: Inverse, alpha: float) -> float:
+    """Return the mu that is refuted by as many right guesses as the curve allows on average."""
+    share, low, high = guesses / n_coins, 0.0, min(1.0, guesses / n_coins)
+    for _ in range(40):  # rates, true and false, that add up to the share of guesses
+        rate = (low + high) / 2
+        low, high = (rate, high) if rate + inverse(rate) < share else (low, rate)
+    right = min(guesses, int(n_coins * low))
+    return largest_refuted(lambda mu: refutes(right, guesses, n_coins, gaussian(mu), alpha), 1e-2)
+
+
+def surprise_apart(right: int, guesses: int, n_coins: int, mu: float) -> float:
+    """Return the probability of so many right guesses if canaries do not interfere.
+
+    Each score is then Gaussian by itself, and the ``guesses`` largest are those beyond some t. The
+    share S(t) of scores beyond it is beta distributed (Xiang et al. 2025).
+    """
+    wrong = guesses - right
+    if guesses == n_coins:
+        return float(binom.cdf(wrong, n_coins, ndtr(-mu / 2)))
+    middle = (np.arange(_NODES) + 0.5) / _NODES
+    share = beta(guesses + 1, n_coins - guesses).ppf(middle)
+    t = _beyond(share, mu)
+    rate = ndtr(-t - mu / 2) / share
+    return float(np.mean(1.0 - betainc(wrong + 1, guesses - wrong, rate))) if right else 1.0
+
+
+def _beyond(share: Float64Array, mu: float) -> Float64Array:
+    """Return the t that so large a share of scores exceeds in absolute value, by bisection."""
+    low, high = np.zeros_like(share), np.full_like(share, mu / 2 + 40.0)
+    for _ in range(60):
+        t = (low + high) / 2
+        more = ndtr(mu / 2 - t) + ndtr(-mu / 2 - t) > share
+        low, high = np.where(more, t, low), np.where(more, high, t)
+    return low
+
+
+def largest_refuted(is_refuted: Callable[[float], bool], tolerance: float = 1e-6) -> float:
+    """Return the largest parameter that is refuted, by bisection; 0 if not even 0 is."""
+    if not is_refuted(0.0):
+        return 0.0
+    low, high = 0.0, 1.0
+    while is_refuted(high):
+        low, high = high, 2 * high
+        if high > 1e3:
+            break
+    while high - low > tolerance * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_refuted(middle) else (low, middle)
+    return low
