@@ -178,7 +178,10 @@ QUESTIONS: dict[str, tuple[Callable[[Case], Floats], dict[str, Callable[[Case], 
         {f"ART black box, {kind}": art_black_box(kind) for kind in ("nn", "rf")},
     ),
     "RMIA online": (ours(attacks.RMIA(online=True)), {"formulas, online": rmia_formulas(True)}),
-    "RMIA offline": (ours(attacks.RMIA()), {"formulas, offline": rmia_formulas(False)}),
+    "RMIA offline": (
+        ours(attacks.RMIA(offline_a=0.3)),
+        {"formulas, offline": rmia_formulas(False)},
+    ),
 }
 
 

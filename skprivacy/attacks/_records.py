@@ -131,7 +131,8 @@ def _flat(values: NDArray[Any]) -> NDArray[Any]:
 def _text(column: pd.Series[Any]) -> NDArray[np.object_]:
     """Return each value as a string that marks it as a number or as text."""
     values = column.to_numpy(dtype=object)
-    return np.array([_mark(value) for value in values], dtype=object)
+    marked = [f"t{value}" if type(value) is str else _mark(value) for value in values]
+    return np.array(marked, dtype=object)
 
 
 def _mark(value: Any) -> str:

@@ -58,6 +58,16 @@ class ShadowedAttack(MembershipAttack):
         if not self.pool_.answers_vary(X):
             raise ValueError(f"{type(self).__name__} cannot measure anything. {NOT_LEARNING}")
 
+    def _meet(self, X: Any, y: NDArray[Any]) -> None:
+        """Learn from the population once the settings are chosen; nothing by default."""
+
+    def _known_to_pool(
+        self, X: Any, y: NDArray[Any]
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the shadow models' log-odds of the pool's records, and who trained on them."""
+        trained, known = self.pool_.membership(X)
+        return self.pool_.logits(X, y)[:, known], trained[:, known]
+
     def _seen_by_shadows(
         self, X: Any, y: NDArray[Any], classes: NDArray[Any], view: View
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:

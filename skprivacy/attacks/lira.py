@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
+from itertools import product
 from numbers import Real
 from typing import Any
 
@@ -11,12 +14,15 @@ from numpy.typing import NDArray
 
 from .._sklearn import Interval, StrOptions
 from . import scores
-from ._lira_tuning import FLOORS, PRIORS, Setting, best_setting
+from ._rehearsal import Variant, best_setting
 from ._shadowed import ShadowedAttack
 
 __all__ = ["LiRA"]
 
+FLOORS = (1e-12, 1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3)
+PRIORS = (0.0, 4.0, 16.0, math.inf)
 PRIOR_OF = {"global": PRIORS[-1], "per_example": PRIORS[0]}
+USUAL = (0.01, 16.0)
 
 
 class LiRA(ShadowedAttack):
@@ -64,6 +70,8 @@ class LiRA(ShadowedAttack):
     prior_ : float
         Number of models for which the variance of all records counts in that of each: 0 for one
         standard deviation for each record, infinity for one for all.
+    power_ : float
+        Share of members found in shadow models attacked with the others; 0 if none could be.
 
     Notes
     -----
@@ -125,14 +133,19 @@ class LiRA(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        self.floor_, self.prior_ = self._setting(X, y)
+        self._tune(*self._known_to_pool(X, y))
 
-    def _setting(self, X: Any, y: NDArray[Any]) -> Setting:
+    def _tune(self, shadow: NDArray[np.float64], trained: NDArray[np.bool_]) -> None:
         floors = FLOORS if self.floor == "auto" else (float(self.floor),)
         priors = PRIORS if self.variance == "auto" else (PRIOR_OF[self.variance],)
-        trained, known = self.pool_.membership(X)
-        shadow = self.pool_.logits(X, y)[:, known]
-        return best_setting(shadow, trained[:, known], floors, priors, self._compare)
+        variants = [
+            (
+                (floor, prior),
+                Variant(partial(scores.smoothed, floor=floor), partial(self._compare, prior=prior)),
+            )
+            for floor, prior in sorted(product(floors, priors), key=_unusual)
+        ]
+        (self.floor_, self.prior_), self.power_ = best_setting(shadow, trained, variants)
 
     @property
     def _compare(self) -> Callable[..., NDArray[np.float64]]:
@@ -148,3 +161,11 @@ class LiRA(ShadowedAttack):
             shadow = scores.smoothed(self.pool_.logits(query, y), self.floor_)
             total += self._compare(target, shadow, out, prior=self.prior_)
         return total
+
+
+def _unusual(setting: tuple[float, float]) -> float:
+    """Return a distance from the usual setting."""
+    floor, prior = setting
+    return abs(math.log(max(floor, 1e-12) / USUAL[0])) + abs(
+        math.atan(prior / USUAL[1]) - math.pi / 4
+    )

@@ -134,7 +134,12 @@ class MembershipAttack(ABC, BaseEstimator):
             "in_both": int(np.isin(fingerprints(X_out), fingerprints(X_in)).sum()),
             "threshold": float(self.threshold_),
         }
-        return AttackResult(values[:n_in], values[n_in:], type(self).__name__, details=details)
+        return AttackResult(values[:n_in], values[n_in:], self._name, details=details)
+
+    @property
+    def _name(self) -> str:
+        """The name under which results are reported."""
+        return type(self).__name__
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         """Learn what ``_score`` needs; nothing by default."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -9,11 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from .._sklearn import Interval
+from .._sklearn import Interval, StrOptions
 from . import scores
+from ._rehearsal import Variant, best_setting
 from ._shadowed import ShadowedAttack
 
 __all__ = ["RMIA"]
+
+Float64Array = NDArray[np.float64]
+USUAL = 0.3
+SHARES: tuple[float, ...] = (USUAL, 0.0, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 class RMIA(ShadowedAttack):
@@ -33,9 +39,11 @@ class RMIA(ShadowedAttack):
         ``fit`` included, must then be among those that the pool was trained on.
     gamma : float, default=1.0
         Factor by which a record's ratio must exceed a population record's.
-    offline_a : float, default=0.3
+    offline_a : float or "auto", default="auto"
         Offline, the mean over all models is estimated from the mean over those not trained on the
-        record: ``((1 + a) p_out + 1 - a) / 2``. Choose it lower for targets that overfit more.
+        record: ``((1 + a) p_out + 1 - a) / 2``. It is lower for targets that overfit more. "auto"
+        takes what finds most members of shadow models when these attack each other, as in
+        :class:`LiRA`; 0.3 where that cannot be tried.
     pool : ShadowPool, default=None
         Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
         trained on the records given to ``fit``. None clones the target.
@@ -52,6 +60,10 @@ class RMIA(ShadowedAttack):
         The fitted pool.
     population_ratio_ : ndarray of shape (n_records,)
         Ratios of the records given to ``fit``.
+    offline_a_ : float
+        The value in use; without effect if ``online``.
+    power_ : float
+        Share of members found in shadow models attacked with the others; 0 if none could be.
 
     Notes
     -----
@@ -79,7 +91,7 @@ class RMIA(ShadowedAttack):
         **ShadowedAttack._parameter_constraints,
         "online": ["boolean"],
         "gamma": [Interval(Real, 0, None, closed="neither")],
-        "offline_a": [Interval(Real, 0, 1, closed="both")],
+        "offline_a": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
     }
 
     def __init__(
@@ -89,7 +101,7 @@ class RMIA(ShadowedAttack):
         n_shadows: int = 16,
         online: bool = False,
         gamma: float = 1.0,
-        offline_a: float = 0.3,
+        offline_a: float | str = "auto",
         pool: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -107,21 +119,37 @@ class RMIA(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
+        self._tune(*self._known_to_pool(X, y))
+        self._meet(X, y)
+
+    def _tune(self, shadow: Float64Array, trained: NDArray[np.bool_]) -> None:
+        tried = SHARES if self.offline_a == "auto" else (float(self.offline_a),)
+        if self.online:  # without effect there
+            tried = tried[:1]
+        # higher ratios beat more records, whatever the population and gamma are
+        variants = [(a, Variant(expit, partial(self._compare, a=a))) for a in tried]
+        self.offline_a_, self.power_ = best_setting(shadow, trained, variants)
+
+    def _meet(self, X: Any, y: NDArray[Any]) -> None:
         self.population_ratio_ = self._ratio(X, y)
 
-    def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         ratio = self._ratio(X, y)
         beaten = scores.rmia(ratio, self.population_ratio_, gamma=self.gamma)
         return scores.break_ties(beaten, np.log(ratio), len(self.population_ratio_))
 
-    def _ratio(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        proba = expit(self.pool_.logits(X, y))
+    def _ratio(self, X: Any, y: NDArray[Any]) -> Float64Array:
         if self.online:
             self._check_known(X)
-            out = self.pool_.left_out(X)
+        target, shadow = expit(self._target_logit(X, y)), expit(self.pool_.logits(X, y))
+        return self._compare(target, shadow, self.pool_.left_out(X), a=self.offline_a_)
+
+    def _compare(
+        self, target: Float64Array, shadow: Float64Array, out: NDArray[np.bool_], *, a: float
+    ) -> Float64Array:
+        """Return probabilities of the true class over their means over models."""
+        mean_out = np.mean(shadow, axis=0, where=out)
+        if self.online:
             # both kinds have equal weight; a pool's halves are balanced, so this is the plain mean
-            mean = (np.mean(proba, axis=0, where=out) + np.mean(proba, axis=0, where=~out)) / 2
-        else:
-            mean_out = np.mean(proba, axis=0, where=self.pool_.left_out(X))
-            mean = ((1 + self.offline_a) * mean_out + 1 - self.offline_a) / 2
-        return expit(self._target_logit(X, y)) / mean
+            return target / ((mean_out + np.mean(shadow, axis=0, where=~out)) / 2)
+        return target / (((1 + a) * mean_out + 1 - a) / 2)

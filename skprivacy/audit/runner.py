@@ -13,8 +13,8 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
-from .._sklearn import num_samples
-from ..attacks import LiRA, LossThreshold, MembershipAttack, ShadowPool
+from .._sklearn import num_samples, safe_indexing
+from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks._records import as_records, concat, fingerprints
 from ..attacks.shadow import NOT_LEARNING
 from .claims import claim_of
@@ -54,8 +54,10 @@ def audit(
         Records of the same population that the model was not trained on. A false positive rate of
         0.1% requires at least 1,000 of them.
     attacks : iterable of MembershipAttack, default=None
-        Attacks without a target. ``None`` means the loss threshold and offline LiRA. For a model
-        that protects labels alone, a :class:`~skprivacy.attacks.LabelInferenceAttack`, or ``None``.
+        Attacks without a target. ``None`` means the loss threshold and
+        :class:`~skprivacy.attacks.StrongestAttack`: LiRA or RMIA, whichever finds most members of
+        shadow models, online or offline. For a model that protects labels alone, a
+        :class:`~skprivacy.attacks.LabelInferenceAttack`, or ``None``.
     n_shadows : int, default=16
         Number of shadow models for the default attacks, and the minimum for given ones.
     alpha : float, default=0.05
@@ -126,7 +128,7 @@ def audit(
         size = n_shadows if attacks is None else max(n_shadows, *wanted)
         pool = ShadowPool(
             model, n_shadows=size, random_state=random_state, n_jobs=n_jobs, verbose=verbose
-        ).fit(*everything)
+        ).fit(*_unordered(*everything))
     unmeasured = _without_pool(chosen, pool, everything[0])
     chosen = [attack for attack in chosen if attack not in unmeasured]
 
@@ -145,6 +147,17 @@ def audit(
         n_shared=shared,
         not_measured=tuple(type(attack).__name__ for attack in unmeasured),
     )
+
+
+def _unordered(X: Any, y: Any) -> tuple[Any, Any]:
+    """Return the records in an order that does not tell who is a member.
+
+    Training may depend on the order of records, and what shadow models show must not depend on the
+    target's members: the strongest attack is chosen by it without a correction.
+    """
+    labels = np.unique(y, return_inverse=True)[1]
+    order = np.lexsort((labels, fingerprints(as_records(X))))
+    return safe_indexing(X, order), y[order]
 
 
 def _without_pool(chosen: list[Any], pool: ShadowPool | None, X: Any) -> list[Any]:
@@ -204,7 +217,7 @@ def _shared(X_train: Any, X_test: Any) -> int:
 
 def _check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
     if attacks is None:
-        return [LossThreshold(), LiRA()]
+        return [LossThreshold(), StrongestAttack(online=True)]
     if isinstance(attacks, str) or not isinstance(attacks, (Iterable, MembershipAttack)):
         raise TypeError(
             f"attacks={attacks!r} must be a list of membership attacks. Pass objects, such as "

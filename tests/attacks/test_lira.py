@@ -6,8 +6,8 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
 from skprivacy import audit
-from skprivacy.attacks import RMIA, LiRA, ShadowPool, _lira_tuning, lira, scores
-from skprivacy.attacks._lira_tuning import FLOORS, PRIORS, USUAL, best_setting
+from skprivacy.attacks import RMIA, LiRA, ShadowPool, _rehearsal, lira, scores
+from skprivacy.attacks.lira import USUAL
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +48,9 @@ def test_planted_floor_of_nothing_is_caught(forest, monkeypatch):
 def test_the_default_audit_sees_it(forest):
     target, _, _, _, parts = forest
     report = audit(target, *parts, n_shadows=8, random_state=0)
-    loss, lira = (finding.result for finding in report.findings)
-    assert lira.tpr_at_fpr(0.01).tpr > 0.3
-    assert lira.auc > loss.auc
+    loss, strongest = (finding.result for finding in report.findings)
+    assert strongest.tpr_at_fpr(0.01).tpr > 0.3
+    assert strongest.auc > loss.auc
     assert report.epsilon_lower_bound > 2.5
 
 
@@ -61,14 +61,20 @@ def gaussians(n_shadows, n, sd, gap, rng):
     return rng.normal(3 * rng.normal(size=n) + gap * trained, sd), trained
 
 
+def tuned(shadow, trained, **settings):
+    """Let LiRA choose by these log-odds of shadow models."""
+    attack = LiRA(**settings)
+    attack._tune(shadow, trained)
+    return attack
+
+
 def test_the_variance_is_what_the_shadows_show():
     """Records that differ tenfold in spread want variances of their own; equal ones, one."""
     rng = np.random.default_rng(0)
     equal = gaussians(64, 1000, 1.0, 0.5, rng)
     unequal = gaussians(64, 1000, np.exp(rng.normal(size=1000) * 1.5), 0.5, rng)
-    floors = (0.0,)
-    assert best_setting(*equal, floors, PRIORS, scores.lira_offline)[1] >= 16
-    assert best_setting(*unequal, floors, PRIORS, scores.lira_offline)[1] <= 4
+    assert tuned(*equal, floor=0).prior_ >= 16
+    assert tuned(*unequal, floor=0).prior_ <= 4
 
 
 def test_the_floor_is_what_the_shadows_show():
@@ -76,7 +82,7 @@ def test_the_floor_is_what_the_shadows_show():
     shadow, trained = gaussians(16, 2000, 1.0, 1.0, rng)
     # a few models answer exactly 0 or 1, which says nothing
     saturated = np.where(rng.random(shadow.shape) < 0.1, 27.6 * np.sign(shadow), shadow)
-    assert best_setting(saturated, trained, FLOORS, PRIORS, scores.lira_offline)[0] > 1e-6
+    assert tuned(saturated, trained).floor_ > 1e-6
 
 
 def test_the_target_plays_no_part_in_the_choice(forest):
@@ -89,7 +95,7 @@ def test_the_target_plays_no_part_in_the_choice(forest):
 def test_the_twin_of_an_attacked_model_is_left_out():
     """Its members are exactly the others' non-members: with it, the choice would be of a twin."""
     trained = gaussians(8, 100, 1.0, 1.0, np.random.default_rng(0))[1]
-    trials = dict(_lira_tuning._trials(trained))
+    trials = dict(_rehearsal._trials(trained))
     assert sorted(trials) == list(range(8))
     assert all(len(others) == 6 and k ^ 1 not in others for k, others in trials.items())
 

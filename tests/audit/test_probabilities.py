@@ -53,10 +53,10 @@ def test_what_retraining_cannot_show_is_no_measurement(model, records):
     """LiRA printed .500 [.499, .501], as if it had found that nothing leaks."""
     report = audit(model, *halves(records), n_shadows=4, random_state=0)
     assert [finding.result.attack for finding in report.findings] == ["LossThreshold"]
-    assert report.not_measured == ("LiRA",)
+    assert report.not_measured == ("StrongestAttack",)
     assert report.epsilon_lower_bound > 0.5
     for text in (repr(report), report.to_html(), json.dumps(report.to_dict())):
-        assert "Not measured: LiRA" in text
+        assert "Not measured: StrongestAttack" in text
     with pytest.raises(ValueError, match="cannot measure anything"):
         audit(model, *halves(records), attacks=[LiRA(n_shadows=2), RMIA(n_shadows=2)])
 

@@ -1,0 +1,136 @@
+"""The attack that finds most members of shadow models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._shadowed import ShadowedAttack
+from .lira import LiRA
+from .rmia import RMIA
+
+__all__ = ["StrongestAttack"]
+
+
+class StrongestAttack(ShadowedAttack):
+    """LiRA or RMIA, whichever finds most members of shadow models; the default of ``audit``.
+
+    No attack is the strongest on every model. Which one is can be seen without the target: every
+    shadow model is attacked with the others, whose members are known too, and the attack that
+    finds most of them is used.
+
+    Parameters
+    ----------
+    target : fitted classifier with ``predict_proba``, default=None
+        The target model. None makes a template for ``clone`` and ``set_params``.
+    n_shadows : int, default=16
+        Number of shadow models to train if ``pool`` is None; even.
+    online : bool, default=False
+        Whether online attacks take part: they compare also with models trained on the record.
+        Every record, those given to ``fit`` included, must then be among those that the pool was
+        trained on.
+    pool : ShadowPool, default=None
+        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
+        trained on the records given to ``fit``. None clones the target.
+    n_jobs : int, default=None
+        Number of shadow models trained in parallel, if ``pool`` is None.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the shadow pool, if ``pool`` is None.
+    fpr : float, default=0.05
+        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+
+    Attributes
+    ----------
+    pool_ : ShadowPool
+        The fitted pool.
+    attack_ : LiRA or RMIA
+        The fitted winner; its ``power_`` is the share of members of shadow models that it found.
+    powers_ : dict of str to float
+        This share for every attack that took part. All are 0 for pools that are too small to
+        try (two models) or do not know the records given to ``fit``; RMIA is used then.
+
+    Notes
+    -----
+    **Guarantees.** The choice is a function of the shadow models and of the set of records given
+    to ``fit``. The halves that shadow models are trained on are drawn without regard to the
+    target's members; neither its members nor its answers are looked at. If that set is the same
+    whoever is a member (members and non-members together, as in an audit), then, given the shadow
+    models, the winner is one test fixed in advance, and every bound for such a test holds for it:
+    there is no correction for having tried several. Training may depend on the order of records,
+    so put them in one that does not tell the members, as :func:`~skprivacy.audit.audit` does.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import StrongestAttack
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = StrongestAttack(target, n_shadows=4, online=True, random_state=0).fit(X, y)
+    >>> sorted(attack.powers_)
+    ['offline LiRA', 'offline RMIA', 'online LiRA', 'online RMIA']
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **ShadowedAttack._parameter_constraints,
+        "online": ["boolean"],
+    }
+
+    fpr: float
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        n_shadows: int = 16,
+        online: bool = False,
+        pool: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        fpr: float = 0.05,
+    ) -> None:
+        self.target = target
+        self.n_shadows = n_shadows
+        self.online = online
+        self.pool = pool
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.fpr = fpr
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        super()._learn(X, y, member)
+        if self.online:
+            self._check_known(X)
+        tried, known = self._candidates(), self._known_to_pool(X, y)
+        for attack in tried:
+            attack.pool_, attack.classes_ = self.pool_, self.classes_
+            attack._tune(*known)
+        self.powers_ = {_name(attack): attack.power_ for attack in tried}
+        self.attack_ = max(tried, key=lambda attack: attack.power_)
+        self.attack_._meet(X, y)
+
+    def _candidates(self) -> list[Any]:
+        """Return the attacks to choose from; the first of equal ones is taken."""
+        modes = (True, False) if self.online else (False,)
+        return [
+            kind(self.target, online=online, pool=self.pool_, fpr=self.fpr)
+            for kind in (RMIA, LiRA)
+            for online in modes
+        ]
+
+    def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+        if self.online and not self.attack_.online:
+            self._check_known(X)  # no more is accepted because of what was chosen
+        return self.attack_._score(X, y)
+
+    @property
+    def _name(self) -> str:
+        return _name(self.attack_)
+
+
+def _name(attack: Any) -> str:
+    return f"{'online' if attack.online else 'offline'} {type(attack).__name__}"
