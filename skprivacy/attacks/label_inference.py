@@ -288,7 +288,20 @@ class LabelInferenceAttack(BaseEstimator):
         Returns
         -------
         LabelInferenceResult
+
+        Raises
+        ------
+        TypeError
+            If ``canaries`` are none, such as plain labels.
+        ValueError
+            If all coins fell on one side.
         """
+        if not isinstance(canaries, LabelCanaries):
+            raise TypeError(
+                f"canaries must be LabelCanaries, got {type(canaries).__name__}. Draw them by "
+                "LabelCanaries.drawn(y, n_canaries=...), fit the target to their labels, and pass "
+                "them here with the same X."
+            )
         own = safe_indexing(as_records(X), canaries.rows)
         scores = self.score_samples(own, canaries.label, canaries.other)
         by_prior = self._log_odds(self.prior_, own, canaries.label, canaries.other, _DOUBT)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._output import without_mathtext
 from ..attacks.label_inference import LabelInferenceResult
 from ..attacks.result import AttackResult
 from ..metrics import clopper_pearson, roc
@@ -150,9 +151,9 @@ class MembershipRocDisplay:
         least = 0.5 / self.n_out  # stands for zero, which a log axis cannot show
         fpr, tpr = np.maximum(self.fpr, least), np.maximum(self.tpr, 0.5 / self.n_in)
         low, high = clopper_pearson(np.rint(self.tpr * self.n_in), self.n_in, self.alpha)
-        (self.line_,) = self.ax_.step(
-            fpr, tpr, where="post", label=self.name if name is None else name, **kwargs
-        )
+        name = self.name if name is None else name
+        label = None if name is None else without_mathtext(name)
+        (self.line_,) = self.ax_.step(fpr, tpr, where="post", label=label, **kwargs)
         self.band_ = self.ax_.fill_between(
             fpr, low, high, step="post", alpha=0.2, color=self.line_.get_color(), linewidth=0
         )

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._output import without_mathtext
+
 __all__ = ["PrivacyUtilityDisplay"]
 
 UTILITY, ATTACK, PLAIN = "#1b6ca8", "#c0392b", "#5f6b76"
@@ -121,7 +123,8 @@ class PrivacyUtilityDisplay:
         above, below = self.axes_
         self.figure_ = above.figure
         self._curve(above, self.utility, self.utility_std, UTILITY, "private, mean ± std of splits")
-        above.set(ylabel=f"Test {self.utility_name.replace('_', ' ')}")
+        named = without_mathtext(self.utility_name.replace("_", " "))
+        above.set(ylabel=f"Test {named}")
         self._attack(below)
         for ax in (above, below):
             ax.set_xscale("log")
@@ -138,7 +141,8 @@ class PrivacyUtilityDisplay:
         return self
 
     def _attack(self, ax: Any) -> None:
-        self._curve(ax, self.attack_auc, self.attack_auc_std, ATTACK, self.attack_name)
+        named = without_mathtext(self.attack_name)
+        self._curve(ax, self.attack_auc, self.attack_auc_std, ATTACK, named)
         ax.axhline(0.5, color=PLAIN, linestyle=":", linewidth=1.2, label="chance")
         if np.isfinite(self.attack_auc_bound[self._private]).any():
             ax.plot(

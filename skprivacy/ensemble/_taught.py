@@ -23,6 +23,7 @@ from ..base import PrivateEstimatorMixin, PrivateFit
 from ..exceptions import PrivacyWarning
 from ..preprocessing import Schema
 from ..preprocessing.transformer import check_columns
+from ._chosen import all_numbers, better_student, default_students
 from .aggregators import UNANSWERED, Aggregator, GNMax, Student
 from .public_records import PublicRecords, drawn_records
 from .students import PropagationStudent, taught
@@ -61,7 +62,7 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
     def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray]:
         self._validate_params()
         check_column_names(X)
-        if isinstance(X, pd.DataFrame) and not _all_numbers(X):
+        if isinstance(X, pd.DataFrame) and not all_numbers(X):
             validate_data(self, X, skip_check_array=True)
             check_consistent_length(X, y)
             y = column_or_1d(y, warn=True)
@@ -136,6 +137,7 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         return ready
 
     def _student(self) -> Any:
+        """Return an unfitted student that can do what the one that is taught will be able to."""
         return PropagationStudent() if self.student is None else clone(self.student)
 
     def _try_student(self, public: Any, queries: NDArray[np.intp]) -> None:
@@ -148,7 +150,10 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                taught(self._student(), safe_indexing(public, some), made_up[some])
+                records = safe_indexing(public, some)
+                given = self.student is not None
+                for student in [self._student()] if given else default_students(records):
+                    taught(student, records, made_up[some])
         except Exception as error:
             raise ValueError(
                 f"student={self.student!r} cannot be fitted to the public records ({error}). "
@@ -187,7 +192,7 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         if len(answered) < 2:
             only = int(answered[0]) if len(answered) else 0
             return DummyClassifier(strategy="constant", constant=only).fit([[0.0]], [only])
-        student = self._student()
+        student = self._student() if self.student is not None else better_student(public, labels)
         for name in student.get_params():
             if name.split("__")[-1] == "random_state" and self.random_state is not None:
                 student.set_params(**{name: check_random_state(self.random_state).randint(1 << 31)})
@@ -196,10 +201,13 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "student_")
         check_column_names(X)
-        if isinstance(X, pd.DataFrame) and not _all_numbers(X):
+        if isinstance(X, pd.DataFrame) and not all_numbers(X):
             validate_data(self, X, skip_check_array=True, reset=False)
             return X
-        return validate_data(self, X, reset=False)
+        rows = validate_data(self, X, reset=False)
+        # A student of a table looks for its columns by name.
+        named = isinstance(X, pd.DataFrame) and hasattr(self.student_, "feature_names_in_")
+        return X if named else rows
 
     def predict(self, X: Any) -> NDArray:
         """Return the student's class of each row.
@@ -241,10 +249,6 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
 def like(X: Any, drawn: pd.DataFrame) -> Any:
     """Return drawn records in the container of ``X``."""
     return drawn[list(X.columns)] if isinstance(X, pd.DataFrame) else drawn.to_numpy(np.float64)
-
-
-def _all_numbers(frame: pd.DataFrame) -> bool:
-    return all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes)
 
 
 def together(beside: Event | None, votes: Event) -> Event:

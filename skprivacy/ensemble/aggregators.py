@@ -21,8 +21,19 @@ from ..accounting import (
 )
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 
-__all__ = ["UNANSWERED", "Aggregator", "ConfidentGNMax", "GNMax", "LNMax", "ThresholdedGNMax"]
+__all__ = [
+    "MOST_TEACHERS",
+    "UNANSWERED",
+    "Aggregator",
+    "ConfidentGNMax",
+    "GNMax",
+    "LNMax",
+    "ThresholdedGNMax",
+]
 
+# So that counts of votes in steps of the noise's grid are whole numbers that float64 holds, with
+# noise of one vote and more: the proof of what winners cost takes ties for that rare.
+MOST_TEACHERS = 1 << 18
 UNANSWERED = -1  # scikit-learn's mark of a record without a label
 
 Student = Callable[[NDArray[np.int64]], NDArray[np.float64]]

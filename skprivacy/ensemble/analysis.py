@@ -41,7 +41,7 @@ class VoteAnalysis:
         Epsilon of one query at delta 0, where there is one, whatever its votes.
     """
 
-    orders: NDArray[np.float64]
+    orders: NDArray[np.float64] = field(repr=False)
     dependent: NDArray[np.float64] = field(repr=False)
     independent: NDArray[np.float64] = field(repr=False)
     delta: float = 1e-5
@@ -143,8 +143,8 @@ def epsilon_of_moments(
 
     References
     ----------
-    M. Abadi et al., "Deep learning with differential privacy", CCS 2016, theorem 2.
-    N. Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
+    Abadi et al., "Deep learning with differential privacy", CCS 2016, theorem 2.
+    Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
     data", ICLR 2017, theorem 1.
 
     Examples
@@ -214,7 +214,7 @@ def analyse_votes(
 
     References
     ----------
-    N. Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
+    Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
     data", ICLR 2017, section 3 and theorem 3.
     N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, theorem 6.
 
@@ -257,8 +257,8 @@ def _checked(votes: ArrayLike) -> NDArray[np.float64]:
             f"votes has shape {counts.shape}; expected (n_queries, n_classes) with two classes "
             "or more."
         )
-    if not (np.isfinite(counts) & (counts >= 0)).all():
-        raise ValueError("votes must be finite counts >= 0.")
+    if not (np.isfinite(counts) & (counts >= 0) & (counts == np.floor(counts))).all():
+        raise ValueError("votes must be finite counts >= 0, in whole votes, not in shares of them.")
     return counts
 
 

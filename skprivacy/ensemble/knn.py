@@ -26,7 +26,7 @@ from ..preprocessing import Schema
 from ..public_facts import public_classes
 from ._taught import TaughtByVotes
 from .aggregators import UNANSWERED
-from .public_records import chosen_queries
+from .public_records import check_others, chosen_queries
 
 __all__ = ["PrivateKNNClassifier"]
 
@@ -192,6 +192,7 @@ class PrivateKNNClassifier(TaughtByVotes):
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
+            check_others(X_public, X)
             X, y = self._validated(X, y)
             rows = np.asarray(X, dtype=np.float64)
             if self.relation != "add_remove":

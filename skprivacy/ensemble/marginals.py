@@ -133,6 +133,8 @@ def _n_cells(fact: Bounded | Categories) -> int:
 
 def _plain(column: pd.Series) -> pd.Series:
     """Return a column without values that are neither text nor number: these count as missing."""
+    if pd.api.types.is_complex_dtype(column):  # one complex number makes all others such
+        return column.map(lambda v: v.real if v.imag == 0 else np.nan).astype(np.float64)
     if column.dtype != object:
         return column
     kept = [v if isinstance(v, (str, Real, np.bool_)) else None for v in column]

@@ -8,8 +8,12 @@ the record itself, removing one changes one teacher, and replacing one changes t
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -30,6 +34,7 @@ MOVED_VOTES = {
 }
 PARTITIONS = ("hash", "index")
 _ROWS = 4096  # that are hashed at a time
+_EXACT = 2.0**53  # up to which floats hold all integers
 
 
 def parts_by_index(n: int, n_teachers: int, random: np.random.RandomState) -> NDArray[np.int64]:
@@ -108,11 +113,54 @@ def _frame(values: Any, start: int) -> pd.DataFrame:
 
 
 def _contents(frames: list[pd.DataFrame]) -> Iterator[bytes]:
-    """Yield each row as bytes, the same for equal values of any numeric type."""
+    """Yield each row as bytes, the same for equal values of any numeric type.
+
+    **Guarantees.** They depend on the row alone: a column that one record turns from numbers into
+    objects gives the other records what it gave them before. Numbers that differ, if only beyond
+    the precision of floats, give different bytes.
+    """
     frame = pd.concat(frames, axis=1)
-    number = np.array([pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes])
-    numbers = frame.loc[:, number].to_numpy(np.float64, na_value=np.nan) + 0.0  # no -0.0
+    plain = np.array([_is_plain(dtype) for dtype in frame.dtypes])
+    numbers = np.full(frame.shape, np.nan)
+    numbers[:, plain] = frame.loc[:, plain].to_numpy(np.float64, na_value=np.nan)
+    texts: list[list[str]] = [[] for _ in range(len(frame))]
+    for j, (_, column) in enumerate(frame.items()):
+        if not plain[j] or _may_exceed_floats(column):
+            for i, value in enumerate(column.to_numpy(object)):
+                numbers[i, j], rest = _split(value)
+                if rest:
+                    texts[i].append(f"{j}:{rest}")
+    numbers += 0.0  # no -0.0
     numbers[np.isnan(numbers)] = np.nan  # of one bit pattern
-    others = frame.loc[:, ~number].to_numpy(object)
-    for values, texts in zip(np.ascontiguousarray(numbers), others, strict=True):
-        yield values.tobytes() + "\x1f".join(map(repr, texts)).encode()
+    for row, text in zip(numbers, texts, strict=True):
+        yield row.tobytes() + "\x1f".join(text).encode()
+
+
+def _is_plain(dtype: Any) -> bool:
+    is_complex = pd.api.types.is_complex_dtype(dtype)
+    return pd.api.types.is_numeric_dtype(dtype) and not is_complex
+
+
+def _may_exceed_floats(column: pd.Series) -> bool:
+    """Return whether some number of a column has more digits than a float holds."""
+    if not pd.api.types.is_integer_dtype(column.dtype):
+        return False
+    return bool(((column >= _EXACT) | (column <= -_EXACT)).any())
+
+
+def _split(value: Any) -> tuple[float, str]:
+    """Return a value as a float, if it is a number, and the rest of it as text."""
+    value = value.item() if isinstance(value, np.generic) else value
+    value = value.real if isinstance(value, complex) and value.imag == 0 else value
+    if value is pd.NA:
+        return np.nan, ""
+    if not isinstance(value, (Real, Decimal)):
+        return np.nan, repr(value)
+    try:
+        number = float(value)
+        if not math.isfinite(number):
+            return number, ""
+        rest = Fraction(value) - Fraction(number)  # type: ignore[arg-type]  # or TypeError
+    except (TypeError, ValueError, OverflowError):
+        return np.nan, repr(value)
+    return number, str(rest) if rest else ""

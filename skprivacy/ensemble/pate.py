@@ -18,17 +18,13 @@ from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from ..public_facts import public_classes
 from ._taught import N_DRAWN, TaughtByVotes, like, placed, together
-from .aggregators import Aggregator
+from .aggregators import MOST_TEACHERS, Aggregator
 from .marginals import Marginals
 from .partition import MOVED_VOTES, PARTITIONS, group_sizes, parts_by_hash, parts_by_index
-from .public_records import chosen_queries, drawn_records, with_public_categories
+from .public_records import check_others, chosen_queries, drawn_records, with_public_categories
 from .teachers import count_votes, try_teacher
 
 __all__ = ["PATEClassifier"]
-
-# So that counts of votes in steps of the noise's grid are whole numbers that float64 holds, with
-# noise of one vote and more: the proof of what winners cost takes ties for that rare.
-_MOST_TEACHERS = 1 << 18
 
 
 class PATEClassifier(TaughtByVotes):
@@ -52,8 +48,9 @@ class PATEClassifier(TaughtByVotes):
         Is cloned and fitted on the answered public records. Scikit-learn's semi-supervised ones,
         :class:`~skprivacy.neural_network.VATStudent` and others with an attribute
         ``semi_supervised`` that is true get all of them, with -1 for those without an answer.
-        ``None`` means :class:`PropagationStudent`, or logistic regression where records are not
-        all numbers.
+        ``None`` means :class:`PropagationStudent` or logistic regression on scaled columns,
+        whichever better predicts, in a cross-validation, the labels that were released: that costs
+        nothing. Columns that are not numbers are one-hot encoded for either.
     n_teachers : int, default=250
         More teachers drown the noise better, and each has fewer records. At most a few hundred
         records each is the rule.
@@ -126,7 +123,8 @@ class PATEClassifier(TaughtByVotes):
     **Edge cases.** A record with NaN is left to the teacher of its part, since refusing it would
     tell that it is there. With few records and many teachers most votes are that rule's: the
     student then is useless, and still private. If every answer is of one class the student predicts
-    that class; if there is no answer, the first one.
+    that class; if there is no answer, the first one. The types of columns in a DataFrame are taken
+    for public: a record that changes one, as a text among numbers does, changes it for all.
 
     References
     ----------
@@ -158,7 +156,7 @@ no private record
     _parameter_constraints: dict = {
         "teacher": [HasMethods(["fit", "predict"]), None],
         "student": [HasMethods(["fit", "predict"]), None],
-        "n_teachers": [Interval(Integral, 2, _MOST_TEACHERS, closed="both")],
+        "n_teachers": [Interval(Integral, 2, MOST_TEACHERS, closed="both")],
         "aggregator": [Aggregator, None],
         "n_queries": [Interval(Integral, 1, None, closed="left")],
         "partition": [StrOptions(set(PARTITIONS))],
@@ -228,7 +226,8 @@ no private record
         X_public : array-like, DataFrame or PublicRecords of shape (n_public, n_features), \
                 default=None
             Records without labels that are public. In a cross-validation wrap them in
-            :class:`PublicRecords`; in a pipeline pass ``transform_input=["X_public"]`` to it.
+            :class:`PublicRecords`; in a pipeline pass ``transform_input=["X_public"]`` to it,
+            with metadata routing enabled and ``set_fit_request(X_public=True)``.
             ``None`` draws some from ``schema``, see ``marginal_share``.
         groups : array-like of shape (n_samples,), default=None
             Whom each record belongs to. All records of a group go to one teacher, so that the
@@ -246,6 +245,7 @@ no private record
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
+            check_others(X_public, X)
             X, y = self._validated(X, y)
             unit = "record" if groups is None else str(getattr(groups, "name", None) or "group")
             groups = self._checked_groups(groups, X)

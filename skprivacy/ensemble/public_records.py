@@ -13,7 +13,13 @@ from sklearn.metrics import pairwise_distances_argmin
 from .._sklearn import num_samples
 from ..preprocessing import Bounded, Schema
 
-__all__ = ["PublicRecords", "chosen_queries", "drawn_records", "with_public_categories"]
+__all__ = [
+    "PublicRecords",
+    "check_others",
+    "chosen_queries",
+    "drawn_records",
+    "with_public_categories",
+]
 
 
 class PublicRecords:
@@ -93,6 +99,20 @@ def with_public_categories(X: Any, public: Any) -> Any:
                 else X[name].astype(object)
             )
     return X
+
+
+def check_others(public: Any, X: Any) -> None:
+    """Refuse private records that are passed as public ones.
+
+    **Guarantees.** The answer depends on which object was passed, not on what is in it.
+
+    **Edge cases.** A copy is not noticed.
+    """
+    if (public.X if isinstance(public, PublicRecords) else public) is X:
+        raise ValueError(
+            "X_public is X itself. Public records are those of people who are not protected; what "
+            "is learned from them is released as it is. Pass other records."
+        )
 
 
 def chosen_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.intp]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -123,7 +125,7 @@ def try_teacher(teacher: Any, public: Any, classes: NDArray[Any]) -> None:
     """
     some = safe_indexing(public, np.arange(_TRIED) % num_samples(public))
     made_up = classes[np.arange(_TRIED) % 2]
-    with warnings.catch_warnings(), _own_chance(0):
+    with _own_chance(0), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             answers = _training(teacher)(teacher, some, made_up, classes, 0).predict(some)
@@ -159,7 +161,7 @@ def _vote(
     if len(present) < 2:
         only = int(np.searchsorted(classes, present[0])) if len(present) else otherwise
         return np.full(n, only, np.int64)
-    with warnings.catch_warnings(), _own_chance(seed):
+    with _own_chance(seed), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             answers = np.asarray(train(teacher, X, y, classes, seed).predict(queries))
@@ -181,23 +183,38 @@ def _train(teacher: Any, X: Any, y: NDArray, classes: NDArray, seed: int) -> Any
     return shadow_clone(teacher, seed).fit(X, y)
 
 
+_one_teacher = threading.RLock()  # is trained at a time in a process
+
+
+def _unlock() -> None:
+    """Make a new lock: a forked process has no thread that would release the old one."""
+    global _one_teacher
+    _one_teacher = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
+
+
 @contextmanager
 def _own_chance(seed: int) -> Iterator[None]:
     """Seed the generators that all teachers share, and put them back.
 
-    A teacher may draw from them. How far those before it have drawn depends on their records.
+    A teacher may draw from them. How far those before it have drawn depends on their records, and
+    so it would with those beside it: in threads, of this fit or another, one waits for the other.
     """
-    torch = sys.modules.get("torch")
-    generator = torch and torch.default_generator
-    before = random.getstate(), np.random.get_state(), generator and generator.get_state()  # noqa: NPY002
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002
-    if generator:
-        generator.manual_seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])  # noqa: NPY002
+    with _one_teacher:
+        torch = sys.modules.get("torch")
+        generator = torch and torch.default_generator
+        before = random.getstate(), np.random.get_state(), generator and generator.get_state()  # noqa: NPY002
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
         if generator:
-            generator.set_state(before[2])
+            generator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(before[0])
+            np.random.set_state(before[1])  # noqa: NPY002
+            if generator:
+                generator.set_state(before[2])

@@ -295,7 +295,8 @@ the encoder treats each record by itself (tried on records that are not private)
         if public is None and isinstance(X, pd.DataFrame):
             raise ValueError(
                 "X holds columns that are not numbers, and there are no public records to try the "
-                "encoder on. Pass X_public=..., a few are enough."
+                "encoder on. Pass X_public=..., a few are enough, or make numbers of them before "
+                "the fine-tuner: make_pipeline(SchemaTransformer(schema), ALMFineTuner(...))."
             )
         width = try_encoder(self.encoder_, trial_rows(public, self.n_features_in_))
         if self.encoder_ is not None:

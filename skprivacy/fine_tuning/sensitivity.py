@@ -103,9 +103,9 @@ class SampledSensitivity:
         """What a guarantee that rests on it has to say."""
         if self.sampler is None:
             return (
-                f"no neighbouring data sets move the head's weights by more than {self.n_pairs} "
-                "pairs of private data sets with one record left out, which share all but two "
-                "records, and the largest movement tells nothing"
+                "no neighbouring data sets move the head's weights further than the furthest of "
+                f"{self.n_pairs} pairs that each leave out one private record; nothing supports "
+                "that, since these pairs share all but two records"
             )
         return (
             f"the records are drawn independently and like the sampler's; gamma={self.gamma:.3g} "

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 from sklearn.utils import check_consistent_length, check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
@@ -100,7 +102,7 @@ class NoisyLabelClassifier(
                 noise = SecureRandom(self.noise_seed)
                 labels, likelihood, prior = self._released(X, codes, random, noise)
             self.estimator_ = learned(
-                self._base(), X, likelihood, prior, self.n_rounds, self.n_folds, random
+                self._base(X), X, likelihood, prior, self.n_rounds, self.n_folds, random
             )
             if self.keep_labels:
                 self.labels_ = labels
@@ -116,8 +118,12 @@ class NoisyLabelClassifier(
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
         """Release each label once; return what was released, its likelihoods and a prior."""
 
-    def _base(self) -> Any:
-        return LogisticRegression(max_iter=1000) if self.estimator is None else self.estimator
+    def _base(self, X: Any = None) -> Any:
+        """Return the estimator that is cloned. Features are public, so that it may scale them."""
+        if self.estimator is not None:
+            return self.estimator
+        scale = MaxAbsScaler() if sparse.issparse(X) else MinMaxScaler()
+        return make_pipeline(scale, LogisticRegression(max_iter=1000))
 
     def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         self._validate_params()
@@ -140,17 +146,15 @@ class NoisyLabelClassifier(
 
     def _try_estimator(self, X: Any) -> None:
         """Fit the estimator to made-up labels: what breaks it must show before any are noised."""
-        n = min(num_samples(X), _TRIED)
-        made_up = np.eye(len(self.classes_))[np.arange(n) % len(self.classes_)]
+        some = _telling_rows(X)
+        made_up = np.eye(len(self.classes_))[np.arange(len(some)) % len(self.classes_)]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                fitted(
-                    self._base(), safe_indexing(X, np.arange(n)), made_up, np.random.RandomState(0)
-                )
+                fitted(self._base(X), safe_indexing(X, some), made_up, np.random.RandomState(0))
         except Exception as error:
             raise ValueError(
-                f"estimator={self._base()!r} cannot be fitted to X ({error}). Nothing was "
+                f"estimator={self._base(X)!r} cannot be fitted to X ({error}). Nothing was "
                 "charged. Pass a classifier that takes these features, for instance a pipeline."
             ) from error
 
@@ -199,8 +203,17 @@ class NoisyLabelClassifier(
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # the few records of a check drown in noise
-        base = self._base()
+        base = LogisticRegression() if self.estimator is None else self.estimator
         tags.input_tags.sparse = get_tags(base).input_tags.sparse
         first = base.steps[0][1] if isinstance(base, Pipeline) else base
         tags.input_tags.allow_nan = get_tags(first).input_tags.allow_nan
         return tags
+
+
+def _telling_rows(X: Any) -> NDArray[np.intp]:
+    """Return the first rows, and the first with a missing value of each column that has any."""
+    first = np.arange(min(num_samples(X), _TRIED))
+    if sparse.issparse(X):
+        return first
+    missing = np.asarray(pd.isna(X))
+    return np.union1d(first, missing.argmax(axis=0)[missing.any(axis=0)])

@@ -30,7 +30,7 @@ class ALIBIClassifier(NoisyLabelClassifier):
     estimator : classifier or pipeline, default=None
         Is cloned and fitted to indices of classes, with a weight for each class that a record may
         be of; one without ``sample_weight`` gets labels that are drawn by these weights. ``None``
-        means logistic regression.
+        means logistic regression on features scaled by their largest and least values.
     epsilon : float, default=1.0
         Privacy loss of a label, in nats. ``numpy.inf`` fits to the true labels **and without any
         guarantee**, to compare against.
@@ -135,7 +135,7 @@ protected)
         log_likelihood = (np.abs(noisy) - np.abs(noisy - 1.0)) / scale
         likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
         prior = first_prior(
-            self._base(), X, noisy.argmax(axis=1), _is_largest(k, scale), likelihood,
+            self._base(X), X, noisy.argmax(axis=1), _is_largest(k, scale), likelihood,
             self.n_folds, random,
         )  # fmt: skip
         return noisy, likelihood, prior

@@ -14,6 +14,7 @@ from .._sklearn import HasMethods, Interval, num_samples, safe_indexing
 from ..accounting import PrivacyBudget, check_delta
 from ..ensemble import Aggregator
 from ..ensemble._taught import TaughtByVotes, placed
+from ..ensemble.aggregators import MOST_TEACHERS
 from ..ensemble.partition import parts_by_index
 from ..ensemble.public_records import chosen_queries
 from ..ensemble.teachers import count_votes, try_teacher
@@ -115,7 +116,7 @@ class LabelPATEClassifier(TaughtByVotes):
     _parameter_constraints: dict = {
         "teacher": [HasMethods(["fit", "predict"]), None],
         "student": [HasMethods(["fit", "predict"]), None],
-        "n_teachers": [Interval(Integral, 2, None, closed="left")],
+        "n_teachers": [Interval(Integral, 2, MOST_TEACHERS, closed="both")],
         "aggregator": [Aggregator, None],
         "n_queries": [Interval(Integral, 1, None, closed="left")],
         "epsilon": [Interval(Real, 0, None, closed="right")],

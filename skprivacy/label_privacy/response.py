@@ -28,7 +28,7 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     estimator : classifier or pipeline, default=None
         Is cloned and fitted to indices of classes, with a weight for each class that a record may
         be of; one without ``sample_weight`` gets labels that are drawn by these weights. ``None``
-        means logistic regression.
+        means logistic regression on features scaled by their largest and least values.
     epsilon : float, default=1.0
         Privacy loss of a label, in nats. ``numpy.inf`` fits to the true labels **and without any
         guarantee**, to compare against.
@@ -136,5 +136,5 @@ protected)
         reports = mechanism.release(codes, noise)
         true = mechanism.truth_probability
         likelihood = np.where(np.eye(k, dtype=bool)[reports], true, (1.0 - true) / (k - 1))
-        prior = first_prior(self._base(), X, reports, true, likelihood, self.n_folds, random)
+        prior = first_prior(self._base(X), X, reports, true, likelihood, self.n_folds, random)
         return self.classes_[reports], likelihood, prior

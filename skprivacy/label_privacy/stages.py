@@ -33,7 +33,7 @@ class LP2STClassifier(NoisyLabelClassifier):
     estimator : classifier or pipeline, default=None
         Is cloned and fitted to indices of classes, with a weight for each class that a record may
         be of; one without ``sample_weight`` gets labels that are drawn by these weights. ``None``
-        means logistic regression.
+        means logistic regression on features scaled by their largest and least values.
     epsilon : float, default=1.0
         Privacy loss of a label, in nats. ``numpy.inf`` fits to the true labels **and without any
         guarantee**, to compare against.
@@ -161,7 +161,7 @@ protected)
         random: np.random.RandomState,
     ) -> tuple[Floats, Floats]:  # fmt: skip
         """Return the probabilities of classes in both parts, by labels of the first alone."""
-        base, known = self._base(), safe_indexing(X, one)
+        base, known = self._base(X), safe_indexing(X, one)
         true = likelihood[0].max() / likelihood[0].sum()
         prior = first_prior(base, known, reports, true, likelihood, self.n_folds, random)
         weights = posterior(likelihood, prior)

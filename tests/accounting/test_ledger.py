@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 from pathlib import Path
 from unittest import mock
 
@@ -22,6 +23,7 @@ from skprivacy.accounting import (
 )
 from skprivacy.accounting.budget.ledger import ledger_at
 from skprivacy.accounting.budget.log import Log
+from skprivacy.accounting.budget.sqlite import SQLiteLedger
 from skprivacy.exceptions import PrivacyWarning
 
 
@@ -286,6 +288,28 @@ def test_a_ledger_that_was_replaced_is_refused(ledger, how, tmp_path):
         with pytest.raises(LedgerError, match="not the one that this budget has used"):
             one.spent()
     assert PrivacyBudget.open(ledger).spent() < 0.2  # whoever means it may go on
+
+
+def test_what_one_thread_has_read_is_not_forgotten_for_what_another_had(ledger, tmp_path):
+    """A thread that was slow to read must not take an older copy for the latest."""
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    budget.reserve(LaplaceEvent(10.0))
+    older = shutil.copy(ledger, tmp_path / "older")
+    original = SQLiteLedger._followed
+
+    def overtaken(self, connection):
+        log = original(self, connection)
+        with mock.patch.object(SQLiteLedger, "_followed", original):
+            other = threading.Thread(target=budget.reserve, args=[LaplaceEvent(10.0)])
+            other.start()
+            other.join()
+        return log
+
+    with mock.patch.object(SQLiteLedger, "_followed", overtaken):
+        assert budget.relation is not None  # whatever it reads
+    shutil.copy(older, ledger)
+    with pytest.raises(LedgerError, match="is not the one that this budget has used"):
+        budget.reserve(LaplaceEvent(10.0))
 
 
 def _cut(path):

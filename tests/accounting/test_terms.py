@@ -42,6 +42,24 @@ def test_a_refused_charge_settles_nothing():
     assert budget.relation is budget.unit is None
 
 
+def test_labels_are_never_advised_to_become_another_relation(ledger):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger, relation="label")
+    with pytest.raises(ValueError, match=r"Create a budget with relation='zero_out'\.$"):
+        budget.reserve(LaplaceEvent(10.0), relation="zero_out")
+    other = PrivacyBudget(epsilon=1.0, relation="add_remove")
+    with pytest.raises(ValueError, match="or set the estimator's n_records"):
+        other.reserve(LaplaceEvent(10.0), relation="zero_out")
+
+
+def test_groups_without_the_name_of_the_unit_are_told_how_to_have_it():
+    budget = PrivacyBudget(epsilon=1.0, unit="patient")
+    with pytest.raises(ValueError, match=r"groups=pandas\.Series\(\.\.\., name='patient'\)"):
+        budget.reserve(LaplaceEvent(10.0), unit="group")
+    records = PrivacyBudget(epsilon=1.0, unit="record")
+    with pytest.raises(ValueError, match=r"with unit='group'\.$"):
+        records.reserve(LaplaceEvent(10.0), unit="group")
+
+
 def test_the_first_charge_settles_the_unit_for_everybody(ledger):
     budget = PrivacyBudget(epsilon=1.0, path=ledger, relation="add_remove")
     assert budget.unit is None

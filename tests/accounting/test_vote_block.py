@@ -566,3 +566,17 @@ def test_a_block_that_is_its_parts_is_never_taken_for_one_that_is_computed(block
     with contextlib.suppress(BudgetExceededError, NoLossDistributionError, TypeError, ValueError):
         PrivacyBudget(0.9 * plain, 1e-5).reserve(wrap(block))
         raise AssertionError("a budget has admitted it below what it costs")
+
+
+def test_a_sampled_block_costs_no_less_than_level_votes_in_a_sample():
+    """With Gaussian noise some mass is at infinity, and a sample is refused."""
+    rate, delta, scale, n_queries = 0.1, 1e-5, 3.0, 5
+    with pytest.raises(TypeError, match="Poisson sample of VoteBlock"):
+        epsilon_of(PoissonSampled(rate, VoteBlock("gnmax", scale, n_queries)), delta)
+    lead = (2 + 1 / scale) * math.exp(-1 / scale) / 4  # of two classes, one vote apart
+    wins = np.arange(n_queries + 1)
+    first, second = (binom(n_queries, p).pmf(wins) for p in (1 - lead, lead))
+    sampled = rate * first + (1 - rate) * second
+    epsilon = epsilon_of(PoissonSampled(rate, VoteBlock("lnmax", scale, n_queries)), delta)
+    for p, q in ((sampled, second), (second, sampled)):
+        assert np.maximum(p - math.exp(epsilon) * q, 0.0).sum() <= delta

@@ -137,6 +137,12 @@ def test_refusals(make, message):
         make()
 
 
+def test_labels_are_no_canaries():
+    attack = LabelInferenceAttack(LogisticRegression().fit(X, y)).fit(X, y)
+    with pytest.raises(TypeError, match=r"must be LabelCanaries, got ndarray\. Draw them by"):
+        attack.evaluate(X, y)
+
+
 @pytest.mark.parametrize(("right", "guesses"), [(90, 100), (60, 100), (1000, 1000), (51, 60)])
 def test_guesses_are_bounded_by_clopper_and_pearson(right, guesses):
     low = stats.beta(right, guesses - right + 1).ppf(0.05)

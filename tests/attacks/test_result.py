@@ -1,6 +1,7 @@
 """What a result says, refuses to say, and survives."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -128,6 +129,15 @@ def test_display(result):
     assert display.plot(display.ax_, name="again", color="red").line_.get_label() == "again"
     guarantee = type("Guarantee", (), {"tpr_bound": staticmethod(lambda fpr: fpr)})()
     MembershipRocDisplay.from_result(result, ax=display.ax_, bound=guarantee)
+
+
+def test_names_with_dollars_are_drawn_as_they_are(result):
+    """matplotlib takes what is between two of them for a formula, and \\x for an error in it."""
+    odd = replace(result, attack="A$\\x$")
+    display = MembershipRocDisplay.from_result(odd)
+    display.ax_.legend()
+    display.figure_.canvas.draw()
+    assert r"\$" in display.line_.get_label()
 
 
 def test_infinite_thresholds_are_null_in_json(result):

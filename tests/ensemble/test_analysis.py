@@ -176,6 +176,7 @@ def test_the_first_queries_and_those_without_an_answer():
         ([1, 2, 3], {}, "shape"),
         ([[1.0, math.nan]], {}, "finite counts"),
         ([[1, -1]], {}, "finite counts"),
+        ([[0.8, 0.2]], {}, "not in shares"),
         ([[1, 2]], {"delta": 0.0}, "delta"),
         ([[1, 2]], {"moments": 0}, "moments"),
         ([[1, 2]], {"conversion": "loose"}, "conversion"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from decimal import Decimal
 from unittest import mock
 
 import numpy as np
@@ -128,6 +129,37 @@ def test_groups_are_those_that_share_a_teacher():
         together = pd.Series(parts).map(pd.Series(parts).value_counts()).to_numpy()
         np.testing.assert_array_equal(group_sizes(names), together)
     assert sizes[3] == 2
+
+
+@pytest.mark.parametrize("column", ["age", "city"])
+def test_a_complex_number_leaves_other_records_counts(column):
+    schema = Schema({"age": Bounded(0, 8), "city": Categories([0, 1])})
+    counts = Marginals(schema, 2, 1.0, 1e-5, "add_remove").counts
+    others = pd.DataFrame({"age": [1, 2, 3], "city": [0, 1, 0]})
+    odd = pd.DataFrame({"age": [5], "city": [1]}).astype({column: complex}) + 0
+    odd.loc[0, column] = 1 + 1j
+    joined = pd.concat([others, odd], ignore_index=True).astype({column: complex})
+    codes = np.array([0, 1, 0, 1])
+    change = counts(joined, codes) - counts(others, codes[:3])
+    assert change.min() == 0
+    assert change.sum() == 1  # the other column alone
+
+
+def test_groups_are_told_apart_beyond_the_precision_of_floats():
+    """Taken for one group they would share a unit, and each would change the other's counts."""
+    names = np.array([2**60, 2**60 + 1, 2**60 + 1, 2**53, 2**53 + 1, 7])
+    for groups in (names, names.astype(np.uint64), names.astype(object)):
+        np.testing.assert_array_equal(group_sizes(groups), [1, 2, 2, 1, 1, 1])
+    assert len(set(parts_by_hash(names, None, 10**9, np.random.RandomState(0)))) == 5
+
+
+def test_a_group_is_one_whatever_the_types_of_its_name():
+    """Cut in two, it would have two teachers, and two units in the counts."""
+    names = [1, 1.0, np.int64(1), np.float32(1), True, Decimal(1)]
+    groups = np.array([*names, "a", np.str_("a"), "1"], dtype=object)
+    np.testing.assert_array_equal(group_sizes(groups), [6] * 6 + [2, 2, 1])
+    parts = parts_by_hash(groups, None, 10**9, np.random.RandomState(0))
+    assert len(set(parts[:6])) == len(set(parts[6:8])) == 1
 
 
 # --------------------------------------------------------------------------------- what is charged

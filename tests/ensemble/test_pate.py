@@ -33,6 +33,7 @@ from skprivacy.ensemble import (
     GNMax,
     LNMax,
     PATEClassifier,
+    PrivateKNNClassifier,
     PropagationStudent,
     PublicRecords,
     aggregators,
@@ -40,9 +41,11 @@ from skprivacy.ensemble import (
     students,
     teachers,
 )
+from skprivacy.ensemble._chosen import better_student
 from skprivacy.ensemble._graph import graph_of, spread_along
 from skprivacy.ensemble.partition import MOVED_VOTES, parts_by_hash, parts_by_index
 from skprivacy.ensemble.public_records import chosen_queries, drawn_records
+from skprivacy.ensemble.students import taught
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import Gaussian
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
@@ -56,9 +59,10 @@ Y = np.where(X[:, 0] > 0, "well", "ill")
 PUBLIC = RNG.normal(size=(600, 3))
 
 
-def model(teacher=None, **params):
+def model(teacher=None, student=None, **params):
     defaults = {"n_teachers": 60, "n_queries": 30, "classes": ["ill", "well"], "epsilon": 8.0}
-    return PATEClassifier(teacher or GaussianNB(), **{**defaults, "random_state": 0, **params})
+    params = {**defaults, "random_state": 0, **params}
+    return PATEClassifier(teacher or GaussianNB(), student, **params)
 
 
 def votes_given(estimator, records, labels, **fit_params):
@@ -155,6 +159,17 @@ def test_equal_records_of_any_type_have_one_teacher():
     assert len(set(parts[0])) == 3
 
 
+@pytest.mark.parametrize("odd", [None, np.nan, "unknown", pd.NA, 1j])
+@pytest.mark.parametrize("values", [[True, False, True], [1, 2, 3], [0.5, 2.0, np.nan]])
+def test_a_record_that_changes_the_type_of_a_column_moves_no_other(values, odd):
+    """Booleans with one that is missing are objects, as are numbers with a text among them."""
+    others = pd.DataFrame({"a": values, "b": ["x", "y", "z"]})
+    joined = pd.DataFrame({"a": [*values, odd], "b": ["x", "y", "z", "x"]})
+    assert joined.dtypes["a"] != others.dtypes["a"] or odd is np.nan or pd.isna(odd)
+    parts = [parts_by_hash(f, None, 10**9, np.random.RandomState(0)) for f in (others, joined)]
+    np.testing.assert_array_equal(parts[0], parts[1][:3])
+
+
 def test_parts_by_index_are_equal_and_shuffled():
     parts = parts_by_index(103, 10, np.random.RandomState(0))
     assert sorted(np.bincount(parts)) == [10] * 7 + [11] * 3
@@ -213,14 +228,23 @@ def test_no_teacher_is_trained_for_a_budget_that_cannot_afford_it():
         model(budget=PrivacyBudget(1.0, 1e-5)).fit(X, Y, X_public=PUBLIC)
 
 
+@pytest.mark.parametrize("kind", [PATEClassifier, PrivateKNNClassifier])
+@pytest.mark.parametrize("passed", [lambda Z: Z, PublicRecords])
+def test_private_records_are_not_taken_for_public_ones(kind, passed):
+    budget = PrivacyBudget(100.0, 1e-3)
+    with pytest.raises(ValueError, match="X_public is X itself"):
+        kind(classes=["ill", "well"], budget=budget).fit(X, Y, X_public=passed(X))
+    assert budget.entries().empty
+
+
 def test_a_student_that_cannot_learn_from_the_public_records_is_found_before_the_charge():
     budget = PrivacyBudget(100.0, 1e-3)
     frame = pd.DataFrame({"a": X[:, 0], "b": Y})
     teacher = make_pipeline(
         make_column_transformer((OneHotEncoder(), ["b"]), remainder="passthrough"), GaussianNB()
     )
-    with pytest.raises(ValueError, match="student=None cannot be fitted"):
-        model(teacher, budget=budget).fit(frame, Y, X_public=frame[:100])
+    with pytest.raises(ValueError, match=r"student=GaussianNB\(\) cannot be fitted"):
+        model(teacher, GaussianNB(), budget=budget).fit(frame, Y, X_public=frame[:100])
     assert budget.entries().empty
 
 
@@ -432,6 +456,71 @@ def test_a_student_without_labels_to_tell_apart_is_constant():
     assert sick.predict_proba(PUBLIC).tolist()[0] == [1.0, 0.0]
     silent = ConfidentGNMax(1e9, max_answers=5)
     assert len(set(model(aggregator=silent).fit(X, Y, X_public=PUBLIC).predict(PUBLIC))) == 1
+
+
+def some_labels(truth, n_labels, n_wrong):
+    """Return labels of some records, a few of them of the next class, and -1 for the others."""
+    chosen = np.random.RandomState(0).permutation(len(truth))[:n_labels]
+    known = np.full(len(truth), -1)
+    known[chosen] = truth[chosen]
+    known[chosen[:n_wrong]] = (truth[chosen[:n_wrong]] + 1) % (truth.max() + 1)
+    return known
+
+
+def test_the_default_student_is_the_one_that_tells_the_labels_better():
+    """Neighbours share a digit, but no class in a table of which most columns tell nothing."""
+    digits, digit = load_digits(return_X_y=True)
+    by_graph = better_student(digits, some_labels(digit, 90, 9))
+    assert isinstance(by_graph, PropagationStudent)
+    random = np.random.default_rng(0)
+    table = np.column_stack(
+        [random.normal(size=(1000, 8)), np.eye(12)[random.integers(12, size=1000)]]
+    )
+    truth = (table[:, :3].sum(axis=1) > 0).astype(np.int64)
+    known = some_labels(truth, 100, 10)
+    linear = better_student(table, known)
+    assert isinstance(linear[-1], LogisticRegression)
+    scores = [taught(s, table, known).score(table, truth) for s in (linear, PropagationStudent())]
+    assert scores[0] > scores[1] + 0.1
+
+
+def test_the_default_student_of_one_fold_or_of_a_class_that_one_label_has_is_the_graph():
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    known = np.full(30, -1)
+    known[:2] = 0, 1  # without one of them there is nothing to tell apart
+    assert isinstance(better_student(rows, known), PropagationStudent)
+
+
+def test_the_default_student_takes_a_table_of_any_columns():
+    random = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "income": random.lognormal(10, 1, 3000),
+            "ward": random.choice(["A", "B", "C"], 3000),
+            "smokes": random.random(3000) < 0.5,
+        }
+    )
+    y = np.where((table.ward == "B") ^ (random.random(3000) < 0.05), "ill", "well")
+    teacher = make_pipeline(
+        make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["ward"])),
+        LogisticRegression(),
+    )
+    fitted = model(teacher).fit(table, y, X_public=table[:500])
+    assert fitted.score(table, y) > 0.9
+    table.loc[0, "ward"] = "a ward that no public record has"
+    assert fitted.predict_proba(table[:1]).shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "student", [None, PropagationStudent(), make_pipeline(StandardScaler(), GaussianNB())]
+)
+def test_a_student_of_a_table_of_numbers_gets_its_names(student):
+    """Warnings are errors here, and a student that lost the names would warn at each prediction."""
+    table = pd.DataFrame(X, columns=[f"column {i}" for i in range(X.shape[1])])
+    fitted = model(student=student, epsilon=np.inf).fit(table, Y, X_public=table[:500])
+    assert fitted.score(table, Y) > 0.8
+    bare = model(student=student, epsilon=np.inf).fit(table, Y, X_public=X[:500])
+    assert bare.score(table, Y) > 0.8
 
 
 def test_few_labels_spread_to_their_neighbours():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import time
 from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from joblib import parallel_config
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
@@ -264,6 +266,24 @@ def test_shared_generators_are_left_as_they_were():
             trained(Gambler(), X, Y, PARTS)
         drawn.append((random.random(), np.random.random(), torch.rand(()).item()))  # noqa: NPY002
     assert drawn[0] == drawn[1]
+
+
+class SlowGambler(Gambler):
+    """Draws while others do."""
+
+    def fit(self, X, y):
+        for _ in X:
+            time.sleep(1e-5)  # lets other threads go on
+            random.random(), np.random.random(), torch.rand(())  # noqa: NPY002
+        return super().fit(X, y)
+
+
+def test_teachers_in_threads_draw_from_no_generator_of_each_other():
+    """A user may have chosen threads for all of joblib."""
+    alone = trained(SlowGambler(), X, Y, PARTS)[0]
+    with parallel_config("threading", n_jobs=N_TEACHERS):
+        beside = trained(SlowGambler(), X, Y, PARTS)[0]
+    np.testing.assert_array_equal(beside, alone)
 
 
 # ------------------------------------------------------------------------ tried before the charge

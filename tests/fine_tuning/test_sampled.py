@@ -171,6 +171,9 @@ def test_pairs_of_private_records_are_an_estimate(sensitivity):
     model = tuner(sensitivity).fit(X, y)
     assert model.privacy_.kind == claim_of(model, X).guarantee.kind == "estimate"
     assert any("share all but two records" in told for told in model.privacy_.assumptions)
+    n_pairs = 100 if sensitivity == "sampled" else 5
+    told = f"further than the furthest of {n_pairs} pairs that each leave out"
+    assert any(told in assumption for assumption in model.privacy_.assumptions)
     assert not any("gamma" in told for told in model.privacy_.assumptions)
 
 

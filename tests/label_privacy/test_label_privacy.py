@@ -312,3 +312,25 @@ def test_an_aggregator_that_costs_more_than_epsilon_is_refused():
         LabelPATEClassifier(
             aggregator=GNMax(noise=2.0), n_queries=5, epsilon=0.5, classes=[0, 1]
         ).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", NOISY)
+def test_without_an_estimator_units_make_no_difference(kind):
+    X, y = two_classes(400)
+    model = kind(epsilon=2.0, classes=[0, 1], noise_seed=0, random_state=0)
+    with pytest.warns(PrivacyWarning, match="noise_seed"):
+        scores = [model.fit(Z, y).predict_proba(Z) for Z in (X, 2000.0 + 1e4 * X)]
+    np.testing.assert_allclose(*scores, atol=1e-6)
+
+
+def test_a_missing_value_anywhere_is_found_before_the_charge():
+    X, y = two_classes(400)
+    table = pd.DataFrame(X, columns=list("abcd"))
+    table.loc[399, "c"] = np.nan
+    for kind in NOISY:
+        budget = PrivacyBudget(10.0, 1e-5)
+        with pytest.raises(ValueError, match="Nothing was charged"):
+            kind(epsilon=2.0, classes=[0, 1], budget=budget).fit(table, y)
+        assert budget.entries().empty
+    takes_nan = HistGradientBoostingClassifier(max_iter=2)
+    RandomizedResponseClassifier(takes_nan, classes=[0, 1]).fit(table, y)

@@ -86,7 +86,8 @@ class Ledger(ABC):
         return log
 
     def _keep(self, log: Log) -> None:
-        self.seen = log.tail.seq, log.tail.digest
+        if self.seen is None or self.seen[0] < log.tail.seq:  # another thread may have read more
+            self.seen = log.tail.seq, log.tail.digest
         logs = _logs()
         logs[self.address] = log
         while len(logs) > _KEPT:

@@ -245,11 +245,17 @@ class PrivacyBudget(Statement):
             known = self._known(log)
             settled = known[0] or relation or "add_remove"
             if relation not in (None, settled):
+                either = "label" in (relation, settled)  # no parameter makes one of the other
+                restated = (
+                    ""
+                    if either
+                    else ", or set the estimator's n_records or relation so that it "
+                    f"states {settled!r}"
+                )
                 raise ValueError(
                     f"The event is stated for relation={relation!r} and the budget for "
                     f"{settled!r}. Relations are never mixed. Create a budget with "
-                    f"relation={relation!r}, or set the estimator's n_records or relation so that "
-                    f"it states {settled!r}."
+                    f"relation={relation!r}{restated}."
                 )
             check_same_unit(unit, known[1] or unit)
             check_partitions(self._scope, settled)

@@ -20,9 +20,11 @@ def check_unit(unit: Any) -> str:
 def check_same_unit(unit: str, settled: str) -> None:
     """Refuse to add up guarantees of different units."""
     if unit != settled:
+        named = f", or pass fit(..., groups=pandas.Series(..., name={settled!r}))"
         raise ValueError(
             f"The event is stated for unit={unit!r} and the budget for unit={settled!r}. Their "
-            f"epsilons are never added up. Create a separate budget with unit={unit!r}."
+            f"epsilons are never added up. Create a separate budget with unit={unit!r}"
+            f"{'' if settled == 'record' else named}."
         )
 
 

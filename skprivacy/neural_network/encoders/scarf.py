@@ -59,7 +59,7 @@ class SCARFEncoder(ContrastiveEncoder):
         True: no guarantee covers what ``fit`` was given.
     n_features_in_ : int
         Columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns, if ``fit`` was given a DataFrame with string names.
 
     Notes

@@ -63,7 +63,7 @@ class SimCLREncoder(ContrastiveEncoder):
         True: no guarantee covers what ``fit`` was given.
     n_features_in_ : int
         Pixels of an image.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns, if ``fit`` was given a DataFrame with string names.
 
     Notes
