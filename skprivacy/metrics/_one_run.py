@@ -50,7 +50,7 @@ def refutes(right: int, guesses: int, n_coins: int, inverse: Inverse, alpha: flo
     """Return whether so many right guesses refute a trade-off curve, at error ``alpha``.
 
     **Guarantees.** Exact in one run, for every mechanism that keeps to the curve, however canaries
-    interfere (Mahloujifar, Melis and Chaudhuri 2024, algorithm 3): with p_i the probability of i
+    interfere (Mahloujifar, Melis and Chaudhuri 2024): with p_i the probability of i
     right guesses, sum_{i>=k} i p_i / m is at most the curve's value at
     sum_{i>=k-1} (g - i) p_i / m. If ``right`` or more had probability ``alpha``, these inequalities
     would push the total up, from k = ``right`` down; beyond g/m there is a contradiction.
