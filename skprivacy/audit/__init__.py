@@ -2,7 +2,17 @@
 
 from .claims import Claim, claim_of
 from .labels import LabelAuditReport
+from .one_run import OneRunReport, audit_one_run
 from .report import AttackFinding, AuditReport
 from .runner import audit
 
-__all__ = ["AttackFinding", "AuditReport", "Claim", "LabelAuditReport", "audit", "claim_of"]
+__all__ = [
+    "AttackFinding",
+    "AuditReport",
+    "Claim",
+    "LabelAuditReport",
+    "OneRunReport",
+    "audit",
+    "audit_one_run",
+    "claim_of",
+]

@@ -100,7 +100,7 @@ def bound_from_guesses(
     ----------
     S. Mahloujifar, L. Melis and K. Chaudhuri, "Auditing f-differential privacy in one run",
     arXiv:2410.22235, 2024.
-    Z. Xiang, T. Wang and D. Wang, arXiv:2509.08704, 2025.
+    Xiang et al., arXiv:2509.08704, 2025.
 
     Examples
     --------

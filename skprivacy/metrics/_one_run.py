@@ -13,13 +13,14 @@ from ._samples import Float64Array
 
 __all__ = [
     "Inverse",
-    "best_guesses",
     "gaussian",
     "guessed",
     "largest_refuted",
     "line",
     "refutes",
     "surprise_apart",
+    "telling_guesses",
+    "usual_guesses",
 ]
 
 # For a true positive rate, the least false positive rate that a curve allows it.
@@ -49,7 +50,7 @@ def refutes(right: int, guesses: int, n_coins: int, inverse: Inverse, alpha: flo
     """Return whether so many right guesses refute a trade-off curve, at error ``alpha``.
 
     **Guarantees.** Exact in one run, for every mechanism that keeps to the curve, however canaries
-    interfere (Mahloujifar, Melis and Chaudhuri 2024, algorithm 3): with p_i the probability of i
+    interfere (Mahloujifar, Melis and Chaudhuri 2024): with p_i the probability of i
     right guesses, sum_{i>=k} i p_i / m is at most the curve's value at
     sum_{i>=k-1} (g - i) p_i / m. If ``right`` or more had probability ``alpha``, these inequalities
     would push the total up, from k = ``right`` down; beyond g/m there is a contradiction.
@@ -77,27 +78,48 @@ def line(epsilon: float, delta: float) -> Inverse:
     return lambda rate: max(0.0, (rate - delta) / grow, 1.0 - delta - grow * (1.0 - rate))
 
 
-def best_guesses(n_coins: int, inverse: Inverse, alpha: float) -> int:
-    """Return how many coins to guess: what would show most of a mechanism at its own curve.
+def telling_guesses(n_coins: int, inverse: Inverse, alpha: float) -> int:
+    """Return how many coins to guess to refute a curve as surely as possible, if it is false.
+
+    False means here that a mechanism does what the curve allows, twice.
 
     **Guarantees.** It is settled by the claimed curve, before any coin is looked at.
 
-    **Edge cases.** About 5 sqrt(m) where so few coins show nothing of the curve.
+    **Edge cases.** :func:`usual_guesses` if even right guesses alone could not refute the curve.
     """
-    usual = min(n_coins, round(5 * np.sqrt(n_coins)))
-    options = np.unique(np.geomspace(min(20, n_coins), n_coins, 24).round().astype(int))
-    shown = [_expected(n_coins, int(g), inverse, alpha) for g in options[::-1]]
-    return int(options[::-1][np.argmax(shown)]) if max(shown) > 0 else usual
+    options = np.unique(np.geomspace(min(20, n_coins), n_coins, 16).round().astype(int)).tolist()
+    surest = max(options, key=lambda guesses: _margin(n_coins, guesses, inverse, alpha))
+    possible = refutes(surest, surest, n_coins, inverse, alpha)
+    return surest if possible else usual_guesses(n_coins)
 
 
-def _expected(n_coins: int, guesses: int, inverse: Inverse, alpha: float) -> float:
-    """Return the mu that is refuted by as many right guesses as the curve allows on average."""
-    share, low, high = guesses / n_coins, 0.0, min(1.0, guesses / n_coins)
-    for _ in range(40):  # rates, true and false, that add up to the share of guesses
+def usual_guesses(n_coins: int) -> int:
+    """Return how many coins to guess for a tight bound on Gaussian noise of moderate size."""
+    return min(n_coins, round(5 * np.sqrt(n_coins)))
+
+
+def _margin(n_coins: int, guesses: int, inverse: Inverse, alpha: float) -> float:
+    """Return how many deviations the right guesses are expected above the refuting number."""
+    if not refutes(guesses, guesses, n_coins, inverse, alpha):
+        return -np.inf
+    low, least = 0, guesses
+    while least - low > 1:
+        middle = (low + least) // 2
+        if refutes(middle, guesses, n_coins, inverse, alpha):
+            least = middle
+        else:
+            low = middle
+    right = n_coins * _rate_at(guesses / n_coins, lambda rate: inverse(inverse(rate)))
+    return float((right - least) / np.sqrt(max(right * (1 - right / guesses), 0.25)))
+
+
+def _rate_at(share: float, inverse: Inverse) -> float:
+    """Return the true positive rate of a curve that adds up to ``share`` with the false one."""
+    low, high = 0.0, min(1.0, share)
+    for _ in range(40):
         rate = (low + high) / 2
         low, high = (rate, high) if rate + inverse(rate) < share else (low, rate)
-    right = min(guesses, int(n_coins * low))
-    return largest_refuted(lambda mu: refutes(right, guesses, n_coins, gaussian(mu), alpha), 1e-2)
+    return low
 
 
 def surprise_apart(right: int, guesses: int, n_coins: int, mu: float) -> float:

@@ -1,0 +1,60 @@
+"""Canaries, and the fair coins that put them among the training records."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._sklearn import safe_indexing
+from ..attacks import LabelCanaries
+from ..attacks._records import as_records, concat
+from ._private import holds_private
+
+__all__ = ["coin_entropy", "coin_for", "draw_canaries", "mixed"]
+
+
+def coin_for(estimator: Any) -> str:
+    """Return what a coin must be for the guarantee that the parameters announce.
+
+    **Edge cases.** Where they do not, records are replaced: every relation bounds what that tells.
+    """
+    params = estimator.get_params()
+    announced = {value for name, value in params.items() if name.split("__")[-1] == "relation"}
+    for name, value in params.items():  # of networks, which have no parameter for the relation
+        if name.split("__")[-1] == "n_records" and f"{name[:-9]}relation" not in params:
+            announced.add("zero_out" if value is None else "add_remove")
+    known = announced == {"add_remove"} or (not announced and not holds_private(estimator))
+    return "add_remove" if known else "replace_one"
+
+
+def coin_entropy(random_state: int | None) -> int | None:
+    if random_state is None:
+        return None
+    text = f"coins of skprivacy.audit_one_run, seed {int(random_state)}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
+
+
+def draw_canaries(
+    X: Any, y: NDArray[Any], n: int, given: tuple[Any, Any] | None, random: np.random.Generator
+) -> tuple[NDArray[np.intp], Any, NDArray[Any]]:
+    """Return the rows that give up their place, and canaries for them with their labels."""
+    if given is not None:
+        rows = np.sort(random.permutation(len(y))[:n])
+        return rows, as_records(given[0]), np.asarray(given[1])
+    drawn = LabelCanaries.drawn(y, n, random_state=int(random.integers(2**31)))
+    return drawn.rows, safe_indexing(X, drawn.rows), drawn.other
+
+
+def mixed(
+    X: Any, y: NDArray[Any], rows: NDArray[np.intp], crafted: Any, labels: NDArray[Any],
+    trained: NDArray[np.bool_], coin: str,
+) -> tuple[Any, NDArray[Any]]:  # fmt: skip
+    """Return the training data: canaries whose coin says so stand where a record stood."""
+    place = np.arange(len(y))
+    place[rows[trained]] = len(y) + np.flatnonzero(trained)
+    if coin == "add_remove":
+        place = np.delete(place, rows[~trained])
+    return safe_indexing(concat(X, crafted), place), np.concatenate([y, labels])[place]

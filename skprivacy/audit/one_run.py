@@ -1,0 +1,357 @@
+"""One training run with canaries: fair coins put them in, and an attacker guesses the coins."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.utils import check_consistent_length
+
+from .._sklearn import num_samples
+from ..accounting import PrivacyGuarantee
+from ..attacks._predictions import class_list, predict_aligned
+from ..attacks._records import as_records
+from ..metrics import GuessBound, bound_from_guesses
+from ..metrics._one_run import Inverse, guessed, refutes, telling_guesses, usual_guesses
+from ._canaries import coin_entropy, coin_for, draw_canaries, mixed
+from ._curves import inverse_curve, steps_between
+from ._private import holds_private_labels
+from .claims import Claim, claim_of
+
+__all__ = ["OneRunReport", "audit_one_run"]
+
+Score = Callable[[Any, Any, NDArray[Any]], NDArray[np.float64]]
+
+_FEWEST = 20
+_LEAST = 1e-12  # probabilities below are as good as it
+_DELTA = 1e-5  # for models without a claim, and beside pure ones
+_TOO_FEW = "  too few canaries: with all guesses right, no leak could have refuted the claim"
+COINS = {
+    "add_remove": "a canary was in the training data, or was not",
+    "replace_one": "a canary was in the training data, or a record of the data in its place",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class OneRunReport:
+    """The claimed privacy of a model compared with how well coins of canaries were guessed.
+
+    Returned by :func:`audit_one_run`.
+
+    Attributes
+    ----------
+    model : str
+        The model and its parameters.
+    fitted : estimator
+        The model that was trained, WITH canaries.
+    claim : Claim
+        What it claims.
+    coin : {"add_remove", "replace_one"}
+        The neighbouring relation that one coin makes: whether a canary was in the training data or
+        not at all, or was there instead of another record.
+    right, guesses, n_canaries : int
+        How many guesses were right, of how many, and the number of coins.
+    refuted : bool
+        Whether the guesses refute the claimed trade-off curve, at error ``alpha``.
+    within_reach : bool
+        Whether the claim would have been refuted had all guesses been right.
+    untested : str
+        Why the coins say nothing about the claim; empty if they do.
+    bounds : tuple of GuessBound
+        Lower bounds on epsilon under the relation ``coin``, each with its assumptions. Each
+        exceeds the truth with probability ``alpha`` at most, by itself.
+    alpha : float
+        Error probability of the verdict.
+    scores : ndarray of shape (n_canaries,)
+        Higher means trained on.
+    trained : ndarray of bool of shape (n_canaries,)
+        The coins.
+    """
+
+    model: str
+    fitted: Any
+    claim: Claim
+    coin: str
+    right: int
+    guesses: int
+    n_canaries: int
+    refuted: bool
+    within_reach: bool
+    untested: str
+    bounds: tuple[GuessBound, ...]
+    alpha: float
+    scores: NDArray[np.float64] = field(compare=False)
+    trained: NDArray[np.bool_] = field(compare=False)
+
+    @property
+    def verdict(self) -> str:
+        """ "VIOLATED", "consistent", or why there was no claim to test.
+
+        "consistent" does not prove a claim: a stronger attack may refute it.
+        """
+        if self.untested:
+            return self.untested
+        return "VIOLATED" if self.refuted else "consistent"
+
+    @property
+    def epsilon_lower_bound(self) -> float:
+        """The bound that assumes nothing of the mechanism, under the relation ``coin``."""
+        return self.bounds[0].epsilon
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must be true for the verdict's error probability."""
+        made = ["coins are fair, and training saw no more of them than the records"]
+        if self.claim.guarantee is not None:
+            made += self.claim.guarantee.assumptions
+            if self._steps == 2:
+                made.append(
+                    f"the claim, for {self.claim.guarantee.relation}, was taken twice: what a coin "
+                    "exchanges is two steps apart"
+                )
+        return tuple(made)
+
+    @property
+    def _steps(self) -> int:
+        guarantee = self.claim.guarantee
+        return 0 if guarantee is None else steps_between(guarantee.relation, self.coin)
+
+    def __repr__(self) -> str:
+        claimed = self.claim.guarantee or self.claim.reason
+        lines = [
+            f"One-run audit of {self.model}: {self.verdict}",
+            f"  claim: {claimed}",
+            f"  coin: {COINS[self.coin]}",
+            f"  {self.right:,} of {self.guesses:,} guesses right, {self.n_canaries:,} canaries",
+            *(f"  {bound!r}" for bound in self.bounds),
+            *([_TOO_FEW] if not (self.within_reach or self.untested) else []),
+            *(f"  assumes that {text}" for text in self.assumptions),
+        ]
+        return "\n".join(lines)
+
+
+def audit_one_run(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    n_canaries: int = 1000,
+    canaries: tuple[Any, Any] | None = None,
+    n_guesses: int | None = None,
+    score: Score | None = None,
+    independent_canaries: bool = False,
+    alpha: float = 0.05,
+    random_state: int | None = None,
+) -> OneRunReport:
+    """Train an estimator once, with canaries among the records, and guess which it was trained on.
+
+    A fair coin for each canary says whether it takes the place of a record of ``X``. Otherwise the
+    record is left out, or stays where the estimator's guarantee takes the number of records for
+    public, or is one for records that are replaced.
+
+    Parameters
+    ----------
+    estimator : classifier or pipeline
+        A clone is fitted ONCE, with its own seeds, and charges its budget as any fit does.
+    X, y : array-like of shape (n_samples, n_features) and (n_samples,)
+        Training records.
+    n_canaries : int, default=1000
+        From 20 to half the number of records. More show more, and make the model worse.
+    canaries : tuple (X_canaries, y_canaries), default=None
+        Crafted canaries, in the form of X and y. ``None``: records of X with wrong labels.
+    n_guesses : int, default=None
+        How many coins to guess. ``None``: what would refute the claimed curve most surely were it
+        false; about ``5 sqrt(n_canaries)`` without a claim.
+    score : callable, default=None
+        ``score(model, X_canaries, y_canaries)`` returns a number for each canary, higher if the
+        model seems trained on it; it may look inside. ``None``: the log odds of the canary's label.
+    independent_canaries : bool, default=False
+        Whether to add the product bound, which holds only if canaries do not interfere.
+    alpha : float, default=0.05
+        Error probability: a true claim is called violated with at most this probability.
+    random_state : int or None, default=None
+        Seed of canaries and coins. ``None``: fresh. Whoever fits must not know it.
+
+    Returns
+    -------
+    OneRunReport
+
+    Raises
+    ------
+    TypeError
+        If the estimator is not a classifier and there is no ``score`` and no ``canaries``.
+    ValueError
+        If the estimator protects labels alone, which :func:`audit` is for, or a parameter is out
+        of range. Raised before anything is trained.
+
+    Notes
+    -----
+    **Guarantees.** A true claim is called violated with probability ``alpha`` at most, however
+    canaries and records interfere: only the coins are random. The number of guesses is settled by
+    the claimed curve, before the coins are looked at. Audits are not private: the report holds the
+    scores. The model was trained on canaries and is not for use.
+
+    **Edge cases.** A guarantee for a public number of records, or for replaced records, is tested
+    by replacing: under ``zero_out`` that is two steps, so the claim is taken twice. Claims whose
+    relation is known only after the fit, for units other than records, or for labels, may turn out
+    to be untestable by these coins; the verdict says so, and nothing is refuted.
+
+    References
+    ----------
+    T. Steinke, M. Nasr and M. Jagielski, "Privacy auditing with one (1) training run", NeurIPS
+    2023.
+    S. Mahloujifar, L. Melis and K. Chaudhuri, "Auditing f-differential privacy in one run",
+    arXiv:2410.22235, 2024.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skprivacy.audit import audit_one_run
+    >>> X, y = make_classification(2000, random_state=0)
+    >>> report = audit_one_run(DecisionTreeClassifier(), X, y, n_canaries=400, random_state=0)
+    >>> report.verdict, report.epsilon_lower_bound > 1
+    ('no claim', True)
+    """
+    X, y = as_records(X), np.asarray(y)
+    _check(estimator, X, y, n_canaries, canaries, n_guesses, score, alpha, random_state)
+    coin = coin_for(estimator)
+    # A stream of its own: with the seed of the model itself, its samples could follow the coins.
+    random = np.random.default_rng(coin_entropy(random_state))
+    rows, crafted, labels = draw_canaries(X, y, n_canaries, canaries, random)
+    trained = random.random(n_canaries) < 0.5
+    fitted = clone(estimator).fit(*mixed(X, y, rows, crafted, labels, trained, coin))
+
+    claim = claim_of(fitted, X)
+    untested = _untested(claim, coin)
+    guarantee = None if untested else claim.guarantee
+    curve = None if guarantee is None else inverse_curve(guarantee, coin)
+    guesses = n_guesses or _guesses(n_canaries, curve, alpha)
+    scores = _scored(score or _log_odds, fitted, crafted, labels)
+    chosen, guess = guessed(scores, guesses, random)
+    right = int(np.sum(guess == trained[chosen]))
+
+    def refuted(count: int) -> bool:
+        return curve is not None and refutes(count, guesses, n_canaries, curve, alpha)
+
+    return OneRunReport(
+        model=" ".join(repr(estimator).split()),
+        fitted=fitted,
+        claim=claim,
+        coin=coin,
+        right=right,
+        guesses=guesses,
+        n_canaries=n_canaries,
+        refuted=refuted(right),
+        within_reach=refuted(guesses),
+        untested=untested,
+        bounds=_bounds((right, guesses, n_canaries), guarantee, alpha, independent_canaries),
+        alpha=float(alpha),
+        scores=scores,
+        trained=trained,
+    )
+
+
+def _untested(claim: Claim, coin: str) -> str:
+    """Return why the coins say nothing about a claim, beginning with "no claim"; else nothing."""
+    guarantee = claim.guarantee
+    if guarantee is None:
+        return claim.reason
+    if math.isinf(guarantee.epsilon()):
+        return "no claim"
+    if guarantee.unit != "record":
+        return f"no claim about single records: the unit is {guarantee.unit}"
+    if not steps_between(guarantee.relation, coin):
+        return f"no claim about these coins: it is for {guarantee.relation}, they are {coin}"
+    return ""
+
+
+def _guesses(n_canaries: int, curve: Inverse | None, alpha: float) -> int:
+    if curve is None:
+        return usual_guesses(n_canaries)
+    return telling_guesses(n_canaries, curve, alpha)
+
+
+def _bounds(
+    counts: tuple[int, int, int], guarantee: PrivacyGuarantee | None, alpha: float, apart: bool
+) -> tuple[GuessBound, ...]:
+    delta = _DELTA if guarantee is None else guarantee.at_delta or 0.0
+    rest = [("gaussian", delta or _DELTA), *([("product", delta or _DELTA)] if apart else [])]
+    return tuple(
+        bound_from_guesses(*counts, bound=bound, delta=at, alpha=alpha)
+        for bound, at in [("approximate", delta), *rest]
+    )
+
+
+def _log_odds(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+    """Return how much the model believes each label; all it says may be the label."""
+    if not hasattr(model, "predict_proba"):
+        return np.asarray(model.predict(X) == y, dtype=float)
+    classes = class_list(model.classes_, y)
+    own = predict_aligned(model, X, classes)[np.arange(len(y)), np.searchsorted(classes, y)]
+    return np.log(np.maximum(own, _LEAST)) - np.log(np.maximum(1 - own, _LEAST))
+
+
+def _scored(score: Score, model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+    scores = np.asarray(score(model, X, y), dtype=float)
+    if scores.shape != y.shape or not np.isfinite(scores).all():
+        raise ValueError(
+            f"score={score!r} returned shape {scores.shape}, or values that are not finite; "
+            f"expected {len(y)} finite numbers, one for each canary."
+        )
+    return scores
+
+
+def _check(
+    estimator: Any, X: Any, y: NDArray[Any], n_canaries: Any, canaries: Any, n_guesses: Any,
+    score: Any, alpha: Any, random_state: Any,
+) -> None:  # fmt: skip
+    if holds_private_labels(estimator):
+        raise ValueError(
+            f"estimator={type(estimator).__name__} protects labels alone, of which canaries tell "
+            "nothing. Use audit, which flips labels by coins."
+        )
+    if not is_classifier(estimator) and (score is None or canaries is None):
+        raise TypeError(
+            f"estimator={type(estimator).__name__} is no classifier, so that it has no labels to "
+            "get wrong. Pass canaries=(X_canaries, y_canaries) and score, or a classifier."
+        )
+    check_consistent_length(X, y)
+    if y.ndim != 1:
+        raise ValueError(f"y must have one label for each record; got shape {y.shape}.")
+    most = num_samples(X) // 2
+    if not _whole(n_canaries) or not _FEWEST <= n_canaries <= most:
+        raise ValueError(
+            f"n_canaries={n_canaries!r} must be a whole number from {_FEWEST} to half the number "
+            f"of records, {most}. Pass fewer canaries or more records."
+        )
+    if canaries is not None and not (
+        isinstance(canaries, tuple)
+        and len(canaries) == 2
+        and num_samples(canaries[0]) == num_samples(canaries[1]) == n_canaries
+    ):
+        raise ValueError(
+            f"canaries must be (X_canaries, y_canaries) with n_canaries={n_canaries} records. Pass "
+            "as many as n_canaries says."
+        )
+    if n_guesses is not None and not (_whole(n_guesses) and 1 <= n_guesses <= n_canaries):
+        raise ValueError(
+            f"n_guesses={n_guesses!r} must be a whole number from 1 to n_canaries={n_canaries}, "
+            "or None for what suits the claim."
+        )
+    if isinstance(alpha, bool) or not isinstance(alpha, float) or not 0 < alpha < 1:
+        raise ValueError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.05.")
+    if random_state is not None and not _whole(random_state):
+        raise ValueError(
+            f"random_state={random_state!r} must be a whole number, or None for fresh coins."
+        )
+
+
+def _whole(value: Any) -> TypeGuard[int]:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
