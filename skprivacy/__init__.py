@@ -37,6 +37,7 @@ _PUBLIC = {
     "Schema": "preprocessing",
     "SchemaTransformer": "preprocessing",
     "ShadowPool": "attacks",
+    "audit_one_run": "audit",
 }
 
 __all__ = ["__version__", "audit", "config_context", "get_config", "set_config", *_PUBLIC]

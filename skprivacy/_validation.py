@@ -10,7 +10,33 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["check_column_names", "check_numbers", "check_unmasked", "label_columns"]
+__all__ = [
+    "all_numbers",
+    "check_column_names",
+    "check_delta_is_small",
+    "check_numbers",
+    "check_unmasked",
+    "label_columns",
+]
+
+# A larger delta is meaningless for any table; the number of records, which may be private, is not
+# used.
+_LARGEST_DELTA = 0.1
+
+
+def all_numbers(frame: pd.DataFrame) -> bool:
+    """Return whether every column of a table holds numbers."""
+    return all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes)
+
+
+def check_delta_is_small(delta: float) -> None:
+    """Refuse a delta that is too large for a table of any size."""
+    if delta > _LARGEST_DELTA:
+        raise ValueError(
+            f"delta={delta!r} must be far below 1 / number of records; it exceeds even "
+            f"{_LARGEST_DELTA:g}, which would allow publishing a record outright. A usual choice "
+            "is 1e-6."
+        )
 
 
 def check_unmasked(values: Any, name: str = "X") -> None:

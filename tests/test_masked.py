@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from skprivacy.accounting import GaussianEvent, PrivacyBudget, Repeated
-from skprivacy.linear_model import AdaSSPRegressor, ObjectivePerturbationClassifier
+from skprivacy.ensemble import PATEClassifier, PrivateKNNClassifier
+from skprivacy.fine_tuning import ALMFineTuner
+from skprivacy.linear_model import AdaSSPRegressor
 from skprivacy.mechanisms import Exponential, Laplace, ReportNoisyMax, SecureRandom
-from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
 from skprivacy.preprocessing import (
     PrivateStandardScaler,
     private_count,
@@ -16,31 +17,39 @@ from skprivacy.preprocessing import (
     private_sum,
 )
 
+from .private_estimators import CASES, LABELS
+
 ROWS = np.random.default_rng(0).random((40, 2))
-MASKED = np.ma.masked_array(ROWS, mask=ROWS > 0.5)
+
+
+def masked(values):
+    hidden = np.arange(np.size(values)) % 7 == 0
+    return np.ma.masked_array(values, mask=hidden.reshape(np.shape(values)))
+
+
 COLUMN = np.ma.masked_array(np.arange(40.0) % 2, mask=np.arange(40) < 10)
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)),
-        ObjectivePerturbationClassifier(bounds=(0, 1), classes=[0, 1]),
-        DPSGDClassifier(classes=[0, 1]),
-        DPSGDRegressor(target_bounds=(0, 1)),
-        PrivateStandardScaler(bounds=(0, 1)),
-    ],
-    ids=lambda estimator: type(estimator).__name__,
-)
-def test_masked_records_and_targets_are_refused_at_no_cost(estimator):
-    budget = PrivacyBudget(100.0, 1e-3)
-    estimator.set_params(budget=budget)
+@pytest.mark.parametrize("name", [*CASES, *LABELS])
+def test_masked_records_and_targets_are_refused_at_no_cost(name):
+    case = (CASES | LABELS)[name]
+    X, y = case.data(60)
+    budget = PrivacyBudget(1e6, 1e-3)
     with pytest.raises(ValueError, match="X is a masked array"):
-        estimator.fit(MASKED, np.asarray(COLUMN))
-    if not isinstance(estimator, PrivateStandardScaler):
+        case.make(budget=budget).fit(masked(X), y)
+    if y is not None and not isinstance(case.make(), PrivateStandardScaler):
         with pytest.raises(ValueError, match="y is a masked array"):
-            estimator.fit(ROWS, COLUMN)
+            case.make(budget=budget).fit(X, masked(y))
     assert len(budget.entries()) == 0
+
+
+def test_masked_groups_and_public_records_are_refused():
+    y, public = np.arange(40) % 2, ROWS + 1.0
+    with pytest.raises(ValueError, match="groups is a masked array"):
+        PATEClassifier(classes=[0, 1]).fit(ROWS, y, X_public=public, groups=masked(np.arange(40)))
+    for kind in (PATEClassifier, PrivateKNNClassifier, ALMFineTuner):
+        with pytest.raises(ValueError, match="X_public is a masked array"):
+            kind(classes=[0, 1]).fit(ROWS, y, X_public=masked(public))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ Self = TypeVar("Self", bound="OutputDefence")
 CONSTRAINTS: dict[str, list[Any]] = {"estimator": [HasMethods(["fit", "predict_proba"])]}
 
 
-class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
     """What output defences share. A subclass implements ``_disguised`` and perhaps ``_learn``.
 
     Notes
@@ -92,6 +93,6 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def _learn(self, X: Any, y: Any) -> None:
         self.estimator_ = clone(self.estimator).fit(X, y)
 
+    @abstractmethod
     def _disguised(self, proba: Float64Array) -> Float64Array:
         """Return what is shown of probabilities of shape (n_samples, n_classes)."""
-        raise NotImplementedError

@@ -14,18 +14,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 
 from .._sklearn import num_samples, safe_indexing
+from .._validation import all_numbers
 from .aggregators import UNANSWERED
 from .students import PropagationStudent, taught
 
-__all__ = ["all_numbers", "better_student", "default_students"]
+__all__ = ["better_student", "default_students"]
 
 _FOLDS = 5
 _COMPARED = 2000  # records on which students are compared; the graph grows with their square
-
-
-def all_numbers(frame: pd.DataFrame) -> bool:
-    """Return whether every column of a table holds numbers."""
-    return all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes)
 
 
 def default_students(public: Any) -> list[Any]:

@@ -17,13 +17,18 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from .. import _config
 from .._sklearn import num_samples, safe_indexing
-from .._validation import check_column_names
+from .._validation import (
+    all_numbers,
+    check_column_names,
+    check_delta_is_small,
+    check_unmasked,
+)
 from ..accounting import Composed, Event, epsilon_of
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..exceptions import PrivacyWarning
 from ..preprocessing import Schema
 from ..preprocessing.transformer import check_columns
-from ._chosen import all_numbers, better_student, default_students
+from ._chosen import better_student, default_students
 from .aggregators import UNANSWERED, Aggregator, GNMax, Student
 from .public_records import PublicRecords, drawn_records
 from .students import PropagationStudent, taught
@@ -32,7 +37,6 @@ __all__ = ["N_DRAWN", "TaughtByVotes", "like", "placed", "together"]
 
 N_DRAWN = 2000  # public records that are drawn from a schema where none are given
 _TRIED = 200  # public records on which the student is tried
-_LARGEST_DELTA = 0.1
 
 
 def _student_can(method: str) -> Any:
@@ -62,17 +66,14 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
     def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray]:
         self._validate_params()
         check_column_names(X)
+        check_unmasked(y, "y")
         if isinstance(X, pd.DataFrame) and not all_numbers(X):
             validate_data(self, X, skip_check_array=True)
             check_consistent_length(X, y)
             y = column_or_1d(y, warn=True)
         else:
             X, y = validate_data(self, X, y, ensure_all_finite=False)
-        if self.delta > _LARGEST_DELTA:
-            raise ValueError(
-                f"delta={self.delta!r} must be far below 1 / number of records; it is not even "
-                f"below {_LARGEST_DELTA:g}. A usual choice is 1e-6."
-            )
+        check_delta_is_small(self.delta)
         return X, y
 
     def _public(self, fit: PrivateFit, X: Any, given: Any, random: np.random.RandomState) -> Any:
@@ -86,6 +87,7 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
             )
             return like(X, drawn_records(schema, N_DRAWN, random))
         public = given.X if isinstance(given, PublicRecords) else given
+        check_unmasked(public, "X_public")
         if not isinstance(public, pd.DataFrame):
             public = check_array(public, dtype=None, input_name="X_public", ensure_all_finite=False)
         n_features = public.shape[1]

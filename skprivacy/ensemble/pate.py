@@ -12,6 +12,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import column_or_1d
 
 from .._sklearn import HasMethods, Interval, StrOptions, num_samples, safe_indexing
+from .._validation import check_unmasked
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateFit
 from ..mechanisms import SecureRandom
@@ -309,6 +310,7 @@ no private record
                 f"groups are given with partition={self.partition!r}, which would cut them apart. "
                 "Use partition='hash', which keeps each group with one teacher."
             )
+        check_unmasked(groups, "groups")
         check_consistent_length(X, groups)
         return column_or_1d(groups)
 

@@ -206,15 +206,16 @@ def _own_chance(seed: int) -> Iterator[None]:
     with _one_teacher:
         torch = sys.modules.get("torch")
         generator = torch and torch.default_generator
+        # NPY002 asks for a generator of one's own; the one that NumPy shares is what is meant.
         before = random.getstate(), np.random.get_state(), generator and generator.get_state()  # noqa: NPY002
         random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002
+        np.random.seed(seed)  # noqa: NPY002 (as above)
         if generator:
             generator.manual_seed(seed)
         try:
             yield
         finally:
             random.setstate(before[0])
-            np.random.set_state(before[1])  # noqa: NPY002
+            np.random.set_state(before[1])  # noqa: NPY002 (as above)
             if generator:
                 generator.set_state(before[2])

@@ -16,7 +16,13 @@ from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from .._sklearn import HasMethods, Interval, StrOptions
-from .._validation import check_column_names, check_numbers
+from .._validation import (
+    all_numbers,
+    check_column_names,
+    check_delta_is_small,
+    check_numbers,
+    check_unmasked,
+)
 from ..accounting import Composed, PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..ensemble import PublicRecords
@@ -30,8 +36,6 @@ from .sensitivity import SampledSensitivity
 from .whitening import HalfWhitening, with_constant
 
 __all__ = ["ALMFineTuner"]
-
-_LARGEST_DELTA = 0.1
 
 
 class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -320,7 +324,8 @@ the encoder treats each record by itself (tried on records that are not private)
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray]:
         self._validate_params()
         check_column_names(X)
-        if isinstance(X, pd.DataFrame) and not _all_numbers(X):
+        check_unmasked(y, "y")
+        if isinstance(X, pd.DataFrame) and not all_numbers(X):
             validate_data(self, X, skip_check_array=True)
             check_consistent_length(X, y)
             target = column_or_1d(y, warn=True)
@@ -328,11 +333,7 @@ the encoder treats each record by itself (tried on records that are not private)
             check_numbers(X)
             floats = [np.float64, np.float32]
             X, target = validate_data(self, X, y, dtype=floats, ensure_all_finite=False)
-        if self.delta > _LARGEST_DELTA:
-            raise ValueError(
-                f"delta={self.delta!r} must be far below 1 / number of records; it exceeds even "
-                f"{_LARGEST_DELTA:g}. Use 1e-6, or 0 for a pure guarantee."
-            )
+        check_delta_is_small(self.delta)
         if self.relation != "add_remove" and self.delta > 0:
             check_delta(self.delta, len(X))
         return X, target
@@ -341,6 +342,7 @@ the encoder treats each record by itself (tried on records that are not private)
         public = X_public.X if isinstance(X_public, PublicRecords) else X_public
         if public is None:
             return None
+        check_unmasked(public, "X_public")
         if not isinstance(public, pd.DataFrame):
             public = check_array(public, input_name="X_public")
         if public.shape[1] != self.n_features_in_:
@@ -422,7 +424,7 @@ the encoder treats each record by itself (tried on records that are not private)
     def _scores(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "weights_")
         check_column_names(X)
-        if isinstance(X, pd.DataFrame) and not _all_numbers(X):
+        if isinstance(X, pd.DataFrame) and not all_numbers(X):
             validate_data(self, X, skip_check_array=True, reset=False)
         else:
             X = validate_data(
@@ -457,10 +459,6 @@ the encoder treats each record by itself (tried on records that are not private)
         """
         best = self._scores(X).argmax(axis=1)
         return self.classes_[best]
-
-
-def _all_numbers(frame: pd.DataFrame) -> bool:
-    return all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes)
 
 
 def _checked_epsilon(epsilon: float) -> float:

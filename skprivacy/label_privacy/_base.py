@@ -21,7 +21,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from .._sklearn import HasMethods, Interval, num_samples, safe_indexing
-from .._validation import check_column_names
+from .._validation import check_column_names, check_unmasked
 from ..accounting import Event, NonPrivate, PrivacyBudget
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
@@ -60,15 +60,28 @@ class NoisyLabelClassifier(
 
     _protects_labels = True  # and nothing else: who attacks membership is told so before a fit
 
-    estimator: Any
-    epsilon: float
-    n_rounds: int
-    n_folds: int
-    classes: ArrayLike | None
-    keep_labels: bool
-    random_state: Any
-    budget: PrivacyBudget | None
-    noise_seed: int | None
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        epsilon: float = 1.0,
+        n_rounds: int = 3,
+        n_folds: int = 3,
+        classes: ArrayLike | None = None,
+        keep_labels: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        budget: PrivacyBudget | None = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.epsilon = epsilon
+        self.n_rounds = n_rounds
+        self.n_folds = n_folds
+        self.classes = classes
+        self.keep_labels = keep_labels
+        self.random_state = random_state
+        self.budget = budget
+        self.noise_seed = noise_seed
 
     def fit(self, X: Any, y: ArrayLike) -> Any:
         """Release the labels with noise, once, and learn from them.
@@ -128,6 +141,7 @@ class NoisyLabelClassifier(
     def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         self._validate_params()
         check_column_names(X)
+        check_unmasked(y, "y")
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, skip_check_array=True)
             check_consistent_length(X, y)

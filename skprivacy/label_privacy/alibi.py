@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import stats
 
-from ..accounting import Event, PrivacyBudget
+from ..accounting import Event
 from ..mechanisms import Laplace, SecureRandom
 from ._base import MOST, NoisyLabelClassifier
 from ._learning import first_prior
@@ -98,29 +98,6 @@ protected)
     >>> model.score(X[3000:], y[3000:]) > 0.8
     True
     """
-
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        epsilon: float = 1.0,
-        n_rounds: int = 3,
-        n_folds: int = 3,
-        classes: ArrayLike | None = None,
-        keep_labels: bool = False,
-        random_state: int | np.random.RandomState | None = None,
-        budget: PrivacyBudget | None = None,
-        noise_seed: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.epsilon = epsilon
-        self.n_rounds = n_rounds
-        self.n_folds = n_folds
-        self.classes = classes
-        self.keep_labels = keep_labels
-        self.random_state = random_state
-        self.budget = budget
-        self.noise_seed = noise_seed
 
     def _event(self, n_classes: int) -> Event:
         return Laplace(1.0 / self.epsilon, _SENSITIVITY).event

@@ -124,16 +124,18 @@ protected)
         budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
     ) -> None:
-        self.estimator = estimator
-        self.epsilon = epsilon
-        self.n_rounds = n_rounds
-        self.n_folds = n_folds
+        super().__init__(
+            estimator,
+            epsilon=epsilon,
+            n_rounds=n_rounds,
+            n_folds=n_folds,
+            classes=classes,
+            keep_labels=keep_labels,
+            random_state=random_state,
+            budget=budget,
+            noise_seed=noise_seed,
+        )
         self.first = first
-        self.classes = classes
-        self.keep_labels = keep_labels
-        self.random_state = random_state
-        self.budget = budget
-        self.noise_seed = noise_seed
 
     def _event(self, n_classes: int) -> Event:
         # Of all pure mechanisms: records respond among different numbers of candidates.

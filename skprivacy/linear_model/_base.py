@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn import Interval, StrOptions
-from .._validation import check_column_names, check_numbers, check_unmasked
+from .._validation import check_column_names, check_delta_is_small, check_numbers, check_unmasked
 from ..accounting import Event, PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
@@ -23,9 +23,6 @@ from ..public_facts import public_bounds
 
 __all__ = ["PrivateLinearClassifier", "PrivateLinearModel", "PrivateLinearRegressor"]
 
-# A larger delta is meaningless for any table; the number of records, which may be private, is not
-# used.
-_LARGEST_DELTA = 0.1
 # The constant column, next to features in [-1, 1]: small, because it adds to the norm and so to the
 # noise, but not so small compared with records of large norm that the ridge suppresses it.
 _CONSTANT = 0.35
@@ -62,12 +59,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         rows, target = validate_data(
             self, X, y, dtype=np.float64, ensure_all_finite=False, **checks
         )
-        if self.delta > _LARGEST_DELTA:
-            raise ValueError(
-                f"delta={self.delta!r} must be far below 1 / number of records; it exceeds even "
-                f"{_LARGEST_DELTA:g}, which would allow publishing a record outright. Use 1e-6, or "
-                "0 for a pure guarantee."
-            )
+        check_delta_is_small(self.delta)
         if self.relation != "add_remove" and self.delta > 0:
             check_delta(self.delta, len(rows))
         return rows, target

@@ -14,6 +14,7 @@ from skorch.utils import to_device
 from torch import Tensor, nn
 
 from .._sklearn import validate_parameter_constraints
+from .._validation import check_unmasked
 from ..accounting import PrivacyBudget
 from ..mechanisms import SecureRandom
 from ._gradients.losses import PerExample
@@ -255,6 +256,8 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             validate_parameter_constraints(
                 self._parameter_constraints, self.get_params(deep=False), fit.who
             )
+            check_unmasked(X)
+            check_unmasked(y, "y")
             rows = as_rows(X)
             targets = as_targets(y, len(rows))
             self._check_module(rows, targets)
