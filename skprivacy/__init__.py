@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from .accounting import PrivacyBudget, PrivacyGuarantee
     from .attacks import RMIA, LiRA, LossThreshold, ShadowPool
     from .audit import audit, audit_one_run
+    from .certificates import certificate, verify_certificate
     from .ensemble import PATEClassifier
     from .fine_tuning import ALMFineTuner
     from .label_privacy import (
@@ -64,9 +65,11 @@ __all__ = [
     "__version__",
     "audit",
     "audit_one_run",
+    "certificate",
     "config_context",
     "get_config",
     "set_config",
+    "verify_certificate",
 ]
 
 # The subpackage of each public name.
@@ -96,12 +99,15 @@ _PUBLIC = {
     "SchemaTransformer": "preprocessing",
     "ShadowPool": "attacks",
     "audit_one_run": "audit",
+    "certificate": "certificates",
+    "verify_certificate": "certificates",
 }
 
 _SUBPACKAGES = {
     "accounting",
     "attacks",
     "audit",  # which can be called
+    "certificates",
     "datasets",
     "defences",
     "display",
