@@ -1,6 +1,7 @@
 """Audits of trained models: the privacy they claim against what attacks measure."""
 
 from .claims import Claim, claim_of
+from .disclosure import DisclosureCheck, DisclosureReport, check_disclosure
 from .finding import AttackFinding
 from .labels import LabelAuditReport
 from .one_run import OneRunReport, audit_one_run
@@ -11,9 +12,12 @@ __all__ = [
     "AttackFinding",
     "AuditReport",
     "Claim",
+    "DisclosureCheck",
+    "DisclosureReport",
     "LabelAuditReport",
     "OneRunReport",
     "audit",
     "audit_one_run",
+    "check_disclosure",
     "claim_of",
 ]

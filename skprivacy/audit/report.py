@@ -18,6 +18,7 @@ from ._doubt import why_doubtful
 from ._plain import plain
 from ._refutation import refutation
 from .claims import CHOSEN, NO_CLAIM
+from .disclosure import SIGNS, DisclosureReport
 from .finding import AttackFinding, claimed_delta, evidence_against
 
 __all__ = ["AuditReport"]
@@ -59,6 +60,8 @@ class AuditReport:
         Number of non-members with the features of a member.
     not_measured : tuple of str
         Attacks that were left out because training does not change the model's answers.
+    disclosure : DisclosureReport or None
+        What :func:`~skprivacy.audit.check_disclosure` found; None if it was not asked.
     """
 
     model: str
@@ -76,6 +79,7 @@ class AuditReport:
     n_shadows: int
     n_shared: int
     not_measured: tuple[str, ...] = ()
+    disclosure: DisclosureReport | None = None
 
     of_labels: ClassVar[bool] = False  # whether labels are guessed, and not membership
 
@@ -262,6 +266,7 @@ class AuditReport:
                 "test_accuracy": self.test_accuracy,
                 "majority_share": self.majority_share,
                 "caveats": self.caveats,
+                "disclosure": None if self.disclosure is None else self.disclosure.to_dict(),
                 "attacks": [
                     {
                         "attack": finding.result.attack,
@@ -281,7 +286,7 @@ class AuditReport:
 
         All labels, names and parameters are escaped.
         """
-        page = _html.render("audit.html", report=self, figure=_html.roc_figure(self))
+        page = _html.render("audit.html", report=self, figure=_html.roc_figure(self), signs=SIGNS)
         if path is not None:
             output_path(path).write_text(page, encoding="utf-8")
         return page
@@ -315,5 +320,7 @@ class AuditReport:
                 f"  {finding.result.attack}: AUC {finding.result.auc:.3f} [{low:.3f}, {high:.3f}], "
                 f"epsilon of at least {finding.epsilon_lower_bound:.3g}"
             )
+        if self.disclosure is not None and self.disclosure.flagged:
+            lines.append(f"  signs of disclosure: {', '.join(self.disclosure.flagged)}")
         lines += [f"  ! {caveat}" for caveat in self.caveats]
         return "\n".join(lines)

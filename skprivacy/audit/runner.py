@@ -19,6 +19,7 @@ from ..attacks._records import as_records, concat, fingerprints
 from ..attacks.shadow import NOT_LEARNING
 from ._facts import facts_of
 from .claims import claim_of
+from .disclosure import check_disclosure
 from .finding import AttackFinding
 from .labels import audited_labels, label_attack, protects_labels
 from .report import AuditReport
@@ -148,6 +149,7 @@ def audit(
         n_shadows=0 if pool is None else pool.n_shadows,
         n_shared=shared,
         not_measured=tuple(type(attack).__name__ for attack in unmeasured),
+        disclosure=check_disclosure(model, X_train, y_train, X_test, y_test),
     )
 
 
