@@ -1,5 +1,6 @@
 """Audits of trained models: the privacy they claim against what attacks measure."""
 
+from ._exposure import GroupExposure
 from .claims import Claim, claim_of
 from .disclosure import DisclosureCheck, DisclosureReport, check_disclosure
 from .finding import AttackFinding
@@ -14,6 +15,7 @@ __all__ = [
     "Claim",
     "DisclosureCheck",
     "DisclosureReport",
+    "GroupExposure",
     "LabelAuditReport",
     "OneRunReport",
     "audit",

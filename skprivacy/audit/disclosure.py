@@ -30,6 +30,14 @@ SIGNS = (
 )
 
 _AT_LEAST = ("smallest leaf", "k-anonymity", "degrees of freedom")
+_MEANING = {
+    "stored records": "records that stand in the model itself",
+    "smallest leaf": "the fewest records that decide an end of a tree",
+    "k-anonymity": "the fewest records that get the same answer",
+    "class disclosure": "records whose label the answer gives away",
+    "degrees of freedom": "records beyond the numbers fitted to them",
+    "error gap": "how much more often it is right on its own records",
+}
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,11 @@ class DisclosureCheck:
     value: float | None
     threshold: float
     says: str
+
+    @property
+    def meaning(self) -> str:
+        """What the figure is, in a few words."""
+        return _MEANING[self.name]
 
     @property
     def allowed(self) -> str:

@@ -63,6 +63,8 @@ class LabelAuditReport(AuditReport):
         Empty.
     disclosure : None
         Features are public, and so is who is in the table.
+    exposures : tuple
+        Empty.
     """
 
     of_labels: ClassVar[bool] = True
