@@ -39,6 +39,7 @@ _PUBLIC = {
     "ShadowPool": "attacks",
     "audit_one_run": "audit",
     "check_disclosure": "audit",
+    "make_leakage_scorer": "model_selection",
 }
 
 __all__ = ["__version__", "audit", "config_context", "get_config", "set_config", *_PUBLIC]
