@@ -16,7 +16,7 @@ from ._version import __version__
 if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from .accounting import PrivacyBudget, PrivacyGuarantee
     from .attacks import RMIA, LiRA, LossThreshold, ShadowPool
-    from .audit import audit, audit_one_run
+    from .audit import audit, audit_one_run, check_disclosure
     from .certificates import certificate, verify_certificate
     from .ensemble import PATEClassifier
     from .fine_tuning import ALMFineTuner
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
         ObjectivePerturbationClassifier,
         OutputPerturbationClassifier,
     )
-    from .model_selection import PrivacySweepCV
+    from .model_selection import PrivacySweepCV, make_leakage_scorer
     from .neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
     from .preprocessing import LocalPerturbation, Schema, SchemaTransformer
 
@@ -66,8 +66,10 @@ __all__ = [
     "audit",
     "audit_one_run",
     "certificate",
+    "check_disclosure",
     "config_context",
     "get_config",
+    "make_leakage_scorer",
     "set_config",
     "verify_certificate",
 ]
@@ -101,6 +103,8 @@ _PUBLIC = {
     "audit_one_run": "audit",
     "certificate": "certificates",
     "verify_certificate": "certificates",
+    "check_disclosure": "audit",
+    "make_leakage_scorer": "model_selection",
 }
 
 _SUBPACKAGES = {

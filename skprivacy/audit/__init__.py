@@ -9,20 +9,27 @@ from inspect import signature
 from types import ModuleType
 from typing import Any
 
+from ._exposure import GroupExposure
 from .claims import Claim, claim_of
+from .disclosure import DisclosureCheck, DisclosureReport, check_disclosure
+from .finding import AttackFinding
 from .labels import LabelAuditReport
 from .one_run import OneRunReport, audit_one_run
-from .report import AttackFinding, AuditReport
+from .report import AuditReport
 from .runner import audit
 
 __all__ = [
     "AttackFinding",
     "AuditReport",
     "Claim",
+    "DisclosureCheck",
+    "DisclosureReport",
+    "GroupExposure",
     "LabelAuditReport",
     "OneRunReport",
     "audit",
     "audit_one_run",
+    "check_disclosure",
     "claim_of",
 ]
 
