@@ -171,9 +171,9 @@ class CanaryScores:
 
     Notes
     -----
-    A canary in the data adds the clipping norm to its number in the steps that take it. Either
-    every step takes it by a coin of its own, as is claimed; or, so that a sampler is caught that
-    draws nothing, the same step of every epoch does. The score gives each hypothesis one half.
+    A canary in the data adds the clipping norm to its number in the steps that take it. Every step
+    takes it by a coin of its own, as is claimed; or, so that a sampler is caught that draws
+    nothing, the same step of every epoch does. Which of the two, the sums over all canaries tell.
     """
 
     def __init__(self, config: TrainingConfig, n_canaries: int) -> None:
@@ -200,7 +200,12 @@ class CanaryScores:
     def __call__(self) -> Float64Array:
         """Return the scores after all steps."""
         in_turn = logsumexp(self._in_turn.astype(float), axis=0) - math.log(len(self._in_turn))
-        return np.logaddexp(self._by_coins, in_turn) - math.log(2.0)
+        return max(self._by_coins, in_turn, key=_evidence)
+
+
+def _evidence(scores: Float64Array) -> float:
+    """Return how likely a hypothesis makes all sums, whichever canaries are in the data."""
+    return float(np.logaddexp(0.0, scores).sum())
 
 
 def scored_noise() -> list[str]:
@@ -291,6 +296,16 @@ class _Watching(Alone):
     ) -> NDArray[np.float64]:
         noisy = super().release(mechanism, total, random)
         clean, weights = self._canaries.clean.cpu().numpy(), self._canaries.weights.cpu().numpy()
-        self._scores.add(noisy[weights].astype(float) - clean)
+        self._scores.add(_less(noisy[weights].astype(float), clean))
         self._canaries.clean.zero_()
         return noisy
+
+
+def _less(noisy: Float64Array, clean: Float64Array) -> Float64Array:
+    """Return noisy sums less what records contributed, whatever both were multiplied by.
+
+    **Edge cases.** An engine that scales sums before it adds noise is to be caught by what canaries
+    show then, not hidden by what records do.
+    """
+    length = float(clean @ clean)
+    return noisy - clean * (float(noisy @ clean) / length) if length > 0 else noisy
