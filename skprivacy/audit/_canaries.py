@@ -28,6 +28,7 @@ class CanaryRun:
     fitted: Any
     trained: NDArray[np.bool_]  # the coins
     scores: NDArray[np.float64]
+    sampled: bool = True  # whether records took part as the claim says, where that is seen
     # What the fit would be accounted as at another noise multiplier, where that is known.
     event_at: Callable[[float], Event] | None = None
 

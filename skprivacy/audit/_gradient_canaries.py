@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,10 @@ from ..metrics import GuessBound
 from ..metrics._one_run import largest_refuted, line, refutes
 from ._canaries import CanaryRun
 from ._curves import inverse_curve
+from ._noisy_sums import SCORED_NOISE, NoisySums
+
+if TYPE_CHECKING:
+    from ..neural_network._training.config import TrainingConfig
 
 __all__ = ["SEEN", "bound_on_noise", "check_gradient_canaries", "run_with_gradients"]
 
@@ -28,6 +32,7 @@ SEEN = (
 )
 _BUT_FOR_NOISE = "the training is the claimed one, but for the size of its noise"
 _FARTHEST = 16.0
+_NEVER = 1e-6  # probability of a false alarm about the sampling
 
 
 def check_gradient_canaries(network: Any, X: Any) -> None:
@@ -39,14 +44,12 @@ def check_gradient_canaries(network: Any, X: Any) -> None:
             f"such as DPSGDClassifier or DPSGDRegressor, by itself; got {name}. Leave canaries "
             "out, or pass records."
         )
-    from ..neural_network._training.canaries import scored_noise
-
     wanted: dict[str, tuple[bool, str]] = {
         "epsilon": (
             network.epsilon is None or math.isfinite(network.epsilon),
             "finite: without noise there is nothing to test",
         ),
-        "noise": (network.noise in scored_noise(), f"one of {scored_noise()}"),
+        "noise": (network.noise in SCORED_NOISE, f"one of {list(SCORED_NOISE)}"),
         "clipping": (
             network.clipping != "per-layer",
             "'flat', 'automatic' or 'adaptive': 'per-layer' lets a canary, which is in one weight, "
@@ -83,11 +86,14 @@ def run_with_gradients(
         rows = rows[trained]
     if isinstance(X, pd.DataFrame):
         rows = pd.DataFrame(rows, columns=X.columns)
-    made: list[CanaryTraining] = []
+    watched: list[tuple[TrainingConfig, NoisySums]] = []
 
-    def training(*args: Any) -> CanaryTraining:
-        made.append(CanaryTraining(*args, code=code, n_canaries=n_canaries, public=random))
-        return made[0]
+    def training(config: TrainingConfig, *rest: Any) -> CanaryTraining:
+        watcher = NoisySums(config, n_canaries)
+        watched.append((config, watcher))
+        return CanaryTraining(
+            config, *rest, code=code, n_canaries=n_canaries, watcher=watcher, public=random
+        )
 
     fitted = clone(network)
     fitted._training = training
@@ -95,8 +101,16 @@ def run_with_gradients(
         fitted.fit(concat(X, rows), np.concatenate([y, np.repeat(y[:1], len(rows), axis=0)]))
     finally:
         del fitted._training
-    (run,) = made
-    return CanaryRun("gradient", coin, fitted, trained, run.scores(), run.config.event_at)
+    ((config, sums),) = watched
+    return CanaryRun(
+        canaries="gradient",
+        coin=coin,
+        fitted=fitted,
+        trained=trained,
+        scores=sums.scores(),
+        sampled=sums.participation.surprise() > _NEVER,
+        event_at=config.event_at,
+    )
 
 
 def bound_on_noise(

@@ -27,6 +27,10 @@ __all__ = ["OneRunReport", "audit_one_run"]
 Score = Callable[[Any, Any, NDArray[Any]], NDArray[np.float64]]
 
 _LEAST = 1e-12  # probabilities below are as good as it
+_NOT_SAMPLED = (
+    "  sampling: records did not take part by coins of their own, which the claim is accounted "
+    "for with"
+)
 _DELTA = 1e-5  # for models without a claim, and beside pure ones
 _TOO_FEW = "  too few canaries: with all guesses right, no leak could have refuted the claim"
 COINS = {
@@ -64,6 +68,9 @@ class OneRunReport:
         How many guesses were right, of how many, and the number of coins.
     refuted : bool
         Whether the guesses refute the claimed trade-off curve, at error ``alpha``.
+    sampled : bool
+        False if records were seen to take part in another way than by the coins of their own that
+        the claim is accounted for with. Looked at with gradient canaries alone.
     within_reach : bool
         Whether the claim would have been refuted had all guesses been right.
     untested : str
@@ -88,6 +95,7 @@ class OneRunReport:
     guesses: int
     n_canaries: int
     refuted: bool
+    sampled: bool
     within_reach: bool
     untested: str
     bounds: tuple[GuessBound, ...]
@@ -103,7 +111,7 @@ class OneRunReport:
         """
         if self.untested:
             return self.untested
-        return "VIOLATED" if self.refuted else "consistent"
+        return "VIOLATED" if self.refuted or not self.sampled else "consistent"
 
     @property
     def epsilon_lower_bound(self) -> float:
@@ -139,6 +147,7 @@ class OneRunReport:
             f"  coin: {COINS[self.coin]}",
             f"  {self.right:,} of {self.guesses:,} guesses right, {self.n_canaries:,} canaries",
             *(f"  {bound!r}" for bound in self.bounds),
+            *([_NOT_SAMPLED] if not self.sampled else []),
             *([_TOO_FEW] if not (self.within_reach or self.untested) else []),
             *(f"  assumes that {text}" for text in self.assumptions),
         ]
@@ -164,6 +173,10 @@ def audit_one_run(
     record is left out, or stays where the estimator's guarantee takes the number of records for
     public, or is one for records that are replaced.
 
+    With ``canaries="gradient"``, a network is audited by all that its training releases: canaries
+    are records more, with a long gradient in one weight each, and are looked for in the noisy sum
+    of every step. That shows about as much as there is to see.
+
     Parameters
     ----------
     estimator : classifier or pipeline
@@ -171,9 +184,12 @@ def audit_one_run(
     X, y : array-like of shape (n_samples, n_features) and (n_samples,)
         Training records.
     n_canaries : int, default=1000
-        From 20 to half the number of records. More show more, and make the model worse.
-    canaries : tuple (X_canaries, y_canaries), default=None
+        From 20 to half the number of records, or to the number of weights for gradients. More show
+        more, and make the model worse. Below epsilon 2 it takes thousands to see half of it.
+    canaries : tuple (X_canaries, y_canaries) or "gradient", default=None
         Crafted canaries, in the form of X and y. ``None``: records of X with wrong labels.
+        ``"gradient"``: for :class:`~skprivacy.neural_network.DPSGDClassifier` and
+        :class:`~skprivacy.neural_network.DPSGDRegressor`, by themselves, with Poisson samples.
     n_guesses : int, default=None
         How many coins to guess. ``None``: what would refute the claimed curve most surely were it
         false; about ``5 sqrt(n_canaries)`` without a claim.
@@ -181,7 +197,8 @@ def audit_one_run(
         ``score(model, X_canaries, y_canaries)`` returns a number for each canary, higher if the
         model seems trained on it; it may look inside. ``None``: the log odds of the canary's label.
     independent_canaries : bool, default=False
-        Whether to add the product bound, which holds only if canaries do not interfere.
+        Whether to add the product bound, which holds only if canaries do not interfere. With
+        gradients, of which each has a weight of its own, it is always there.
     alpha : float, default=0.05
         Error probability: a true claim is called violated with at most this probability.
     random_state : int or None, default=None
@@ -194,10 +211,12 @@ def audit_one_run(
     Raises
     ------
     TypeError
-        If the estimator is not a classifier and there is no ``score`` and no ``canaries``.
+        If the estimator is not a classifier and there is no ``score`` and no ``canaries``; or is
+        not a network, for gradients.
     ValueError
-        If the estimator protects labels alone, which :func:`audit` is for, or a parameter is out
-        of range. Raised before anything is trained.
+        If the estimator protects labels alone, which :func:`audit` is for, a parameter is out
+        of range, or the network's noise, clipping or augmentation are not made for gradient
+        canaries. Raised before anything is trained or charged.
 
     Notes
     -----
@@ -206,8 +225,17 @@ def audit_one_run(
     the claimed curve, before the coins are looked at. Audits are not private: the report holds the
     scores. The model was trained on canaries and is not for use.
 
+    Gradient canaries go through the network's own sampling, clipping, noise and release. Who looks
+    for them sees every noisy sum, and knows the records that are no canaries, their sampling, and
+    which weight is whose; neither the coins nor the sampling of canaries. The claim, which is
+    accounted for all sums together and for whatever gradients, holds against this attacker: if it
+    is refuted, what the training releases is not what its epsilon was computed for, even where the
+    final weights alone tell less. How often records took part is compared with the coins that they
+    are said to have, too, which raises the error probability of the verdict by one in a million.
+
     **Edge cases.** A guarantee for a public number of records, or for replaced records, is tested
-    by replacing: under ``zero_out`` that is two steps, so the claim is taken twice. Claims whose
+    by replacing: under ``zero_out`` that is two steps, so the claim is taken twice. Gradient
+    canaries make one step of it: one that is left out is a record that contributes nothing. Claims whose
     relation is known only after the fit, for units other than records, or for labels, may turn out
     to be untestable by these coins; the verdict says so, and nothing is refuted.
 
@@ -217,6 +245,8 @@ def audit_one_run(
     2023.
     S. Mahloujifar, L. Melis and K. Chaudhuri, "Auditing f-differential privacy in one run",
     arXiv:2410.22235, 2024.
+    M. Nasr et al., "Tight auditing of differentially private machine learning", USENIX Security
+    2023.
 
     Examples
     --------
@@ -258,6 +288,7 @@ def audit_one_run(
         guesses=guesses,
         n_canaries=n_canaries,
         refuted=refuted(right),
+        sampled=run.sampled,
         within_reach=refuted(guesses),
         untested=untested,
         bounds=_bounds((right, guesses, n_canaries), guarantee, run, alpha, independent_canaries),

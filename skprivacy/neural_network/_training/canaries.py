@@ -1,8 +1,8 @@
 """Canaries in gradient space: records with a long gradient, each in one weight of its own.
 
 The training is the one that estimators run: canaries are rows of its data, drawn by its sampler,
-clipped, summed and released with all others. Only what their gradients are is said here, and every
-noisy sum is looked at.
+clipped, summed and released with all others. Only what their gradients are is said here, and who
+looks at the noisy sums.
 
 Nasr et al., "Tight auditing of differentially private machine learning", USENIX Security 2023.
 """
@@ -10,14 +10,12 @@ Nasr et al., "Tight auditing of differentially private machine learning", USENIX
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 from torch import Tensor, nn
 
 from ...mechanisms import Mechanism, SecureRandom
@@ -25,15 +23,16 @@ from .._gradients.contributions import Contribution
 from .._gradients.trial import PerExampleGradients
 from .config import TrainingConfig
 from .engine import Alone, Peers, Training
+from .noise import Sampler
 from .rows import MappedRows
 
-__all__ = ["CanaryCode", "CanaryScores", "CanaryTraining", "scored_noise"]
+__all__ = ["CanaryCode", "CanaryTraining", "Watcher"]
 
 Float64Array = NDArray[np.float64]
 
 _LENGTH = 10.0  # of a canary's gradient, in clipping norms: what is not clipped shows
 _NUMBERS = 1 << 23  # that single precision tells apart between two powers of two
-_LARGEST = 2.0**48  # of a first feature: beyond 1e15 training takes numbers for infinite
+_LARGEST = 2.0**46  # of a first feature: training takes numbers beyond 1e15 for infinite
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,8 @@ class CanaryCode:
     @classmethod
     def beyond(cls, first: NDArray[Any]) -> CanaryCode:
         """Return a code that no record with such a first feature is taken for."""
-        finite = np.abs(first[np.isfinite(first)].astype(float))
-        largest = float(finite.max(initial=1.0))
+        first = np.asarray(first, dtype=float)
+        largest = float(np.abs(first[np.isfinite(first)]).max(initial=1.0))
         if largest > _LARGEST:
             raise ValueError(
                 f"X holds {largest:g} in its first feature, where canaries are numbered above all "
@@ -160,74 +159,6 @@ class _WithCanaries:
         return self.records.numbers()
 
 
-class CanaryScores:
-    """How much the noisy sums speak for each canary: a log-likelihood ratio.
-
-    Parameters
-    ----------
-    config : TrainingConfig
-        What the training claims to do.
-    n_canaries : int
-
-    Notes
-    -----
-    A canary in the data adds the clipping norm to its number in the steps that take it. Every step
-    takes it by a coin of its own, as is claimed; or, so that a sampler is caught that draws
-    nothing, the same step of every epoch does. Which of the two, the sums over all canaries tell.
-    """
-
-    def __init__(self, config: TrainingConfig, n_canaries: int) -> None:
-        self._norm = float(config.max_grad_norm)
-        self._scale = config.noise_multiplier * self._norm
-        self._log_density = _LOG_DENSITIES[config.noise]
-        with np.errstate(divide="ignore"):
-            self._left_out, self._taken = (
-                np.log1p(-config.sampling_rate),
-                np.log(config.sampling_rate),
-            )
-        self._by_coins = np.zeros(n_canaries)
-        self._in_turn = np.zeros((config.steps_per_epoch, n_canaries), np.float32)
-        self._step = 0
-
-    def add(self, seen: Float64Array) -> None:
-        """Take one step in: noisy numbers of the canaries, less what records contributed."""
-        there = self._log_density((seen - self._norm) / self._scale)
-        ratio = there - self._log_density(seen / self._scale)
-        self._by_coins += np.logaddexp(self._left_out, self._taken + ratio)
-        self._in_turn[self._step % len(self._in_turn)] += ratio
-        self._step += 1
-
-    def __call__(self) -> Float64Array:
-        """Return the scores after all steps."""
-        in_turn = logsumexp(self._in_turn.astype(float), axis=0) - math.log(len(self._in_turn))
-        return max(self._by_coins, in_turn, key=_evidence)
-
-
-def _evidence(scores: Float64Array) -> float:
-    """Return how likely a hypothesis makes all sums, whichever canaries are in the data."""
-    return float(np.logaddexp(0.0, scores).sum())
-
-
-def scored_noise() -> list[str]:
-    """Return the kinds of noise whose sums can be scored."""
-    return list(_LOG_DENSITIES)
-
-
-def _gaussian(x: Float64Array) -> Float64Array:
-    return -0.5 * x**2
-
-
-def _logistic(x: Float64Array) -> Float64Array:
-    return -np.abs(x) - 2.0 * np.log1p(np.exp(-np.abs(x)))
-
-
-# Up to a constant, at noise of scale 1.
-_LOG_DENSITIES: dict[str, Callable[[Float64Array], Float64Array]] = {
-    "gaussian": _gaussian,
-    "logistic": _logistic,
-}
-
-
 class CanaryTraining(Training):
     """A run of the engine with canaries among its rows, watched by an attacker.
 
@@ -237,6 +168,8 @@ class CanaryTraining(Training):
         As of :class:`~.engine.Training`.
     code : CanaryCode
     n_canaries : int
+    watcher : Watcher
+        Sees what the run does.
     public : numpy.random.Generator
         Says which weight is whose.
 
@@ -247,9 +180,8 @@ class CanaryTraining(Training):
 
     Notes
     -----
-    **Guarantees.** ``scores()`` is computed from the noisy sums, and from what the records that are
-    no canaries add, which noisy sums and their own sampling settle. Neither coins nor the sampling
-    of canaries enter.
+    **Guarantees.** Canaries are sampled, clipped and released as records are. What the watcher sees
+    of the sums is settled by the noisy sums, and by what records that are no canaries add.
     """
 
     def __init__(
@@ -260,6 +192,7 @@ class CanaryTraining(Training):
         *rest: Any,
         code: CanaryCode,
         n_canaries: int,
+        watcher: Watcher,
         public: np.random.Generator,
     ) -> None:
         super().__init__(config, module, loss, *rest)
@@ -273,7 +206,7 @@ class CanaryTraining(Training):
         self._canaries = self._clipped.gradients = CanaryGradients(
             self._clipped.gradients, code, self._grad, weights, _LENGTH * config.max_grad_norm
         )
-        self.scores = CanaryScores(config, n_canaries)
+        self._watcher = watcher
 
     def run(
         self,
@@ -282,30 +215,35 @@ class CanaryTraining(Training):
         peers: Peers | None = None,
         verbose: int = 0,
     ) -> nn.Module:
-        """Train, and look at every noisy sum."""
-        return super().run(X, y, _Watching(self._canaries, self.scores), verbose)
+        """Train, watched."""
+        return super().run(X, y, _Watched(self._canaries, self._watcher), verbose)
 
 
-class _Watching(Alone):
-    def __init__(self, canaries: CanaryGradients, scores: CanaryScores) -> None:
+class Watcher(Protocol):
+    """Who sees what a run does, and where its canaries are in the sums."""
+
+    def drawn(self, indices: NDArray[np.int64], n: int) -> None:
+        """See which of ``n`` rows take part in a step."""
+
+    def released(self, noisy: Float64Array, clean: Float64Array) -> None:
+        """See a noisy sum at the canaries' weights, and what other records contributed there."""
+
+
+class _Watched(Alone):
+    def __init__(self, canaries: CanaryGradients, watcher: Watcher) -> None:
         self._canaries = canaries
-        self._scores = scores
+        self._watcher = watcher
+
+    def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
+        indices = super().draw(sampler, n, random)
+        self._watcher.drawn(indices, n)
+        return indices
 
     def release(
         self, mechanism: Mechanism, total: NDArray[np.float64], random: SecureRandom
     ) -> NDArray[np.float64]:
         noisy = super().release(mechanism, total, random)
         clean, weights = self._canaries.clean.cpu().numpy(), self._canaries.weights.cpu().numpy()
-        self._scores.add(_less(noisy[weights].astype(float), clean))
+        self._watcher.released(noisy[weights].astype(float), clean.copy())
         self._canaries.clean.zero_()
         return noisy
-
-
-def _less(noisy: Float64Array, clean: Float64Array) -> Float64Array:
-    """Return noisy sums less what records contributed, whatever both were multiplied by.
-
-    **Edge cases.** An engine that scales sums before it adds noise is to be caught by what canaries
-    show then, not hidden by what records do.
-    """
-    length = float(clean @ clean)
-    return noisy - clean * (float(noisy @ clean) / length) if length > 0 else noisy
