@@ -234,8 +234,8 @@ def audit_one_run(
     are said to have, too, which raises the error probability of the verdict by one in a million.
 
     **Edge cases.** A guarantee for a public number of records, or for replaced records, is tested
-    by replacing: under ``zero_out`` that is two steps, so the claim is taken twice. Gradient
-    canaries make one step of it: one that is left out is a record that contributes nothing. Claims whose
+    by replacing: under ``zero_out`` that is two steps, so the claim is taken twice. A gradient
+    canary that is left out is a record that contributes nothing, which is one step. Claims whose
     relation is known only after the fit, for units other than records, or for labels, may turn out
     to be untestable by these coins; the verdict says so, and nothing is refuted.
 
