@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the output's reader has exited, as in `skprivacy datasets | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (UserError, ValueError, TypeError, OSError) as error:
+    except (UserError, ValueError, TypeError, OSError, ImportError) as error:
         if args.traceback:
             raise
         say(f"skprivacy: error: {error}")

@@ -13,7 +13,7 @@ import pytest
 
 import skprivacy
 import skprivacy.cli._data as cli_data
-from skprivacy import audit as audit_function
+from skprivacy.audit import audit as audit_function
 from skprivacy.cli import main
 from skprivacy.cli.main import _parser
 from skprivacy.exceptions import DatasetNotFoundError
