@@ -1,5 +1,7 @@
-"""Choosing a privacy level: what it costs in utility and what it buys against attacks."""
+"""Choosing a privacy level, and hyper-parameters: what it costs and what it brings."""
 
+from ._plan import SearchPlan
+from .search import PrivateSearchCV
 from .sweep import PrivacySweepCV
 
-__all__ = ["PrivacySweepCV"]
+__all__ = ["PrivacySweepCV", "PrivateSearchCV", "SearchPlan"]

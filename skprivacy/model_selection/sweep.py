@@ -35,6 +35,7 @@ from ..audit._ceiling import auc_ceiling
 from ..audit._private import holds_private_labels
 from ..audit.claims import total
 from ..audit.labels import NOT_MEMBERSHIP, guessed_labels, label_attack, protects_labels
+from ._parameters import epsilon_parameter
 
 __all__ = ["PrivacySweepCV"]
 
@@ -186,7 +187,7 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         self
         """
         epsilons = _check_epsilons(self.epsilons, self.refit)
-        param = _check_param(self.estimator, self.param_name)
+        param = epsilon_parameter(self.estimator, self.param_name)
         scorer = check_scoring(self.estimator, self.scoring)
         attack = _check_attack(self.attack, holds_private_labels(self.estimator))
         X, y, groups = indexable(X, y, groups)
@@ -305,33 +306,6 @@ def _check_epsilons(epsilons: Any, refit: Any) -> list[float]:
     if refit is not None and (isinstance(refit, bool) or refit not in values):
         raise ValueError(f"refit={refit!r} must be None or one of epsilons={values}.")
     return values
-
-
-def _check_param(estimator: Any, name: str | None) -> str:
-    if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
-        raise TypeError(
-            f"estimator={estimator!r} must be a scikit-learn estimator object. Pass an instance."
-        )
-    params = estimator.get_params(deep=True)
-    if name is not None:
-        if name not in params:
-            raise ValueError(
-                f"param_name={name!r} must be a parameter of {type(estimator).__name__}; "
-                f"it has {sorted(params)}."
-            )
-        return name
-    found = [p for p in params if p.rpartition("__")[2] == "epsilon"]
-    if not found:
-        raise ValueError(
-            f"{type(estimator).__name__} has no parameter epsilon. Pass a private model, or the "
-            "name of its privacy parameter as param_name."
-        )
-    if len(found) > 1:
-        raise ValueError(
-            f"{type(estimator).__name__} has {len(found)} parameters called epsilon ({found}). "
-            "Pass the name of the one to vary as param_name."
-        )
-    return found[0]
 
 
 def _check_attack(attack: Any, of_labels: bool) -> MembershipAttack | LabelInferenceAttack:
