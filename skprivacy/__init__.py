@@ -32,6 +32,7 @@ _PUBLIC = {
     "PrivacyBudget": "accounting",
     "PrivacyGuarantee": "accounting",
     "PrivacySweepCV": "model_selection",
+    "PrivateSearchCV": "model_selection",
     "RMIA": "attacks",
     "RandomizedResponseClassifier": "label_privacy",
     "Schema": "preprocessing",

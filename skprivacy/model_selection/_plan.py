@@ -40,19 +40,19 @@ class SearchPlan:
 
     Examples
     --------
-    >>> from sklearn.datasets import load_breast_cancer
+    >>> from skprivacy.datasets import load_demo
     >>> from skprivacy.linear_model import OutputPerturbationClassifier
     >>> from skprivacy.model_selection import PrivateSearchCV
-    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> digits = load_demo()
     >>> model = OutputPerturbationClassifier(
-    ...     bounds=(0, X.max(axis=0)), classes=[0, 1], relation="zero_out"
+    ...     bounds=(0, 16), classes=digits.classes, relation="zero_out"
     ... )
     >>> search = PrivateSearchCV(model, {"alpha": [0.01, 0.1, 1.0]}, epsilon=2.0, n_trials=4)
-    >>> search.plan(X, y)
+    >>> search.plan(digits.data, digits.target)
     The best of 4 trials in the mean costs (2.00, 1e-06)-DP, zero-out.
-    Each is fitted with epsilon=1.02 and delta=2.5e-07 on 80 % of the records;
+    Each is fitted with epsilon=0.93... and delta=2.5e-07 on 80 % of the records;
     a single fit could spend epsilon=2 and delta=1e-06 on all of them.
-    Scores carry noise of standard deviation 0.041.
+    Scores carry noise of standard deviation 0.01...
     """
 
     guarantee: PrivacyGuarantee

@@ -88,12 +88,10 @@ class PreparedSearch:
         Nothing is charged or released.
         """
         trial_delta = delta / trials.mean * (1 - _ROUNDING)
+        claimed: dict[float, list[PrivacyGuarantee]] = {}
 
         def mechanism_at(trial_epsilon: float) -> Laplace | Gaussian:
             return score_mechanism(trial_epsilon, trial_delta)
-
-        def claims_at(trial_epsilon: float) -> list[PrivacyGuarantee]:
-            return candidates.claims(trial_epsilon, trial_delta, data, fit_params)
 
         def event_of(fits: list[Event], trial_epsilon: float) -> Event:
             return search_event(fits, mechanism_at(trial_epsilon).event, trials, data.share)
@@ -104,13 +102,14 @@ class PreparedSearch:
             return epsilon_of(event_of(fits, trial_epsilon), delta)
 
         def cost(trial_epsilon: float) -> float:
-            claims = claims_at(trial_epsilon)
+            claims = candidates.claims(trial_epsilon, trial_delta, data, fit_params)
+            claimed[trial_epsilon] = claims
             event = event_of([claim.event for claim in claims], trial_epsilon)
             return epsilon_of(event, delta, claims[0].relation)
 
         guess = largest_trial_epsilon(roughly, epsilon)
         trial_epsilon = largest_trial_epsilon(cost, epsilon, guess)
-        claims, mechanism = claims_at(trial_epsilon), mechanism_at(trial_epsilon)
+        claims, mechanism = claimed[trial_epsilon], mechanism_at(trial_epsilon)
         assumed = dict.fromkeys(a for claim in claims for a in claim.assumptions)
         guarantee = PrivacyGuarantee(
             event_of([claim.event for claim in claims], trial_epsilon),

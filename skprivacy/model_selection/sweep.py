@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import inspect
 import numbers
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
@@ -21,25 +19,18 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
-from .._sklearn import safe_indexing
 from ..accounting import NonPrivate, PrivacyGuarantee
-from ..attacks import (
-    AttackResult,
-    LabelInferenceAttack,
-    LossThreshold,
-    MembershipAttack,
-    ShadowPool,
-)
+from ..accounting.budget import LedgerError
+from ..attacks import ShadowPool
 from ..audit import Claim, claim_of
-from ..audit._ceiling import auc_ceiling
 from ..audit._private import holds_private_labels
 from ..audit.claims import total
-from ..audit.labels import NOT_MEMBERSHIP, guessed_labels, label_attack, protects_labels
+from ..exceptions import BudgetExceededError
+from ._attacked import checked_attack, fit_and_attack
 from ._parameters import epsilon_parameter
+from ._results import as_grid_search
 
 __all__ = ["PrivacySweepCV"]
-
-FPR = 0.01
 
 
 def _refitted(self: Any) -> bool:
@@ -188,8 +179,8 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         """
         epsilons = _check_epsilons(self.epsilons, self.refit)
         param = epsilon_parameter(self.estimator, self.param_name)
-        scorer = check_scoring(self.estimator, self.scoring)
-        attack = _check_attack(self.attack, holds_private_labels(self.estimator))
+        scorer = _checked_scorer(self.estimator, self.scoring)
+        attack = checked_attack(self.attack, holds_private_labels(self.estimator))
         X, y, groups = indexable(X, y, groups)
         validate_data(self, X, skip_check_array=True)
         y = column_or_1d(y, warn=True)
@@ -214,16 +205,18 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
                 for model in progress
             ]
         fits = Parallel(n_jobs=self.n_jobs, return_as="generator")(
-            delayed(_fit_and_attack)(clone(model), X, y, train, test, scorer, attack, pool)
+            delayed(fit_and_attack)(clone(model), X, y, train, test, scorer, attack, pool)
             for model, pool in zip(candidates, pools, strict=True)
             for train, test in splits
         )
         total = len(candidates) * len(splits)
-        rows = list(tqdm(fits, total=total, disable=not self.verbose, desc="models", unit="fit"))
+        rows = _collected(
+            tqdm(fits, total=total, disable=not self.verbose, desc="models", unit="fit"), total
+        )
 
         self.n_splits_ = len(splits)
         self.attack_name_ = type(attack).__name__
-        self.cv_results_ = _format(rows, [{param: e} for e in epsilons], len(splits))
+        self.cv_results_ = as_grid_search(rows, [{param: e} for e in epsilons], len(splits))
         self.best_index_ = int(np.argmin(self.cv_results_["rank_test_score"]))
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.best_params_ = self.cv_results_["params"][self.best_index_]
@@ -261,6 +254,16 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict probabilities with the refitted model."""
         return self.estimator_.predict_proba(X)
+
+    @available_if(_refitted)
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Predict log-probabilities with the refitted model."""
+        return self.estimator_.predict_log_proba(X)
+
+    @available_if(_refitted)
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the scores of the refitted model."""
+        return self.estimator_.decision_function(X)
 
     @available_if(_refitted)
     def score(self, X: Any, y: Any) -> float:
@@ -308,81 +311,37 @@ def _check_epsilons(epsilons: Any, refit: Any) -> list[float]:
     return values
 
 
-def _check_attack(attack: Any, of_labels: bool) -> MembershipAttack | LabelInferenceAttack:
-    if of_labels or isinstance(attack, LabelInferenceAttack):
-        return label_attack(None if attack is None else [attack], None)
-    if attack is None:
-        return LossThreshold()
-    if not isinstance(attack, MembershipAttack):
-        raise TypeError(
-            f"attack={attack!r} must be a membership attack object or None. Pass an instance, such "
-            "as LossThreshold()."
-        )
-    if getattr(attack, "pool", None) is not None:
+def _checked_scorer(estimator: Any, scoring: Any) -> Any:
+    """Return the scorer, or refuse it before anything is fitted."""
+    if scoring is not None and not isinstance(scoring, str) and not callable(scoring):
         raise ValueError(
-            f"attack={attack!r} must not have a pool, as each epsilon needs separate shadow "
-            "models. Set pool=None and n_shadows."
+            f"scoring={scoring!r} must be the name of a scorer, a callable scorer(estimator, X, y) "
+            "or None. Pass one of sklearn.metrics.get_scorer_names()."
         )
-    return attack
+    if callable(scoring):
+        try:
+            inspect.signature(scoring).bind(estimator, None, None)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"scoring={scoring!r} must take an estimator, X and y. Pass a scorer, such as "
+                "sklearn.metrics.make_scorer(metric)."
+            ) from None
+    return check_scoring(estimator, scoring)
 
 
-def _fit_and_attack(
-    model: Any, X: Any, y: Any, train: Any, test: Any, scorer: Any, attack: Any, pool: Any
-) -> dict[str, Any]:
-    X_in, y_in = safe_indexing(X, train), safe_indexing(y, train)
-    X_out, y_out = safe_indexing(X, test), safe_indexing(y, test)
-    known = np.concatenate([train, test])
-    start = time.perf_counter()
-    model.fit(X_in, y_in)
-    fitted = time.perf_counter()
-    test_score = scorer(model, X_out, y_out)
-    scored = time.perf_counter()
-    claim = claim_of(model, X_in)
-    if protects_labels(claim) != isinstance(attack, LabelInferenceAttack):
-        raise ValueError(
-            f"attack={attack!r} does not fit the claim {claim.guarantee!r}: {NOT_MEMBERSHIP}. Pass "
-            "a LabelInferenceAttack for it, and an attack on membership for any other."
-        )
-    if isinstance(attack, LabelInferenceAttack):
-        result: AttackResult = guessed_labels(model, attack, X_in, y_in, X_out, y_out)
-    else:
-        attack = clone(attack).set_params(target=model)
-        if pool is not None:
-            attack.set_params(pool=pool)
-        attack.fit(safe_indexing(X, known), safe_indexing(y, known))
-        result = attack.evaluate(X_in, y_in, X_out, y_out)
-    proved = claim.guarantee if claim.proved else None
-    return {
-        "fit_time": fitted - start,
-        "score_time": scored - fitted,
-        "test_score": test_score,
-        "train_score": scorer(model, X_in, y_in),
-        "attack_auc": result.auc,
-        f"attack_tpr_at_{FPR}": result.tpr_at_fpr(FPR).tpr,
-        "claimed_epsilon": math.nan if proved is None else proved.epsilon(),
-        "attack_auc_bound": math.nan if proved is None else auc_ceiling(proved),
-        "claim": claim,
-    }
-
-
-def _format(rows: list[dict[str, Any]], params: list[dict[str, float]], n_splits: int) -> dict:
-    """Arrange rows (candidate by candidate, split by split) as GridSearchCV does."""
-    (name,) = params[0]
-    values = np.ma.MaskedArray([p[name] for p in params], mask=False)
-    results: dict[str, Any] = {}
-    for key in (key for key in rows[0] if key != "claim"):
-        table = np.array([row[key] for row in rows], dtype=float).reshape(len(params), n_splits)
-        if not key.endswith("_time"):
-            results |= {f"split{i}_{key}": table[:, i] for i in range(n_splits)}
-        results[f"mean_{key}"] = table.mean(axis=1)
-        with np.errstate(invalid="ignore"):  # infinite epsilons have no spread
-            results[f"std_{key}"] = table.std(axis=1)
-        if key == "test_score":
-            ranked = rankdata(-np.nan_to_num(table.mean(axis=1), nan=-np.inf), method="min")
-            results["rank_test_score"] = ranked.astype(np.int32)
-        if key == "score_time":
-            results |= {f"param_{name}": values, "params": params}
-    return results
+def _collected(fits: Iterable[dict[str, Any]], total: int) -> list[dict[str, Any]]:
+    """Return the results of all fits; one that is refused does not undo the earlier ones."""
+    rows: list[dict[str, Any]] = []
+    try:
+        for row in fits:
+            rows.append(row)
+    except (BudgetExceededError, LedgerError) as error:
+        raise type(error)(
+            f"The sweep ended after at least {len(rows)} of its {total} models had been trained; "
+            "what they were charged stays charged, and no result is kept. Give the sweep a budget "
+            f"for all of its models, or sweep with budget=None on public data. Then: {error}"
+        ) from error
+    return rows
 
 
 def _together(claims: list[Claim]) -> PrivacyGuarantee:

@@ -110,7 +110,6 @@ def planned_once():
 def test_the_best_of_ten_trials_costs_half_an_epsilon():
     """Base epsilon 1, ten trials in the mean: by loss distributions, by Renyi, composed."""
 
-
     def training(noise):
         return Repeated(PoissonSampled(0.01, GaussianEvent(noise)), 1000)
 
@@ -144,7 +143,7 @@ def test_more_trials_leave_less_for_each():
     assert [plan.n_trials for plan in plans] == pytest.approx([1.5, 4, 20])
     text = repr(plans[1])
     assert f"epsilon={each[1]:.3g}" in text
-    assert "a single fit could spend epsilon=2.99" in text or "epsilon=3 " in text
+    assert "a single fit could spend epsilon=" in text
 
 
 def test_the_budget_is_charged_once_and_before_the_first_trial():
@@ -158,7 +157,7 @@ def test_the_budget_is_charged_once_and_before_the_first_trial():
     best_of = PreparedSearch.best_of
     with mock.patch.object(PreparedSearch, "best_of", spying):
         search = searched(epsilon=2.0, budget=budget).fit(X, y)
-    assert seen == [["reserve"]] or seen == [["open"]] or len(seen[0]) == 1
+    assert [len(charges) for charges in seen] == [1]
     assert budget.spent() == pytest.approx(search.epsilon_)
     with pytest.raises(BudgetExceededError):
         searched(epsilon=2.0, budget=budget).fit(X, y)
@@ -286,6 +285,7 @@ def check_number(n_fits=300):
 
 def check_winner():
     """The winner is the trial whose *noisy* score is highest, and its score is the noisy one."""
+    original = PreparedSearch._tried
     for best in range(4):
         given, models = [], []
 
@@ -300,13 +300,11 @@ def check_winner():
             models.append(trial.model)
             return trial
 
-        original = PreparedSearch._tried
         search = searched(n_trials=4, epsilon=20.0)
         numbers = np.array([0, 1, 2, 0])
-        with mock.patch.object(NumberOfTrials, "draw", lambda self, random: 4):
-            prepared = search._prepared(
-                search._checked(), search._candidates(), X, y, {}, SecureRandom()
-            )
+        prepared = search._prepared(
+            search._checked(), search._candidates(), X, y, {}, SecureRandom()
+        )
         with mock.patch.object(PreparedSearch, "_tried", tried):
             kind = type(prepared.mechanism)
             with mock.patch.object(kind, "release", release):
@@ -463,6 +461,228 @@ def test_contract(check):
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_caught(name):
     where, attribute, plant, check = MUTANTS[name]
-    with mock.patch.object(where, attribute, plant(getattr(where, attribute))):
-        with pytest.raises(AssertionError):
-            check()
+    bug = plant(getattr(where, attribute))
+    with mock.patch.object(where, attribute, bug), pytest.raises(AssertionError):
+        check()
+
+
+# What it holds and what it refuses ------------------------------------------------------------
+
+
+def test_the_best_model_predicts_and_claims_what_the_search_has_cost():
+    search = searched(epsilon=6.0).fit(X, y)
+    np.testing.assert_array_equal(search.predict(X), search.best_estimator_.predict(X))
+    assert search.predict_proba(X).shape == (3000, 2)
+    assert search.decision_function(X).shape == (3000,)
+    assert search.score(X, y) == np.mean(search.predict(X) == y)
+    assert list(search.classes_) == [0, 1]
+    assert search.best_params_ in search.candidates_
+    assert search.best_estimator_.alpha == search.best_params_["alpha"]
+    for model in (search, search.best_estimator_, make_pipeline("passthrough", search)):
+        assert claim_of(model, X).guarantee == search.privacy_
+        assert claim_of(model, X).charged == search.privacy_
+    assert search.best_estimator_.epsilon_ == search.epsilon_
+    assert not hasattr(search, "cv_results_")
+    again = pickle.loads(pickle.dumps(search))
+    np.testing.assert_array_equal(again.predict(X), search.predict(X))
+
+
+def test_a_search_over_private_searches_adds_them_up():
+    grid = GridSearchCV(searched(epsilon=3.0), {"n_trials": [2, 4]}, cv=2).fit(X, y)
+    claim = claim_of(grid, X)
+    assert claim.reason.startswith("no claim: chosen by")
+    assert claim.charged.epsilon() == pytest.approx(15, rel=0.05)
+
+
+def test_a_step_of_a_pipeline_may_not_learn_from_private_records():
+    grid = {"outputperturbationclassifier__alpha": [0.1, 1.0]}
+    budget = PrivacyBudget(10.0, 1e-6)
+    for step in (StandardScaler(), PrivateStandardScaler(bounds=BOUNDS)):
+        search = PrivateSearchCV(make_pipeline(step, linear()), grid, budget=budget)
+        with pytest.raises(ValueError, match=r"standardscaler|2 parameters called epsilon"):
+            search.fit(X, y)
+    assert budget.spent() == 0
+
+
+def test_under_add_remove_the_number_of_records_is_not_used():
+    model = linear(relation="add_remove")
+    search = PrivateSearchCV(model, {"alpha": [0.1, 1.0]}, epsilon=5.0, n_records=3000)
+    plans = [search.plan(X[:n], y[:n]) for n in (2900, 3000)]
+    assert plans[0] == plans[1]
+    assert search.fit(X, y).privacy_.relation == "add_remove"
+    assert 0.6 < search.best_score_ < 1.1
+    with pytest.raises(ValueError, match="n_records=None does not fit relation='add_remove'"):
+        search.set_params(n_records=None).fit(X, y)
+    with pytest.raises(ValueError, match="n_records=3000 does not fit relation='zero_out'"):
+        searched(n_records=3000).fit(X, y)
+
+
+def test_networks_are_given_their_share_of_the_records():
+    from skprivacy.neural_network import DPSGDClassifier
+
+    model = DPSGDClassifier(classes=[0, 1], epochs=2)
+    grid = {"learning_rate": [0.1, 0.5], "batch_size": [100, 200]}
+    search = PrivateSearchCV(model, grid, n_records=3000, epsilon=5.0, n_trials=2).fit(X, y)
+    assert search.best_estimator_.n_records == 2400
+    assert search.privacy_.relation == "add_remove"
+    assert len(search.privacy_event_.events[0].event.events) == 2  # of two batch sizes
+    assert searched(estimator=model, param_distributions=grid, n_trials=2, epsilon=5.0).plan(
+        X, y
+    ).guarantee.relation == ("zero_out")
+
+
+def test_targets_frames_and_distributions():
+    rows, numbers = make_regression(2000, 3, noise=5.0, random_state=0)
+    numbers /= np.abs(numbers).max()
+    frame = pd.DataFrame(rows, columns=["a", "b", "c"])
+    model = AdaSSPRegressor(delta=1e-6, bounds=BOUNDS, target_bounds=(-1, 1), relation="zero_out")
+    space = {"radius": stats.uniform(0.5, 1.2)}
+    search = PrivateSearchCV(model, space, n_candidates=5, epsilon=5.0, random_state=0)
+    search.fit(frame, numbers)
+    assert len(search.candidates_) == 5
+    assert search.candidates_ == clone(search).fit(frame, numbers).candidates_
+    assert -4.0 <= search.best_score_ < 0.3
+    assert list(search.feature_names_in_) == ["a", "b", "c"]
+    absolute = clone(search).set_params(scoring="neg_mean_absolute_error").fit(frame, numbers)
+    assert absolute.best_score_ < 0.3
+    with pytest.raises(ValueError, match="target_bounds=None"):
+        PrivateSearchCV(AdaSSPRegressor(), space).fit(rows, numbers)
+
+
+@pytest.mark.parametrize("model", [RandomizedResponseClassifier(GaussianNB(), classes=[0, 1])])
+def test_models_that_protect_labels_alone(model):
+    grid = {"estimator__var_smoothing": [1e-9, 1e-3]}
+    search = PrivateSearchCV(model, grid, epsilon=4.0, delta=0.0, n_trials=3).fit(X, y)
+    assert search.privacy_.relation == "label"
+    assert search.privacy_.epsilon() <= 4.0
+
+
+def test_records_that_cannot_be_predicted_count_as_wrong():
+    model = linear(epsilon=1e6).fit(X, y)
+    accuracy = record_score(None, model, None)
+    rows = X[:100].copy()
+    full = accuracy.sum(model, rows, y[:100])
+    rows[[3, 50], 0] = np.inf
+    right = model.predict(X[[3, 50]]) == y[[3, 50]]
+    assert accuracy.sum(model, rows, y[:100]) == full - right.sum()
+    assert accuracy.sum(model, rows[:0], y[:0]) == 0.0
+
+
+def test_a_score_of_ones_own_is_clipped_and_must_be_one_for_each_record():
+    wild = RecordScore("wild", lambda y, p: np.where(y == 1, 1e9, np.nan))
+    model = linear(epsilon=1e6).fit(X, y)
+    assert wild.sum(model, X[:50], y[:50]) == y[:50].sum()
+    search = searched(epsilon=6.0, scoring=lambda y, p: (y == p).astype(float)).fit(X, y)
+    assert "the scoring function treats each record by itself" in search.privacy_.assumptions
+    with pytest.raises(TypeError, match="expected a number for each record"):
+        searched(epsilon=6.0, scoring=lambda y, p: 0.5).fit(X, y)
+
+
+def test_neither_warnings_nor_progress_tell_how_many_trials_there_are():
+    class Loud(OutputPerturbationClassifier):
+        def fit(self, X, y):
+            warnings.warn("a fit", UserWarning, stacklevel=1)
+            return super().fit(X, y)
+
+    loud = Loud(bounds=BOUNDS, relation="zero_out")  # without classes: a leak warning each
+    said = set()
+    for n_trials in (2, 30):
+        search = searched(estimator=loud, epsilon=60.0, n_trials=n_trials)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            prepared = search._prepared(
+                search._checked(), search._candidates(), X, y, {}, SecureRandom()
+            )
+            before = len(caught)
+            prepared.best_of(np.zeros(n_trials, int), SecureRandom())
+        said.add(len(caught) - before)
+        assert any(issubclass(w.category, PrivacyLeakWarning) for w in caught)
+        assert any("read off y" in a for a in prepared.plan.guarantee.assumptions)
+    assert said == {0}
+
+
+@pytest.mark.filterwarnings(SEEDED)
+def test_a_seed_makes_it_reproducible_and_voids_the_guarantee():
+    with pytest.warns(PrivacyWarning, match="noise_seed"):
+        one = searched(epsilon=6.0, noise_seed=3).fit(X, y)
+    two = clone(one).fit(X, y)
+    assert one.best_score_ == two.best_score_
+    np.testing.assert_array_equal(one.best_estimator_.coef_, two.best_estimator_.coef_)
+    assert one.privacy_.kind == "estimate"
+    fresh = [searched(epsilon=6.0).fit(X, y).best_score_ for _ in range(2)]
+    assert fresh[0] != fresh[1]
+
+
+def test_it_says_when_searching_does_not_pay():
+    with pytest.warns(UserWarning, match="Searching does not pay here: fit the estimator once"):
+        plan = searched(epsilon=0.5).plan(X[:300], y[:300])
+    assert plan.score_std > 0.05
+
+
+def test_a_trial_that_claims_something_else_ends_the_search():
+    class Fickle(OutputPerturbationClassifier):
+        fits = 0
+
+        def fit(self, X, y):
+            super().fit(X, y)
+            self.privacy_ = claim_of(linear(epsilon=9.0).fit(X, y)).guarantee
+            return self
+
+    model = Fickle(bounds=BOUNDS, classes=[0, 1], relation="zero_out")
+    search = searched(estimator=model, epsilon=6.0)
+    with pytest.raises(ValueError, match="another claim than its rehearsal"):
+        search.fit(X, y)
+    assert not hasattr(search, "best_estimator_")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"param_distributions": {"epsilon": [1, 2]}}, "varies 'epsilon', but all trials"),
+        ({"param_distributions": {"delta": [1e-6]}}, "varies 'delta'"),
+        ({"param_distributions": {"relation": ["zero_out"]}}, "varies 'relation'"),
+        ({"param_distributions": {"budget": [None]}}, "varies 'budget'"),
+        ({"param_distributions": {}}, "varies nothing"),
+        ({"param_distributions": {"alpha": []}}, "param_distributions=.* must be a dict"),
+        ({"param_distributions": {"alpha": 0.1}}, "param_distributions=.* must be a dict"),
+        ({"param_distributions": {"alhpa": [0.1]}}, "alhpa"),
+        ({"param_distributions": {"alpha": [-1.0, 0.1]}}, "alpha"),
+        ({"estimator": LogisticRegression()}, "no parameter epsilon"),
+        (
+            {
+                "estimator": OneVsRestClassifier(linear()),
+                "param_distributions": {"estimator__alpha": [0.1, 1.0]},
+            },
+            "must be a private estimator",
+        ),
+        ({"estimator": OutputPerturbationClassifier}, "must be a scikit-learn estimator"),
+        ({"estimator": linear(noise_seed=1)}, "noise_seed=1, which would give"),
+        ({"estimator": linear(budget=PrivacyBudget(1.0))}, "budget=.*which each trial"),
+        ({"scoring": "roc_auc"}, "scoring='roc_auc' must be"),
+        ({"scoring": "neg_mean_squared_error"}, "target_bounds=None"),
+        ({"n_trials": 1}, "n_trials"),
+        ({"n_trials": 5, "eta": -2}, "eta"),
+        ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": np.inf}, "epsilon"),
+        ({"delta": 0.5}, "delta"),
+        ({"test_size": 1.0}, "test_size"),
+        ({"test_size": 1e-5}, "leaves a part without any record"),
+    ],
+)
+def test_what_is_refused_costs_nothing(changes, words):
+    budget = PrivacyBudget(100.0, 1e-3)
+    arguments = {"param_distributions": {"alpha": [0.1, 1.0]}, "budget": budget, **changes}
+    with pytest.raises((TypeError, ValueError), match=words):
+        searched(**arguments).fit(X, y)
+    assert len(budget.entries()) == 0
+
+
+def test_one_class_of_candidates_cannot_protect_more_than_another():
+    """Steps may be candidates themselves, but never of different relations."""
+    steps = [linear(), FunctionalMechanismClassifier(bounds=BOUNDS, classes=[0, 1])]
+    model = make_pipeline("passthrough", linear())
+    search = PrivateSearchCV(model, {"outputperturbationclassifier": steps}, epsilon=6.0)
+    with pytest.raises(ValueError, match="more than one relation"):
+        search.fit(X, y)
+    steps[1].set_params(relation="zero_out")
+    assert search.fit(X, y).privacy_.kind == "proved"

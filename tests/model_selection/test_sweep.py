@@ -16,9 +16,17 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skprivacy.accounting import GaussianEvent, LaplaceEvent, NonPrivate, PrivacyGuarantee
+from skprivacy.accounting import (
+    GaussianEvent,
+    LaplaceEvent,
+    NonPrivate,
+    PrivacyBudget,
+    PrivacyGuarantee,
+)
 from skprivacy.attacks import LiRA, LossThreshold, ShadowPool
 from skprivacy.audit import claim_of
+from skprivacy.exceptions import BudgetExceededError
+from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
 
 matplotlib.use("Agg")
@@ -227,6 +235,27 @@ def test_refit_is_asked_for_and_never_chosen_by_the_scores(log):
     assert "refit=<epsilon>" in str(caught.value.__cause__)
 
 
+def test_a_refusal_in_the_middle_says_what_stays_charged():
+    budget = PrivacyBudget(7.0)
+    model = OutputPerturbationClassifier(
+        bounds=(-4, 4), classes=[0, 1], relation="zero_out", budget=budget
+    )
+    with pytest.raises(BudgetExceededError, match=r"after at least 3 of its 6 models.*stays charg"):
+        PrivacySweepCV(model, epsilons=[2, 5], cv=3).fit(X, y)
+    assert budget.spent() == pytest.approx(6.0)
+
+
+def test_a_refitted_sweep_does_what_its_model_does():
+    model = OutputPerturbationClassifier(bounds=(-4, 4), classes=[0, 1], relation="zero_out")
+    sweep = PrivacySweepCV(model, epsilons=[2, 5], cv=2, refit=5).fit(X, y)
+    for method in ("predict", "predict_proba", "decision_function"):
+        found, expected = getattr(sweep, method)(X), getattr(sweep.estimator_, method)(X)
+        np.testing.assert_array_equal(found, expected)
+    search = GridSearchCV(LogisticRegression(), {"C": [1.0]}, cv=2).fit(X, y)
+    theirs = {name for name in dir(search) if name.startswith(("predict", "decision", "score"))}
+    assert {name for name in theirs if name[-1] != "_"} <= {*dir(sweep), "score_samples"}
+
+
 def test_frames_strings_groups_scoring_pickle():
     import pandas as pd
 
@@ -268,6 +297,8 @@ def test_frames_strings_groups_scoring_pickle():
         ({"attack": LiRA(pool=ShadowPool(Noisy()))}, "pool"),
         ({"cv": 1000}, "n_splits=1000"),
         ({"scoring": "no such"}, "no such"),
+        ({"scoring": 3}, "scoring=3 must be the name"),
+        ({"scoring": lambda y: 0.0}, "scoring=.* must take an estimator, X and y"),
     ],
 )
 def test_wrong_parameters_are_told_before_any_training(changes, words, log):
