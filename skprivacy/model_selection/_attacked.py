@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,13 @@ from ..audit import claim_of
 from ..audit._ceiling import auc_ceiling
 from ..audit.labels import NOT_MEMBERSHIP, guessed_labels, label_attack, protects_labels
 
-__all__ = ["checked_attack", "fit_and_attack"]
+__all__ = ["Split", "attacked", "checked_attack", "fit_and_attack", "scored"]
 
 FPR = 0.01
 
 
 def checked_attack(attack: Any, of_labels: bool) -> MembershipAttack | LabelInferenceAttack:
+    """Return the attack of a sweep, or refuse it before anything is fitted."""
     if of_labels or isinstance(attack, LabelInferenceAttack):
         return label_attack(None if attack is None else [attack], None)
     if attack is None:
@@ -38,39 +40,69 @@ def checked_attack(attack: Any, of_labels: bool) -> MembershipAttack | LabelInfe
     return attack
 
 
-def fit_and_attack(
-    model: Any, X: Any, y: Any, train: Any, test: Any, scorer: Any, attack: Any, pool: Any
-) -> dict[str, Any]:
-    X_in, y_in = safe_indexing(X, train), safe_indexing(y, train)
-    X_out, y_out = safe_indexing(X, test), safe_indexing(y, test)
-    known = np.concatenate([train, test])
+@dataclass(frozen=True)
+class Split:
+    """Records to train on and records to test on."""
+
+    X_in: Any
+    y_in: Any
+    X_out: Any
+    y_out: Any
+    X_known: Any  # what the attacker knows: both of them
+    y_known: Any
+
+    @classmethod
+    def of(cls, X: Any, y: Any, train: Any, test: Any) -> Split:
+        """Return the split of some records by their indices."""
+        both = np.concatenate([train, test])
+        return cls(*(safe_indexing(v, i) for i in (train, test, both) for v in (X, y)))
+
+
+def scored(model: Any, split: Split, scorer: Any) -> dict[str, Any]:
+    """Fit a model, and return its times and scores."""
     start = time.perf_counter()
-    model.fit(X_in, y_in)
+    model.fit(split.X_in, split.y_in)
     fitted = time.perf_counter()
-    test_score = scorer(model, X_out, y_out)
-    scored = time.perf_counter()
-    claim = claim_of(model, X_in)
+    test_score = scorer(model, split.X_out, split.y_out)
+    done = time.perf_counter()
+    return {
+        "fit_time": fitted - start,
+        "score_time": done - fitted,
+        "test_score": test_score,
+        "train_score": scorer(model, split.X_in, split.y_in),
+    }
+
+
+def attacked(model: Any, split: Split, attack: Any, pool: Any = None) -> dict[str, Any]:
+    """Return how well a fitted model is attacked; NaN without an attack."""
+    if attack is None:
+        return {"attack_auc": math.nan, f"attack_tpr_at_{FPR}": math.nan}
+    if isinstance(attack, LabelInferenceAttack):
+        result: AttackResult = guessed_labels(
+            model, attack, split.X_in, split.y_in, split.X_out, split.y_out
+        )
+    else:
+        attack = clone(attack).set_params(target=model)
+        if pool is not None:
+            attack.set_params(pool=pool)
+        attack.fit(split.X_known, split.y_known)
+        result = attack.evaluate(split.X_in, split.y_in, split.X_out, split.y_out)
+    return {"attack_auc": result.auc, f"attack_tpr_at_{FPR}": result.tpr_at_fpr(FPR).tpr}
+
+
+def fit_and_attack(model: Any, split: Split, scorer: Any, attack: Any, pool: Any) -> dict[str, Any]:
+    """Return the results of a private model on one split, with its claim."""
+    row = scored(model, split, scorer)
+    claim = claim_of(model, split.X_in)
     if protects_labels(claim) != isinstance(attack, LabelInferenceAttack):
         raise ValueError(
             f"attack={attack!r} does not fit the claim {claim.guarantee!r}: {NOT_MEMBERSHIP}. Pass "
             "a LabelInferenceAttack for it, and an attack on membership for any other."
         )
-    if isinstance(attack, LabelInferenceAttack):
-        result: AttackResult = guessed_labels(model, attack, X_in, y_in, X_out, y_out)
-    else:
-        attack = clone(attack).set_params(target=model)
-        if pool is not None:
-            attack.set_params(pool=pool)
-        attack.fit(safe_indexing(X, known), safe_indexing(y, known))
-        result = attack.evaluate(X_in, y_in, X_out, y_out)
     proved = claim.guarantee if claim.proved else None
     return {
-        "fit_time": fitted - start,
-        "score_time": scored - fitted,
-        "test_score": test_score,
-        "train_score": scorer(model, X_in, y_in),
-        "attack_auc": result.auc,
-        f"attack_tpr_at_{FPR}": result.tpr_at_fpr(FPR).tpr,
+        **row,
+        **attacked(model, split, attack, pool),
         "claimed_epsilon": math.nan if proved is None else proved.epsilon(),
         "attack_auc_bound": math.nan if proved is None else auc_ceiling(proved),
         "claim": claim,

@@ -10,9 +10,7 @@ from scipy.stats import rankdata
 __all__ = ["as_grid_search"]
 
 
-def as_grid_search(
-    rows: list[dict[str, Any]], params: list[dict[str, float]], n_splits: int
-) -> dict:
+def as_grid_search(rows: list[dict[str, Any]], params: list[dict[str, Any]], n_splits: int) -> dict:
     """Arrange rows (candidate by candidate, split by split) as GridSearchCV does."""
     (name,) = params[0]
     values = np.ma.MaskedArray([p[name] for p in params], mask=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -26,19 +27,25 @@ from ..audit import Claim, claim_of
 from ..audit._private import holds_private_labels
 from ..audit.claims import total
 from ..exceptions import BudgetExceededError
-from ._attacked import checked_attack, fit_and_attack
+from ._attacked import Split, checked_attack, fit_and_attack
+from ._baselines import checked_baselines, fit_baseline
 from ._parameters import epsilon_parameter
 from ._results import as_grid_search
 
 __all__ = ["PrivacySweepCV"]
 
 
-def _refitted(self: Any) -> bool:
-    if not hasattr(self, "estimator_"):
-        raise AttributeError(
-            "PrivacySweepCV keeps no model with refit=None. Set refit=<epsilon> to keep one."
-        )
-    return True
+def _refitted(method: str) -> Callable[[Any], bool]:
+    """Return whether the refitted model has a method."""
+
+    def check(self: Any) -> bool:
+        if not hasattr(self, "estimator_"):
+            raise AttributeError(
+                "PrivacySweepCV keeps no model with refit=None. Set refit=<epsilon> to keep one."
+            )
+        return hasattr(self.estimator_, method)
+
+    return check
 
 
 class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
@@ -74,6 +81,10 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
     refit : float, default=None
         The epsilon (one of ``epsilons``) at which a final model is trained on all data. It is never
         chosen by the scores: the best score would usually select the least privacy.
+    baseline : "auto", estimator, dict of estimators or None, default="auto"
+        What privacy is paid for with: models that are fitted on the same splits without protection.
+        "auto" is histogram gradient boosting, with text and categories as they are, and the model
+        itself at ``epsilon=inf``; one that does not take the records is left out. A dict has names.
 
     Attributes
     ----------
@@ -87,9 +98,12 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         are NaN if nothing is proved for the model as a whole.
     best_index_, best_score_, best_params_
         The candidate with the highest mean test score.
+    baseline_results_ : dict of ndarray
+        The same keys for the baselines, named in ``param_baseline``; empty if there are none. They
+        are attacked if the attack needs no shadow models, and otherwise have NaN.
     charged_ : PrivacyGuarantee
-        Joint cost of ALL trained models, see Notes. There is no ``privacy_``: no guarantee covers
-        the scores, nor a model that was chosen by them.
+        Joint cost of ALL trained private models, see Notes. There is no ``privacy_``: no guarantee
+        covers the scores, nor a model that was chosen by them.
     guarantees_ : list of PrivacyGuarantee
         For each epsilon, the joint cost of the models of all its splits.
     attack_name_ : str
@@ -109,10 +123,11 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
     -----
     **Guarantees.** A sweep is a tool for people who may see the data. Its models compose: releasing
     all of them costs candidates times folds (plus the refit), each with all of its private steps,
-    as stated by ``charged_``; its delta is the sum of all deltas. Shadow models are never returned
-    and are not counted. Test scores, attack results and the choice of an epsilon by them are
-    computed from the private data without noise; NO guarantee covers ``cv_results_``. Publishing
-    them, or tuning by them, leaks beyond every epsilon in the table.
+    as stated by ``charged_``; its delta is the sum of all deltas. Shadow models and baselines are
+    never returned and are not counted. Test scores, attack results and the choice of an epsilon by
+    them are computed from the private data without noise; NO guarantee covers ``cv_results_`` and
+    ``baseline_results_``. Publishing them, or tuning by them, leaks beyond every epsilon in the
+    table.
 
     **Edge cases.** A sweep with ``numpy.inf``, or over a model that makes no claim, costs
     epsilon = infinity, and ``charged_`` states the reason. It is an estimate if a step of the model
@@ -150,6 +165,7 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         n_jobs: int | None = None,
         verbose: int = 0,
         refit: float | None = None,
+        baseline: Any = "auto",
     ) -> None:
         self.estimator = estimator
         self.epsilons = epsilons
@@ -160,6 +176,7 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.refit = refit
+        self.baseline = baseline
 
     def fit(self, X: Any, y: Any, *, groups: Any = None) -> PrivacySweepCV:
         """Train, score and attack a model for each epsilon and split.
@@ -190,44 +207,85 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
             raise ValueError("y must have at least two classes; got one class. Check the labels.")
         cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         splits = list(cv.split(X, y, groups))
+        baselines = checked_baselines(self.baseline, self.estimator, param, epsilons, X)
 
         candidates = [clone(self.estimator).set_params(**{param: e}) for e in epsilons]
-        pools: list[ShadowPool | None] = [None] * len(candidates)
-        if hasattr(attack, "n_shadows"):
-            progress = tqdm(candidates, disable=not self.verbose, desc="shadow models", unit="pool")
-            pools = [
-                ShadowPool(
-                    model,
-                    n_shadows=attack.n_shadows,
-                    n_jobs=self.n_jobs,
-                    random_state=attack.random_state,
-                ).fit(X, y)
-                for model in progress
-            ]
-        fits = Parallel(n_jobs=self.n_jobs, return_as="generator")(
-            delayed(fit_and_attack)(clone(model), X, y, train, test, scorer, attack, pool)
-            for model, pool in zip(candidates, pools, strict=True)
-            for train, test in splits
+        pools = self._pools(candidates, attack, X, y)
+        rows = self._all(
+            "models",
+            (
+                delayed(_in_split)(fit_and_attack, X, y, *split, clone(model), scorer, attack, pool)
+                for model, pool in zip(candidates, pools, strict=True)
+                for split in splits
+            ),
+            len(candidates) * len(splits),
         )
-        total = len(candidates) * len(splits)
-        rows = _collected(
-            tqdm(fits, total=total, disable=not self.verbose, desc="models", unit="fit"), total
-        )
-
         self.n_splits_ = len(splits)
         self.attack_name_ = type(attack).__name__
         self.cv_results_ = as_grid_search(rows, [{param: e} for e in epsilons], len(splits))
         self.best_index_ = int(np.argmin(self.cv_results_["rank_test_score"]))
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.best_params_ = self.cv_results_["params"][self.best_index_]
+        self.baseline_results_ = self._compared(baselines, splits, X, y, scorer, attack)
         claims = [row["claim"] for row in rows]
         n = self.n_splits_
         self.guarantees_ = [_together(claims[i : i + n]) for i in range(0, len(claims), n)]
         if self.refit is not None:
-            self.estimator_ = candidates[epsilons.index(float(self.refit))].fit(X, y)
+            with _saying_what_stays_charged(rows, len(rows) + 1):
+                self.estimator_ = candidates[epsilons.index(float(self.refit))].fit(X, y)
             claims.append(claim_of(self.estimator_, X))
         self.charged_ = _together(claims)
         return self
+
+    def _pools(self, candidates: list[Any], attack: Any, X: Any, y: Any) -> list[ShadowPool | None]:
+        """Return shadow models for each candidate, if the attack needs them."""
+        if not hasattr(attack, "n_shadows"):
+            return [None] * len(candidates)
+        progress = tqdm(candidates, disable=not self.verbose, desc="shadow models", unit="pool")
+        return [
+            ShadowPool(
+                model,
+                n_shadows=attack.n_shadows,
+                n_jobs=self.n_jobs,
+                random_state=attack.random_state,
+            ).fit(X, y)
+            for model in progress
+        ]
+
+    def _compared(
+        self, baselines: dict[str, Any], splits: list[Any], X: Any, y: Any, scorer: Any, attack: Any
+    ) -> dict[str, Any]:
+        """Return the results of the baselines; one that cannot be fitted is left out."""
+        optional = isinstance(self.baseline, str)
+        rows = self._all(
+            "baselines",
+            (
+                delayed(_in_split)(
+                    fit_baseline, X, y, *split, clone(model), scorer, attack, name, optional
+                )
+                for name, model in baselines.items()
+                for split in splits
+            ),
+            len(baselines) * len(splits),
+        )
+        n = len(splits)
+        each = {name: rows[n * i : n * i + n] for i, name in enumerate(baselines)}
+        fitted = {name: found for name, found in each.items() if None not in found}
+        if not fitted:
+            return {}
+        params = [{"baseline": name} for name in fitted]
+        return as_grid_search([row for found in fitted.values() for row in found], params, n)
+
+    def _all(self, what: str, tasks: Iterable[Any], total: int) -> list[Any]:
+        """Return the results of all tasks; one that is refused does not undo the earlier ones."""
+        rows: list[Any] = []
+        done = Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks)
+        with _saying_what_stays_charged(rows, total):
+            for row in tqdm(
+                done, total=total, disable=not (self.verbose and total), desc=what, unit="fit"
+            ):
+                rows.append(row)
+        return rows
 
     def plot(self, **kwargs: Any) -> Any:
         """Plot utility and leakage over epsilon.
@@ -245,27 +303,27 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
 
         return PrivacyUtilityDisplay.from_estimator(self, **kwargs)
 
-    @available_if(_refitted)
+    @available_if(_refitted("predict"))
     def predict(self, X: Any) -> np.ndarray:
         """Predict with the refitted model."""
         return self.estimator_.predict(X)
 
-    @available_if(_refitted)
+    @available_if(_refitted("predict_proba"))
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict probabilities with the refitted model."""
         return self.estimator_.predict_proba(X)
 
-    @available_if(_refitted)
+    @available_if(_refitted("predict_log_proba"))
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Predict log-probabilities with the refitted model."""
         return self.estimator_.predict_log_proba(X)
 
-    @available_if(_refitted)
+    @available_if(_refitted("decision_function"))
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the scores of the refitted model."""
         return self.estimator_.decision_function(X)
 
-    @available_if(_refitted)
+    @available_if(_refitted("score"))
     def score(self, X: Any, y: Any) -> float:
         """Score the refitted model by ``scoring``."""
         return check_scoring(self.estimator_, self.scoring)(self.estimator_, X, y)
@@ -329,19 +387,24 @@ def _checked_scorer(estimator: Any, scoring: Any) -> Any:
     return check_scoring(estimator, scoring)
 
 
-def _collected(fits: Iterable[dict[str, Any]], total: int) -> list[dict[str, Any]]:
-    """Return the results of all fits; one that is refused does not undo the earlier ones."""
-    rows: list[dict[str, Any]] = []
+@contextmanager
+def _saying_what_stays_charged(done: Sized, total: int) -> Iterator[None]:
+    """Let the refusal of one model say that it does not undo the earlier ones."""
     try:
-        for row in fits:
-            rows.append(row)
+        yield
     except (BudgetExceededError, LedgerError) as error:
         raise type(error)(
-            f"The sweep ended after at least {len(rows)} of its {total} models had been trained; "
+            f"The sweep ended after at least {len(done)} of its {total} models had been trained; "
             "what they were charged stays charged, and no result is kept. Give the sweep a budget "
             f"for all of its models, or sweep with budget=None on public data. Then: {error}"
         ) from error
-    return rows
+
+
+def _in_split(
+    fit: Callable[..., Any], X: Any, y: Any, train: Any, test: Any, model: Any, *how: Any
+) -> Any:
+    """Run a fit on one split; records are divided where it runs."""
+    return fit(model, Split.of(X, y, train, test), *how)
 
 
 def _together(claims: list[Claim]) -> PrivacyGuarantee:
