@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
         ObjectivePerturbationClassifier,
         OutputPerturbationClassifier,
     )
-    from .model_selection import PrivacySweepCV, make_leakage_scorer
+    from .model_selection import PrivacySweepCV, PrivateSearchCV, make_leakage_scorer
     from .neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
     from .preprocessing import LocalPerturbation, Schema, SchemaTransformer
 
@@ -95,6 +95,7 @@ _PUBLIC = {
     "PrivacyBudget": "accounting",
     "PrivacyGuarantee": "accounting",
     "PrivacySweepCV": "model_selection",
+    "PrivateSearchCV": "model_selection",
     "RMIA": "attacks",
     "RandomizedResponseClassifier": "label_privacy",
     "Schema": "preprocessing",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from .._output import without_mathtext
 __all__ = ["PrivacyUtilityDisplay"]
 
 UTILITY, ATTACK, PLAIN = "#1b6ca8", "#c0392b", "#5f6b76"
+_DASHES = ((0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 
 
 class PrivacyUtilityDisplay:
@@ -33,6 +36,8 @@ class PrivacyUtilityDisplay:
         Label of the utility axis.
     attack_name : str, default="attack"
         Name of the attack.
+    baselines : dict of float, default=None
+        The utility of models without protection, by their names: horizontal lines.
 
     Attributes
     ----------
@@ -61,6 +66,7 @@ class PrivacyUtilityDisplay:
         attack_auc_bound: ArrayLike | None = None,
         utility_name: str = "score",
         attack_name: str = "attack",
+        baselines: Mapping[str, float] | None = None,
     ) -> None:
         order = np.argsort(np.asarray(epsilons, dtype=float))
 
@@ -75,6 +81,7 @@ class PrivacyUtilityDisplay:
         )
         self.utility_name = utility_name
         self.attack_name = attack_name
+        self.baselines = dict(baselines or {})
 
     @classmethod
     def from_estimator(cls, sweep: Any, *, axes: Any = None) -> PrivacyUtilityDisplay:
@@ -88,6 +95,7 @@ class PrivacyUtilityDisplay:
         """
         results = sweep.cv_results_
         scoring = sweep.scoring
+        compared = sweep.baseline_results_
         display = cls(
             [next(iter(params.values())) for params in results["params"]],
             results["mean_test_score"],
@@ -97,6 +105,11 @@ class PrivacyUtilityDisplay:
             attack_auc_bound=results["mean_attack_auc_bound"],
             utility_name=scoring if isinstance(scoring, str) else "accuracy",
             attack_name=sweep.attack_name_,
+            baselines=dict(
+                zip(compared["param_baseline"], compared["mean_test_score"], strict=True)
+            )
+            if compared
+            else None,
         )
         return display.plot(axes=axes)
 
@@ -123,6 +136,9 @@ class PrivacyUtilityDisplay:
         above, below = self.axes_
         self.figure_ = above.figure
         self._curve(above, self.utility, self.utility_std, UTILITY, "private, mean ± std of splits")
+        for (name, level), dashes in zip(self.baselines.items(), cycle(_DASHES), strict=False):
+            label = without_mathtext(name)
+            above.axhline(level, color=PLAIN, linestyle=dashes, linewidth=1.2, label=label)
         named = without_mathtext(self.utility_name.replace("_", " "))
         above.set(ylabel=f"Test {named}")
         self._attack(below)
