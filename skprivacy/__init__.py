@@ -58,6 +58,7 @@ __all__ = [
     "PrivacyBudget",
     "PrivacyGuarantee",
     "PrivacySweepCV",
+    "PrivateSearchCV",
     "RandomizedResponseClassifier",
     "Schema",
     "SchemaTransformer",
