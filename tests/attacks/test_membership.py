@@ -354,7 +354,7 @@ def test_bad_membership_is_named(member, word, leaky):
 def test_other_mistakes_are_named(leaky):
     ridge = RidgeClassifier().fit(leaky.X, leaky.y)
     with pytest.raises(TypeError, match="predict_proba"):
-        LossThreshold(ridge).fit(leaky.X, leaky.y)
+        SignalThreshold(ridge).fit(leaky.X, leaky.y)
     attack = LossThreshold(leaky.target).fit(leaky.X, leaky.y)
     with pytest.raises(ValueError, match="'yew'"):
         attack.score_samples(leaky.X[:1], ["yew"])
