@@ -1,9 +1,10 @@
 """Audits of trained models: the privacy they claim against what attacks measure."""
 
 from .claims import Claim, claim_of
+from .finding import AttackFinding
 from .labels import LabelAuditReport
 from .one_run import OneRunReport, audit_one_run
-from .report import AttackFinding, AuditReport
+from .report import AuditReport
 from .runner import audit
 
 __all__ = [

@@ -13,8 +13,10 @@ from .._clones import train_clone
 from .._sklearn import num_samples
 from ..accounting import PrivacyGuarantee
 from ..attacks import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
+from ._facts import facts_of
 from .claims import Claim
-from .report import AttackFinding, AuditReport, facts_of
+from .finding import AttackFinding
+from .report import AuditReport
 
 __all__ = [
     "NOT_MEMBERSHIP",

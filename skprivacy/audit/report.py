@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -11,79 +11,18 @@ import numpy as np
 import pandas as pd
 
 from .._output import output_path
-from .._sklearn import num_samples
-from ..attacks import AttackResult
 from ..attacks.shadow import NOT_LEARNING
-from ..metrics._evidence import Evidence, gather
+from ..metrics._evidence import Evidence
 from . import _html
-from ._groups import why_doubtful
-from ._refutation import curve_of, refutation
-from .claims import CHOSEN, NO_CLAIM, Claim
+from ._doubt import why_doubtful
+from ._plain import plain
+from ._refutation import refutation
+from .claims import CHOSEN, NO_CLAIM
+from .finding import AttackFinding, claimed_delta, evidence_against
 
-__all__ = ["AttackFinding", "AuditReport", "facts_of"]
+__all__ = ["AuditReport"]
 
-FPRS = (0.01, 0.001)
 FEW = 100  # with fewer members or non-members, the report states what could have been found
-
-
-@dataclass(frozen=True)
-class AttackFinding:
-    """Result of one attack, compared with the claimed guarantee.
-
-    Attributes
-    ----------
-    result : AttackResult
-        The scores and all figures derived from them.
-    epsilon_lower_bound : float
-        The largest epsilon refuted by this attack at the delta of the claim, corrected for the
-        number of attacks.
-    refutation : str
-        How it contradicts the claimed trade-off curve, from the same bounds; empty if it does not.
-    points : tuple of dict
-        For each reported false positive rate: ``fpr``, ``tpr``, ``low``, ``high``,
-        ``realised_fpr``, ``refused`` and ``bound``, the highest ``tpr`` that the claim allows (None
-        without a claim).
-    """
-
-    result: AttackResult
-    epsilon_lower_bound: float
-    points: tuple[dict[str, Any], ...]
-    refutation: str = ""
-
-    @classmethod
-    def of(
-        cls, result: AttackResult, guarantee: Any, alpha: float, corrected: float
-    ) -> AttackFinding:
-        """Compare a result with a guarantee.
-
-        Parameters
-        ----------
-        result : AttackResult
-        guarantee : PrivacyGuarantee or None
-        alpha : float
-            Error probability of the intervals.
-        corrected : float
-            Error probability of the epsilon lower bound and of the refutation together.
-        """
-        result = replace(result, alpha=alpha)
-        delta = _delta(guarantee)
-        points = []
-        for fpr in FPRS:
-            point = result.tpr_at_fpr(fpr)
-            points.append(
-                {
-                    "fpr": fpr,
-                    "tpr": point.tpr,
-                    "low": point.interval[0],
-                    "high": point.interval[1],
-                    "realised_fpr": point.realised_fpr,
-                    "refused": point.refused,
-                    "bound": None if guarantee is None else float(guarantee.tpr_bound(fpr)),
-                }
-            )
-        found = _evidence(result.scores_in, result.scores_out, guarantee, corrected)
-        refuted = refutation(found, guarantee)
-        return cls(result, found.epsilon(delta), tuple(points), refuted)
 
 
 @dataclass(frozen=True)
@@ -169,7 +108,7 @@ class AuditReport:
 
     def _best_evidence(self) -> Evidence:
         perfect = np.ones(self.n_train), np.zeros(self.n_test)
-        return _evidence(*perfect, self.guarantee, self.alpha / len(self.findings))
+        return evidence_against(*perfect, self.guarantee, self.alpha / len(self.findings))
 
     @property
     def claimed_epsilon(self) -> float:
@@ -179,7 +118,7 @@ class AuditReport:
     @property
     def claimed_delta(self) -> float:
         """The delta of the claimed epsilon; 0 for pure differential privacy."""
-        return _delta(self.guarantee)
+        return claimed_delta(self.guarantee)
 
     @property
     def claims(self) -> bool:
@@ -300,7 +239,7 @@ class AuditReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the findings as JSON-serialisable values, without the scores of records."""
-        return _plain(
+        return plain(
             {
                 "model": self.model,
                 "verdict": self.verdict,
@@ -378,46 +317,3 @@ class AuditReport:
             )
         lines += [f"  ! {caveat}" for caveat in self.caveats]
         return "\n".join(lines)
-
-
-def facts_of(
-    model: Any, claim: Claim, X_train: Any, y_train: Any, X_test: Any, y_test: Any
-) -> dict[str, Any]:
-    """Return what a report says of a model and its claim, whatever the attacks."""
-    share = np.unique(np.asarray(y_test), return_counts=True)[1]
-    return {
-        "model": " ".join(repr(model).split()),
-        "guarantee": claim.guarantee,
-        "reason": claim.reason,
-        "uncovered": claim.uncovered,
-        "charged": claim.charged,
-        "n_train": num_samples(X_train),
-        "n_test": num_samples(X_test),
-        "train_accuracy": _accuracy(model, X_train, y_train),
-        "test_accuracy": _accuracy(model, X_test, y_test),
-        "majority_share": float(share.max() / len(y_test)),
-    }
-
-
-def _accuracy(model: Any, X: Any, y: Any) -> float:
-    return float(np.mean(np.asarray(model.predict(X)) == np.asarray(y)))
-
-
-def _delta(guarantee: Any) -> float:
-    return 0.0 if guarantee is None else float(guarantee.at_delta or 0.0)
-
-
-def _evidence(scores_in: Any, scores_out: Any, guarantee: Any, alpha: float) -> Evidence:
-    curve = curve_of(guarantee)
-    return gather(scores_in, scores_out, delta=_delta(guarantee), alpha=alpha, curve=curve)
-
-
-def _plain(value: Any) -> Any:
-    """Return the value with None for numbers that JSON cannot represent."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    return value

@@ -17,9 +17,11 @@ from .._sklearn import num_samples, safe_indexing
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks._records import as_records, concat, fingerprints
 from ..attacks.shadow import NOT_LEARNING
+from ._facts import facts_of
 from .claims import claim_of
+from .finding import AttackFinding
 from .labels import audited_labels, label_attack, protects_labels
-from .report import AttackFinding, AuditReport, facts_of
+from .report import AuditReport
 
 __all__ = ["audit"]
 

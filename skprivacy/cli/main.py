@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     int
         0 for success, 1 for a claim refuted by an audit or a refusal by a budget, 2 for a user
-        error, 130 for Ctrl-C.
+        error, 3 for an audit of doubtful groups of records, 130 for Ctrl-C.
 
     Examples
     --------

@@ -14,6 +14,7 @@ import pytest
 import skprivacy
 import skprivacy.cli._data as cli_data
 from skprivacy import audit as audit_function
+from skprivacy.audit import AuditReport
 from skprivacy.cli import main
 from skprivacy.cli.main import _parser
 from skprivacy.exceptions import DatasetNotFoundError
@@ -142,6 +143,15 @@ def test_audit_that_refutes_returns_one(folder, capsys, monkeypatch):
     )
     assert code == 1
     assert "VIOLATED" in out
+
+
+def test_audit_of_doubtful_groups_returns_three(folder, capsys, monkeypatch):
+    """A script that goes by the exit code must not take doubt for consistency."""
+    monkeypatch.setattr(AuditReport, "doubt", "members look like non-members")
+    line = f"audit data.csv --schema schema.json --delta 1e-4 --attack loss --quiet {NEVER}"
+    code, out, _ = run(line, capsys)
+    assert code == 3
+    assert "DOUBTFUL" in out
 
 
 def test_without_schema_the_warning_is_loud(folder, capsys, monkeypatch):
