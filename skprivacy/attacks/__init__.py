@@ -18,6 +18,7 @@ from .shadow_classifier import MLLeaksAttack, ShokriAttack
 from .shadow_threshold import ShadowThreshold
 from .stolen_memories import StolenMemoriesAttack
 from .strongest import StrongestAttack
+from .supervised import SupervisedAttack
 from .threshold import ReferenceThreshold, SignalThreshold
 from .white_box import WhiteBoxAttack
 
@@ -46,6 +47,7 @@ __all__ = [
     "SignalThreshold",
     "StolenMemoriesAttack",
     "StrongestAttack",
+    "SupervisedAttack",
     "VulnerableRecordsAttack",
     "WhiteBoxAttack",
 ]

@@ -86,8 +86,9 @@ def answers_of(model: Any, y: NDArray[Any]) -> Answers:
     if _is_centred(model):
         return DISTANCES
     raise TypeError(
-        f"{type(model).__name__} gives no score of single records; expected predict_proba, "
-        "decision_function, predict of a regressor, score_samples or distances from centres."
+        f"target must give a score of single records; got {_last(model)}. Expected a classifier "
+        "with predict_proba or decision_function, a regressor, a model with score_samples, or "
+        "clusters with centres."
     )
 
 
@@ -118,6 +119,10 @@ def _is_centred(model: Any) -> bool:
     last = model[-1] if isinstance(model, Pipeline) else model
     centres = hasattr(last, "cluster_centers_") or hasattr(last, "subcluster_centers_")
     return centres and hasattr(model, "transform")
+
+
+def _last(model: Any) -> str:
+    return type(model[-1] if isinstance(model, Pipeline) else model).__name__
 
 
 def _loss(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:

@@ -102,6 +102,7 @@ def check_trained(name: str, trained: Any, shape: tuple[int, ...]) -> NDArray[np
     if always := int(inside.all(axis=0).sum()):
         raise ValueError(
             f"{name} says that every shadow model trained on {always} of the records; expected a "
-            "model that did not, for each. Train more shadow models, each on a random half."
+            "model that did not, for each. Train further ones, in pairs: one on a random half, one "
+            "on the other half."
         )
     return inside

@@ -4,6 +4,7 @@ from .claims import Claim, claim_of
 from .finding import AttackFinding
 from .labels import LabelAuditReport
 from .one_run import OneRunReport, audit_one_run
+from .predictions import audit_predictions
 from .report import AuditReport
 from .runner import audit
 
@@ -15,5 +16,6 @@ __all__ = [
     "OneRunReport",
     "audit",
     "audit_one_run",
+    "audit_predictions",
     "claim_of",
 ]

@@ -61,6 +61,8 @@ class LabelAuditReport(AuditReport):
         1, and 0.
     not_measured : tuple of str
         Empty.
+    why_not_measured : str
+        Without meaning.
     """
 
     of_labels: ClassVar[bool] = True
