@@ -1,6 +1,7 @@
 """audit_predictions(): tables of probabilities, with shadow models trained elsewhere or none."""
 
 import json
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
 from skprivacy.attacks import (
+    AttackResult,
     LiRA,
     LossThreshold,
     ShadowPool,
@@ -18,7 +20,8 @@ from skprivacy.attacks import (
     StrongestAttack,
     SupervisedAttack,
 )
-from skprivacy.audit import audit, audit_predictions
+from skprivacy.audit import _attacking, audit, audit_predictions, predictions
+from skprivacy.audit._attacking import together
 
 N = 300
 X, y = make_classification(4 * N, n_informative=6, n_classes=3, flip_y=0.3, random_state=0)
@@ -79,22 +82,51 @@ def test_the_claim_is_what_was_passed(epsilon, verdict):
     assert "passed as epsilon and delta" in repr(report)
 
 
+def of_noise(rng, n, n_shadows=6):
+    """Predictions by a target and by shadow models that saw none of the records."""
+    proba, label = rng.dirichlet(np.ones(3), size=2 * n), rng.integers(0, 3, 2 * n)
+    half = rng.random((n_shadows // 2, 2 * n)) < 0.5
+    shadows = {
+        "shadow_probas": rng.dirichlet(np.ones(3), size=(n_shadows, 2 * n)),
+        "shadow_trained": np.concatenate([half, ~half]),
+    }
+    return (proba[:n], label[:n], proba[n:], label[n:]), shadows
+
+
 def test_a_model_that_never_saw_the_records_is_not_refuted():
     rng = np.random.default_rng(0)
     wrong = 0
-    for _ in range(20):
-        proba = rng.dirichlet(np.ones(3), size=160)
-        label = rng.integers(0, 3, 160)
-        shadows = rng.dirichlet(np.ones(3), size=(6, 160))
-        trained = rng.random((6, 160)) < 0.5
-        trained[0], trained[1] = True, False
-        with_shadows = {"shadow_probas": shadows, "shadow_trained": trained}
-        for given in ({}, with_shadows):
-            report = audit_predictions(
-                proba[:80], label[:80], proba[80:], label[80:], epsilon=0.0, **given
-            )
-            wrong += report.verdict == "VIOLATED"
-    assert wrong <= binom.ppf(1 - 1e-6, 40, 0.05)
+    for _ in range(15):
+        tables, shadows = of_noise(rng, 80)
+        for given in ({}, shadows):
+            wrong += audit_predictions(*tables, epsilon=0.0, **given).verdict == "VIOLATED"
+    assert wrong <= binom.ppf(1 - 1e-6, 30, 0.05)
+
+
+def test_an_attack_judged_on_what_it_learned_from_would_be_noticed():
+    def cheat(attack, records):
+        X, y = together(records)
+        member = np.arange(len(y)) < len(y) // 2
+        scores = attack.fit(X, y, member).score_samples(X, y)
+        return AttackResult(scores[member], scores[~member])
+
+    tables, _ = of_noise(np.random.default_rng(0), 80)
+    with mock.patch.object(_attacking, "_of_known_members", cheat):
+        assert audit_predictions(*tables, epsilon=0.0).verdict == "VIOLATED"
+
+
+def test_shadow_models_that_tell_members_would_be_noticed():
+    """Members were compared with 15 models, others with one: that alone tells them."""
+    tables, shadows = of_noise(np.random.default_rng(0), 3000, n_shadows=16)
+    told = np.ones((16, 6000), dtype=bool)
+    told[:, :3000] = told[0] = False
+    shadows["shadow_trained"] = told
+    attack = LiRA(floor=0.01, variance="global")
+    with pytest.raises(ValueError, match="tells who is a member"):
+        audit_predictions(*tables, epsilon=0.0, attacks=attack, **shadows)
+    with mock.patch.object(predictions, "_check_drawn_blindly"):
+        report = audit_predictions(*tables, epsilon=0.0, attacks=attack, **shadows)
+    assert report.verdict == "VIOLATED"
 
 
 def test_labels_may_be_names_and_columns_in_any_order():
