@@ -40,12 +40,14 @@ def cases(seed: int) -> dict[str, tuple[Any, Any, Any]]:
     bits = np.column_stack([digit >> k & 1 for k in range(4)])
     noise = np.random.default_rng(seed)
     wrong = np.where(noise.random(len(digit)) < 0.2, noise.integers(0, 10, len(digit)), digit)
-    net = make_pipeline(StandardScaler(), MLPRegressor((100,), max_iter=500, random_state=seed))
+    net = make_pipeline(
+        StandardScaler(), MLPRegressor(hidden_layer_sizes=(100,), max_iter=500, random_state=seed)
+    )
     return {
         "regression, forest": (RandomForestRegressor(), diabetes, worth),
         "regression, boosting": (GradientBoostingRegressor(), diabetes, worth),
         "regression, 5 neighbours": (KNeighborsRegressor(), diabetes, worth),
-        "regression, network": (net, diabetes, worth),
+        "regression, network": (make_pipeline(StandardScaler(), net), diabetes, worth),
         "4 labels, forest": (RandomForestClassifier(), digits, bits),
         "margins, kernel machine": (SVC(C=10), digits, wrong),
         "margins, linear": (make_pipeline(StandardScaler(), LinearSVC(C=10)), tumours, kind),

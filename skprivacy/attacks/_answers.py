@@ -148,11 +148,7 @@ def _mean_log(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Floa
         own = np.column_stack(columns)
     else:
         proba = np.asarray(proba, dtype=float)
-        if proba.shape != y.shape:
-            raise ValueError(
-                f"{type(model).__name__}.predict_proba returned shape {proba.shape}; expected one "
-                f"column for each label of y, which has shape {y.shape}."
-            )
+        _check_columns(proba, y, model, "predict_proba")
         own = np.where(y != 0, proba, 1 - proba)
     return np.log(np.clip(own, scores.FLOOR, 1.0)).mean(axis=1)
 
@@ -160,6 +156,14 @@ def _mean_log(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Floa
 def _mean_logit(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
     mean = _mean_log(proba, y, model, classes)
     return mean - np.log(np.maximum(-np.expm1(mean), scores.FLOOR))
+
+
+def _check_columns(answer: Float64Array, y: NDArray[Any], model: Any, method: str) -> None:
+    if answer.shape != y.shape:
+        raise ValueError(
+            f"{type(model).__name__}.{method} returned shape {answer.shape}; expected one column "
+            f"for each label of y, which has shape {y.shape}."
+        )
 
 
 def _at(proba: Any, column: NDArray[np.intp]) -> Float64Array:
@@ -178,6 +182,7 @@ def _margin(decision: Any, y: NDArray[Any], model: Any, classes: Classes) -> Flo
     """Return the decision value of the record's class, less the highest of another one."""
     decision = np.asarray(decision, dtype=float)
     if y.ndim == 2:
+        _check_columns(decision, y, model, "decision_function")
         return np.mean(np.where(y != 0, decision, -decision), axis=1)
     own = np.asarray(model.classes_)
     column = _columns_or_last(y, own)

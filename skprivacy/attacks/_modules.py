@@ -60,18 +60,23 @@ class ModuleClassifier:
         import torch
 
         like = next((p for p in self.module.parameters() if p.is_floating_point()), torch.empty(0))
+        layers = (m for m in self.module.modules() if any(True for _ in m.parameters(False)))
+        reads_numbers_of_words = isinstance(
+            next(layers, None), torch.nn.Embedding | torch.nn.EmbeddingBag
+        )
+        dtype = torch.long if reads_numbers_of_words else like.dtype
         modes = [(part, part.training) for part in self.module.modules()]
         self.module.eval()
         try:
             with torch.no_grad():
                 parts = [
-                    self.module(torch.as_tensor(rows, dtype=like.dtype, device=like.device)).cpu()
+                    self.module(torch.as_tensor(rows, dtype=dtype, device=like.device))
                     for rows in _batches(X)
                 ]
         finally:
             for part, mode in modes:
                 part.training = mode
-        outputs = np.concatenate([part.numpy() for part in parts]).astype(float)
+        outputs = np.concatenate([part.double().cpu().numpy() for part in parts])
         outputs = outputs[:, None] if outputs.ndim == 1 else outputs
         if outputs.ndim != 2 or len(outputs) != num_samples(X) or not np.isfinite(outputs).all():
             raise ValueError(

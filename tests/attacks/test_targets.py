@@ -28,6 +28,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC, OneClassSVM
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+from skprivacy.accounting import ApproxDP, PrivacyGuarantee
 from skprivacy.attacks import (
     RMIA,
     LiRA,
@@ -39,6 +40,7 @@ from skprivacy.attacks import (
     VulnerableRecordsAttack,
 )
 from skprivacy.audit import audit
+from skprivacy.linear_model import FunctionalMechanismRegressor
 from skprivacy.metrics import auc_interval
 
 N = 200
@@ -103,7 +105,7 @@ def test_an_audit_finds_what_a_model_tells(name):
     without_accuracy = not hasattr(model, "classes_")
     for text in (repr(report), report.to_html()):
         assert ("on new records" in text) != without_accuracy
-        assert "nan" not in text
+        assert "nan %" not in text
 
 
 @pytest.mark.parametrize("attack", [LiRA(), RMIA(online=True), ReferenceThreshold()])
@@ -124,7 +126,7 @@ def test_each_attack_works_by_itself(name, attack):
 def test_models_of_other_records_tell_nothing(name):
     estimator, records, truth, _ = TARGETS[name]
     rng, misses = np.random.default_rng(0), 0
-    for seed in range(12):
+    for seed in range(6):
         order = rng.permutation(2 * N)
         rows, others = order[:240], order[240:]
         label = None if truth is None else truth[rows]
@@ -135,7 +137,7 @@ def test_models_of_other_records_tell_nothing(name):
             scores = attack.score_samples(records[rows], label)
             low, high = auc_interval(scores[:120], scores[120:])
             misses += not low <= 0.5 <= high
-    assert misses <= 2  # of 24: the interval covers one half in 98%
+    assert misses <= 2  # of 12: the interval covers one half in 98%
 
 
 def test_the_loss_of_a_regressor_is_its_residual():
@@ -190,6 +192,8 @@ def test_rules_of_the_loss_without_known_members():
         (VulnerableRecordsAttack(KMeans().fit(X)), None, TypeError, "gives distances"),
         (SignalThreshold(MLPClassifier(max_iter=2)), LABELS, TypeError, "gives label probabilit"),
         (LossThreshold(LinearRegression().fit(X, LABELS)), y, ValueError, "y has 1 values for"),
+        (LossThreshold(TREE.fit(X, y)), y[:, None], ValueError, "one column for each label of y"),
+        (LossThreshold(SVC().fit(X, y)), LABELS, ValueError, "decision_function returned shape"),
         (
             LossThreshold(VotingClassifier([("tree", TREE)]).fit(X, y)),
             y,
@@ -216,6 +220,24 @@ def test_outliers_of_a_pipeline_are_scored():
     model = make_pipeline(StandardScaler(), IsolationForest(n_estimators=20, random_state=0))
     report = audit(model.fit(CLOUD[:N]), CLOUD[:N], None, CLOUD[N:], None, n_shadows=4)
     assert len(report.findings) == 2
+
+
+class Claiming(DecisionTreeRegressor):
+    """A tree that memorises and claims epsilon = 0.1."""
+
+    privacy_ = PrivacyGuarantee(ApproxDP(0.1, 1e-6), at_delta=1e-6, relation="zero_out")
+
+
+def test_claims_of_regressors_are_tested():
+    scaled, worth = np.clip(FRIEDMAN, 0, 1), np.clip(WORTH, -10, 40)
+    liar = Claiming(random_state=0).fit(scaled[:N], worth[:N])
+    assert audit(liar, *parts(scaled, worth), n_shadows=4).verdict == "VIOLATED"
+    honest = FunctionalMechanismRegressor(epsilon=1.0, bounds=(0, 1), target_bounds=(-10, 40)).fit(
+        scaled[:N], worth[:N]
+    )
+    report = audit(honest, *parts(scaled, worth), n_shadows=4)
+    assert report.verdict == "consistent"
+    assert report.claimed_epsilon == pytest.approx(1.0)
 
 
 class TestModules:
@@ -282,6 +304,13 @@ class TestModules:
         pool = ShadowPool.from_predictions(X, said, pool.membership(X)[0], [0, 1])
         report = audit(module, *parts(X, y), attacks=[LiRA(pool=pool)])
         assert report.findings[0].result.auc > 0.7
+
+    def test_words_stay_numbers(self):
+        torch = self.torch
+        net = torch.nn.Sequential(torch.nn.EmbeddingBag(10, 3), torch.nn.Linear(3, 4)).half()
+        words = np.random.default_rng(0).integers(0, 10, (40, 5))
+        attack = LossThreshold(net.to(torch.bfloat16)).fit(words, np.arange(40) % 4)
+        assert np.isfinite(attack.score_samples(words, np.arange(40) % 4)).all()
 
     def test_outputs_that_are_no_logits_are_refused(self):
         torch = self.torch
