@@ -20,7 +20,7 @@ from .._validation import label_columns
 from . import scores
 from ._predictions import predict_aligned
 
-__all__ = ["PROBABILITIES", "Answers", "answers_of", "learns_classes", "targets_of"]
+__all__ = ["PROBABILITIES", "Answers", "answers_of", "learns_classes", "one_label", "targets_of"]
 
 Float64Array = NDArray[np.float64]
 Classes = Any  # an array, or None
@@ -105,6 +105,11 @@ def targets_of(y: Any, n_records: int) -> NDArray[Any]:
     if sparse.issparse(y):
         y = y.toarray()
     return np.zeros(n_records, dtype=int) if y is None else np.asarray(y)
+
+
+def one_label(y: NDArray[Any]) -> NDArray[Any]:
+    """Return one label for each record: all of its labels as text, if it has several."""
+    return y if y.ndim == 1 else np.array([" ".join(map(str, row)) for row in y.tolist()])
 
 
 def _kind(estimator: Any) -> str | None:

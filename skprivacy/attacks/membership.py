@@ -154,7 +154,10 @@ class MembershipAttack(ABC, BaseEstimator):
         classes = self._target_classes(X)
         if classes is not None and np.ndim(y) == 1:
             return
-        asked, kind = self._asked(X, targets_of(y, num_samples(X))), type(self.target).__name__
+        asked, kind = (
+            self._target_answers(X, targets_of(y, num_samples(X))),
+            type(self.target).__name__,
+        )
         if y is None and asked.needs_y:
             raise ValueError(
                 f"y=None must be what {kind} predicts: {asked.name} are compared with it. Pass y "
@@ -180,7 +183,7 @@ class MembershipAttack(ABC, BaseEstimator):
         check_known(y, classes)
         return union
 
-    def _asked(self, X: Any, y: NDArray[Any]) -> Answers:
+    def _target_answers(self, X: Any, y: NDArray[Any]) -> Answers:
         return answers_of(askable(self.target, X), y)
 
     def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
@@ -273,7 +276,7 @@ class LossThreshold(MembershipAttack):
         if self.training_loss is not None:
             # rounding must not exclude records whose loss is the mean, as where all are equal
             return -self.training_loss - 1e-12
-        if self._asked(X, y) is not PROBABILITIES:
+        if self._target_answers(X, y) is not PROBABILITIES:
             return float(self._score(X, y).mean()) - 1e-12
         return float(scores.entropy(*self._target_proba(X, y)).mean()) - 1e-12
 

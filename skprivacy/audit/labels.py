@@ -63,6 +63,10 @@ class LabelAuditReport(AuditReport):
         Empty.
     why_not_measured : str
         Without meaning.
+    disclosure : None
+        Features are public, and so is who is in the table.
+    exposures : tuple
+        Empty.
     """
 
     of_labels: ClassVar[bool] = True

@@ -21,6 +21,7 @@ from ..attacks import (
 )
 from ..attacks._tables import PredictionTable, check_table, check_trained
 from ._attacking import findings_of
+from ._exposure import group_exposures, partitions_of
 from ._facts import facts_of
 from .claims import NO_CLAIM, Claim
 from .report import AuditReport
@@ -123,7 +124,7 @@ def audit_predictions(
         _check_group(name, table, label, names)
     n_in = len(inside)
     everything = np.concatenate([inside, outside])
-    X = np.arange(float(len(everything)))[:, None]
+    X = np.arange(float(len(everything)))  # no table: what stands beside a record means nothing
     records = X[:n_in], np.asarray(y_in), X[n_in:], np.asarray(y_out)
     pool = _pool(X, n_in, shadow_probas, shadow_trained, names)
     model = PredictionTable(X, everything, names)
@@ -140,14 +141,18 @@ def audit_predictions(
         )
     for attack in served:
         attack.set_params(pool=pool)
+    findings = findings_of(chosen, records, claim, alpha, verbose=verbose)
     return AuditReport(
         **facts_of(model, claim, *records),
-        findings=findings_of(chosen, records, claim, alpha, verbose=verbose),
+        findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
         n_shared=0,
         not_measured=("StrongestAttack",) if pool is None else (),
         why_not_measured=NO_SHADOWS,
+        exposures=group_exposures(
+            [finding.result for finding in findings], partitions_of(None, *records), float(alpha)
+        ),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -15,9 +15,11 @@ from ..attacks.shadow import NOT_LEARNING
 from ..metrics._evidence import Evidence
 from . import _html
 from ._doubt import why_doubtful
+from ._exposure import GroupExposure, exposed_records
 from ._plain import plain
 from ._refutation import refutation
 from .claims import CHOSEN, NO_CLAIM
+from .disclosure import SIGNS, DisclosureReport
 from .finding import AttackFinding, claimed_delta, evidence_against
 
 __all__ = ["AuditReport"]
@@ -61,6 +63,10 @@ class AuditReport:
         Attacks that were left out.
     why_not_measured : str
         Why they were, in words.
+    disclosure : DisclosureReport or None
+        What :func:`~skprivacy.audit.check_disclosure` found; None if it was not asked.
+    exposures : tuple of GroupExposure
+        How far each attack tells the members of each class and subgroup, most exposed first.
     """
 
     model: str
@@ -79,6 +85,8 @@ class AuditReport:
     n_shared: int
     not_measured: tuple[str, ...] = ()
     why_not_measured: str = NOT_LEARNING
+    disclosure: DisclosureReport | None = None
+    exposures: tuple[GroupExposure, ...] = ()
 
     of_labels: ClassVar[bool] = False  # whether labels are guessed, and not membership
 
@@ -216,6 +224,40 @@ class AuditReport:
             f"shows an epsilon of at most {reach:.2g}: {so}."
         ]
 
+    def by_group(self) -> pd.DataFrame:
+        """Return one row per class or subgroup and attack, the most exposed first.
+
+        Over all rows together, any group is called ``exposed`` falsely with probability at most
+        ``alpha`` (Holm), and any interval misses with probability at most ``alpha`` (Bonferroni).
+        """
+        return pd.DataFrame([asdict(exposure) for exposure in self.exposures])
+
+    @property
+    def most_exposed(self) -> list[GroupExposure]:
+        """Each class and subgroup under the attack that exposes it most; the worst first."""
+        strongest: dict[tuple[str, str], GroupExposure] = {}
+        for exposure in self.exposures:
+            strongest.setdefault((exposure.by, exposure.group), exposure)
+        return list(strongest.values())
+
+    def exposed_records(self) -> pd.DataFrame:
+        """Return the training records that stand out beyond chance, by their row in ``X_train``.
+
+        A share of at most ``alpha`` of them is expected to score like non-members (Benjamini and
+        Hochberg). Who reads this learns who is in the data: forms of the report that are handed on
+        name no record unless they are asked to.
+
+        Returns
+        -------
+        DataFrame
+            ``row``, ``attack``, ``risk`` and ``q_value``, as in
+            :meth:`~skprivacy.attacks.AttackResult.records`; the most exposed first.
+        """
+        found = [] if self.of_labels else [finding.result for finding in self.findings]
+        # attacks that learned from known members were judged on the others alone
+        results = [result for result in found if len(result.scores_in) == self.n_train]
+        return exposed_records(results, self.alpha)
+
     def to_frame(self) -> pd.DataFrame:
         """Return one row per attack: its figures, the claim and the verdict."""
         rows = []
@@ -242,8 +284,14 @@ class AuditReport:
             rows.append(row)
         return pd.DataFrame(rows)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the findings as JSON-serialisable values, without the scores of records."""
+    def to_dict(self, *, records: bool = False) -> dict[str, Any]:
+        """Return the findings as JSON-serialisable values, without the scores of records.
+
+        With ``records=True`` it names the rows of the exposed records: it is then as private as
+        they are.
+        """
+        exposed = self.exposed_records()
+        named = {"exposed_records": exposed.to_dict("records")} if records else {}
         return plain(
             {
                 "model": self.model,
@@ -267,6 +315,10 @@ class AuditReport:
                 "test_accuracy": self.test_accuracy,
                 "majority_share": self.majority_share,
                 "caveats": self.caveats,
+                "disclosure": None if self.disclosure is None else self.disclosure.to_dict(),
+                "groups": [asdict(exposure) for exposure in self.exposures],
+                "n_exposed": len(exposed),
+                **named,
                 "attacks": [
                     {
                         "attack": finding.result.attack,
@@ -281,12 +333,22 @@ class AuditReport:
             }
         )
 
-    def to_html(self, path: str | PathLike[str] | None = None) -> str:
+    def to_html(self, path: str | PathLike[str] | None = None, *, records: bool = False) -> str:
         """Return the report as a self-contained HTML page; write it if a path is given.
 
-        All labels, names and parameters are escaped.
+        All labels, names and parameters are escaped. With ``records=True`` the page names the rows
+        of exposed records: it then tells who is in the data.
         """
-        page = _html.render("audit.html", report=self, figure=_html.roc_figure(self))
+        exposed = self.exposed_records()
+        page = _html.render(
+            "audit.html",
+            report=self,
+            figure=_html.roc_figure(self),
+            signs=SIGNS,
+            exposed=exposed,
+            rows=exposed.to_dict("records") if records else [],
+            groups_figure=_html.groups_figure(self.most_exposed),
+        )
         if path is not None:
             output_path(path).write_text(page, encoding="utf-8")
         return page
@@ -327,5 +389,13 @@ class AuditReport:
                 f"  {finding.result.attack}: AUC {finding.result.auc:.3f} [{low:.3f}, {high:.3f}], "
                 f"epsilon of at least {finding.epsilon_lower_bound:.3g}"
             )
+        lines += [
+            f"  most exposed: {worst.by} {worst.group}, AUC {worst.auc:.3f} "
+            f"[{worst.auc_low:.3f}, {worst.auc_high:.3f}] ({worst.attack})"
+            for worst in self.most_exposed[:1]
+            if worst.exposed
+        ]
+        if self.disclosure is not None and self.disclosure.flagged:
+            lines.append(f"  signs of disclosure: {', '.join(self.disclosure.flagged)}")
         lines += [f"  ! {caveat}" for caveat in self.caveats]
         return "\n".join(lines)

@@ -17,8 +17,10 @@ from ..attacks._modules import askable
 from ..attacks._records import as_records, fingerprints
 from ..attacks.shadow import NOT_LEARNING
 from ._attacking import findings_of, together
+from ._exposure import group_exposures, partitions_of
 from ._facts import facts_of
 from .claims import NO_CLAIM, Claim, claim_of
+from .disclosure import check_disclosure
 from .labels import audited_labels, label_attack, protects_labels
 from .report import AuditReport
 
@@ -40,6 +42,7 @@ def audit(
     attacks: Iterable[MembershipAttack] | None = None,
     n_shadows: int = 16,
     alpha: float = 0.05,
+    subgroups: Any = None,
     random_state: Any = None,
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -75,6 +78,9 @@ def audit(
     alpha : float, default=0.05
         Error probability: a true claim is reported as violated with at most this probability, over
         all attacks together.
+    subgroups : str, int or (array-like, array-like), default=None
+        What groups the records, beside their class, to show who is most exposed: a column of
+        ``X_train`` and ``X_test``, or the groups of their records. At most 100 different values.
     random_state : int, RandomState instance or None, default=None
         Seed of the random halves that shadow models are trained on.
     n_jobs : int, default=None
@@ -128,28 +134,30 @@ def audit(
     True
     """
     model = askable(model, X_train)
-    if hasattr(model, "fit"):
+    trainable = hasattr(model, "fit")
+    if trainable:
         check_is_fitted(model)
     records = X_train, y_train, X_test, y_test
     _check_records(model, *records)
     check_alpha(alpha)
-    claim = claim_of(model, X_train) if hasattr(model, "fit") else Claim(None, NO_CLAIM)
+    labels = (y_train, y_test) if hasattr(model, "classes_") else (None, None)
+    partitions = partitions_of(subgroups, X_train, labels[0], X_test, labels[1])
+    claim = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
     if protects_labels(claim):
+        if subgroups is not None:
+            raise ValueError("subgroups are of members; a guarantee of labels hides no members.")
         attack = label_attack(attacks, random_state)
         return audited_labels(model, claim, attack, *records, alpha)
-    usual = [LossThreshold(), StrongestAttack(online=True)]
-    chosen = [
-        clone(attack).set_params(target=model)
-        for attack in (usual if attacks is None else check_attacks(attacks))
-    ]
+    chosen = [clone(attack).set_params(target=model) for attack in check_attacks(attacks)]
     X, y = together(records)
     for attack in chosen:
         attack._check_target(X, None if y_train is None else y)
     shared = _shared(X_train, X_test)
+    disclosure = check_disclosure(model, *records) if trainable else None
 
     pool, why = None, NOT_LEARNING
     served = [attack for attack in chosen if wants_pool(attack)]
-    if served and not hasattr(model, "fit"):
+    if served and not trainable:
         why, unmeasured = NOT_TRAINABLE, served
     else:
         if served:
@@ -167,14 +175,17 @@ def audit(
     for attack in served:
         attack.set_params(pool=pool)
     run = [attack for attack in chosen if attack not in unmeasured]
+    findings = findings_of(run, records, claim, alpha, verbose=verbose)
     return AuditReport(
         **facts_of(model, claim, *records),
-        findings=findings_of(run, records, claim, alpha, verbose=verbose),
+        findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
         n_shared=shared,
         not_measured=tuple(type(attack).__name__ for attack in unmeasured),
         why_not_measured=why,
+        exposures=group_exposures([f.result for f in findings], partitions, float(alpha)),
+        disclosure=disclosure,
     )
 
 
@@ -256,8 +267,10 @@ def _shared(X_train: Any, X_test: Any) -> int:
     return shared
 
 
-def check_attacks(attacks: Iterable[MembershipAttack]) -> list[Any]:
-    """Return the attacks as a list; one alone will do."""
+def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
+    """Return the attacks as a list: the usual ones for None; one alone will do."""
+    if attacks is None:
+        return [LossThreshold(), StrongestAttack(online=True)]
     if isinstance(attacks, str) or not isinstance(attacks, (Iterable, MembershipAttack)):
         raise TypeError(
             f"attacks={attacks!r} must be a list of membership attacks. Pass objects, such as "

@@ -50,7 +50,7 @@ def add_parser(subparsers: Any) -> None:
         default=0.05,
         help="error probability of the verdict (default: %(default)s)",
     )
-    _model.add_arguments(parser, attacks=["loss", "lira", "both"], attack="both")
+    _model.add_arguments(parser, attacks=["loss", "lira", "strongest", "both"], attack="both")
     output = parser.add_argument_group("output")
     output.add_argument("--out", metavar="FILE.html", help="write a self-contained report")
     output.add_argument("--csv", metavar="FILE.csv", help="write the table")

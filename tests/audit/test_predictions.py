@@ -12,12 +12,12 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
 from skprivacy.attacks import (
+    RMIA,
     AttackResult,
     LiRA,
     LossThreshold,
     ShadowPool,
     SignalThreshold,
-    StrongestAttack,
     SupervisedAttack,
 )
 from skprivacy.audit import _attacking, audit, audit_predictions, predictions
@@ -41,13 +41,28 @@ def aucs(report):
 
 
 def test_shadow_predictions_give_what_the_models_give():
+    attacks = [LossThreshold(), RMIA(online=True), LiRA()]
+    by_table = audit_predictions(*TABLES, **SHADOWS, attacks=attacks)
+    pooled = [clone(attack).set_params(pool=POOL) for attack in attacks[1:]]
+    by_model = audit(TARGET, X[:N], y[:N], X[N:], y[N:], attacks=[attacks[0], *pooled])
+    assert aucs(by_table) == pytest.approx(aucs(by_model), abs=1e-3)
+    assert (by_table.n_shadows, by_table.not_measured) == (8, ())
+
+
+def test_the_strongest_attack_does_not_learn_from_the_order_of_rows():
+    """Members stand beside members in the tables, which an attacker does not know."""
     report = audit_predictions(*TABLES, **SHADOWS)
-    attacks = [LossThreshold(), StrongestAttack(online=True, pool=POOL)]
-    parts = (X[:N], y[:N], X[N:], y[N:])
-    assert aucs(report) == pytest.approx(aucs(audit(TARGET, *parts, attacks=attacks)), abs=1e-3)
-    assert aucs(report)["online RMIA"] > aucs(report)["LossThreshold"] + 0.05
-    assert (report.n_shadows, report.not_measured) == (8, ())
-    assert report.verdict == "no claim"
+    loss, strongest = aucs(report).values()
+    assert strongest > loss + 0.05
+    order = np.random.default_rng(0).permutation(N)
+    both = np.r_[order, N + order]
+    shuffled = audit_predictions(
+        *(table[order] for table in TABLES),
+        shadow_probas=SHADOW_PROBAS[:, both],
+        shadow_trained=TRAINED[:, both],
+    )
+    assert list(aucs(shuffled).values()) == pytest.approx([loss, strongest], abs=2e-3)
+    assert {exposure.by for exposure in report.exposures} == {"class"}
 
 
 def test_without_shadow_models_nothing_is_printed_as_measured_that_was_not():
