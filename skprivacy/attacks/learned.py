@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from .._sklearn import safe_indexing
 from . import scores
+from ._answers import one_label
 from ._records import fingerprints
 from ._rehearsal import N_RECORDS, found_members, trials
 from ._shadowed import Known, ShadowedAttack
@@ -125,7 +126,8 @@ class LearnedRatio(ShadowedAttack):
         self._meet(X, y)
 
     def _tune(self, known: Known) -> None:
-        prints, labels = fingerprints(known.X), np.unique(known.y, return_inverse=True)[1]
+        prints, classes = fingerprints(known.X), one_label(known.y)
+        labels = np.unique(classes, return_inverse=True)[1]
         order = np.lexsort((labels, prints))
         shadow, out = known.shadow[:, order], ~known.trained[:, order]
         rows = np.random.default_rng(0).permutation(len(order))[:N_RECORDS]
@@ -134,8 +136,8 @@ class LearnedRatio(ShadowedAttack):
         self._near, near = None, None
         if 1 < len(first) <= MOST_SEARCHED and np.ndim(known.X) > 1:
             listed = safe_indexing(known.X, order[first])
-            self._near = _Near(Surroundings(listed, max(NEIGHBOURS)), known.y[order[first]])
-            near = self._near.of(safe_indexing(known.X, order[rows]), known.y[order[rows]])
+            self._near = _Near(Surroundings(listed, max(NEIGHBOURS)), classes[order[first]])
+            near = self._near.of(safe_indexing(known.X, order[rows]), classes[order[rows]])
 
         def view(attacked: int, others: list[int]) -> Float64Array:
             seen = _figures(shadow[attacked, rows], shadow[others][:, rows], out[others][:, rows])
@@ -161,7 +163,7 @@ class LearnedRatio(ShadowedAttack):
         self._check_known(X)
         seen = _figures(*self._asked(X, y))
         if self._near is not None:
-            seen = np.hstack([seen, _around(self._excess, *self._near.of(X, y))])
+            seen = np.hstack([seen, _around(self._excess, *self._near.of(X, one_label(y)))])
         return np.asarray(self.model_.decision_function(seen))
 
     def _asked(self, X: Any, y: NDArray[Any]) -> tuple[Float64Array, Float64Array, Mask]:

@@ -15,6 +15,7 @@ from .disclosure import DisclosureCheck, DisclosureReport, check_disclosure
 from .finding import AttackFinding
 from .labels import LabelAuditReport
 from .one_run import OneRunReport, audit_one_run
+from .predictions import audit_predictions
 from .report import AuditReport
 from .runner import audit
 
@@ -29,6 +30,7 @@ __all__ = [
     "OneRunReport",
     "audit",
     "audit_one_run",
+    "audit_predictions",
     "check_disclosure",
     "claim_of",
 ]

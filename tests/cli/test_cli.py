@@ -133,7 +133,7 @@ def test_audit_of_an_honest_model(folder, capsys):
 
 def test_the_attacks_of_the_command_are_those_of_the_function():
     """The command ran offline LiRA long after the function ran the strongest attack."""
-    by_default = runner._check_attacks(None)
+    by_default = runner.check_attacks(None)
     offered = _model.make_attacks(argparse.Namespace(attack="both", n_shadows=16, seed=None))
     assert [repr(attack) for attack in offered] == [repr(attack) for attack in by_default]
 
