@@ -83,13 +83,14 @@ def stored_records(contents: Contents, X_train: Any, X_new: Any, common: int) ->
     numbers_alone = False
     for number, view in enumerate(tables(X_train, contents.parts)):
         new = next(new_views, None)
-        table = _Table(view, _digest(view))
-        numbers_alone |= number == 0 and table.is_one_whole_number
-        if numbers_alone and table.width == 1:
+        numbers_alone |= number == 0 and _is_one_whole_number(view)
+        arrays = known.like(view)
+        if not arrays or (numbers_alone and view.shape[1] == 1):
             continue
+        table = _Table(view, _digest(view))
         chance = table.chance(new)
         identifying = table.identifying(common)
-        for array, digests in known.of_width(table.width):
+        for array, digests in arrays:
             hits = identifying & np.isin(table.digests, digests)
             if hits.any() and not chance.explains(table, identifying, hits, digests):
                 train |= hits
@@ -109,13 +110,6 @@ class _Table:
     @property
     def width(self) -> int:
         return int(self.rows.shape[1])
-
-    @property
-    def is_one_whole_number(self) -> bool:
-        """Whether a record is a whole number and no more: every array of counts holds such."""
-        if self.width > 1 or sparse.issparse(self.rows) or self.rows.dtype == object:
-            return False
-        return bool((self.rows == np.round(self.rows)).all())
 
     def identifying(self, common: int) -> Mask:
         """Return which rows fewer than ``common`` records share, and whose numbers differ."""
@@ -171,6 +165,13 @@ class _Chance:
         return bool(clopper_pearson(found, n, SURE)[0] <= high)
 
 
+def _is_one_whole_number(view: Any) -> bool:
+    """Return whether a record is a whole number and no more: every array of counts holds such."""
+    if view.shape[1] > 1 or sparse.issparse(view) or view.dtype == object:
+        return False
+    return bool((view == np.round(view)).all())
+
+
 class _Digested:
     """The rows of arrays, cut to the width of the records that are looked for."""
 
@@ -178,20 +179,22 @@ class _Digested:
         self._values = [
             (array, values) for array in arrays if (values := _values(array)) is not None
         ]
-        self._cut: dict[int, list[tuple[Any, Digests]]] = {}
+        self._cut: dict[tuple[int, bool], list[tuple[Any, Digests]]] = {}
 
-    def of_width(self, width: int) -> list[tuple[Any, Digests]]:
-        """Return each array that can be read as rows of this width, with their digests.
+    def like(self, view: Any) -> list[tuple[Any, Digests]]:
+        """Return each array that can be read as rows like those of a view, with their digests.
 
         Arrays of one row are put together: a record may have each an array of its own.
         """
-        if width not in self._cut:
-            cut = [(a, _digest(rows)) for a, values in self._values for rows in _cut(values, width)]
+        width, text = int(view.shape[1]), view.dtype == object
+        if (width, text) not in self._cut:
+            held = [(array, v) for array, v in self._values if (v.dtype == object) is text]
+            cut = [(array, _digest(rows)) for array, v in held for rows in _cut(v, width)]
             several = [(array, digests) for array, digests in cut if len(digests) > 1]
             single = [digests for _, digests in cut if len(digests) == 1]
             united = np.unique(np.concatenate(single)) if single else np.zeros(0, np.uint64)
-            self._cut[width] = several + [(None, united)] * (len(united) > 1)
-        return self._cut[width]
+            self._cut[width, text] = several + [(None, united)] * (len(united) > 1)
+        return self._cut[width, text]
 
 
 def _values(array: Any) -> Any:
