@@ -385,6 +385,7 @@ class Unseen:
     ("params", "message"),
     [
         ({"epsilon": np.inf}, "epsilon=inf"),
+        ({"epsilon": "1"}, "'epsilon' parameter"),
         ({"noise": "banded"}, "noise='banded'; it must be one of .*gaussian"),
         ({"noise": "tree"}, "noise='tree'"),
         ({"clipping": "per-layer"}, "clipping='per-layer'"),
@@ -408,6 +409,7 @@ def test_networks_that_canaries_do_not_fit_are_refused_before_anything_is_charge
         (None, {"score": max}, ValueError, "Leave it out"),
         (None, {"n_canaries": 19}, ValueError, "n_canaries=19"),
         (None, {"records": (sparse.csr_matrix(X), y)}, ValueError, "dense matrix"),
+        (None, {"records": (X.astype(str) + "x", y)}, ValueError, "X holds text"),
         (make_pipeline(StandardScaler(), DPSGDClassifier()), {}, TypeError, "got Pipeline"),
         (DPNeuralNet(nn.Linear, nn.MSELoss), {}, TypeError, "got DPNeuralNet"),
     ],
