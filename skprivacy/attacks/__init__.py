@@ -7,6 +7,7 @@ from .gradient_norm import GradientNormAttack
 from .indirect import IndirectInference
 from .label_inference import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
 from .label_only import LabelOnlyAttack
+from .learned import LearnedRatio
 from .lira import LiRA
 from .membership import LossThreshold, MembershipAttack
 from .property import PropertyInference
@@ -33,6 +34,7 @@ __all__ = [
     "LabelInferenceAttack",
     "LabelInferenceResult",
     "LabelOnlyAttack",
+    "LearnedRatio",
     "LiRA",
     "LossThreshold",
     "MLLeaksAttack",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,29 @@ from ._predictions import class_list
 from .membership import MembershipAttack
 from .shadow import NOT_LEARNING, ShadowPool
 
-__all__ = ["ShadowedAttack"]
+__all__ = ["Known", "ShadowedAttack"]
 
 View = Callable[[NDArray[np.float64], NDArray[np.intp]], NDArray[np.float64]]
+
+
+class Known(NamedTuple):
+    """The records of an attacker that the pool knows, and what its models say of them.
+
+    Attributes
+    ----------
+    X, y : the records and their classes
+    rows : bool ndarray of shape (n_records_of_attacker,)
+        Which of the attacker's records they are.
+    shadow : ndarray of shape (n_shadows, n_known)
+        Log-odds of the true class.
+    trained : bool ndarray of shape (n_shadows, n_known)
+    """
+
+    X: Any
+    y: NDArray[Any]
+    rows: NDArray[np.bool_]
+    shadow: NDArray[np.float64]
+    trained: NDArray[np.bool_]
 
 
 class ShadowedAttack(MembershipAttack):
@@ -61,12 +81,10 @@ class ShadowedAttack(MembershipAttack):
     def _meet(self, X: Any, y: NDArray[Any]) -> None:
         """Learn from the population once the settings are chosen; nothing by default."""
 
-    def _known_to_pool(
-        self, X: Any, y: NDArray[Any]
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Return the shadow models' log-odds of the pool's records, and who trained on them."""
-        trained, known = self.pool_.membership(X)
-        return self.pool_.logits(X, y)[:, known], trained[:, known]
+    def _known_to_pool(self, X: Any, y: NDArray[Any]) -> Known:
+        trained, rows = self.pool_.membership(X)
+        shadow = self.pool_.logits(X, y)[:, rows]
+        return Known(safe_indexing(X, rows), y[rows], rows, shadow, trained[:, rows])
 
     def _seen_by_shadows(
         self, X: Any, y: NDArray[Any], classes: NDArray[Any], view: View

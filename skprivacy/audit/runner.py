@@ -17,9 +17,13 @@ from .._sklearn import num_samples, safe_indexing
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks._records import as_records, concat, fingerprints
 from ..attacks.shadow import NOT_LEARNING
+from ._exposure import group_exposures, partitions_of
+from ._facts import facts_of
 from .claims import claim_of
+from .disclosure import check_disclosure
+from .finding import AttackFinding
 from .labels import audited_labels, label_attack, protects_labels
-from .report import AttackFinding, AuditReport, facts_of
+from .report import AuditReport
 
 __all__ = ["audit"]
 
@@ -34,6 +38,7 @@ def audit(
     attacks: Iterable[MembershipAttack] | None = None,
     n_shadows: int = 16,
     alpha: float = 0.05,
+    subgroups: Any = None,
     random_state: Any = None,
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -63,6 +68,9 @@ def audit(
     alpha : float, default=0.05
         Error probability: a true claim is reported as violated with at most this probability, over
         all attacks together.
+    subgroups : str, int or (array-like, array-like), default=None
+        What groups the records, beside their class, to show who is most exposed: a column of
+        ``X_train`` and ``X_test``, or the groups of their records. At most 100 different values.
     random_state : int, RandomState instance or None, default=None
         Seed of the random halves that shadow models are trained on.
     n_jobs : int, default=None
@@ -115,12 +123,16 @@ def audit(
     _check_records(model, X_train, y_train, X_test, y_test)
     if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real) or not 0 < alpha < 1:
         raise ValueError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.05.")
+    partitions = partitions_of(subgroups, X_train, y_train, X_test, y_test)
     claim = claim_of(model, X_train)
     if protects_labels(claim):
+        if subgroups is not None:
+            raise ValueError("subgroups are of members; a guarantee of labels hides no members.")
         attack = label_attack(attacks, random_state)
         return audited_labels(model, claim, attack, X_train, y_train, X_test, y_test, alpha)
     chosen = _check_attacks(attacks)
     shared = _shared(X_train, X_test)
+    disclosure = check_disclosure(model, X_train, y_train, X_test, y_test)
 
     everything = concat(X_train, X_test), np.concatenate([np.asarray(y_train), np.asarray(y_test)])
     pool = None
@@ -146,6 +158,8 @@ def audit(
         n_shadows=0 if pool is None else pool.n_shadows,
         n_shared=shared,
         not_measured=tuple(type(attack).__name__ for attack in unmeasured),
+        exposures=group_exposures([f.result for f in findings], partitions, float(alpha)),
+        disclosure=disclosure,
     )
 
 

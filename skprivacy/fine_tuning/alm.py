@@ -205,7 +205,8 @@ the encoder treats each record by itself (tried on records that are not private)
         X_public : array-like, DataFrame or PublicRecords of shape (n_public, n_features), \
                 default=None
             Public records of the same kind, without labels. In a cross-validation wrap them in
-            :class:`~skprivacy.ensemble.PublicRecords`. ``None`` needs an encoder that is fitted
+            :class:`~skprivacy.ensemble.PublicRecords`, to which the encoder is fitted once, not
+            once a fold. ``None`` needs an encoder that is fitted
             or learns nothing, and leaves features as they are but for their norm.
 
         Returns
@@ -291,7 +292,8 @@ the encoder treats each record by itself (tried on records that are not private)
         X, target = self._validated(X, y)
         self.classes_, labels = public_classes(fit, target, self.classes)
         public = self._checked_public(X_public)
-        self.encoder_ = public_encoder(self.encoder, public, self.n_features_in_)
+        shared = X_public if isinstance(X_public, PublicRecords) else None
+        self.encoder_ = public_encoder(self.encoder, public, self.n_features_in_, shared)
         if public is not None:
             fit.assume("the public records depend on no private record")
         if has_a_past(self.encoder, self.encoder_, public):

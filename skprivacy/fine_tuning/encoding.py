@@ -22,7 +22,7 @@ _LARGEST = 1e30  # finite in single precision, in which most encoders compute
 _TRIED = 8
 
 
-def public_encoder(encoder: Any, X_public: Any, n_features: int) -> Any:
+def public_encoder(encoder: Any, X_public: Any, n_features: int, shared: Any = None) -> Any:
     """Return a fitted encoder that has seen public records alone; None for None.
 
     Parameters
@@ -34,6 +34,8 @@ def public_encoder(encoder: Any, X_public: Any, n_features: int) -> Any:
         Public records.
     n_features : int
         Columns of a record.
+    shared : PublicRecords, default=None
+        What ``X_public`` came as, if that keeps encoders for others who pass the same.
 
     Raises
     ------
@@ -52,6 +54,8 @@ def public_encoder(encoder: Any, X_public: Any, n_features: int) -> Any:
             "learned. Pass sklearn.frozen.FrozenEstimator(encoder), or sklearn.base.clone(encoder) "
             "and X_public to fit it again. It must not have seen private records."
         )
+    if shared is not None:
+        return shared.encoder_like(encoder, X_public)
     if X_public is not None:
         return clone(encoder).fit(X_public)
     fitted = _fitted_to_nothing(encoder, n_features)

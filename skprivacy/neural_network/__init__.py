@@ -1,9 +1,11 @@
-"""Private neural networks (they need torch and skorch, which are imported on first use)."""
+"""Private neural networks; they need ``skprivacy[torch]``, which is imported on first use."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from .._torch import torch_is_named
 
 if TYPE_CHECKING:
     from ._persistence import load_model, save_model
@@ -58,7 +60,8 @@ _PUBLIC = {
 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
-        return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
+        with torch_is_named():
+            return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -132,7 +132,7 @@ class Guess(LiRA):
     def _learn(self, X, y, member):
         pass
 
-    def _tune(self, shadow, trained):
+    def _tune(self, known):
         self.power_ = float(np.random.default_rng(self.random_state).random())
 
     def _score(self, X, y):
