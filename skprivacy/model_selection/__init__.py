@@ -1,7 +1,8 @@
 """Choosing a privacy level, and hyper-parameters: what it costs and what it brings."""
 
 from ._plan import SearchPlan
+from ._reading import EpsilonInterval
 from .search import PrivateSearchCV
 from .sweep import PrivacySweepCV
 
-__all__ = ["PrivacySweepCV", "PrivateSearchCV", "SearchPlan"]
+__all__ = ["EpsilonInterval", "PrivacySweepCV", "PrivateSearchCV", "SearchPlan"]

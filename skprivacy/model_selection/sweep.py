@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
@@ -11,10 +10,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -29,26 +26,16 @@ from ..audit.claims import total
 from ..exceptions import BudgetExceededError
 from ._attacked import Split, checked_attack, fit_and_attack
 from ._baselines import checked_baselines, fit_baseline
+from ._checks import checked_epsilons, checked_scorer
 from ._parameters import epsilon_parameter
+from ._reading import EpsilonInterval, knee, smallest_epsilon
+from ._refitted import RefittedMixin
 from ._results import as_grid_search
 
 __all__ = ["PrivacySweepCV"]
 
 
-def _refitted(method: str) -> Callable[[Any], bool]:
-    """Return whether the refitted model has a method."""
-
-    def check(self: Any) -> bool:
-        if not hasattr(self, "estimator_"):
-            raise AttributeError(
-                "PrivacySweepCV keeps no model with refit=None. Set refit=<epsilon> to keep one."
-            )
-        return hasattr(self.estimator_, method)
-
-    return check
-
-
-class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
+class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
     """Cross-validated utility and membership leakage of a model at several privacy levels.
 
     For each epsilon and each split, one model is trained on the training folds. It is scored on
@@ -110,6 +97,8 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         Name of the attack.
     n_splits_ : int
         Number of splits.
+    test_per_train_ : float
+        How many test records a split has for a training record, in the mean.
     estimator_ : estimator
         The model trained on all data, if ``refit`` is given. Its claim is the one that it would
         have without the sweep, provided that ``refit`` was chosen without looking at any scores.
@@ -194,9 +183,9 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         -------
         self
         """
-        epsilons = _check_epsilons(self.epsilons, self.refit)
+        epsilons = checked_epsilons(self.epsilons, self.refit)
         param = epsilon_parameter(self.estimator, self.param_name)
-        scorer = _checked_scorer(self.estimator, self.scoring)
+        scorer = checked_scorer(self.estimator, self.scoring)
         attack = checked_attack(self.attack, holds_private_labels(self.estimator))
         X, y, groups = indexable(X, y, groups)
         validate_data(self, X, skip_check_array=True)
@@ -221,6 +210,7 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
             len(candidates) * len(splits),
         )
         self.n_splits_ = len(splits)
+        self.test_per_train_ = float(np.mean([len(test) / len(train) for train, test in splits]))
         self.attack_name_ = type(attack).__name__
         self.cv_results_ = as_grid_search(rows, [{param: e} for e in epsilons], len(splits))
         self.best_index_ = int(np.argmin(self.cv_results_["rank_test_score"]))
@@ -287,6 +277,89 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
                 rows.append(row)
         return rows
 
+    def smallest_epsilon(
+        self, loss: float, *, compared_with: str | None = None, confidence: float = 0.95
+    ) -> EpsilonInterval:
+        """Return the smallest swept epsilon from which on at most ``loss`` of the score is lost.
+
+        Parameters
+        ----------
+        loss : float
+            At least 0, in units of the score: 0.01 is a point of accuracy.
+        compared_with : str, default=None
+            Name of a baseline. ``None``: the best of them in the mean; without baselines, the
+            largest epsilon.
+        confidence : float, default=0.95
+            Of the interval, which takes splits for what they are: few, and not independent.
+
+        Returns
+        -------
+        EpsilonInterval
+
+        Raises
+        ------
+        ValueError
+            If ``loss`` or ``compared_with`` is invalid, or there is only one split.
+        """
+        check_is_fitted(self, "cv_results_")
+        if not (isinstance(loss, numbers.Real) and loss >= 0):
+            raise ValueError(f"loss={loss!r} must be a number of at least 0, such as 0.01.")
+        if not 0 < confidence < 1:
+            raise ValueError(f"confidence={confidence!r} must be in (0, 1), such as 0.95.")
+        if self.n_splits_ < 2:
+            raise ValueError("One split does not tell how sure it is. Use cv=5, or repeat splits.")
+        epsilons, scores = self._curve()
+        levels = _by_split(self.baseline_results_)
+        if compared_with is None and levels:
+            compared_with = max(levels, key=lambda name: float(levels[name].mean()))
+        if compared_with is None:
+            reference, name = scores[-1], f"epsilon={epsilons[-1]:g}"
+        elif compared_with in levels:
+            reference, name = levels[compared_with], compared_with
+        else:
+            raise ValueError(
+                f"compared_with={compared_with!r} must be one of the baselines, {list(levels)}."
+            )
+        private = np.isfinite(epsilons)
+        return smallest_epsilon(
+            epsilons[private],
+            scores[private],
+            reference,
+            float(loss),
+            self.test_per_train_,
+            confidence,
+            name,
+        )
+
+    def knee(self) -> EpsilonInterval:
+        """Return the epsilon from which on more of it brings less, and its range over splits.
+
+        Returns
+        -------
+        EpsilonInterval
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than three finite epsilons.
+        """
+        check_is_fitted(self, "cv_results_")
+        epsilons, scores = self._curve()
+        private = np.isfinite(epsilons)
+        if private.sum() < 3:
+            raise ValueError(
+                f"epsilons={epsilons.tolist()} has {private.sum()} finite levels; a knee needs at "
+                "least three."
+            )
+        return knee(epsilons[private], scores[private])
+
+    def _curve(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return epsilons, increasing, and test scores of shape (n_epsilons, n_splits)."""
+        epsilons = np.array([next(iter(p.values())) for p in self.cv_results_["params"]])
+        order = np.argsort(epsilons)
+        splits = [self.cv_results_[f"split{i}_test_score"] for i in range(self.n_splits_)]
+        return epsilons[order], np.stack(splits, axis=1)[order]
+
     def plot(self, **kwargs: Any) -> Any:
         """Plot utility and leakage over epsilon.
 
@@ -303,31 +376,6 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
 
         return PrivacyUtilityDisplay.from_estimator(self, **kwargs)
 
-    @available_if(_refitted("predict"))
-    def predict(self, X: Any) -> np.ndarray:
-        """Predict with the refitted model."""
-        return self.estimator_.predict(X)
-
-    @available_if(_refitted("predict_proba"))
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Predict probabilities with the refitted model."""
-        return self.estimator_.predict_proba(X)
-
-    @available_if(_refitted("predict_log_proba"))
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Predict log-probabilities with the refitted model."""
-        return self.estimator_.predict_log_proba(X)
-
-    @available_if(_refitted("decision_function"))
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return the scores of the refitted model."""
-        return self.estimator_.decision_function(X)
-
-    @available_if(_refitted("score"))
-    def score(self, X: Any, y: Any) -> float:
-        """Score the refitted model by ``scoring``."""
-        return check_scoring(self.estimator_, self.scoring)(self.estimator_, X, y)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         inner = get_tags(self.estimator)
@@ -336,55 +384,6 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
             tags.estimator_type = inner.estimator_type
             tags.classifier_tags = inner.classifier_tags
         return tags
-
-    @property
-    def classes_(self) -> np.ndarray:
-        """Class labels of the refitted model."""
-        check_is_fitted(self, "estimator_")
-        return self.estimator_.classes_
-
-
-def _check_epsilons(epsilons: Any, refit: Any) -> list[float]:
-    if isinstance(epsilons, (str, numbers.Real)) or not isinstance(epsilons, Iterable):
-        raise ValueError(
-            f"epsilons={epsilons!r} must be a list of positive numbers. Pass one, such as [1, 10]."
-        )
-    given = list(epsilons)
-    if not given:
-        raise ValueError("epsilons is empty. Pass at least one positive number.")
-    for epsilon in given:
-        if (
-            isinstance(epsilon, bool)
-            or not isinstance(epsilon, numbers.Real)
-            or not float(epsilon) > 0
-        ):
-            raise ValueError(
-                f"epsilons must be positive numbers; got {epsilon!r}. Remove or correct it."
-            )
-    values = [float(epsilon) for epsilon in given]
-    if len(set(values)) < len(values):
-        raise ValueError(f"epsilons={given!r} must not contain a value twice. Remove duplicates.")
-    if refit is not None and (isinstance(refit, bool) or refit not in values):
-        raise ValueError(f"refit={refit!r} must be None or one of epsilons={values}.")
-    return values
-
-
-def _checked_scorer(estimator: Any, scoring: Any) -> Any:
-    """Return the scorer, or refuse it before anything is fitted."""
-    if scoring is not None and not isinstance(scoring, str) and not callable(scoring):
-        raise ValueError(
-            f"scoring={scoring!r} must be the name of a scorer, a callable scorer(estimator, X, y) "
-            "or None. Pass one of sklearn.metrics.get_scorer_names()."
-        )
-    if callable(scoring):
-        try:
-            inspect.signature(scoring).bind(estimator, None, None)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"scoring={scoring!r} must take an estimator, X and y. Pass a scorer, such as "
-                "sklearn.metrics.make_scorer(metric)."
-            ) from None
-    return check_scoring(estimator, scoring)
 
 
 @contextmanager
@@ -398,6 +397,13 @@ def _saying_what_stays_charged(done: Sized, total: int) -> Iterator[None]:
             "what they were charged stays charged, and no result is kept. Give the sweep a budget "
             f"for all of its models, or sweep with budget=None on public data. Then: {error}"
         ) from error
+
+
+def _by_split(results: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Return the test scores of each baseline on all splits, by its name."""
+    keys = [key for key in results if key.startswith("split") and key.endswith("_test_score")]
+    names = results.get("param_baseline", [])
+    return {name: np.array([results[key][i] for key in keys]) for i, name in enumerate(names)}
 
 
 def _in_split(
