@@ -91,7 +91,7 @@ def smallest_epsilon(
         _from_there_on(epsilons, mean <= loss),
         float(np.r_[epsilons, math.inf][np.r_[~too_much, True].argmax()]),
         _from_there_on(epsilons, mean + width <= loss),
-        f"smallest epsilon that loses at most {loss:g} of {name}",
+        f"smallest epsilon that loses at most {loss:g} against {name}",
     )
 
 

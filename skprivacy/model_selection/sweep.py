@@ -6,6 +6,8 @@ import numbers
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
+from .._sklearn import num_samples
 from ..accounting import NonPrivate, PrivacyGuarantee
 from ..accounting.budget import LedgerError
 from ..attacks import ShadowPool
@@ -95,8 +98,8 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
         For each epsilon, the joint cost of the models of all its splits.
     attack_name_ : str
         Name of the attack.
-    n_splits_ : int
-        Number of splits.
+    n_samples_, n_splits_ : int
+        Number of records and of splits.
     test_per_train_ : float
         How many test records a split has for a training record, in the mean.
     estimator_ : estimator
@@ -209,7 +212,7 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
             ),
             len(candidates) * len(splits),
         )
-        self.n_splits_ = len(splits)
+        self.n_samples_, self.n_splits_ = num_samples(X), len(splits)
         self.test_per_train_ = float(np.mean([len(test) / len(train) for train, test in splits]))
         self.attack_name_ = type(attack).__name__
         self.cv_results_ = as_grid_search(rows, [{param: e} for e in epsilons], len(splits))
@@ -375,6 +378,29 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
         from ..display import PrivacyUtilityDisplay
 
         return PrivacyUtilityDisplay.from_estimator(self, **kwargs)
+
+    def to_html(self, path: str | PathLike[str] | None = None, *, name: str = "the records") -> str:
+        """Return a page with the figure, all results, what they cost and how to read them.
+
+        Parameters
+        ----------
+        path : str or PathLike, default=None
+            Where to write it, in UTF-8. ``None`` does not.
+        name : str, default="the records"
+            What the data is called on the page.
+
+        Returns
+        -------
+        str
+            Without any reference to other files. All text is escaped.
+        """
+        from ._page import figure_of, page
+
+        check_is_fitted(self, "cv_results_")
+        shown = page(self, name, self.charged_.assumptions, figure_of(self))
+        if path is not None:
+            Path(path).write_text(shown, encoding="utf-8")
+        return shown
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

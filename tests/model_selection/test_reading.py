@@ -27,7 +27,7 @@ def test_without_noise_it_is_the_level_itself():
         found = read(scores, reference, loss)
         assert (found.epsilon, found.low, found.high) == (epsilon, epsilon, epsilon)
     assert repr(read(scores, reference)) == (
-        "smallest epsilon that loses at most 0.02 of it: 1 (from 1 to 1)"
+        "smallest epsilon that loses at most 0.02 against it: 1 (from 1 to 1)"
     )
     assert "none of those swept" in repr(read(scores, reference, 0.0))
 
@@ -73,14 +73,14 @@ def test_a_sweep_reads_its_own_results():
     np.testing.assert_allclose(scores.mean(axis=1)[2], sweep.cv_results_["mean_test_score"][0])
     everything = sweep.smallest_epsilon(1.0)
     assert (everything.epsilon, everything.low, everything.high) == (1.0, 1.0, 1.0)
-    assert "of line" in repr(everything)
+    assert "against line" in repr(everything)
     levels = [f"split{i}_test_score" for i in range(6)]
     line = np.array([sweep.baseline_results_[key][0] for key in levels])
     expected = smallest_epsilon(epsilons[:3], scores[:3], line, 0.01, 0.5, 0.95, "line")
     assert sweep.smallest_epsilon(0.01, compared_with="line").epsilon == expected.epsilon
     assert sweep.knee().epsilon in (1, 3, 8)
     alone = sweep_of(Noisy(), epsilons=[1, 3], cv=2).fit(X, y)
-    assert "of epsilon=3" in repr(alone.smallest_epsilon(0.5))
+    assert "against epsilon=3" in repr(alone.smallest_epsilon(0.5))
     for arguments, words in [
         ({"loss": -1}, "loss=-1 must be"),
         ({"loss": 0.1, "confidence": 1.0}, "confidence=1.0 must be"),

@@ -5,6 +5,7 @@ import pickle
 from functools import partial
 from pathlib import Path
 
+import markupsafe
 import matplotlib
 import numpy as np
 import pytest
@@ -447,6 +448,26 @@ def test_a_baseline_that_cannot_be_fitted_is_left_out_or_told():
     assert list(sweep.baseline_results_["param_baseline"]) == ["histogram gradient boosting"]
     with pytest.raises(ValueError, match="finite"):
         sweep_of(Noisy(), epsilons=[1], cv=2, baseline=Picky(epsilon=np.inf)).fit(X, y)
+
+
+def test_the_page_shows_every_result_and_is_complete_by_itself(tmp_path):
+    given = {"<b>trees</b>": DecisionTreeClassifier(random_state=0)}
+    sweep = sweep_of(Noisy(), epsilons=[1, 2, 5, np.inf], cv=3, baseline=given).fit(X, y)
+    page = sweep.to_html(tmp_path / "sweep.html", name="<i>people</i>")
+    assert page == (tmp_path / "sweep.html").read_text(encoding="utf-8")
+    assert "<b>trees" not in page
+    assert "<i>people" not in page
+    assert "&lt;b&gt;trees&lt;/b&gt;" in page
+    results = (sweep.cv_results_, sweep.baseline_results_)
+    for score in np.concatenate([r["mean_test_score"] for r in results]):
+        assert f"{score:.3f}" in page
+    for told in (sweep.smallest_epsilon(0.01), sweep.knee()):
+        assert str(markupsafe.escape(repr(told))) in page
+    assert "400 records" in page
+    assert "at delta = 1e-06, zero-out" in page
+    assert "a stub" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert 'src="data:image/png' in page
 
 
 def test_progress_is_shown_on_request(capsys):
