@@ -99,19 +99,19 @@ class PrivacyUtilityDisplay:
             None makes a new figure.
         """
         results = sweep.cv_results_
-        scoring = sweep.scoring
+        main = sweep.scores_[0]
         compared = sweep.baseline_results_
         display = cls(
             [next(iter(params.values())) for params in results["params"]],
-            results["mean_test_score"],
-            results["std_test_score"],
+            results[f"mean_test_{main}"],
+            results[f"std_test_{main}"],
             results["mean_attack_auc"],
             results["std_attack_auc"],
             attack_auc_bound=results["mean_attack_auc_bound"],
-            utility_name=scoring if isinstance(scoring, str) else "accuracy",
+            utility_name=sweep.score_name_,
             attack_name=sweep.attack_name_,
             baselines=dict(
-                zip(compared["param_baseline"], compared["mean_test_score"], strict=True)
+                zip(compared["param_baseline"], compared[f"mean_test_{main}"], strict=True)
             )
             if compared
             else None,

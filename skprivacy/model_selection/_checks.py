@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sklearn.metrics import check_scoring
 
-__all__ = ["checked_epsilons", "checked_scorer"]
+__all__ = ["checked_epsilons", "checked_scorers"]
 
 
 def checked_epsilons(epsilons: Any, refit: Any) -> list[float]:
@@ -38,12 +38,33 @@ def checked_epsilons(epsilons: Any, refit: Any) -> list[float]:
     return values
 
 
-def checked_scorer(estimator: Any, scoring: Any) -> Any:
-    """Return the scorer, or refuse it before anything is fitted."""
+def checked_scorers(estimator: Any, scoring: Any) -> dict[str, Any]:
+    """Return the scorers by their names, or refuse one before anything is fitted.
+
+    A single one is called "score"; several have the names in ``scoring``, of which the first counts
+    wherever one is needed.
+    """
+    if isinstance(scoring, Mapping):
+        named = dict(scoring)
+    elif isinstance(scoring, (list, tuple)):
+        named = {name: name for name in scoring if isinstance(name, str)}
+        if len(named) < len(scoring):
+            raise ValueError(
+                f"scoring={scoring!r} must be different names of scorers. Pass a dict for scorers "
+                "that have no name."
+            )
+    else:
+        return {"score": _checked_scorer(estimator, scoring)}
+    if not named or not all(isinstance(name, str) for name in named):
+        raise ValueError(f"scoring={scoring!r} must name at least one scorer by a string.")
+    return {name: _checked_scorer(estimator, given) for name, given in named.items()}
+
+
+def _checked_scorer(estimator: Any, scoring: Any) -> Any:
     if scoring is not None and not isinstance(scoring, str) and not callable(scoring):
         raise ValueError(
             f"scoring={scoring!r} must be the name of a scorer, a callable scorer(estimator, X, y) "
-            "or None. Pass one of sklearn.metrics.get_scorer_names()."
+            "or None, or a list or dict of these. Pass one of sklearn.metrics.get_scorer_names()."
         )
     if callable(scoring):
         try:

@@ -24,17 +24,20 @@ def table(sweep: Any) -> pd.DataFrame:
     """Return a row for each epsilon, and after them one for each baseline."""
     results, compared = sweep.cv_results_, sweep.baseline_results_
     levels = [next(iter(params.values())) for params in results["params"]]
-    rows = pd.DataFrame({"model": "", "epsilon": levels} | _columns(results))
+    rows = pd.DataFrame({"model": "", "epsilon": levels} | _columns(results, sweep.scores_[0]))
     if not compared:
         return rows
     others = {"model": compared["param_baseline"].tolist(), "epsilon": math.inf}
-    return pd.concat([rows, pd.DataFrame(others | _columns(compared))], ignore_index=True)
+    return pd.concat(
+        [rows, pd.DataFrame(others | _columns(compared, sweep.scores_[0]))], ignore_index=True
+    )
 
 
-def _columns(results: dict[str, Any]) -> dict[str, Any]:
+def _columns(results: dict[str, Any], score: str) -> dict[str, Any]:
     columns: dict[str, Any] = {}
-    for key in ("test_score", "train_score", "attack_auc"):
-        columns |= {key: results[f"mean_{key}"], f"{key}_std": results[f"std_{key}"]}
+    shown = {"test_score": f"test_{score}", "train_score": f"train_{score}"}
+    for name, key in (shown | {"attack_auc": "attack_auc"}).items():
+        columns |= {name: results[f"mean_{key}"], f"{name}_std": results[f"std_{key}"]}
     for key in ("claimed_epsilon", "attack_auc_bound", "attack_tpr_at_0.01", "fit_time"):
         columns[key] = results.get(f"mean_{key}", math.nan)
     return columns
@@ -60,14 +63,13 @@ def figure_of(sweep: Any) -> Figure:
 
 def page(sweep: Any, name: str, caveats: Sequence[str], figure: Figure) -> str:
     """Return the page of a fitted sweep."""
-    scoring = sweep.scoring
     return render(
         "sweep.html",
         name=name,
         n_samples=sweep.n_samples_,
         n_splits=sweep.n_splits_,
         attack=sweep.attack_name_,
-        utility=scoring if isinstance(scoring, str) else "accuracy",
+        utility=sweep.score_name_,
         figure=embed(figure, "Test score and attack AUC over epsilon"),
         rows=table(sweep).to_dict("records"),
         inf=math.inf,

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import check_scoring
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
+
+from ._checks import checked_scorers
 
 __all__ = ["RefittedMixin"]
 
@@ -54,8 +55,9 @@ class RefittedMixin:
 
     @available_if(_refitted("score"))
     def score(self, X: Any, y: Any) -> float:
-        """Score the refitted model by ``scoring``."""
-        return check_scoring(self.estimator_, self.scoring)(self.estimator_, X, y)
+        """Score the refitted model by ``scoring``, the first of several."""
+        scorer = next(iter(checked_scorers(self.estimator_, self.scoring).values()))
+        return scorer(self.estimator_, X, y)
 
     @property
     def classes_(self) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import re
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,7 +30,7 @@ from ..audit.claims import total
 from ..exceptions import BudgetExceededError
 from ._attacked import Split, checked_attack, fit_and_attack
 from ._baselines import checked_baselines, fit_baseline
-from ._checks import checked_epsilons, checked_scorer
+from ._checks import checked_epsilons, checked_scorers
 from ._parameters import epsilon_parameter
 from ._reading import EpsilonInterval, knee, smallest_epsilon
 from ._refitted import RefittedMixin
@@ -62,8 +63,9 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
         called ``epsilon``, nested (``dpsgdclassifier__epsilon``) or not.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`.
-    scoring : str or callable, default=None
-        The utility; ``None`` means the estimator's ``score``.
+    scoring : str, callable, list of str or dict, default=None
+        The utility; ``None`` means the estimator's ``score``. Several, by a list of names or a dict
+        of names and scorers, have the keys ``test_<name>``; the first is the one that is drawn.
     n_jobs : int, default=None
         Number of models to train in parallel with joblib.
     verbose : int, default=0
@@ -86,8 +88,10 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
         ``claimed_epsilon``, the claim of a model with all of its private steps, and
         ``attack_auc_bound``, the highest AUC that this claim allows for any attack; the last two
         are NaN if nothing is proved for the model as a whole.
+    scores_ : list of str
+        Names of the scores, as in the keys of ``cv_results_``: "score", or those of ``scoring``.
     best_index_, best_score_, best_params_
-        The candidate with the highest mean test score.
+        The candidate with the highest mean test score, the first one of several.
     baseline_results_ : dict of ndarray
         The same keys for the baselines, named in ``param_baseline``; empty if there are none. They
         are attacked if the attack needs no shadow models, and otherwise have NaN.
@@ -188,7 +192,7 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
         """
         epsilons = checked_epsilons(self.epsilons, self.refit)
         param = epsilon_parameter(self.estimator, self.param_name)
-        scorer = checked_scorer(self.estimator, self.scoring)
+        scorers = checked_scorers(self.estimator, self.scoring)
         attack = checked_attack(self.attack, holds_private_labels(self.estimator))
         X, y, groups = indexable(X, y, groups)
         validate_data(self, X, skip_check_array=True)
@@ -206,7 +210,9 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
         rows = self._all(
             "models",
             (
-                delayed(_in_split)(fit_and_attack, X, y, *split, clone(model), scorer, attack, pool)
+                delayed(_in_split)(
+                    fit_and_attack, X, y, *split, clone(model), scorers, attack, pool
+                )
                 for model, pool in zip(candidates, pools, strict=True)
                 for split in splits
             ),
@@ -216,10 +222,12 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
         self.test_per_train_ = float(np.mean([len(test) / len(train) for train, test in splits]))
         self.attack_name_ = type(attack).__name__
         self.cv_results_ = as_grid_search(rows, [{param: e} for e in epsilons], len(splits))
-        self.best_index_ = int(np.argmin(self.cv_results_["rank_test_score"]))
-        self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
+        self.scores_ = list(scorers)
+        main = self.scores_[0]
+        self.best_index_ = int(np.argmin(self.cv_results_[f"rank_test_{main}"]))
+        self.best_score_ = float(self.cv_results_[f"mean_test_{main}"][self.best_index_])
         self.best_params_ = self.cv_results_["params"][self.best_index_]
-        self.baseline_results_ = self._compared(baselines, splits, X, y, scorer, attack)
+        self.baseline_results_ = self._compared(baselines, splits, X, y, scorers, attack)
         claims = [row["claim"] for row in rows]
         n = self.n_splits_
         self.guarantees_ = [_together(claims[i : i + n]) for i in range(0, len(claims), n)]
@@ -246,7 +254,13 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
         ]
 
     def _compared(
-        self, baselines: dict[str, Any], splits: list[Any], X: Any, y: Any, scorer: Any, attack: Any
+        self,
+        baselines: dict[str, Any],
+        splits: list[Any],
+        X: Any,
+        y: Any,
+        scorers: Any,
+        attack: Any,
     ) -> dict[str, Any]:
         """Return the results of the baselines; one that cannot be fitted is left out."""
         optional = isinstance(self.baseline, str)
@@ -254,7 +268,7 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
             "baselines",
             (
                 delayed(_in_split)(
-                    fit_baseline, X, y, *split, clone(model), scorer, attack, name, optional
+                    fit_baseline, X, y, *split, clone(model), scorers, attack, name, optional
                 )
                 for name, model in baselines.items()
                 for split in splits
@@ -281,7 +295,12 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
         return rows
 
     def smallest_epsilon(
-        self, loss: float, *, compared_with: str | None = None, confidence: float = 0.95
+        self,
+        loss: float,
+        *,
+        compared_with: str | None = None,
+        confidence: float = 0.95,
+        score: str | None = None,
     ) -> EpsilonInterval:
         """Return the smallest swept epsilon from which on at most ``loss`` of the score is lost.
 
@@ -294,6 +313,8 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
             largest epsilon.
         confidence : float, default=0.95
             Of the interval, which takes splits for what they are: few, and not independent.
+        score : str, default=None
+            One of ``scores_``; ``None`` means the first.
 
         Returns
         -------
@@ -311,8 +332,8 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError(f"confidence={confidence!r} must be in (0, 1), such as 0.95.")
         if self.n_splits_ < 2:
             raise ValueError("One split does not tell how sure it is. Use cv=5, or repeat splits.")
-        epsilons, scores = self._curve()
-        levels = _by_split(self.baseline_results_)
+        epsilons, scores = self._curve(score)
+        levels = _by_split(self.baseline_results_, score or self.scores_[0])
         if compared_with is None and levels:
             compared_with = max(levels, key=lambda name: float(levels[name].mean()))
         if compared_with is None:
@@ -334,8 +355,13 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
             name,
         )
 
-    def knee(self) -> EpsilonInterval:
+    def knee(self, *, score: str | None = None) -> EpsilonInterval:
         """Return the epsilon from which on more of it brings less, and its range over splits.
+
+        Parameters
+        ----------
+        score : str, default=None
+            One of ``scores_``; ``None`` means the first.
 
         Returns
         -------
@@ -347,7 +373,7 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
             If there are fewer than three finite epsilons.
         """
         check_is_fitted(self, "cv_results_")
-        epsilons, scores = self._curve()
+        epsilons, scores = self._curve(score)
         private = np.isfinite(epsilons)
         if private.sum() < 3:
             raise ValueError(
@@ -356,11 +382,14 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
             )
         return knee(epsilons[private], scores[private])
 
-    def _curve(self) -> tuple[np.ndarray, np.ndarray]:
+    def _curve(self, score: str | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return epsilons, increasing, and test scores of shape (n_epsilons, n_splits)."""
+        name = self.scores_[0] if score is None else score
+        if name not in self.scores_:
+            raise ValueError(f"score={score!r} must be one of {self.scores_}.")
         epsilons = np.array([next(iter(p.values())) for p in self.cv_results_["params"]])
         order = np.argsort(epsilons)
-        splits = [self.cv_results_[f"split{i}_test_score"] for i in range(self.n_splits_)]
+        splits = [self.cv_results_[f"split{i}_test_{name}"] for i in range(self.n_splits_)]
         return epsilons[order], np.stack(splits, axis=1)[order]
 
     def plot(self, **kwargs: Any) -> Any:
@@ -402,6 +431,13 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
             Path(path).write_text(shown, encoding="utf-8")
         return shown
 
+    @property
+    def score_name_(self) -> str:
+        """What the first score is called in figures and on pages."""
+        if self.scores_ != ["score"]:
+            return self.scores_[0]
+        return self.scoring if isinstance(self.scoring, str) else "accuracy"
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         inner = get_tags(self.estimator)
@@ -425,9 +461,9 @@ def _saying_what_stays_charged(done: Sized, total: int) -> Iterator[None]:
         ) from error
 
 
-def _by_split(results: dict[str, Any]) -> dict[str, np.ndarray]:
+def _by_split(results: dict[str, Any], score: str) -> dict[str, np.ndarray]:
     """Return the test scores of each baseline on all splits, by its name."""
-    keys = [key for key in results if key.startswith("split") and key.endswith("_test_score")]
+    keys = [key for key in results if re.fullmatch(rf"split\d+_test_{re.escape(score)}", key)]
     names = results.get("param_baseline", [])
     return {name: np.array([results[key][i] for key in keys]) for i, name in enumerate(names)}
 
