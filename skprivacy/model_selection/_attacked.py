@@ -58,19 +58,15 @@ class Split:
         return cls(*(safe_indexing(v, i) for i in (train, test, both) for v in (X, y)))
 
 
-def scored(model: Any, split: Split, scorer: Any) -> dict[str, Any]:
+def scored(model: Any, split: Split, scorers: dict[str, Any]) -> dict[str, Any]:
     """Fit a model, and return its times and scores."""
     start = time.perf_counter()
     model.fit(split.X_in, split.y_in)
     fitted = time.perf_counter()
-    test_score = scorer(model, split.X_out, split.y_out)
+    test = {f"test_{k}": scorer(model, split.X_out, split.y_out) for k, scorer in scorers.items()}
     done = time.perf_counter()
-    return {
-        "fit_time": fitted - start,
-        "score_time": done - fitted,
-        "test_score": test_score,
-        "train_score": scorer(model, split.X_in, split.y_in),
-    }
+    train = {f"train_{k}": scorer(model, split.X_in, split.y_in) for k, scorer in scorers.items()}
+    return {"fit_time": fitted - start, "score_time": done - fitted, **test, **train}
 
 
 def attacked(model: Any, split: Split, attack: Any, pool: Any = None) -> dict[str, Any]:
@@ -90,9 +86,11 @@ def attacked(model: Any, split: Split, attack: Any, pool: Any = None) -> dict[st
     return {"attack_auc": result.auc, f"attack_tpr_at_{FPR}": result.tpr_at_fpr(FPR).tpr}
 
 
-def fit_and_attack(model: Any, split: Split, scorer: Any, attack: Any, pool: Any) -> dict[str, Any]:
+def fit_and_attack(
+    model: Any, split: Split, scorers: Any, attack: Any, pool: Any
+) -> dict[str, Any]:
     """Return the results of a private model on one split, with its claim."""
-    row = scored(model, split, scorer)
+    row = scored(model, split, scorers)
     claim = claim_of(model, split.X_in)
     if protects_labels(claim) != isinstance(attack, LabelInferenceAttack):
         raise ValueError(

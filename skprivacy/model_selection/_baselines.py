@@ -70,7 +70,7 @@ def checked_baselines(
 
 
 def fit_baseline(
-    model: Any, split: Split, scorer: Any, attack: Any, name: str, optional: bool
+    model: Any, split: Split, scorers: Any, attack: Any, name: str, optional: bool
 ) -> dict[str, Any] | None:
     """Return the results of a baseline on one split; None if it is optional and cannot be fitted.
 
@@ -81,7 +81,7 @@ def fit_baseline(
     try:
         with warnings.catch_warnings():  # the private models have given the same ones
             warnings.simplefilter("ignore")
-            row = scored(model, split, scorer)
+            row = scored(model, split, scorers)
             return row | attacked(model, split, attack if attackable else None)
     except _CANNOT as error:
         if not optional:

@@ -22,9 +22,9 @@ def as_grid_search(rows: list[dict[str, Any]], params: list[dict[str, Any]], n_s
         results[f"mean_{key}"] = table.mean(axis=1)
         with np.errstate(invalid="ignore"):  # infinite epsilons have no spread
             results[f"std_{key}"] = table.std(axis=1)
-        if key == "test_score":
+        if key.startswith("test_"):
             ranked = rankdata(-np.nan_to_num(table.mean(axis=1), nan=-np.inf), method="min")
-            results["rank_test_score"] = ranked.astype(np.int32)
+            results[f"rank_{key}"] = ranked.astype(np.int32)
         if key == "score_time":
             results |= {f"param_{name}": values, "params": params}
     return results

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 import numbers
+import re
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
+from .._sklearn import num_samples
 from ..accounting import NonPrivate, PrivacyGuarantee
 from ..accounting.budget import LedgerError
 from ..attacks import ShadowPool
@@ -29,26 +30,16 @@ from ..audit.claims import total
 from ..exceptions import BudgetExceededError
 from ._attacked import Split, checked_attack, fit_and_attack
 from ._baselines import checked_baselines, fit_baseline
+from ._checks import checked_epsilons, checked_scorers
 from ._parameters import epsilon_parameter
+from ._reading import EpsilonInterval, knee, smallest_epsilon
+from ._refitted import RefittedMixin
 from ._results import as_grid_search
 
 __all__ = ["PrivacySweepCV"]
 
 
-def _refitted(method: str) -> Callable[[Any], bool]:
-    """Return whether the refitted model has a method."""
-
-    def check(self: Any) -> bool:
-        if not hasattr(self, "estimator_"):
-            raise AttributeError(
-                "PrivacySweepCV keeps no model with refit=None. Set refit=<epsilon> to keep one."
-            )
-        return hasattr(self.estimator_, method)
-
-    return check
-
-
-class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
+class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
     """Cross-validated utility and membership leakage of a model at several privacy levels.
 
     For each epsilon and each split, one model is trained on the training folds. It is scored on
@@ -72,8 +63,9 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         called ``epsilon``, nested (``dpsgdclassifier__epsilon``) or not.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`.
-    scoring : str or callable, default=None
-        The utility; ``None`` means the estimator's ``score``.
+    scoring : str, callable, list of str or dict, default=None
+        The utility; ``None`` means the estimator's ``score``. Several, by a list of names or a dict
+        of names and scorers, have the keys ``test_<name>``; the first is the one that is drawn.
     n_jobs : int, default=None
         Number of models to train in parallel with joblib.
     verbose : int, default=0
@@ -96,8 +88,10 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         ``claimed_epsilon``, the claim of a model with all of its private steps, and
         ``attack_auc_bound``, the highest AUC that this claim allows for any attack; the last two
         are NaN if nothing is proved for the model as a whole.
+    scores_ : list of str
+        Names of the scores, as in the keys of ``cv_results_``: "score", or those of ``scoring``.
     best_index_, best_score_, best_params_
-        The candidate with the highest mean test score.
+        The candidate with the highest mean test score, the first one of several.
     baseline_results_ : dict of ndarray
         The same keys for the baselines, named in ``param_baseline``; empty if there are none. They
         are attacked if the attack needs no shadow models, and otherwise have NaN.
@@ -108,8 +102,10 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         For each epsilon, the joint cost of the models of all its splits.
     attack_name_ : str
         Name of the attack.
-    n_splits_ : int
-        Number of splits.
+    n_samples_, n_splits_ : int
+        Number of records and of splits.
+    test_per_train_ : float
+        How many test records a split has for a training record, in the mean.
     estimator_ : estimator
         The model trained on all data, if ``refit`` is given. Its claim is the one that it would
         have without the sweep, provided that ``refit`` was chosen without looking at any scores.
@@ -194,9 +190,9 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         -------
         self
         """
-        epsilons = _check_epsilons(self.epsilons, self.refit)
+        epsilons = checked_epsilons(self.epsilons, self.refit)
         param = epsilon_parameter(self.estimator, self.param_name)
-        scorer = _checked_scorer(self.estimator, self.scoring)
+        scorers = checked_scorers(self.estimator, self.scoring)
         attack = checked_attack(self.attack, holds_private_labels(self.estimator))
         X, y, groups = indexable(X, y, groups)
         validate_data(self, X, skip_check_array=True)
@@ -214,19 +210,24 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         rows = self._all(
             "models",
             (
-                delayed(_in_split)(fit_and_attack, X, y, *split, clone(model), scorer, attack, pool)
+                delayed(_in_split)(
+                    fit_and_attack, X, y, *split, clone(model), scorers, attack, pool
+                )
                 for model, pool in zip(candidates, pools, strict=True)
                 for split in splits
             ),
             len(candidates) * len(splits),
         )
-        self.n_splits_ = len(splits)
+        self.n_samples_, self.n_splits_ = num_samples(X), len(splits)
+        self.test_per_train_ = float(np.mean([len(test) / len(train) for train, test in splits]))
         self.attack_name_ = type(attack).__name__
         self.cv_results_ = as_grid_search(rows, [{param: e} for e in epsilons], len(splits))
-        self.best_index_ = int(np.argmin(self.cv_results_["rank_test_score"]))
-        self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
+        self.scores_ = list(scorers)
+        main = self.scores_[0]
+        self.best_index_ = int(np.argmin(self.cv_results_[f"rank_test_{main}"]))
+        self.best_score_ = float(self.cv_results_[f"mean_test_{main}"][self.best_index_])
         self.best_params_ = self.cv_results_["params"][self.best_index_]
-        self.baseline_results_ = self._compared(baselines, splits, X, y, scorer, attack)
+        self.baseline_results_ = self._compared(baselines, splits, X, y, scorers, attack)
         claims = [row["claim"] for row in rows]
         n = self.n_splits_
         self.guarantees_ = [_together(claims[i : i + n]) for i in range(0, len(claims), n)]
@@ -253,7 +254,13 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         ]
 
     def _compared(
-        self, baselines: dict[str, Any], splits: list[Any], X: Any, y: Any, scorer: Any, attack: Any
+        self,
+        baselines: dict[str, Any],
+        splits: list[Any],
+        X: Any,
+        y: Any,
+        scorers: Any,
+        attack: Any,
     ) -> dict[str, Any]:
         """Return the results of the baselines; one that cannot be fitted is left out."""
         optional = isinstance(self.baseline, str)
@@ -261,7 +268,7 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
             "baselines",
             (
                 delayed(_in_split)(
-                    fit_baseline, X, y, *split, clone(model), scorer, attack, name, optional
+                    fit_baseline, X, y, *split, clone(model), scorers, attack, name, optional
                 )
                 for name, model in baselines.items()
                 for split in splits
@@ -287,6 +294,104 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
                 rows.append(row)
         return rows
 
+    def smallest_epsilon(
+        self,
+        loss: float,
+        *,
+        compared_with: str | None = None,
+        confidence: float = 0.95,
+        score: str | None = None,
+    ) -> EpsilonInterval:
+        """Return the smallest swept epsilon from which on at most ``loss`` of the score is lost.
+
+        Parameters
+        ----------
+        loss : float
+            At least 0, in units of the score: 0.01 is a point of accuracy.
+        compared_with : str, default=None
+            Name of a baseline. ``None``: the best of them in the mean; without baselines, the
+            largest epsilon.
+        confidence : float, default=0.95
+            Of the interval, which takes splits for what they are: few, and not independent.
+        score : str, default=None
+            One of ``scores_``; ``None`` means the first.
+
+        Returns
+        -------
+        EpsilonInterval
+
+        Raises
+        ------
+        ValueError
+            If ``loss`` or ``compared_with`` is invalid, or there is only one split.
+        """
+        check_is_fitted(self, "cv_results_")
+        if not (isinstance(loss, numbers.Real) and loss >= 0):
+            raise ValueError(f"loss={loss!r} must be a number of at least 0, such as 0.01.")
+        if not 0 < confidence < 1:
+            raise ValueError(f"confidence={confidence!r} must be in (0, 1), such as 0.95.")
+        if self.n_splits_ < 2:
+            raise ValueError("One split does not tell how sure it is. Use cv=5, or repeat splits.")
+        epsilons, scores = self._curve(score)
+        levels = _by_split(self.baseline_results_, score or self.scores_[0])
+        if compared_with is None and levels:
+            compared_with = max(levels, key=lambda name: float(levels[name].mean()))
+        if compared_with is None:
+            reference, name = scores[-1], f"epsilon={epsilons[-1]:g}"
+        elif compared_with in levels:
+            reference, name = levels[compared_with], compared_with
+        else:
+            raise ValueError(
+                f"compared_with={compared_with!r} must be one of the baselines, {list(levels)}."
+            )
+        private = np.isfinite(epsilons)
+        return smallest_epsilon(
+            epsilons[private],
+            scores[private],
+            reference,
+            float(loss),
+            self.test_per_train_,
+            confidence,
+            name,
+        )
+
+    def knee(self, *, score: str | None = None) -> EpsilonInterval:
+        """Return the epsilon from which on more of it brings less, and its range over splits.
+
+        Parameters
+        ----------
+        score : str, default=None
+            One of ``scores_``; ``None`` means the first.
+
+        Returns
+        -------
+        EpsilonInterval
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than three finite epsilons.
+        """
+        check_is_fitted(self, "cv_results_")
+        epsilons, scores = self._curve(score)
+        private = np.isfinite(epsilons)
+        if private.sum() < 3:
+            raise ValueError(
+                f"epsilons={epsilons.tolist()} has {private.sum()} finite levels; a knee needs at "
+                "least three."
+            )
+        return knee(epsilons[private], scores[private])
+
+    def _curve(self, score: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return epsilons, increasing, and test scores of shape (n_epsilons, n_splits)."""
+        name = self.scores_[0] if score is None else score
+        if name not in self.scores_:
+            raise ValueError(f"score={score!r} must be one of {self.scores_}.")
+        epsilons = np.array([next(iter(p.values())) for p in self.cv_results_["params"]])
+        order = np.argsort(epsilons)
+        splits = [self.cv_results_[f"split{i}_test_{name}"] for i in range(self.n_splits_)]
+        return epsilons[order], np.stack(splits, axis=1)[order]
+
     def plot(self, **kwargs: Any) -> Any:
         """Plot utility and leakage over epsilon.
 
@@ -303,30 +408,35 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
 
         return PrivacyUtilityDisplay.from_estimator(self, **kwargs)
 
-    @available_if(_refitted("predict"))
-    def predict(self, X: Any) -> np.ndarray:
-        """Predict with the refitted model."""
-        return self.estimator_.predict(X)
+    def to_html(self, path: str | PathLike[str] | None = None, *, name: str = "the records") -> str:
+        """Return a page with the figure, all results, what they cost and how to read them.
 
-    @available_if(_refitted("predict_proba"))
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Predict probabilities with the refitted model."""
-        return self.estimator_.predict_proba(X)
+        Parameters
+        ----------
+        path : str or PathLike, default=None
+            Where to write it, in UTF-8. ``None`` does not.
+        name : str, default="the records"
+            What the data is called on the page.
 
-    @available_if(_refitted("predict_log_proba"))
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Predict log-probabilities with the refitted model."""
-        return self.estimator_.predict_log_proba(X)
+        Returns
+        -------
+        str
+            Without any reference to other files. All text is escaped.
+        """
+        from ._page import figure_of, page
 
-    @available_if(_refitted("decision_function"))
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return the scores of the refitted model."""
-        return self.estimator_.decision_function(X)
+        check_is_fitted(self, "cv_results_")
+        shown = page(self, name, self.charged_.assumptions, figure_of(self))
+        if path is not None:
+            Path(path).write_text(shown, encoding="utf-8")
+        return shown
 
-    @available_if(_refitted("score"))
-    def score(self, X: Any, y: Any) -> float:
-        """Score the refitted model by ``scoring``."""
-        return check_scoring(self.estimator_, self.scoring)(self.estimator_, X, y)
+    @property
+    def score_name_(self) -> str:
+        """What the first score is called in figures and on pages."""
+        if self.scores_ != ["score"]:
+            return self.scores_[0]
+        return self.scoring if isinstance(self.scoring, str) else "accuracy"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -336,55 +446,6 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
             tags.estimator_type = inner.estimator_type
             tags.classifier_tags = inner.classifier_tags
         return tags
-
-    @property
-    def classes_(self) -> np.ndarray:
-        """Class labels of the refitted model."""
-        check_is_fitted(self, "estimator_")
-        return self.estimator_.classes_
-
-
-def _check_epsilons(epsilons: Any, refit: Any) -> list[float]:
-    if isinstance(epsilons, (str, numbers.Real)) or not isinstance(epsilons, Iterable):
-        raise ValueError(
-            f"epsilons={epsilons!r} must be a list of positive numbers. Pass one, such as [1, 10]."
-        )
-    given = list(epsilons)
-    if not given:
-        raise ValueError("epsilons is empty. Pass at least one positive number.")
-    for epsilon in given:
-        if (
-            isinstance(epsilon, bool)
-            or not isinstance(epsilon, numbers.Real)
-            or not float(epsilon) > 0
-        ):
-            raise ValueError(
-                f"epsilons must be positive numbers; got {epsilon!r}. Remove or correct it."
-            )
-    values = [float(epsilon) for epsilon in given]
-    if len(set(values)) < len(values):
-        raise ValueError(f"epsilons={given!r} must not contain a value twice. Remove duplicates.")
-    if refit is not None and (isinstance(refit, bool) or refit not in values):
-        raise ValueError(f"refit={refit!r} must be None or one of epsilons={values}.")
-    return values
-
-
-def _checked_scorer(estimator: Any, scoring: Any) -> Any:
-    """Return the scorer, or refuse it before anything is fitted."""
-    if scoring is not None and not isinstance(scoring, str) and not callable(scoring):
-        raise ValueError(
-            f"scoring={scoring!r} must be the name of a scorer, a callable scorer(estimator, X, y) "
-            "or None. Pass one of sklearn.metrics.get_scorer_names()."
-        )
-    if callable(scoring):
-        try:
-            inspect.signature(scoring).bind(estimator, None, None)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"scoring={scoring!r} must take an estimator, X and y. Pass a scorer, such as "
-                "sklearn.metrics.make_scorer(metric)."
-            ) from None
-    return check_scoring(estimator, scoring)
 
 
 @contextmanager
@@ -398,6 +459,13 @@ def _saying_what_stays_charged(done: Sized, total: int) -> Iterator[None]:
             "what they were charged stays charged, and no result is kept. Give the sweep a budget "
             f"for all of its models, or sweep with budget=None on public data. Then: {error}"
         ) from error
+
+
+def _by_split(results: dict[str, Any], score: str) -> dict[str, np.ndarray]:
+    """Return the test scores of each baseline on all splits, by its name."""
+    keys = [key for key in results if re.fullmatch(rf"split\d+_test_{re.escape(score)}", key)]
+    names = results.get("param_baseline", [])
+    return {name: np.array([results[key][i] for key in keys]) for i, name in enumerate(names)}
 
 
 def _in_split(

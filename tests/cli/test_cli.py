@@ -77,7 +77,10 @@ def test_sweep_of_a_table(folder, capsys):
     )
     assert code == 0
     assert "Traceback" not in err
-    results = pd.read_csv(folder / "results.csv")
+    everything = pd.read_csv(folder / "results.csv")
+    assert everything["model"].dropna().tolist() == ["histogram gradient boosting"]
+    assert "histogram gradient boosting" in out
+    results = everything[everything["model"].isna()]
     assert results["epsilon"].tolist() == [1, 10, np.inf]
     assert (results["claimed_epsilon"] <= results["epsilon"]).all()
     assert results["claimed_epsilon"].iloc[0] > 0.9

@@ -5,6 +5,7 @@ import pickle
 from functools import partial
 from pathlib import Path
 
+import markupsafe
 import matplotlib
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import make_scorer, recall_score
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -300,6 +302,11 @@ def test_frames_strings_groups_scoring_pickle():
         ({"cv": 1000}, "n_splits=1000"),
         ({"scoring": "no such"}, "no such"),
         ({"scoring": 3}, "scoring=3 must be the name"),
+        ({"scoring": []}, "must name at least one scorer"),
+        ({"scoring": ["f1", "f1"]}, "must be different names"),
+        ({"scoring": ["f1", len]}, "must be different names"),
+        ({"scoring": {"a": "no such"}}, "no such"),
+        ({"scoring": {1: "f1"}}, "must name at least one scorer by a string"),
         ({"scoring": lambda y: 0.0}, "scoring=.* must take an estimator, X and y"),
     ],
 )
@@ -447,6 +454,59 @@ def test_a_baseline_that_cannot_be_fitted_is_left_out_or_told():
     assert list(sweep.baseline_results_["param_baseline"]) == ["histogram gradient boosting"]
     with pytest.raises(ValueError, match="finite"):
         sweep_of(Noisy(), epsilons=[1], cv=2, baseline=Picky(epsilon=np.inf)).fit(X, y)
+
+
+def test_the_page_shows_every_result_and_is_complete_by_itself(tmp_path):
+    given = {"<b>trees</b>": DecisionTreeClassifier(random_state=0)}
+    sweep = sweep_of(Noisy(), epsilons=[1, 2, 5, np.inf], cv=3, baseline=given).fit(X, y)
+    page = sweep.to_html(tmp_path / "sweep.html", name="<i>people</i>")
+    assert page == (tmp_path / "sweep.html").read_text(encoding="utf-8")
+    assert "<b>trees" not in page
+    assert "<i>people" not in page
+    assert "&lt;b&gt;trees&lt;/b&gt;" in page
+    results = (sweep.cv_results_, sweep.baseline_results_)
+    for score in np.concatenate([r["mean_test_score"] for r in results]):
+        assert f"{score:.3f}" in page
+    for told in (sweep.smallest_epsilon(0.01), sweep.knee()):
+        assert str(markupsafe.escape(repr(told))) in page
+    assert "400 records" in page
+    assert "at delta = 1e-06, zero-out" in page
+    assert "a stub" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert 'src="data:image/png' in page
+
+
+def test_several_scores_are_those_of_grid_search():
+    import matplotlib.pyplot as plt
+
+    cv = StratifiedKFold(3, shuffle=True, random_state=1)
+    scoring = {"auc": "roc_auc", "recall": make_scorer(recall_score)}
+    given = {"line": LogisticRegression()}
+    sweep = sweep_of(Noisy(), epsilons=[1, 3, 10], cv=cv, scoring=scoring, baseline=given, refit=3)
+    sweep.fit(X, y)
+    search = GridSearchCV(
+        Noisy(), {"epsilon": [1, 3, 10]}, cv=cv, scoring=scoring, refit=False,
+        return_train_score=True,
+    ).fit(X, y)  # fmt: skip
+    for key, values in search.cv_results_.items():
+        if "test_" in key or "train_" in key:
+            np.testing.assert_allclose(sweep.cv_results_[key], values, err_msg=key)
+        assert key in sweep.cv_results_
+    assert sweep.scores_ == ["auc", "recall"]
+    assert sweep.best_index_ == np.argmax(search.cv_results_["mean_test_auc"])
+    assert sweep.score(X, y) == search.scorer_["auc"](sweep.estimator_, X, y)
+    assert sweep.smallest_epsilon(0.1) == sweep.smallest_epsilon(0.1, score="auc")
+    assert sweep.knee(score="recall").epsilon in (1, 3, 10)
+    above = sweep.plot().axes_[0]
+    assert above.get_ylabel() == "Test auc"
+    line = above.containers[0].lines[0]
+    np.testing.assert_allclose(line.get_ydata(), search.cv_results_["mean_test_auc"])
+    plt.close(above.figure)
+    assert f"{sweep.baseline_results_['mean_test_auc'][0]:.3f}" in sweep.to_html()
+    names = sweep_of(Noisy(), epsilons=[1], cv=2, scoring=["accuracy", "f1"]).fit(X, y)
+    assert {"mean_test_accuracy", "rank_test_f1"} <= set(names.cv_results_)
+    with pytest.raises(ValueError, match="score='nothing' must be one of"):
+        sweep.knee(score="nothing")
 
 
 def test_progress_is_shown_on_request(capsys):
