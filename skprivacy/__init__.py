@@ -38,6 +38,7 @@ _PUBLIC = {
     "SchemaTransformer": "preprocessing",
     "ShadowPool": "attacks",
     "audit_one_run": "audit",
+    "verify_privacy": "audit",
 }
 
 __all__ = ["__version__", "audit", "config_context", "get_config", "set_config", *_PUBLIC]

@@ -5,6 +5,7 @@ from .labels import LabelAuditReport
 from .one_run import OneRunReport, audit_one_run
 from .report import AttackFinding, AuditReport
 from .runner import audit
+from .verification import PrivacyVerification, verify_privacy, verify_release
 
 __all__ = [
     "AttackFinding",
@@ -12,7 +13,10 @@ __all__ = [
     "Claim",
     "LabelAuditReport",
     "OneRunReport",
+    "PrivacyVerification",
     "audit",
     "audit_one_run",
     "claim_of",
+    "verify_privacy",
+    "verify_release",
 ]

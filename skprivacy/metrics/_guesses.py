@@ -11,7 +11,7 @@ from scipy.special import log_ndtr
 
 from ._one_run import gaussian, largest_refuted, line, refutes, surprise_apart
 
-__all__ = ["BOUNDS", "GuessBound", "bound_from_guesses"]
+__all__ = ["BOUNDS", "GuessBound", "bound_from_guesses", "gaussian_epsilon"]
 
 _GAUSSIAN = "the mechanism is Gaussian differentially private"
 _APART = "holds only if canaries do not interfere"
@@ -118,11 +118,11 @@ def bound_from_guesses(
         mu = largest_refuted(lambda m: refutes(right, guesses, n_coins, gaussian(m), alpha))
     else:
         mu = largest_refuted(lambda m: surprise_apart(right, guesses, n_coins, m) < alpha)
-    shown = _gaussian_epsilon(mu, delta)
+    shown = gaussian_epsilon(mu, delta)
     return GuessBound(shown, float(delta), float(alpha), bound, mu, BOUNDS[bound])
 
 
-def _gaussian_epsilon(mu: float, delta: float) -> float:
+def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return epsilon at ``delta`` > 0 of mu-Gaussian differential privacy."""
 
     def excess(epsilon: float) -> float:
