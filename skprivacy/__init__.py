@@ -16,7 +16,7 @@ from ._version import __version__
 if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from .accounting import PrivacyBudget, PrivacyGuarantee
     from .attacks import RMIA, LiRA, LossThreshold, ShadowPool
-    from .audit import audit, audit_one_run, check_disclosure
+    from .audit import audit, audit_one_run, check_disclosure, verify_privacy
     from .certificates import certificate, verify_certificate
     from .ensemble import PATEClassifier
     from .fine_tuning import ALMFineTuner
@@ -73,6 +73,7 @@ __all__ = [
     "make_leakage_scorer",
     "set_config",
     "verify_certificate",
+    "verify_privacy",
 ]
 
 # The subpackage of each public name.
@@ -104,9 +105,10 @@ _PUBLIC = {
     "ShadowPool": "attacks",
     "audit_one_run": "audit",
     "certificate": "certificates",
-    "verify_certificate": "certificates",
     "check_disclosure": "audit",
     "make_leakage_scorer": "model_selection",
+    "verify_certificate": "certificates",
+    "verify_privacy": "audit",
 }
 
 _SUBPACKAGES = {
