@@ -41,14 +41,14 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.neural_network import MLPClassifier
 
-from skprivacy import attacks
+from skprivacy import attacks, load_model, save_model
 from skprivacy.datasets import fetch_adult, fetch_location30, fetch_mnist
 from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening, SoftmaxHead
 from skprivacy.fine_tuning.head import Records, Task
 from skprivacy.fine_tuning.left_out import left_out
 from skprivacy.fine_tuning.whitening import with_constant
 from skprivacy.metrics import utility_loss
-from skprivacy.neural_network import SCARFEncoder, SimCLREncoder, load_model, save_model
+from skprivacy.neural_network import SCARFEncoder, SimCLREncoder
 from skprivacy.preprocessing import Bounded, SchemaTransformer
 
 EPSILONS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)

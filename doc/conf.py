@@ -40,6 +40,7 @@ REFERENCE = {
     "Model inversion": "attacks.inversion",
     "Audits": "audit",
     "Certificates": "certificates",
+    "Saved models": "persistence",
     "Sweeps": "model_selection",
     "Plots": "display",
     "Accounting": "accounting",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     )
     from .model_selection import PrivacySweepCV, PrivateSearchCV, make_leakage_scorer
     from .neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
+    from .persistence import load_model, save_model
     from .preprocessing import LocalPerturbation, Schema, SchemaTransformer
 
 __all__ = [
@@ -70,7 +71,9 @@ __all__ = [
     "check_disclosure",
     "config_context",
     "get_config",
+    "load_model",
     "make_leakage_scorer",
+    "save_model",
     "set_config",
     "verify_certificate",
     "verify_privacy",
@@ -106,7 +109,9 @@ _PUBLIC = {
     "audit_one_run": "audit",
     "certificate": "certificates",
     "check_disclosure": "audit",
+    "load_model": "persistence",
     "make_leakage_scorer": "model_selection",
+    "save_model": "persistence",
     "verify_certificate": "certificates",
     "verify_privacy": "audit",
 }
@@ -127,6 +132,7 @@ _SUBPACKAGES = {
     "metrics",
     "model_selection",
     "neural_network",
+    "persistence",
     "preprocessing",
 }
 

@@ -1,5 +1,7 @@
 """All private names of scikit-learn that the library uses."""
 
+from typing import Any
+
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._param_validation import (
@@ -16,6 +18,13 @@ __all__ = [
     "Interval",
     "StrOptions",
     "num_samples",
+    "output_container",
     "safe_indexing",
     "validate_parameter_constraints",
 ]
+
+
+def output_container(transformer: Any) -> str | None:
+    """Return what ``set_output(transform=...)`` was called with; None if it was not."""
+    found: str | None = getattr(transformer, "_sklearn_output_config", {}).get("transform")
+    return found

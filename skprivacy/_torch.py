@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 __all__ = ["torch_is_named"]
 
-_EXTRA = {"torch", "skorch", "safetensors"}
+_EXTRA = {"torch", "skorch"}
 
 
 @contextmanager

@@ -17,6 +17,7 @@ ROOT = Path(skprivacy.__file__).parent
 LAYERS = [
     {"cli"},
     {"certificates"},
+    {"persistence"},
     {"audit", "model_selection"},
     {"attacks"},
     {
@@ -145,7 +146,7 @@ import sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"torch", "skorch", "safetensors"}:
+        if name.split(".")[0] in {"torch", "skorch"}:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Missing())
@@ -168,7 +169,7 @@ from importlib import import_module
 from skprivacy.audit import audit
 for part in ("accounting", "attacks", "audit", "cli", "datasets", "defences", "display", "ensemble",
              "fine_tuning", "label_privacy", "linear_model", "mechanisms", "metrics",
-             "model_selection", "preprocessing"):
+             "model_selection", "persistence", "preprocessing"):
     module = import_module(f"skprivacy.{part}")
     for name in getattr(module, "__all__", ()):
         getattr(module, name)
@@ -179,6 +180,27 @@ model.fit(X[:40], y[:40])
 print(audit(model, X[:40], y[:40], X[40:], y[40:], n_shadows=4).verdict)
 """)
     assert "consistent" in printed
+
+
+def test_linear_models_are_saved_and_loaded_without_torch(tmp_path):
+    file = Path(__file__).parent / "persistence" / "network_v1.safetensors"
+    printed = without_torch(f"""
+import numpy as np, skprivacy
+from skprivacy.preprocessing import PrivateStandardScaler
+from sklearn.pipeline import make_pipeline
+X = np.random.RandomState(0).uniform(-1, 1, size=(80, 3))
+model = skprivacy.AdaSSPRegressor(bounds=(-3, 3), target_bounds=(-1, 1))
+model = make_pipeline(PrivateStandardScaler(bounds=(-1, 1)), model).fit(X, X[:, 0])
+skprivacy.save_model(model, {str(tmp_path / "m")!r})
+found = skprivacy.load_model({str(tmp_path / "m")!r})
+print(np.array_equal(found.predict(X), model.predict(X)))
+try:
+    skprivacy.load_model({str(file)!r})
+except ImportError as error:
+    print(error)
+""")
+    assert printed.startswith("True\n")
+    assert "pip install 'skprivacy[torch]'" in printed
 
 
 def test_networks_without_torch_say_what_to_install():

@@ -15,7 +15,7 @@ PARTS = [
     "accounting", "attacks", "attacks.inversion", "attacks.synthesis", "audit", "base",
     "certificates", "datasets", "defences", "display", "ensemble", "exceptions", "fine_tuning",
     "label_privacy", "linear_model", "mechanisms", "metrics", "model_selection", "neural_network",
-    "preprocessing", "public_facts",
+    "persistence", "preprocessing", "public_facts",
 ]  # fmt: skip
 
 

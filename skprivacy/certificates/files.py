@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["digest_of_file", "guarantee_in_file"]
+from ..persistence.files import header_of
 
-_MOST = 1 << 24  # bytes of a safetensors header that are looked at
+__all__ = ["digest_of_file", "guarantee_in_file"]
 
 
 def digest_of_file(path: Path) -> str:
@@ -24,13 +23,10 @@ def digest_of_file(path: Path) -> str:
 def guarantee_in_file(path: Path) -> dict[str, Any] | None:
     """Return the guarantee that a file of ``save_model`` states; None for any other file.
 
-    Only the header is read, and nothing is executed. It takes no torch.
+    Of a pipeline, that of all steps together. Only the header is read, and nothing is executed.
     """
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        text = file.read(size) if 0 < size <= _MOST else b""
     try:
-        facts = json.loads(json.loads(text)["__metadata__"]["skprivacy"])
-        return dict(facts["privacy"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+        stated = header_of(path).get("privacy")
+    except ValueError:
         return None
+    return stated if isinstance(stated, dict) else None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .._output import output_path
-from ..accounting import PrivacyBudget, PrivacyGuarantee
+from ..accounting import Event, PrivacyBudget, PrivacyGuarantee
 from ..accounting.budget.exported import lines_of
 from ..accounting.events import flatten
 from ..audit import AuditReport, Claim, claim_of
@@ -91,7 +91,7 @@ def certificate(
     guarantee = claim.guarantee
     assert guarantee is not None
     inside = guarantee_in_file(file)
-    if inside is not None and PrivacyGuarantee.from_dict(inside).event != _last(model).event:
+    if inside is not None and PrivacyGuarantee.from_dict(inside).event not in _events(model, claim):
         raise ValueError(
             f"model_file={str(file)!r} states another guarantee than model: it was saved from "
             "another model or an earlier fit. Save the model again with save_model."
@@ -141,10 +141,11 @@ def _check_proved(claim: Claim) -> None:
     )
 
 
-def _last(model: Any) -> PrivacyGuarantee:
-    """Return the guarantee of the step that is saved: the last one of a pipeline."""
-    found: PrivacyGuarantee = (model[-1] if hasattr(model, "steps") else model).privacy_
-    return found
+def _events(model: Any, claim: Claim) -> list[Event]:
+    """Return what a file of the model may state: that of the whole, or of its last step alone."""
+    last = model[-1] if hasattr(model, "steps") else model
+    stated = [claim.guarantee, getattr(last, "privacy_", None)]
+    return [found.event for found in stated if found is not None]
 
 
 def _ledger(budget: PrivacyBudget, guarantee: PrivacyGuarantee) -> dict[str, Any]:

@@ -191,9 +191,13 @@ def _model(sections: dict[str, Any], file: Path | None) -> Iterator[Check]:
     own = PrivacyGuarantee.from_dict(inside)
     whole = PrivacyGuarantee.from_dict(sections["claim"]["guarantee"])
     within = not flatten(own.event) - flatten(whole.event)
-    same = within and (own.relation, own.unit) == (whole.relation, whole.unit)
-    words = "part of the certificate's guarantee" if same else f"another guarantee, {own!r}"
-    yield Check("what the file states", HOLDS if same else FAILED, words)
+    assumed = set(own.assumptions) <= set(whole.assumptions)
+    terms = (own.relation, own.unit, own.kind) == (whole.relation, whole.unit, whole.kind)
+    words = f"another guarantee, {own!r}"
+    if within and assumed and terms:
+        words = "part of the certificate's guarantee"
+        words = "the certificate's guarantee" if own.event == whole.event else words
+    yield Check("what the file states", HOLDS if "another" not in words else FAILED, words)
 
 
 def _claim(claim: dict[str, Any]) -> Iterator[Check]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from .._torch import torch_is_named
 
 if TYPE_CHECKING:
-    from ._persistence import load_model, save_model
     from ._training.optimizers import PrivateAdam
     from .augmentation import RandomFlip, RandomShift
     from .batch_norm import freeze_batch_norm
@@ -36,8 +35,6 @@ __all__ = [
     "SimCLREncoder",
     "VATStudent",
     "freeze_batch_norm",
-    "load_model",
-    "save_model",
 ]
 
 # Where each name lives. A process that reads a training configuration alone then needs no torch.
@@ -56,8 +53,6 @@ _PUBLIC = {
     "SimCLREncoder": "encoders",
     "VATStudent": "vat",
     "freeze_batch_norm": "batch_norm",
-    "load_model": "_persistence",
-    "save_model": "_persistence",
 }
 
 

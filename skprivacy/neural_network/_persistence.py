@@ -1,20 +1,18 @@
-"""A trained network in one safetensors file: weights, and JSON that says what they are."""
+"""What a file holds of a trained network: its weights, and what they are the weights of."""
 
 from __future__ import annotations
 
 import copy
-import json
+import math
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
 from torch import nn
 
-from .._output import output_path
 from ..accounting import PrivacyGuarantee
 from ._training.net import make_module
 from .dp_net import DPNeuralNet
@@ -23,9 +21,8 @@ from .encoders import SCARFEncoder, SimCLREncoder
 from .encoders._contrastive import ContrastiveEncoder
 from .regression import DPSGDRegressor
 
-__all__ = ["load_model", "save_model"]
+__all__ = ["restored", "told"]
 
-_FORMAT = 1
 _KINDS: dict[str, type] = {
     "DPNeuralNet": DPNeuralNet,
     "DPSGDClassifier": DPSGDClassifier,
@@ -54,60 +51,27 @@ _FITTED = ("n_features_in_", "noise_multiplier_", "n_steps_", "gradients_", "max
 Model = DPNeuralNet | DPSGDClassifier | DPSGDRegressor | SCARFEncoder | SimCLREncoder
 
 
-def save_model(model: Model, path: str | Path) -> None:
-    """Write a fitted model to a safetensors file, without pickle.
-
-    Parameters
-    ----------
-    model : DPSGDClassifier, DPSGDRegressor, DPNeuralNet, SCARFEncoder or SimCLREncoder
-        Fitted.
-    path : str or Path
-        The file to write; what is there is replaced.
+def told(model: Model) -> tuple[dict[str, Any], dict[str, NDArray]]:
+    """Return the facts and the weights of a fitted model.
 
     Raises
     ------
-    ValueError
-        If ``model`` is none of these, not fitted, or its labels are neither numbers nor text.
-
-    Notes
-    -----
-    **Guarantees.** The file holds the released weights, the guarantee, and public facts:
-    parameters, names of features, labels. No record, no seed and no budget is in it. An encoder
-    has no guarantee, and its file is as public as the records that it was fitted on.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from skprivacy.neural_network import DPSGDRegressor, load_model, save_model
-    >>> model = DPSGDRegressor(target_bounds=(0, 3), delta=0.01, epochs=1)
-    >>> model = model.fit([[0.0], [0.5], [1.0]], [0, 1, 2])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_model(model, Path(folder) / "model.safetensors")
-    ...     again = load_model(Path(folder) / "model.safetensors")
-    >>> again.privacy_ == model.privacy_
-    True
+    NotFittedError
+        If it is not fitted.
     """
-    if type(model).__name__ not in _KINDS or not hasattr(model, "module_"):
-        raise ValueError(
-            f"model must be a fitted {', '.join(_KINDS)}, got a {type(model).__name__} that is "
-            "none, or not fitted. Call fit first; of a pipeline, save its last step, model[-1], "
-            "and its Schema as JSON."
-        )
-    facts = _facts_of_encoder(model) if isinstance(model, ContrastiveEncoder) else _facts(model)
-    try:
-        header = json.dumps(facts)
-    except TypeError as error:
-        raise ValueError(f"The labels must be numbers or text to be saved ({error}).") from error
-    weights = {k: v.contiguous().clone() for k, v in model.module_.state_dict().items()}
-    save_file(weights, output_path(path), metadata={"skprivacy": header})
+    encodes = isinstance(model, ContrastiveEncoder)
+    if not hasattr(model, "module_") or not (encodes or hasattr(model, "privacy_")):
+        raise NotFittedError(f"This {type(model).__name__} has no weights yet.")
+    weights = model.module_.state_dict()
+    if any(weight.dtype == torch.bfloat16 for weight in weights.values()):
+        raise ValueError("module holds bfloat16, which numpy does not know. Save module.float().")
+    facts = _facts_of_encoder(model) if encodes else _facts(model)
+    return facts, {name: weight.detach().cpu().numpy() for name, weight in weights.items()}
 
 
 def _facts(model: Any) -> dict[str, Any]:
     params = _NET_PARAMS if isinstance(model, DPNeuralNet) else _PARAMS
     facts: dict[str, Any] = {
-        "format": _FORMAT,
-        "kind": type(model).__name__,
         "own_module": model.module is not None,
         "params": {k: _plain(getattr(model, k)) for k in params},
         "fitted": {k: _plain(getattr(model, k)) for k in _FITTED if hasattr(model, k)},
@@ -129,8 +93,6 @@ def _facts(model: Any) -> dict[str, Any]:
 
 def _facts_of_encoder(model: ContrastiveEncoder) -> dict[str, Any]:
     return {
-        "format": _FORMAT,
-        "kind": type(model).__name__,
         "own_module": False,
         "params": {k: _plain(getattr(model, k)) for k in _ENCODER_PARAMS if hasattr(model, k)},
         "fitted": {"n_features_in_": model.n_features_in_},
@@ -139,59 +101,21 @@ def _facts_of_encoder(model: ContrastiveEncoder) -> dict[str, Any]:
     }
 
 
-def load_model(path: str | Path, module: nn.Module | None = None, criterion: Any = None) -> Model:
-    """Read a model that :func:`save_model` wrote. Nothing in the file is executed.
+def restored(
+    facts: dict[str, Any], arrays: dict[str, NDArray], module: nn.Module | None, criterion: Any
+) -> Model:
+    """Return the model that :func:`told` described.
 
     Parameters
     ----------
-    path : str or Path
-    module : torch.nn.Module, default=None
-        For a model with a ``module`` of its own: a module of the same make, whose weights are
-        replaced. It is not in the file, which holds numbers alone.
-    criterion : type or torch.nn.Module, default=None
-        For a ``DPNeuralNet`` whose loss is none of torch's own: the loss.
-
-    Returns
-    -------
-    DPSGDClassifier, DPSGDRegressor, DPNeuralNet, SCARFEncoder or SimCLREncoder
-        Predicts or transforms as the saved one, and states the same guarantee.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged or was not written by :func:`save_model`, or ``module`` does not fit
-        to it.
+    facts : dict
+        As :func:`told` returned them, with the name of the class as ``"kind"``.
+    arrays : dict of str to ndarray
+        Finite.
+    module, criterion : optional
+        As in :func:`skprivacy.load_model`.
     """
-    facts, weights = _contents(path)
-    if facts.get("format") != _FORMAT or facts.get("kind") not in list(_KINDS):
-        raise ValueError(f"path={str(path)!r} is not a model of this version's save_model.")
-    try:
-        return _model(facts, weights, module, criterion)
-    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"path={str(path)!r} is damaged: what it says of its model makes none ({error!r}). "
-            "Copy it again, or save the model again with save_model."
-        ) from error
-
-
-def _contents(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a file says of its model, and the weights."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = (file.metadata() or {}).get("skprivacy")
-            weights = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118 (not a dict)
-        facts = json.loads(header) if header else {}
-    except (SafetensorError, RecursionError, ValueError) as error:
-        raise ValueError(
-            f"path={str(path)!r} is damaged or no safetensors file ({error}). Copy it again, or "
-            "save the model again with save_model."
-        ) from error
-    return (facts if isinstance(facts, dict) else {}), weights
-
-
-def _model(
-    facts: dict[str, Any], weights: dict[str, Any], module: nn.Module | None, criterion: Any
-) -> Model:
+    weights = {name: torch.from_numpy(array) for name, array in arrays.items()}
     if facts["own_module"] != (module is not None):
         raise ValueError(
             "The model has a module of its own, whose code is not in the file: pass one of the "
@@ -199,19 +123,13 @@ def _model(
             if module is None
             else "The model has the built-in perceptron: leave module=None."
         )
-    unknown = {*facts["params"], *facts["fitted"]} - {
-        *_PARAMS, *_NET_PARAMS, *_ENCODER_PARAMS, *_FITTED
-    }  # fmt: skip
-    if unknown:
-        raise KeyError(*sorted(unknown))
+    _check_facts(facts)
     if issubclass(_KINDS[facts["kind"]], ContrastiveEncoder):
         model: Any = _encoder(facts, weights)
     elif facts["kind"] == "DPNeuralNet":
         model = _net(facts, copy.deepcopy(module), criterion)
     else:
         model = _estimator(facts, weights, module)
-    if not all(tensor.isfinite().all() for tensor in weights.values()):
-        raise ValueError("The weights in the file are not all finite numbers. Copy it again.")
     try:
         model.module_.load_state_dict(weights)
     except RuntimeError as error:
@@ -227,9 +145,32 @@ def _model(
     return model
 
 
+def _check_facts(facts: dict[str, Any]) -> None:
+    """Refuse names that are not among those that are written, and values of another type."""
+    unknown = {*facts["params"], *facts["fitted"]} - {
+        *_PARAMS, *_NET_PARAMS, *_ENCODER_PARAMS, *_FITTED
+    }  # fmt: skip
+    if unknown:
+        raise KeyError(*sorted(unknown))
+    for name, value in facts["fitted"].items():
+        right = str if name == "gradients_" else int | float
+        if isinstance(value, bool) or not isinstance(value, right):
+            raise TypeError(f"{name} is {value!r}")
+    for value in facts.get("target_bounds", []):
+        if isinstance(value, bool) or not math.isfinite(value):
+            raise TypeError(f"a bound of the target is {value!r}")
+    names = facts["feature_names"] or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise TypeError("the names of the features are not all text")
+    for name in ("given", "multilabel"):
+        if not isinstance(facts.get(name, False), bool):
+            raise TypeError(f"{name} is {facts[name]!r}, neither true nor false")
+
+
 def _encoder(facts: dict[str, Any], weights: dict[str, Any]) -> ContrastiveEncoder:
     """Return an encoder with a new module, of the right shape."""
     model: ContrastiveEncoder = _KINDS[facts["kind"]](**facts["params"])
+    model._validate_params()
     model.n_features_in_ = facts["fitted"]["n_features_in_"]
     if facts["feature_names"] is not None:
         model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
@@ -250,7 +191,10 @@ def _net(facts: dict[str, Any], module: Any, criterion: Any) -> DPNeuralNet:
     """Return an initialised net; a loss is looked up by name among torch's own only."""
     if criterion is None:
         criterion = getattr(nn.modules.loss, facts["criterion"], None)
-    if criterion is None:
+    known = isinstance(criterion, nn.Module) or (
+        isinstance(criterion, type) and issubclass(criterion, nn.Module)
+    )
+    if not known:
         raise ValueError(f"The loss {facts['criterion']!r} is none of torch's: pass criterion=...")
     return DPNeuralNet(module, criterion, **facts["params"]).initialize()
 
@@ -273,6 +217,7 @@ def _estimator(facts: dict[str, Any], weights: dict[str, Any], module: nn.Module
         model.target_bounds_ = tuple(facts["target_bounds"])
         model.target_bounds = model.target_bounds_ if given else None
         n_outputs = 1
+    model._validate_params()
     hidden = tuple(int(size) for size in np.atleast_1d(params["hidden_layer_sizes"]))
     if module is None:
         _check_sizes((model.n_features_in_, *hidden, n_outputs), weights)

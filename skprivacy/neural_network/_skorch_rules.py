@@ -15,7 +15,7 @@ _INSTEAD_OF_CALLBACKS = {
     "LRScheduler": "use schedule='cosine' or 'linear'",
     "EarlyStopping": "fix max_epochs beforehand, or tune it at its price",
     "EpochScoring": "score public records after fit",
-    "Checkpoint": "save the fitted net with save_model",
+    "Checkpoint": "save the fitted net with skprivacy.save_model",
     "GradientNormClipping": "use max_grad_norm",
     "ProgressBar": "use verbose=1",
     "Freezer": "set requires_grad=False in the module",

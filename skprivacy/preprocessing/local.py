@@ -135,16 +135,12 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
         """
         with self._private_fit() as fit:
             super().fit(X, y)
-            facts = list(self.schema_.values())
-            self._numeric = sum(isinstance(f, Bounded) for f in facts)
-            parts: list[Event] = [self._number_noise().event] if self._numeric else []
-            parts += [self._response(f).event for f in facts if isinstance(f, Categories)]
+            self._restate()
             fit.assume("one record per person, perturbed once")
             if self.schema_.inferred:
                 fit.assume("the schema is public (it was read off the data)")
-            with fit.charged(Composed(tuple(parts)), relation="replace_one", at_delta=self.delta):
+            with fit.charged(self._event(), relation="replace_one", at_delta=self.delta):
                 pass  # the records are released by transform, in every call
-            self._stated = self._settings()
             # The sum of the columns' shares; tight composition would give slightly less.
             self.epsilon_ = float(self.epsilon)
         return self
@@ -208,6 +204,18 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
             noisy = self._number_noise().release(np.clip(unit, 0.0, 1.0), random)
             out[:, numbers] = low + (high - low) * np.clip(noisy, 0.0, 1.0)
         return out.astype(self.dtype, copy=False)
+
+    def _restate(self) -> None:
+        """Keep what the guarantee is about to describe, or, in a loaded model, describes."""
+        self._numeric = sum(isinstance(fact, Bounded) for fact in self.schema_.values())
+        self._stated = self._settings()
+
+    def _event(self) -> Event:
+        """Return the release about a record in each call."""
+        facts = self.schema_.values()
+        parts: list[Event] = [self._number_noise().event] if self._numeric else []
+        parts += [self._response(f).event for f in facts if isinstance(f, Categories)]
+        return Composed(tuple(parts))
 
     def _settings(self) -> tuple[Any, ...]:
         return self.epsilon, self.delta, self.perturb

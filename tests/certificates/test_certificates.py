@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import warnings
 from contextlib import suppress
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -23,6 +25,7 @@ from skprivacy import (
     Schema,
     audit,
     certificate,
+    save_model,
     verify_certificate,
 )
 from skprivacy.certificates import create_key, recomputing, verification
@@ -30,7 +33,6 @@ from skprivacy.certificates.issuing import SECTIONS
 from skprivacy.certificates.signing import digest, private_key, sign
 from skprivacy.cli import main
 from skprivacy.exceptions import PrivacyWarning
-from skprivacy.neural_network import save_model
 from skprivacy.preprocessing import Bounded, PrivateStandardScaler
 
 X = np.random.RandomState(0).uniform(-1, 1, size=(400, 3))
@@ -306,6 +308,53 @@ def test_a_pipeline_is_certified_with_the_cost_of_all_its_steps(issued, tmp_path
             model, tmp_path / "d.json", key=issued / "key.pem",
             model_file=tmp_path / "m.joblib", budget=lone,
         )  # fmt: skip
+
+
+def test_the_file_of_a_pipeline_states_the_cost_of_all_its_steps(issued, tmp_path):
+    """From the fit to the check, with a file that a stranger can read."""
+    budget = PrivacyBudget(epsilon=3, delta=1e-4, path=tmp_path / "ledger")
+    model = make_pipeline(
+        PrivateStandardScaler(epsilon=0.5, bounds=(-1, 1), budget=budget),
+        ObjectivePerturbationClassifier(
+            epsilon=1, delta=1e-5, classes=[0, 1], bounds=(-3, 3), budget=budget
+        ),
+    ).fit(X, Y)
+    file, made = tmp_path / "m.safetensors", {"key": issued / "key.pem"}
+    save_model(model, file)
+    certificate(model, tmp_path / "c.json", model_file=file, budget=budget, **made)
+    found = verify_certificate(tmp_path / "c.json", file, key=issued / "key.pem.pub")
+    assert found.holds
+    assert "holds: what the file states: the certificate's guarantee" in repr(found)
+    # the file of the last step alone states a part of it
+    save_model(model[-1], tmp_path / "last.safetensors")
+    certificate(model, tmp_path / "d.json", model_file=tmp_path / "last.safetensors", **made)
+    found = verify_certificate(tmp_path / "d.json", tmp_path / "last.safetensors")
+    assert "part of the certificate's guarantee" in repr(found)
+    assert found.holds
+    # an issuer who leaves the scaler's cost out of the certificate is contradicted by the file
+    certificate(model[-1], tmp_path / "e.json", model_file=tmp_path / "last.safetensors", **made)
+    forged = json.loads((tmp_path / "e.json").read_text())
+    forged["model"] = json.loads((tmp_path / "c.json").read_text())["model"]
+    (tmp_path / "e.json").write_text(json.dumps(signed_anew(issued, forged)))
+    found = verify_certificate(tmp_path / "e.json", file)
+    assert "another guarantee, (1.50" in failed(found)["what the file states"]
+    again = make_pipeline(*(clone(step) for step in model)).set_params(
+        privatestandardscaler__epsilon=0.4
+    )
+    with pytest.raises(ValueError, match="states another guarantee"):
+        certificate(again.fit(X, Y), tmp_path / "f.json", model_file=file, **made)
+
+
+@pytest.mark.parametrize("changed", [{"kind": "estimate"}, {"assumptions": ["nobody looks"]}])
+def test_a_file_that_assumes_more_than_the_certificate_is_refused(issued, tmp_path, changed):
+    model = ObjectivePerturbationClassifier(delta=1e-5, classes=[0, 1], bounds=(-3, 3)).fit(X, Y)
+    file = tmp_path / "m.safetensors"
+    stated = dataclasses.replace(model.privacy_, **changed)
+    with mock.patch.object(model, "privacy_", stated):
+        save_model(model, file)
+    certificate(model, tmp_path / "c.json", key=issued / "key.pem", model_file=file)
+    found = verify_certificate(tmp_path / "c.json", file)
+    assert "another guarantee" in failed(found)["what the file states"]
 
 
 def test_keys_are_private_and_never_overwritten(tmp_path):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from skprivacy.neural_network import DPSGDClassifier, load_model, save_model
+from skprivacy import load_model, save_model
+from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.neural_network._gradients.clipping import _SAFETY, AdaptiveClipping
 
 

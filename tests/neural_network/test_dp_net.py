@@ -14,10 +14,11 @@ from skorch.callbacks import EarlyStopping, EpochScoring, LRScheduler
 from skorch.dataset import Dataset, ValidSplit
 from torch import nn
 
+from skprivacy import load_model, save_model
 from skprivacy.accounting import Composed, PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 from skprivacy.mechanisms import Mechanism
-from skprivacy.neural_network import DPNeuralNet, PrivateAdam, load_model, save_model
+from skprivacy.neural_network import DPNeuralNet, PrivateAdam
 
 
 class Perceptron(nn.Module):

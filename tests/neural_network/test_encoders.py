@@ -18,13 +18,12 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from skprivacy import load_model, save_model
 from skprivacy.neural_network import (
     RandomDistortion,
     RandomFlip,
     SCARFEncoder,
     SimCLREncoder,
-    load_model,
-    save_model,
 )
 from skprivacy.neural_network.encoders._contrastive import contrastive_loss
 
@@ -106,11 +105,12 @@ def test_names_frames_and_pickles(make, rows, tmp_path):
 def test_a_file_that_lies_is_refused_before_memory_is_taken(make, rows, change, tmp_path):
     save_model(make().fit(rows), tmp_path / "m")
     with safe_open(tmp_path / "m", framework="pt") as file:
-        facts = json.loads(file.metadata()["skprivacy"])
+        header = json.loads(file.metadata()["skprivacy"])
         weights = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118 (not a dict)
+    facts = header["model"]
     for name, value in change.items():
         facts[name] = {**facts[name], **value} if isinstance(value, dict) else value
-    save_file(weights, tmp_path / "m", metadata={"skprivacy": json.dumps(facts)})
+    save_file(weights, tmp_path / "m", metadata={"skprivacy": json.dumps(header)})
     with pytest.raises(ValueError, match=r"damaged|save_model|image_shape"):
         load_model(tmp_path / "m")
 

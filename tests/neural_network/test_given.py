@@ -11,9 +11,10 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from torch import nn
 
+from skprivacy import load_model, save_model
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.model_selection import PrivacySweepCV
-from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, load_model, save_model
+from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier
 
 
 @pytest.fixture

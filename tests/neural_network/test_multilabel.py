@@ -11,8 +11,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import get_tags
 
-from skprivacy import config_context
-from skprivacy.neural_network import DPSGDClassifier, load_model, save_model
+from skprivacy import config_context, load_model, save_model
+from skprivacy.neural_network import DPSGDClassifier
 
 
 @pytest.fixture

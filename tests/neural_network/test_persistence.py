@@ -15,13 +15,12 @@ from sklearn.base import clone
 from skorch import NeuralNet
 from torch import nn
 
+from skprivacy import load_model, save_model
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.neural_network import (
     DPNeuralNet,
     DPSGDClassifier,
     DPSGDRegressor,
-    load_model,
-    save_model,
 )
 from skprivacy.neural_network._persistence import _NET_PARAMS, _PARAMS
 
@@ -80,7 +79,7 @@ def test_no_seed_and_no_record_is_in_the_file(frame, tmp_path):
     with safe_open(tmp_path / "m", framework="pt") as file:
         facts = json.loads(file.metadata()["skprivacy"])
         assert len(file.keys()) == len(model.module_.state_dict())
-    assert facts["privacy"]["kind"] == "estimate"
+    assert facts["privacy"]["kind"] == facts["model"]["privacy"]["kind"] == "estimate"
 
 
 def test_what_is_no_saved_model_is_refused(frame, tmp_path):
@@ -134,12 +133,12 @@ DAMAGE = {
 
 def _rewritten(path, change=lambda facts: facts, weights=lambda tensors: tensors):
     with safe_open(path, framework="pt") as file:
-        facts = json.loads(file.metadata()["skprivacy"])
+        header = json.loads(file.metadata()["skprivacy"])
         tensors = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118 (not a dict)
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(20_000)
     try:
-        header = json.dumps(change(facts))
+        header = json.dumps(header | {"model": change(header["model"])})
     finally:
         sys.setrecursionlimit(limit)
     save_file(weights(tensors), path, metadata={"skprivacy": header})

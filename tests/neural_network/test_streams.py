@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from skprivacy import load_model, save_model
 from skprivacy.accounting import (
     BandedFactorization,
     Composed,
@@ -20,7 +21,7 @@ from skprivacy.accounting import (
     rdp_epsilon,
 )
 from skprivacy.mechanisms import SecureRandom
-from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, load_model, save_model
+from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
 from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import WeightAverage
 from skprivacy.neural_network._training.noise import NOISE, TakingTurns

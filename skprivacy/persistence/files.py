@@ -1,0 +1,151 @@
+"""One safetensors file: arrays, and a JSON header."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike, fspath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from .._output import output_path
+
+__all__ = ["Arrays", "header_of", "opened", "write"]
+
+_KEY = "skprivacy"  # of the header, among the metadata of the file
+_AGAIN = "Copy it again, or save the model again with save_model."
+_INFINITE = ("inf", "-inf")  # JSON has no word for them: {"float": "inf"}
+
+
+class Arrays:
+    """The arrays of a file, each read when it is asked for.
+
+    Parameters
+    ----------
+    file : safetensors.safe_open
+    prefix : str, default=""
+        What the names begin with, such as ``"scaler."``.
+    read : set of str, default=None
+        Filled with the names of what was read.
+    """
+
+    def __init__(self, file: Any, prefix: str = "", read: set[str] | None = None) -> None:
+        self._file, self._prefix = file, prefix
+        self._names = frozenset(file.keys())
+        self._read: set[str] = set() if read is None else read
+
+    def below(self, step: str) -> Arrays:
+        """Return the arrays of a step."""
+        return Arrays(self._file, f"{self._prefix}{step}.", self._read)
+
+    def take(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return an array of finite float64 numbers, which is read if it has this shape.
+
+        Raises
+        ------
+        ValueError
+            If it is missing, or of another shape or type.
+        """
+        whole = self._prefix + name
+        if whole not in self._names:
+            raise ValueError(f"the array {whole!r} is missing")
+        found = tuple(self._file.get_slice(whole).get_shape())
+        if found != shape:
+            raise ValueError(f"the array {whole!r} has the shape {found}, not {shape}")
+        array: NDArray[np.float64] = self._get(whole)
+        if array.dtype != np.float64:
+            raise ValueError(f"the array {whole!r} holds {array.dtype}, not float64")
+        return array
+
+    def all(self) -> dict[str, NDArray]:
+        """Return every array below the prefix, under the rest of its name."""
+        cut = len(self._prefix)
+        return {n[cut:]: self._get(n) for n in sorted(self._names) if n.startswith(self._prefix)}
+
+    def unread(self) -> list[str]:
+        """Return the names of what the file holds and nobody has asked for."""
+        return sorted(self._names - self._read)
+
+    def _get(self, name: str) -> NDArray:
+        array = np.array(self._file.get_tensor(name))  # a copy, which can be written to
+        if array.dtype.kind not in "fiub":
+            raise ValueError(f"the array {name!r} holds {array.dtype}, which are no numbers")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"the numbers of the array {name!r} are not all finite")
+        self._read.add(name)
+        return array
+
+
+def write(
+    path: str | PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray]
+) -> None:
+    """Write a file; what is there is replaced, unless it is a ledger.
+
+    Raises
+    ------
+    TypeError
+        If the header holds what is not JSON.
+    ValueError
+        If an array holds what no file may: other than numbers, or numbers that are not finite.
+    """
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"{name} of the model is not finite, so that it predicts nothing.")
+    text = json.dumps(_encoded(header), allow_nan=False)
+    contiguous = {name: np.array(array, order="C") for name, array in arrays.items()}
+    output_path(path).write_bytes(save(contiguous, metadata={_KEY: text}))
+
+
+@contextmanager
+def opened(path: str | PathLike[str]) -> Iterator[tuple[dict[str, Any], Arrays]]:
+    """Open a file; yield its header, empty if it was written by others, and its arrays.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged or no safetensors file.
+    FileNotFoundError
+        If there is none.
+    """
+    name = fspath(path)
+    try:
+        with safe_open(name, framework="np") as file:
+            text = (file.metadata() or {}).get(_KEY)
+            header = json.loads(text, object_hook=_decoded) if text else {}
+            arrays = Arrays(file)
+            yield (header if isinstance(header, dict) else {}), arrays
+    except (SafetensorError, RecursionError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"path={name!r} is damaged or no safetensors file ({error}). {_AGAIN}"
+        ) from error
+
+
+def header_of(path: str | PathLike[str]) -> dict[str, Any]:
+    """Return the header of a file, without its arrays; raises as :func:`opened` does."""
+    with opened(path) as (header, _):
+        return header
+
+
+def _encoded(value: Any) -> Any:
+    """Return JSON values alone: numpy's as Python's, and infinities by name."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _encoded(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encoded(inner) for inner in value]
+    if isinstance(value, float) and math.isinf(value):
+        return {"float": str(value)}
+    return value
+
+
+def _decoded(value: dict[str, Any]) -> Any:
+    if list(value) == ["float"] and value["float"] in _INFINITE:
+        return float(value["float"])
+    return value
