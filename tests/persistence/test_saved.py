@@ -38,6 +38,7 @@ from skprivacy.neural_network import ScatteringTransformer
 from skprivacy.persistence._linear import PARAMS
 from skprivacy.preprocessing import Bounded, Categories, PrivateStandardScaler
 
+from ..contracts import Tape, recording
 from ..private_estimators import CASES, LABELS, LINEAR
 
 RNG = np.random.RandomState(0)
@@ -241,6 +242,21 @@ def test_no_record_no_seed_and_no_ledger_is_in_the_file(seeded, tmp_path):
     for step in found:
         assert step.noise_seed is step.budget is None
         assert step.privacy_.kind == ("estimate" if seeded else "proved")
+
+
+@pytest.mark.parametrize("name", sorted({*LINEAR, "PrivateStandardScaler"}))
+def test_nothing_from_before_the_noise_is_in_the_file(name, tmp_path):
+    tape = Tape()
+    rows, y = CASES[name].data(30)
+    with recording(tape):
+        model = CASES[name].make().fit(rows, y)
+    save_model(model, tmp_path / "m")
+    blob = (tmp_path / "m").read_bytes()
+    given = [v for value in tape.inputs for v in (value if isinstance(value, tuple) else (value,))]
+    assert given
+    for secret in [rows, *rows, *given, *[column for value in given for column in value.T]]:
+        if np.size(secret) > 1 and np.any(secret):
+            assert np.ascontiguousarray(secret).tobytes() not in blob
 
 
 def test_the_file_says_what_it_is_without_this_library(tmp_path):
