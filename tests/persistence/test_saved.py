@@ -91,7 +91,7 @@ def test_every_case_comes_back_with_its_claim(name, tmp_path):
             assert np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - SAVED - {"PrivateSearchCV"}))
+@pytest.mark.parametrize("name", sorted(set(CASES) - SAVED))
 def test_every_other_case_is_refused_by_its_name(name, tmp_path):
     model, _ = fitted(name, 40)
     with pytest.raises(ValueError, match=f"{type(model).__name__} cannot be saved without pickle"):
