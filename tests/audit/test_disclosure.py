@@ -199,7 +199,7 @@ CODES = [
     GaussianNB(),
     make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression()),
     make_pipeline(OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1), Ridge()),
-    make_pipeline(KBinsDiscretizer(5, quantile_method="averaged_inverted_cdf"), Ridge()),
+    make_pipeline(KBinsDiscretizer(5, strategy="uniform"), Ridge()),
     make_pipeline(QuantileTransformer(n_quantiles=100), LogisticRegression()),
 ]
 
