@@ -16,6 +16,7 @@ import skprivacy
 ROOT = Path(skprivacy.__file__).parent
 LAYERS = [
     {"cli"},
+    {"certificates"},
     {"audit", "model_selection"},
     {"attacks"},
     {

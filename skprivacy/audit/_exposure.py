@@ -69,7 +69,7 @@ def partitions_of(
         If the subgroups are no column of both tables and no pair of arrays, or too many.
     """
     partitions = {}
-    if type_of_target(y_train) in ("binary", "multiclass"):
+    if y_train is not None and type_of_target(y_train) in ("binary", "multiclass"):
         partitions["class"] = (_named(y_train), _named(y_test))
     if subgroups is None:
         return partitions
@@ -108,6 +108,8 @@ def group_exposures(
     found = []
     for result in results:
         for by, (groups_in, groups_out) in partitions.items():
+            if len(result.scores_in) != len(groups_in):  # judged on a part of the records
+                continue
             for group in np.intersect1d(groups_in, groups_out):
                 scores_in = result.scores_in[groups_in == group]
                 scores_out = result.scores_out[groups_out == group]

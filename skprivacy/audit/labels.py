@@ -61,6 +61,8 @@ class LabelAuditReport(AuditReport):
         1, and 0.
     not_measured : tuple of str
         Empty.
+    why_not_measured : str
+        Without meaning.
     disclosure : None
         Features are public, and so is who is in the table.
     exposures : tuple

@@ -50,7 +50,7 @@ class AuditReport:
     n_train, n_test : int
         Number of members and of non-members.
     train_accuracy, test_accuracy : float
-        Accuracy of the model on both.
+        Accuracy of the model on both; NaN for models that predict no classes.
     majority_share : float
         Share of the most frequent class among the non-members: the accuracy of a constant.
     alpha : float
@@ -60,7 +60,9 @@ class AuditReport:
     n_shared : int
         Number of non-members with the features of a member.
     not_measured : tuple of str
-        Attacks that were left out because training does not change the model's answers.
+        Attacks that were left out.
+    why_not_measured : str
+        Why they were, in words.
     disclosure : DisclosureReport or None
         What :func:`~skprivacy.audit.check_disclosure` found; None if it was not asked.
     exposures : tuple of GroupExposure
@@ -82,6 +84,7 @@ class AuditReport:
     n_shadows: int
     n_shared: int
     not_measured: tuple[str, ...] = ()
+    why_not_measured: str = NOT_LEARNING
     disclosure: DisclosureReport | None = None
     exposures: tuple[GroupExposure, ...] = ()
 
@@ -173,7 +176,9 @@ class AuditReport:
                 "the claim would hold only if they revealed nothing about the records."
             )
         if self.not_measured:
-            found.append(f"Not measured: {' and '.join(self.not_measured)}. {NOT_LEARNING}")
+            found.append(
+                f"Not measured: {' and '.join(self.not_measured)}. {self.why_not_measured}"
+            )
         if self.guarantee is not None and self.guarantee.kind != "proved":
             found.append(f"The claim is of kind {self.guarantee.kind!r}: it is not proved.")
         if self.n_shared:
@@ -248,7 +253,9 @@ class AuditReport:
             ``row``, ``attack``, ``risk`` and ``q_value``, as in
             :meth:`~skprivacy.attacks.AttackResult.records`; the most exposed first.
         """
-        results = [] if self.of_labels else [finding.result for finding in self.findings]
+        found = [] if self.of_labels else [finding.result for finding in self.findings]
+        # attacks that learned from known members were judged on the others alone
+        results = [result for result in found if len(result.scores_in) == self.n_train]
         return exposed_records(results, self.alpha)
 
     def to_frame(self) -> pd.DataFrame:
@@ -354,6 +361,14 @@ class AuditReport:
             return []
         return [f"  charged:  {_html.bare(self.charged, 'unknown')}, all fits together"]
 
+    def _accuracy_lines(self) -> list[str]:
+        if math.isnan(self.test_accuracy):
+            return []
+        return [
+            f"  accuracy {100 * self.test_accuracy:.0f} % on new records "
+            f"(most frequent class: {100 * self.majority_share:.0f} %)"
+        ]
+
     def __repr__(self) -> str:
         shown = self.guarantee if self.claims else self.charged if self.cost_of_search else None
         assumed = () if shown is None else shown.assumptions
@@ -366,8 +381,7 @@ class AuditReport:
             f"{self.claimed_delta:g} (confidence {1 - self.alpha:.0%}); "
             "a lower bound proves no privacy",
             *(f"  refuted by {text}" for text in self.refutations if self.claims),
-            f"  accuracy {100 * self.test_accuracy:.0f} % on new records "
-            f"(most frequent class: {100 * self.majority_share:.0f} %)",
+            *self._accuracy_lines(),
         ]
         for finding in self.findings:
             low, high = finding.result.auc_interval

@@ -53,7 +53,7 @@ def add_parser(subparsers: Any) -> None:
     claim.add_argument(
         "--subgroups", metavar="COLUMN", help="show who is most exposed by the values of a column"
     )
-    _model.add_arguments(parser, attacks=["loss", "lira", "both"], attack="both")
+    _model.add_arguments(parser, attacks=["loss", "lira", "strongest", "both"], attack="both")
     output = parser.add_argument_group("output")
     output.add_argument("--out", metavar="FILE.html", help="write a self-contained report")
     output.add_argument("--csv", metavar="FILE.csv", help="write the table")

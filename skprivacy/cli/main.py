@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..exceptions import PrivacyWarning
-from . import audit, budget, datasets, sweep
+from . import audit, audit_predictions, budget, datasets, sweep, verify
 from ._console import UserError, say, warn
 
 __all__ = ["main"]
 
-COMMANDS = (sweep, audit, budget, datasets)  # in the order of the help
+COMMANDS = (sweep, audit, audit_predictions, verify, budget, datasets)  # in the order of the help
 DESCRIPTION = "Train private models and prove how private they are."
 EPILOG = """\
 examples:

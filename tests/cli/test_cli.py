@@ -1,5 +1,6 @@
 """The command line: results, exit codes, and one clear line for a user's mistake."""
 
+import argparse
 import json
 import os
 import re
@@ -13,9 +14,9 @@ import pytest
 
 import skprivacy
 import skprivacy.cli._data as cli_data
-from skprivacy.audit import AuditReport
+from skprivacy.audit import AuditReport, runner
 from skprivacy.audit import audit as audit_function
-from skprivacy.cli import main
+from skprivacy.cli import _model, main
 from skprivacy.cli.main import _parser
 from skprivacy.exceptions import DatasetNotFoundError
 from skprivacy.preprocessing import Bounded, Categories, Schema
@@ -76,7 +77,10 @@ def test_sweep_of_a_table(folder, capsys):
     )
     assert code == 0
     assert "Traceback" not in err
-    results = pd.read_csv(folder / "results.csv")
+    everything = pd.read_csv(folder / "results.csv")
+    assert everything["model"].dropna().tolist() == ["histogram gradient boosting"]
+    assert "histogram gradient boosting" in out
+    results = everything[everything["model"].isna()]
     assert results["epsilon"].tolist() == [1, 10, np.inf]
     assert (results["claimed_epsilon"] <= results["epsilon"]).all()
     assert results["claimed_epsilon"].iloc[0] > 0.9
@@ -101,10 +105,11 @@ def test_the_report_escapes_the_name_of_the_file(folder, capsys):
     assert "<script" not in page
 
 
-def test_sweep_with_lira(folder, capsys):
+@pytest.mark.parametrize("attack", ["lira", "strongest"])
+def test_sweep_with_shadow_models(attack, folder, capsys):
     code, out, _ = run(
-        "sweep data.csv --schema schema.json --epsilons 5 --cv 2 --delta 1e-4 --attack lira "
-        "--n-shadows 2 --quiet",
+        f"sweep data.csv --schema schema.json --epsilons 5 --cv 2 --delta 1e-4 --attack {attack} "
+        "--n-shadows 4 --quiet",
         capsys,
     )
     assert code == 0
@@ -128,6 +133,13 @@ def test_audit_of_an_honest_model(folder, capsys):
     assert "zero-out" in out
     assert pd.read_csv(folder / "audit.csv")["violated"].tolist() == [False, False]
     assert "Consistent with the claim" in (folder / "audit.html").read_text(encoding="utf-8")
+
+
+def test_the_attacks_of_the_command_are_those_of_the_function():
+    """The command ran offline LiRA long after the function ran the strongest attack."""
+    by_default = runner.check_attacks(None)
+    offered = _model.make_attacks(argparse.Namespace(attack="both", n_shadows=16, seed=None))
+    assert [repr(attack) for attack in offered] == [repr(attack) for attack in by_default]
 
 
 def test_audit_that_refutes_returns_one(folder, capsys, monkeypatch):
