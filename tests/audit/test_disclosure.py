@@ -338,6 +338,15 @@ def test_degrees_of_freedom_are_records_minus_parameters(model, parameters):
     assert not check_disclosure(model, X[: parameters + 10])["degrees of freedom"].flagged
 
 
+def test_a_bare_torch_module_is_looked_into():
+    module = torch.nn.Linear(6, 2)
+    module.register_buffer("memory", torch.tensor(X[:30]))
+    report = check_disclosure(module, X, y)
+    assert report["stored records"].value == 30
+    assert report["degrees of freedom"].value == 200 - 14
+    assert report["k-anonymity"].flagged is None
+
+
 def test_leaves_of_three_classes_hold_two_numbers():
     tree = DecisionTreeClassifier(max_leaf_nodes=4).fit(X, np.arange(200) % 3)
     assert _cells.n_parameters([tree]) == 3 + 4 * 2
