@@ -3,6 +3,7 @@
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import norm
 from sklearn.base import clone
@@ -214,6 +215,15 @@ def test_what_no_attack_can_use_is_named(model, truth, error, words):
         model.target.fit(X, LABELS)
     with pytest.raises(error, match=words):
         model.fit(X, truth)
+
+
+def test_labels_may_be_objects_and_frames():
+    told = []
+    for label in (THREE, THREE.astype(object), pd.Series(THREE)):
+        model = DecisionTreeClassifier(random_state=0).fit(X[:N], label[:N])
+        report = audit(model, *parts(X, label), n_shadows=4, random_state=0)
+        told.append([report.majority_share, *(f.result.auc for f in report.findings)])
+    assert told[1:] == [told[0]] * 2
 
 
 def test_outliers_of_a_pipeline_are_scored():
