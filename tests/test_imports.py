@@ -50,7 +50,12 @@ LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 LAYER_OF["display"] = LAYER_OF["attacks"]
 LAYER_OF["__main__"] = LAYER_OF["cli"]
 # Attacks that look into torch modules; torch is imported when it is used.
-MAY_IMPORT_TORCH = {"neural_network", "attacks/_membership_net.py", "attacks/_networks.py"}
+MAY_IMPORT_TORCH = {
+    "neural_network",
+    "attacks/_membership_net.py",
+    "attacks/_modules.py",
+    "attacks/_networks.py",
+}
 
 
 def sources() -> list[Path]:
