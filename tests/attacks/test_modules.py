@@ -75,7 +75,7 @@ def test_a_module_is_compared_with_modules_trained_elsewhere(module):
     said = rng.dirichlet([1, 1], size=(4, 2 * N))
     pool = ShadowPool.from_predictions(X, said, np.concatenate([half, ~half]), [0, 1])
     report = audit(module, *PARTS, attacks=[LiRA(pool=pool)])
-    assert report.findings[0].result.auc > 0.7
+    assert report.findings[0].result.auc_interval[0] > 0.5
 
 
 def test_words_stay_numbers():
