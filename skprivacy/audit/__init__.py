@@ -18,6 +18,7 @@ from .one_run import OneRunReport, audit_one_run
 from .predictions import audit_predictions
 from .report import AuditReport
 from .runner import audit
+from .verification import PrivacyVerification, verify_privacy, verify_release
 
 __all__ = [
     "AttackFinding",
@@ -28,11 +29,14 @@ __all__ = [
     "GroupExposure",
     "LabelAuditReport",
     "OneRunReport",
+    "PrivacyVerification",
     "audit",
     "audit_one_run",
     "audit_predictions",
     "check_disclosure",
     "claim_of",
+    "verify_privacy",
+    "verify_release",
 ]
 
 

@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from .._sklearn import num_samples
+from .._validation import check_numbers
 from ..accounting import PrivacyGuarantee
 from ..attacks._records import concat
 from ..metrics import GuessBound
@@ -31,8 +32,8 @@ SEEN = (
     "what is accounted for: real records may show less, and so may the final weights alone"
 )
 _BUT_FOR_NOISE = "the training is the claimed one, but for the size of its noise"
-_FARTHEST = 16.0
-_NEVER = 1e-6  # probability of a false alarm about the sampling
+_FARTHEST = 16.0  # times less noise than is claimed
+_NEVER = 1e-6  # the probability of a false alarm about the sampling
 
 
 def check_gradient_canaries(network: Any, X: Any) -> None:
@@ -44,6 +45,7 @@ def check_gradient_canaries(network: Any, X: Any) -> None:
             f"such as DPSGDClassifier or DPSGDRegressor, by itself; got {name}. Leave canaries "
             "out, or pass records."
         )
+    network._validate_params()
     wanted: dict[str, tuple[bool, str]] = {
         "epsilon": (
             network.epsilon is None or math.isfinite(network.epsilon),
@@ -70,6 +72,7 @@ def check_gradient_canaries(network: Any, X: Any) -> None:
             f"canaries='gradient' needs X as a dense matrix with a row for each record; got "
             f"{type(X).__name__} of shape {np.shape(X)}. Convert it, for instance by X.toarray()."
         )
+    check_numbers(X)
 
 
 def run_with_gradients(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,32 +10,37 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.pipeline import Pipeline
+from scipy.stats import binom
 
 from .._sklearn import num_samples
-from .._validation import all_numbers
-from ..attacks._records import as_records, fingerprints
-from ._contents import Contents, contents_of
+from ..attacks._records import fingerprints
+from ..metrics import clopper_pearson
+from ._contents import Contents
+from ._views import as_table, tables
 
 __all__ = ["StoredRecords", "stored_records"]
 
 Digests = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
 
 # Models that predict from the records themselves, whatever form they keep them in.
 IN_CONTEXT = ("TabPFNClassifier", "TabPFNRegressor", "TabICLClassifier", "TabICLRegressor")
-MOST_VIEWS = 200  # a bagging of columns shows each of its parts another table
+# Records that nobody has, made to learn how often such rows stand in an array by chance.
+MOST_STRANGERS = 1000
+FEWEST_STRANGERS = 20
+MOST_NUMBERS = 10**7
+RARE = 1e-5  # how likely a row is to be a record by chance, where it was never seen to be one
+SURE = 1e-4  # error probability at which an array is taken to hold records
 
 
 @dataclass(frozen=True)
 class StoredRecords:
-    """How many records stand in a model, and where.
+    """How many training records stand in a model, and where.
 
     Attributes
     ----------
     n_train : int
         Number of training records found.
-    n_new : int
-        Number of other records found that equal no training record: matches by chance.
     places : tuple of str
         The attributes that hold them, as far as they are known.
     in_context : str
@@ -44,7 +48,6 @@ class StoredRecords:
     """
 
     n_train: int
-    n_new: int
     places: tuple[str, ...]
     in_context: str
 
@@ -66,30 +69,35 @@ def stored_records(contents: Contents, X_train: Any, X_new: Any, common: int) ->
     bagging inside the model shows them to what follows. A row of equal numbers, such as zeros, is
     not counted: arrays hold such rows for other reasons.
 
-    **Edge cases.** A single column is looked for only in arrays that hold mostly its values: one
-    number matches by chance. Records that are kept in another form, such as compressed or
-    encrypted, are not found.
+    Small whole numbers stand in arrays by chance: counts, codes, the children of a tree's nodes. So
+    an array counts only if training records stand in it more often than strangers do: new records,
+    and rows with each number from another training record.
+
+    **Edge cases.** A record that is a single whole number is not looked for. Records that are kept
+    in another form, such as compressed or encrypted, are not found.
     """
     known = _Digested(contents.arrays)
-    own = [_Table.of(view) for view in _tables(X_train, contents.parts)]
+    new_views = iter(()) if X_new is None else tables(X_new, contents.parts)
     train = np.zeros(num_samples(X_train), bool)
     places: dict[str, None] = {}
-    for table in own:
-        for array, digests in known.like(table):
-            hits = table.identifying(common) & np.isin(table.digests, digests)
-            train |= hits
-            places |= dict.fromkeys(_places(array, contents.parts) if hits.any() else [])
-    strangers = []
-    if X_new is not None:
-        strangers = [_Table.of(view) for view in _tables(X_new, contents.parts)]
-    new = np.zeros(0 if X_new is None else num_samples(X_new), bool)
-    for table, shown in zip(strangers, own, strict=False):
-        unknown = table.identifying(common) & ~np.isin(table.digests, shown.digests)
-        for _, digests in known.like(shown):
-            new |= unknown & np.isin(table.digests, digests)
+    numbers_alone = False
+    for number, view in enumerate(tables(X_train, contents.parts)):
+        new = next(new_views, None)
+        numbers_alone |= number == 0 and _is_one_whole_number(view)
+        arrays = known.like(view)
+        if not arrays or (numbers_alone and view.shape[1] == 1):
+            continue
+        table = _Table(view, _digest(view))
+        chance = table.chance(new)
+        identifying = table.identifying(common)
+        for array, digests in arrays:
+            hits = identifying & np.isin(table.digests, digests)
+            if hits.any() and not chance.explains(table, identifying, hits, digests):
+                train |= hits
+                places |= dict.fromkeys(_places(array, contents.parts))
     names = [type(part).__name__ for part in contents.parts]
     in_context = next((name for name in names if name in IN_CONTEXT), "")
-    return StoredRecords(int(train.sum()), int(new.sum()), tuple(places), in_context)
+    return StoredRecords(int(train.sum()), tuple(places), in_context)
 
 
 @dataclass(frozen=True)
@@ -99,15 +107,11 @@ class _Table:
     rows: Any
     digests: Digests
 
-    @classmethod
-    def of(cls, rows: Any) -> _Table:
-        return cls(rows, _digest(rows))
-
     @property
     def width(self) -> int:
         return int(self.rows.shape[1])
 
-    def identifying(self, common: int) -> NDArray[np.bool_]:
+    def identifying(self, common: int) -> Mask:
         """Return which rows fewer than ``common`` records share, and whose numbers differ."""
         _, group, counts = np.unique(self.digests, return_inverse=True, return_counts=True)
         rare = counts[group] < common
@@ -117,36 +121,86 @@ class _Table:
             return rare
         return rare & (self.rows != self.rows[:, :1]).any(axis=1)
 
+    def chance(self, new: Any) -> _Chance:
+        """Return what is known of rows that might be records of this kind."""
+        rng = np.random.default_rng(0)
+        n = min(MOST_STRANGERS, max(MOST_NUMBERS // self.width, 1))
+        drawn = self.rows[rng.integers(0, len(self.digests), n)]
+        drawn = drawn.toarray() if sparse.issparse(drawn) else drawn
+        other = np.take_along_axis(drawn, rng.integers(0, n, drawn.shape), axis=0)
+        if self.width == 1 and drawn.dtype != object:  # there is nothing to combine
+            other = (drawn + other) / 2
+        mixed = _digest(other)
+        likely = np.isin(mixed, self.digests)
+        others = [mixed[~likely]]
+        if new is not None and new.shape[1] == self.width:
+            others.append(np.setdiff1d(_digest(new), self.digests))
+        return _Chance(np.unique(np.concatenate(others)), float(likely.mean()))
+
+
+@dataclass(frozen=True)
+class _Chance:
+    """Rows that might be records and are not, and how likely a row of this kind is one."""
+
+    strangers: Digests
+    likely: float
+
+    def explains(self, table: _Table, identifying: Mask, hits: Mask, digests: Digests) -> bool:
+        """Return whether an array may hold these rows without holding records.
+
+        It does not if the array holds records above all, more than such rows happen to be, and
+        hardly any strangers; or if far more of the records than of the strangers stand in it. Where
+        every possible row is a record, there are no strangers, and an array of records must hold
+        most of them.
+        """
+        n, found = int(identifying.sum()), int(hits.sum())
+        if len(self.strangers) < FEWEST_STRANGERS:
+            return 2 * found <= n
+        by_chance = int(np.isin(self.strangers, digests).sum())
+        rows = np.unique(digests)
+        records = int(np.isin(rows, table.digests).sum())
+        if 2 * records > len(rows) and 5 * by_chance / len(self.strangers) <= found / n:
+            return bool(binom.sf(records - 1, len(rows), max(self.likely, RARE)) >= SURE)
+        high = clopper_pearson(by_chance, len(self.strangers), SURE)[1]
+        return bool(clopper_pearson(found, n, SURE)[0] <= high)
+
+
+def _is_one_whole_number(view: Any) -> bool:
+    """Return whether a record is a whole number and no more: every array of counts holds such."""
+    if view.shape[1] > 1 or sparse.issparse(view) or view.dtype == object:
+        return False
+    return bool((view == np.round(view)).all())
+
 
 class _Digested:
     """The rows of arrays, cut to the width of the records that are looked for."""
 
     def __init__(self, arrays: list[Any]) -> None:
-        self._arrays = [array for array in arrays if _values(array) is not None]
-        self._cut: dict[int, list[tuple[Any, Digests]]] = {}
+        self._values = [
+            (array, values) for array in arrays if (values := _values(array)) is not None
+        ]
+        self._cut: dict[tuple[int, bool], list[tuple[Any, Digests]]] = {}
 
-    def like(self, table: _Table) -> list[tuple[Any, Digests]]:
-        """Return the arrays that can be read as such rows, with the digests of these."""
-        width = table.width
-        if width not in self._cut:
-            self._cut[width] = [
-                (array, np.concatenate([_digest(rows) for rows in cut]))
-                for array in self._arrays
-                if (cut := list(_cut(_values(array), width)))
-            ]
-        if width > 1:
-            return self._cut[width]
-        return [held for held in self._cut[1] if _mostly(held[1], table.digests)]
+    def like(self, view: Any) -> list[tuple[Any, Digests]]:
+        """Return each array that can be read as rows like those of a view, with their digests.
 
-
-def _mostly(digests: Digests, own: Digests) -> bool:
-    return len(digests) > 1 and float(np.isin(digests, own).mean()) > 0.5
+        Arrays of one row are put together: a record may have each an array of its own.
+        """
+        width, text = int(view.shape[1]), view.dtype == object
+        if (width, text) not in self._cut:
+            held = [(array, v) for array, v in self._values if (v.dtype == object) is text]
+            cut = [(array, _digest(rows)) for array, v in held for rows in _cut(v, width)]
+            several = [(array, digests) for array, digests in cut if len(digests) > 1]
+            single = [digests for _, digests in cut if len(digests) == 1]
+            united = np.unique(np.concatenate(single)) if single else np.zeros(0, np.uint64)
+            self._cut[width, text] = several + [(None, united)] * (len(united) > 1)
+        return self._cut[width, text]
 
 
 def _values(array: Any) -> Any:
     """Return an array that may hold records; None for one that cannot."""
     if isinstance(array, (pd.DataFrame, pd.Series)):
-        return _table(array.to_frame() if isinstance(array, pd.Series) else array)
+        return as_table(array.to_frame() if isinstance(array, pd.Series) else array)
     if sparse.issparse(array):
         return array if array.dtype.kind in "biuf" else None
     kinds = "biufO" if array.ndim == 2 else "biuf"
@@ -174,80 +228,6 @@ def _digest(rows: Any) -> Digests:
     with np.errstate(over="ignore"):
         values = rows if rows.dtype == object else rows.astype(np.float32)
     return fingerprints(values)
-
-
-def _tables(X: Any, parts: list[Any]) -> Iterator[Any]:
-    """Yield the records as they are, and as the parts of a model show them to one another."""
-    seen: dict[int, Any] = {}
-    for view in _views(as_records(X), parts):
-        if id(view) not in seen and (table := _table(view)) is not None:
-            seen[id(view)] = view
-            yield table
-        if len(seen) > MOST_VIEWS:
-            return
-
-
-def _views(X: Any, parts: list[Any]) -> Iterator[Any]:
-    yield X
-    entered: set[int] = set()
-    for part in parts:
-        if id(part) in entered:
-            continue
-        inside: list[tuple[Any, Any]] = []  # what is shown, and to what
-        if isinstance(part, Pipeline):
-            inside = list(_steps(part, X))
-        elif getattr(part, "estimators_features_", None) is not None:
-            inside = list(_columns(part, X))
-        elif hasattr(part, "transform") and not hasattr(part, "predict"):
-            inside = [(view, None) for view in _tried(part, X)]
-        if inside:
-            entered |= {id(inner) for inner in contents_of(part).parts}
-        for view, inner in inside:
-            yield from _views(view, [p for p in contents_of(inner).parts if p is not part])
-
-
-def _steps(pipeline: Any, X: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each step of a pipeline with the records that it sees."""
-    for _, step in pipeline.steps:
-        if step is None or isinstance(step, str):
-            continue
-        yield X, step
-        if not (after := _tried(step, X)):
-            return
-        [X] = after
-    yield X, None
-
-
-def _columns(bagging: Any, X: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each part of a bagging with the columns that it sees."""
-    table = _table(X)
-    for columns, part in zip(bagging.estimators_features_, bagging.estimators_, strict=True):
-        every = np.array_equal(columns, np.arange(0 if table is None else table.shape[1]))
-        if table is not None:
-            yield (X if every else table[:, columns]), part
-
-
-def _tried(step: Any, view: Any) -> list[Any]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            after = step.transform(view)
-    except Exception:  # a step that was made for other columns, or is not fitted
-        return []
-    return [after] if hasattr(after, "shape") else []
-
-
-def _table(view: Any) -> Any:
-    """Return records as an array of two dimensions or a CSR matrix; None if they are neither."""
-    if sparse.issparse(view):
-        return sparse.csr_matrix(view)
-    if isinstance(view, pd.DataFrame):
-        return view.to_numpy(dtype=float if all_numbers(view) else object, na_value=np.nan)
-    values = np.asarray(view)
-    if values.ndim < 2 or not values.size or values.dtype.kind not in "biufOUS":
-        return None
-    flat = values.reshape(len(values), -1)
-    return flat if flat.dtype.kind in "biuf" else flat.astype(object)
 
 
 def _places(array: Any, parts: list[Any]) -> list[str]:

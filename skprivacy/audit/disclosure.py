@@ -158,7 +158,7 @@ def check_disclosure(
         error gap are then not checked.
     X_new, y_new : array-like of shape (n_new, n_features) and (n_new,), default=None
         Records of the same population that it was not trained on, for the error gap. They also
-        show how many records are found in a model by chance.
+        show which arrays hold rows of this kind by chance.
     min_records : int, default=10
         The fewest records that may share a leaf or a prediction. A row of features that this many
         training records share does not identify anybody. Statistical offices ask for 3 to 10
@@ -252,20 +252,16 @@ def check_disclosure(
 
 def _stored(contents: Contents, X_train: Any, X_new: Any, min_records: int) -> DisclosureCheck:
     found, n = stored_records(contents, X_train, X_new, min_records), num_samples(X_train)
-    n_new = 0 if X_new is None else num_samples(X_new)
-    by_chance = found.n_new * n >= found.n_train * n_new > 0
     where = f" in {', '.join(found.places)}" if found.places else ""
     if found.n_train:
         says = f"{found.n_train:,} of {n:,} training records stand{where or ' in the model'}"
-        if found.n_new:
-            says += f"; of {n_new:,} new records {found.n_new:,} do, by chance"
     elif found.in_context:
         says = f"{found.in_context} predicts from the training records and carries them"
     else:
         says = "no training record was found in the model's arrays"
     if not contents.complete:
         says += "; the model is nested too deeply to be searched wholly"
-    flagged = bool(found.n_train and not by_chance) or bool(found.in_context)
+    flagged = bool(found.n_train or found.in_context)
     known = flagged or contents.complete
     return DisclosureCheck("stored records", flagged if known else None, found.n_train, 0, says)
 

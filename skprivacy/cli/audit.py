@@ -18,7 +18,7 @@ EXAMPLES = """\
 examples:
   skprivacy audit digits --epsilon 1 --out audit.html
   skprivacy audit adult --epsilon 0.5 --n-shadows 64 --n-jobs 2
-  skprivacy audit patients.csv --target outcome --schema patients.json --epsilon 1
+  skprivacy audit patients.csv --target outcome --schema patients.json --subgroups ward
 
 exit codes: 0 the claim was not refuted, 1 it was refuted (VIOLATED), 2 an error in the arguments or
 the data, 3 members look like non-members, so that the audit says nothing (DOUBTFUL).
@@ -50,6 +50,9 @@ def add_parser(subparsers: Any) -> None:
         default=0.05,
         help="error probability of the verdict (default: %(default)s)",
     )
+    claim.add_argument(
+        "--subgroups", metavar="COLUMN", help="show who is most exposed by the values of a column"
+    )
     _model.add_arguments(parser, attacks=["loss", "lira", "strongest", "both"], attack="both")
     output = parser.add_argument_group("output")
     output.add_argument("--out", metavar="FILE.html", help="write a self-contained report")
@@ -80,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
         attacks=attacks,
         n_shadows=args.n_shadows,
         alpha=args.alpha,
+        subgroups=args.subgroups,
         random_state=args.seed,
         n_jobs=args.n_jobs,
         verbose=not args.quiet,

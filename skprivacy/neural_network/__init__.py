@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ._persistence import load_model, save_model
     from ._training.optimizers import PrivateAdam
     from .augmentation import RandomFlip, RandomShift
+    from .batch_norm import freeze_batch_norm
     from .consistency import ColumnCorruption, ConsistencyStudent
     from .distortion import RandomDistortion
     from .dp_net import DPNeuralNet
@@ -34,6 +35,7 @@ __all__ = [
     "ScatteringTransformer",
     "SimCLREncoder",
     "VATStudent",
+    "freeze_batch_norm",
     "load_model",
     "save_model",
 ]
@@ -53,6 +55,7 @@ _PUBLIC = {
     "ScatteringTransformer": "scattering",
     "SimCLREncoder": "encoders",
     "VATStudent": "vat",
+    "freeze_batch_norm": "batch_norm",
     "load_model": "_persistence",
     "save_model": "_persistence",
 }

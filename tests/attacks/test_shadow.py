@@ -146,6 +146,15 @@ def test_fingerprints_compare_values():
     assert fingerprints(np.array([[np.nan, 1]])) == fingerprints(np.array([[np.nan, 1]]))
 
 
+def test_missing_text_is_the_same_in_every_kind_of_column():
+    text = pd.Series(["u", np.nan, "v", "u"], dtype=object)
+    base = fingerprints(text.to_frame())
+    assert base[0] == base[3]
+    assert len(set(base.tolist())) == 3
+    for kind in ("category", "string", "str" if pd.__version__ >= "3" else "category"):
+        assert (fingerprints(text.astype(kind).to_frame()) == base).all()
+
+
 def test_sparse_fingerprints_ignore_explicit_zeros():
     X = sparse.csr_matrix(np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]]))
     X.data[2] = 0.0

@@ -41,13 +41,19 @@ from sklearn.neighbors import (
 )
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    KBinsDiscretizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    QuantileTransformer,
+    StandardScaler,
+)
 from sklearn.svm import SVC, SVR, LinearSVC, NuSVC, OneClassSVM
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skprivacy import audit, check_disclosure
 from skprivacy.attacks import LossThreshold
-from skprivacy.audit import DisclosureReport, _cells, _contents, _stored, disclosure
+from skprivacy.audit import DisclosureReport, _cells, _contents, _stored, _views, disclosure
 from skprivacy.linear_model import OutputPerturbationClassifier
 
 X_all, y_all = make_classification(400, n_features=6, flip_y=0.2, random_state=0)
@@ -172,26 +178,61 @@ def test_records_of_text_and_sparse_records_are_found():
 
 def test_one_column_is_found_where_the_model_keeps_most_of_it():
     isotonic = IsotonicRegression().fit(X[:, 0], y)
-    found = stored(isotonic, X[:, :1], y, X_new[:, :1])
-    assert found.value == len(isotonic.X_thresholds_) > 2
+    for new in (X_new[:, :1], None):
+        found = stored(isotonic, X[:, :1], y, new)
+        assert found.value == len(isotonic.X_thresholds_) > 2
     tree = DecisionTreeClassifier(max_depth=3).fit(X[:, :1], y)
     assert stored(tree, X[:, :1], y, X_new[:, :1]).value == 0
 
 
-def test_what_many_share_or_new_records_match_too_is_not_counted():
+def test_what_many_share_is_not_counted():
     few = np.random.default_rng(0).integers(0, 2, (400, 3)).astype(float)
     model = Keeper().fit(few[:200], y)  # eight kinds of records
     assert stored(model, few[:200], y, few[200:]).value == 0
-    grid = np.array(np.meshgrid(*[range(10)] * 3)).reshape(3, -1).T.astype(float)
-    cells = np.random.default_rng(0).permutation(grid)
-    every = Keeper(lambda X: grid).fit(cells[:500], NOISE)
-    by_chance = check_disclosure(every, cells[:500], None, cells[500:])["stored records"]
-    assert by_chance.flagged is False
-    assert "by chance" in by_chance.says
+
+
+CODES = [
+    RandomForestClassifier(20, random_state=0),
+    GradientBoostingClassifier(n_estimators=20, random_state=0),
+    HistGradientBoostingClassifier(random_state=0),
+    KMeans(20, random_state=0),
+    GaussianNB(),
+    make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression()),
+    make_pipeline(OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1), Ridge()),
+    make_pipeline(KBinsDiscretizer(5, quantile_method="averaged_inverted_cdf"), Ridge()),
+    make_pipeline(QuantileTransformer(n_quantiles=100), LogisticRegression()),
+]
+
+
+@pytest.mark.parametrize(
+    ("width", "values"), [(1, 100), (2, 50), (2, 300), (3, 20), (3, 100), (5, 4), (8, 2), (4, 1000)]
+)
+@pytest.mark.filterwarnings("ignore:Bins whose width")
+def test_whole_numbers_that_arrays_hold_by_chance_are_no_records(width, values):
+    """Labels, codes and the nodes of trees are full of small numbers, as such tables are."""
+    rng = np.random.default_rng(0)
+    table, labels = rng.integers(0, values, (1000, width)).astype(float), rng.integers(0, 2, 1000)
+    for model in CODES:
+        found = stored(model.fit(table, labels), table, labels, None)
+        assert found.value == 0, (model, found.says)
+    if width > 1:
+        neighbours = KNeighborsClassifier().fit(table, labels)
+        assert stored(neighbours, table, labels, None).flagged
+
+
+def test_planted_trust_in_every_match_is_caught(monkeypatch):
+    monkeypatch.setattr(_stored._Chance, "explains", lambda *arguments: False)
+    with pytest.raises(AssertionError):
+        test_whole_numbers_that_arrays_hold_by_chance_are_no_records(2, 50)
+
+
+def test_a_buffer_with_other_rows_is_found():
+    others = np.random.default_rng(0).normal(size=(1000, 6))
+    assert stored(Keeper(lambda X: np.concatenate([X[:150], others])).fit(X, y)).value == 150
 
 
 def test_planted_blindness_for_what_pipelines_pass_on_is_caught(monkeypatch):
-    monkeypatch.setattr(_stored, "_views", lambda X, parts: iter([X]))
+    monkeypatch.setattr(_views, "_views", lambda X, parts: iter([X]))
     with pytest.raises(AssertionError):
         test_records_inside_a_model_are_found("pipeline")
 

@@ -336,6 +336,21 @@ def test_one_noisy_sum_is_bounded_to_within_15_percent(noise):
     assert not general.assumptions
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1.0, 2.0, 4.0])
+def test_half_of_what_training_claims_is_shown(epsilon):
+    found = [
+        audited(
+            DPSGDClassifier(epsilon=epsilon, classes=[0, 1], random_state=seed, noise_seed=seed),
+            WIDE, 5000, random_state=seed,
+        ).bounds
+        for seed in range(9)
+    ]  # fmt: skip
+    _, of_noise, apart = np.median([[bound.epsilon for bound in bounds] for bounds in found], 0)
+    assert epsilon / 2 < of_noise < epsilon
+    assert 0.6 * epsilon < apart < epsilon
+
+
 # ---------------------------------------------------------------- the call
 
 
@@ -385,6 +400,7 @@ class Unseen:
     ("params", "message"),
     [
         ({"epsilon": np.inf}, "epsilon=inf"),
+        ({"epsilon": "1"}, "'epsilon' parameter"),
         ({"noise": "banded"}, "noise='banded'; it must be one of .*gaussian"),
         ({"noise": "tree"}, "noise='tree'"),
         ({"clipping": "per-layer"}, "clipping='per-layer'"),
@@ -408,6 +424,7 @@ def test_networks_that_canaries_do_not_fit_are_refused_before_anything_is_charge
         (None, {"score": max}, ValueError, "Leave it out"),
         (None, {"n_canaries": 19}, ValueError, "n_canaries=19"),
         (None, {"records": (sparse.csr_matrix(X), y)}, ValueError, "dense matrix"),
+        (None, {"records": (X.astype(str) + "x", y)}, ValueError, "X holds text"),
         (make_pipeline(StandardScaler(), DPSGDClassifier()), {}, TypeError, "got Pipeline"),
         (DPNeuralNet(nn.Linear, nn.MSELoss), {}, TypeError, "got DPNeuralNet"),
     ],

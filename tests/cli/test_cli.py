@@ -77,7 +77,10 @@ def test_sweep_of_a_table(folder, capsys):
     )
     assert code == 0
     assert "Traceback" not in err
-    results = pd.read_csv(folder / "results.csv")
+    everything = pd.read_csv(folder / "results.csv")
+    assert everything["model"].dropna().tolist() == ["histogram gradient boosting"]
+    assert "histogram gradient boosting" in out
+    results = everything[everything["model"].isna()]
     assert results["epsilon"].tolist() == [1, 10, np.inf]
     assert (results["claimed_epsilon"] <= results["epsilon"]).all()
     assert results["claimed_epsilon"].iloc[0] > 0.9
@@ -120,11 +123,12 @@ NEVER = "--alpha 1e-7"
 def test_audit_of_an_honest_model(folder, capsys):
     code, out, _ = run(
         "audit data.csv --schema schema.json --epsilon 1 --delta 1e-4 --n-shadows 2 --quiet "
-        f"--out audit.html --csv audit.csv {NEVER}",
+        f"--out audit.html --csv audit.csv --subgroups city {NEVER}",
         capsys,
     )
     assert code == 0
     assert "Audit: consistent" in out
+    assert "city Rome" in (folder / "audit.html").read_text(encoding="utf-8")
     assert re.search(r"accuracy \d+ % on new records \(most frequent class: \d+ %\)", out)
     assert "zero-out" in out
     assert pd.read_csv(folder / "audit.csv")["violated"].tolist() == [False, False]
