@@ -52,7 +52,7 @@ def add_parser(subparsers: Any) -> None:
     sweep.add_argument(
         "--cv", type=int, default=5, metavar="K", help="number of splits (default: 5)"
     )
-    _model.add_arguments(parser, attacks=["loss", "lira"], attack="loss")
+    _model.add_arguments(parser, attacks=["loss", "lira", "strongest"], attack="loss")
     output = parser.add_argument_group("output")
     output.add_argument("--out", metavar="FILE.html", help="write a self-contained report")
     output.add_argument("--plot", metavar="FILE.png", help="write the curve (.png, .svg or .pdf)")

@@ -2,7 +2,15 @@
 
 from ._plan import SearchPlan
 from ._reading import EpsilonInterval
+from .leakage import loss_auc, make_leakage_scorer
 from .search import PrivateSearchCV
 from .sweep import PrivacySweepCV
 
-__all__ = ["EpsilonInterval", "PrivacySweepCV", "PrivateSearchCV", "SearchPlan"]
+__all__ = [
+    "EpsilonInterval",
+    "PrivacySweepCV",
+    "PrivateSearchCV",
+    "SearchPlan",
+    "loss_auc",
+    "make_leakage_scorer",
+]
