@@ -16,7 +16,8 @@ from ._version import __version__
 if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from .accounting import PrivacyBudget, PrivacyGuarantee
     from .attacks import RMIA, LiRA, LossThreshold, ShadowPool
-    from .audit import audit, audit_one_run
+    from .audit import audit, audit_one_run, check_disclosure, verify_privacy
+    from .certificates import certificate, verify_certificate
     from .ensemble import PATEClassifier
     from .fine_tuning import ALMFineTuner
     from .label_privacy import (
@@ -32,7 +33,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
         ObjectivePerturbationClassifier,
         OutputPerturbationClassifier,
     )
-    from .model_selection import PrivacySweepCV
+    from .model_selection import PrivacySweepCV, PrivateSearchCV, make_leakage_scorer
     from .neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
     from .preprocessing import LocalPerturbation, Schema, SchemaTransformer
 
@@ -57,6 +58,7 @@ __all__ = [
     "PrivacyBudget",
     "PrivacyGuarantee",
     "PrivacySweepCV",
+    "PrivateSearchCV",
     "RandomizedResponseClassifier",
     "Schema",
     "SchemaTransformer",
@@ -64,9 +66,14 @@ __all__ = [
     "__version__",
     "audit",
     "audit_one_run",
+    "certificate",
+    "check_disclosure",
     "config_context",
     "get_config",
+    "make_leakage_scorer",
     "set_config",
+    "verify_certificate",
+    "verify_privacy",
 ]
 
 # The subpackage of each public name.
@@ -90,18 +97,25 @@ _PUBLIC = {
     "PrivacyBudget": "accounting",
     "PrivacyGuarantee": "accounting",
     "PrivacySweepCV": "model_selection",
+    "PrivateSearchCV": "model_selection",
     "RMIA": "attacks",
     "RandomizedResponseClassifier": "label_privacy",
     "Schema": "preprocessing",
     "SchemaTransformer": "preprocessing",
     "ShadowPool": "attacks",
     "audit_one_run": "audit",
+    "certificate": "certificates",
+    "check_disclosure": "audit",
+    "make_leakage_scorer": "model_selection",
+    "verify_certificate": "certificates",
+    "verify_privacy": "audit",
 }
 
 _SUBPACKAGES = {
     "accounting",
     "attacks",
     "audit",  # which can be called
+    "certificates",
     "datasets",
     "defences",
     "display",

@@ -16,6 +16,7 @@ import skprivacy
 ROOT = Path(skprivacy.__file__).parent
 LAYERS = [
     {"cli"},
+    {"certificates"},
     {"audit", "model_selection"},
     {"attacks"},
     {
@@ -49,7 +50,9 @@ LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 LAYER_OF["display"] = LAYER_OF["attacks"]
 LAYER_OF["__main__"] = LAYER_OF["cli"]
 # Attacks that look into torch modules; torch is imported when it is used.
-MAY_IMPORT_TORCH = {"neural_network", "attacks/_membership_net.py", "attacks/_networks.py"}
+MAY_IMPORT_TORCH = {
+    "neural_network", "attacks/_membership_net.py", "attacks/_modules.py", "attacks/_networks.py",
+}  # fmt: skip
 
 
 def sources() -> list[Path]:

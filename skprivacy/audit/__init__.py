@@ -9,21 +9,34 @@ from inspect import signature
 from types import ModuleType
 from typing import Any
 
+from ._exposure import GroupExposure
 from .claims import Claim, claim_of
+from .disclosure import DisclosureCheck, DisclosureReport, check_disclosure
+from .finding import AttackFinding
 from .labels import LabelAuditReport
 from .one_run import OneRunReport, audit_one_run
-from .report import AttackFinding, AuditReport
+from .predictions import audit_predictions
+from .report import AuditReport
 from .runner import audit
+from .verification import PrivacyVerification, verify_privacy, verify_release
 
 __all__ = [
     "AttackFinding",
     "AuditReport",
     "Claim",
+    "DisclosureCheck",
+    "DisclosureReport",
+    "GroupExposure",
     "LabelAuditReport",
     "OneRunReport",
+    "PrivacyVerification",
     "audit",
     "audit_one_run",
+    "audit_predictions",
+    "check_disclosure",
     "claim_of",
+    "verify_privacy",
+    "verify_release",
 ]
 
 

@@ -28,7 +28,7 @@ from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
 from .choice import HEADS, chosen_head
-from .encoding import checked_public, features_of, fitted_to_public
+from .encoding import checked_public, features_of, fitted_to_public, shared_by
 from .head import Head, OneRelease, Records, Task
 from .release import MECHANISMS, Sensitivity
 from .sensitivity import SampledSensitivity, as_sampled, given_sensitivity
@@ -204,7 +204,8 @@ the encoder treats each record by itself (tried on records that are not private)
         X_public : array-like, DataFrame or PublicRecords of shape (n_public, n_features), \
                 default=None
             Public records of the same kind, without labels. In a cross-validation wrap them in
-            :class:`~skprivacy.ensemble.PublicRecords`. ``None`` needs an encoder that is fitted
+            :class:`~skprivacy.ensemble.PublicRecords`, to which the encoder is fitted once, not
+            once a fold. ``None`` needs an encoder that is fitted
             or learns nothing, and leaves features as they are but for their norm.
 
         Returns
@@ -297,7 +298,7 @@ the encoder treats each record by itself (tried on records that are not private)
                 "the fine-tuner: make_pipeline(SchemaTransformer(schema), ALMFineTuner(...))."
             )
         self.encoder_, self.whitening_, width = fitted_to_public(
-            self.encoder, public, self.n_features_in_, fit
+            self.encoder, public, self.n_features_in_, fit, shared_by(X_public)
         )
         task = Task(
             width + 1, len(self.classes_), float(self.epsilon), float(self.delta), self.relation,

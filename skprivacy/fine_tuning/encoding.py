@@ -20,7 +20,7 @@ from ..base import PrivateFit
 from ..ensemble import PublicRecords
 from .whitening import HalfWhitening
 
-__all__ = ["checked_public", "features_of", "fitted_to_public"]
+__all__ = ["checked_public", "features_of", "fitted_to_public", "shared_by"]
 
 _LARGEST = 1e30  # finite in single precision, in which most encoders compute
 _TRIED = 8
@@ -48,8 +48,13 @@ def checked_public(X_public: Any, n_features: int) -> Any:
     return public
 
 
+def shared_by(X_public: Any) -> PublicRecords | None:
+    """Return what keeps encoders for several fine-tuners, if public records came as that."""
+    return X_public if isinstance(X_public, PublicRecords) else None
+
+
 def fitted_to_public(
-    encoder: Any, public: Any, n_features: int, fit: PrivateFit
+    encoder: Any, public: Any, n_features: int, fit: PrivateFit, shared: PublicRecords | None = None
 ) -> tuple[Any, HalfWhitening | None, int]:
     """Return an encoder and a whitening that have seen public records alone.
 
@@ -65,6 +70,8 @@ def fitted_to_public(
         Columns of a record.
     fit : PrivateFit
         Takes the assumptions.
+    shared : PublicRecords, default=None
+        What ``public`` came as, if that keeps encoders for others who pass the same.
 
     Returns
     -------
@@ -74,7 +81,7 @@ def fitted_to_public(
     width : int
         How many features the encoder gives.
     """
-    fitted = public_encoder(encoder, public, n_features)
+    fitted = public_encoder(encoder, public, n_features, shared)
     if public is not None:
         fit.assume("the public records depend on no private record")
     if has_a_past(encoder, fitted, public):
@@ -89,7 +96,7 @@ def fitted_to_public(
     return fitted, HalfWhitening().fit(features_of(fitted, public)), width
 
 
-def public_encoder(encoder: Any, X_public: Any, n_features: int) -> Any:
+def public_encoder(encoder: Any, X_public: Any, n_features: int, shared: Any = None) -> Any:
     """Return a fitted encoder that has seen public records alone; None for None.
 
     Parameters
@@ -101,6 +108,8 @@ def public_encoder(encoder: Any, X_public: Any, n_features: int) -> Any:
         Public records.
     n_features : int
         Columns of a record.
+    shared : PublicRecords, default=None
+        What ``X_public`` came as, if that keeps encoders for others who pass the same.
 
     Raises
     ------
@@ -119,6 +128,8 @@ def public_encoder(encoder: Any, X_public: Any, n_features: int) -> Any:
             "learned. Pass sklearn.frozen.FrozenEstimator(encoder), or sklearn.base.clone(encoder) "
             "and X_public to fit it again. It must not have seen private records."
         )
+    if shared is not None:
+        return shared.encoder_like(encoder, X_public)
     if X_public is not None:
         return clone(encoder).fit(X_public)
     fitted = _fitted_to_nothing(encoder, n_features)
