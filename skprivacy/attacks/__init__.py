@@ -19,6 +19,7 @@ from .shadow_classifier import MLLeaksAttack, ShokriAttack
 from .shadow_threshold import ShadowThreshold
 from .stolen_memories import StolenMemoriesAttack
 from .strongest import StrongestAttack
+from .supervised import SupervisedAttack
 from .threshold import ReferenceThreshold, SignalThreshold
 from .white_box import WhiteBoxAttack
 
@@ -48,6 +49,7 @@ __all__ = [
     "SignalThreshold",
     "StolenMemoriesAttack",
     "StrongestAttack",
+    "SupervisedAttack",
     "VulnerableRecordsAttack",
     "WhiteBoxAttack",
 ]

@@ -12,7 +12,8 @@ from sklearn.base import clone
 
 from .._sklearn import Interval, safe_indexing
 from .._validation import label_columns
-from . import scores
+from ._answers import answers_of
+from ._modules import askable
 from ._predictions import class_list
 from .membership import MembershipAttack
 from .shadow import NOT_LEARNING, ShadowPool
@@ -45,6 +46,8 @@ class Known(NamedTuple):
 class ShadowedAttack(MembershipAttack):
     """Base of attacks with parameters ``n_shadows``, ``pool``, ``n_jobs`` and ``random_state``."""
 
+    _needs_classes = False
+
     n_shadows: int
     pool: Any
     n_jobs: int | None
@@ -60,7 +63,8 @@ class ShadowedAttack(MembershipAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         self._take_pool(X, y)
-        self.classes_ = class_list(self.classes_, self.pool_.classes_)
+        if self.classes_ is not None and self.pool_.classes_ is not None:
+            self.classes_ = class_list(self.classes_, self.pool_.classes_)
 
     def _take_pool(self, X: Any, y: NDArray[Any]) -> None:
         if self.pool is None:
@@ -105,13 +109,21 @@ class ShadowedAttack(MembershipAttack):
         return views, trained[:, known].ravel(), np.tile(label, len(trained))
 
     def _target_logit(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        return scores.logit(*self._target_proba(X, y))
+        """Return the target's log-odds, or what stands in for them, as the pool returns them."""
+        model = askable(self.target, X)
+        signal = answers_of(model, y).signal(model, X, y, self.classes_)
+        return self.pool_.as_log_odds(signal)
 
     def _check_known(self, X: Any) -> None:
-        unknown = int(np.sum(~self.pool_.membership(X)[1]))
-        if unknown:
+        trained, known = self.pool_.membership(X)
+        if unknown := int(np.sum(~known)):
             raise ValueError(
                 f"online=True needs shadow models trained on every scored record, but {unknown} "
                 "records are not among those that the pool was trained on. Train the pool on all "
                 "records to be scored, or use online=False."
+            )
+        if unseen := int(np.sum(~trained.any(axis=0))):
+            raise ValueError(
+                f"online=True needs shadow models trained on every scored record, but none was "
+                f"trained on {unseen} of them. Use online=False."
             )

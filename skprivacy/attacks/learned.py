@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from .._sklearn import safe_indexing
 from . import scores
+from ._answers import one_label
 from ._records import fingerprints
 from ._rehearsal import N_RECORDS, found_members, trials
 from ._shadowed import Known, ShadowedAttack
@@ -129,7 +130,8 @@ class LearnedRatio(ShadowedAttack):
         self._meet(X, y)
 
     def _tune(self, known: Known) -> None:
-        prints, labels = fingerprints(known.X), np.unique(known.y, return_inverse=True)[1]
+        prints, classes = fingerprints(known.X), one_label(known.y)
+        labels = np.unique(classes, return_inverse=True)[1]
         order = np.lexsort((labels, prints))
         shadow, out = known.shadow[:, order], ~known.trained[:, order]
         rows = np.random.default_rng(0).permutation(len(order))[:N_RECORDS]
@@ -138,8 +140,8 @@ class LearnedRatio(ShadowedAttack):
         self._near, near = None, None
         if _searchable(known.X, len(first)):
             listed = safe_indexing(known.X, order[first])
-            self._near = _Near(Surroundings(listed, max(NEIGHBOURS)), known.y[order[first]])
-            near = self._near.of(safe_indexing(known.X, order[rows]), known.y[order[rows]])
+            self._near = _Near(Surroundings(listed, max(NEIGHBOURS)), classes[order[first]])
+            near = self._near.of(safe_indexing(known.X, order[rows]), classes[order[rows]])
 
         def view(attacked: int, others: list[int]) -> Float64Array:
             seen = _figures(shadow[attacked, rows], shadow[others][:, rows], out[others][:, rows])
@@ -165,7 +167,7 @@ class LearnedRatio(ShadowedAttack):
         self._check_known(X)
         seen = _figures(*self._asked(X, y))
         if self._near is not None:
-            seen = np.hstack([seen, _around(self._excess, *self._near.of(X, y))])
+            seen = np.hstack([seen, _around(self._excess, *self._near.of(X, one_label(y)))])
         return np.asarray(self.model_.decision_function(seen))
 
     def _asked(self, X: Any, y: NDArray[Any]) -> tuple[Float64Array, Float64Array, Mask]:

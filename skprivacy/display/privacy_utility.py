@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,12 @@ from .._output import without_mathtext
 __all__ = ["PrivacyUtilityDisplay"]
 
 UTILITY, ATTACK, PLAIN = "#1b6ca8", "#c0392b", "#5f6b76"
+_LEVELS = (
+    ("#2e7d32", (0, (5, 2))),
+    ("#8e44ad", (0, (1, 1.5))),
+    ("#b9770e", (0, (5, 1.5, 1, 1.5))),
+    (PLAIN, (0, (8, 3))),
+)
 
 
 class PrivacyUtilityDisplay:
@@ -33,6 +41,8 @@ class PrivacyUtilityDisplay:
         Label of the utility axis.
     attack_name : str, default="attack"
         Name of the attack.
+    baselines : dict of float, default=None
+        The utility of models without protection, by their names: horizontal lines.
 
     Attributes
     ----------
@@ -61,6 +71,7 @@ class PrivacyUtilityDisplay:
         attack_auc_bound: ArrayLike | None = None,
         utility_name: str = "score",
         attack_name: str = "attack",
+        baselines: Mapping[str, float] | None = None,
     ) -> None:
         order = np.argsort(np.asarray(epsilons, dtype=float))
 
@@ -75,6 +86,7 @@ class PrivacyUtilityDisplay:
         )
         self.utility_name = utility_name
         self.attack_name = attack_name
+        self.baselines = dict(baselines or {})
 
     @classmethod
     def from_estimator(cls, sweep: Any, *, axes: Any = None) -> PrivacyUtilityDisplay:
@@ -87,16 +99,22 @@ class PrivacyUtilityDisplay:
             None makes a new figure.
         """
         results = sweep.cv_results_
-        scoring = sweep.scoring
+        main = sweep.scores_[0]
+        compared = sweep.baseline_results_
         display = cls(
             [next(iter(params.values())) for params in results["params"]],
-            results["mean_test_score"],
-            results["std_test_score"],
+            results[f"mean_test_{main}"],
+            results[f"std_test_{main}"],
             results["mean_attack_auc"],
             results["std_attack_auc"],
             attack_auc_bound=results["mean_attack_auc_bound"],
-            utility_name=scoring if isinstance(scoring, str) else "accuracy",
+            utility_name=sweep.score_name_,
             attack_name=sweep.attack_name_,
+            baselines=dict(
+                zip(compared["param_baseline"], compared[f"mean_test_{main}"], strict=True)
+            )
+            if compared
+            else None,
         )
         return display.plot(axes=axes)
 
@@ -123,6 +141,11 @@ class PrivacyUtilityDisplay:
         above, below = self.axes_
         self.figure_ = above.figure
         self._curve(above, self.utility, self.utility_std, UTILITY, "private, mean ± std of splits")
+        for (name, level), (color, dashes) in zip(
+            self.baselines.items(), cycle(_LEVELS), strict=False
+        ):
+            label = without_mathtext(name)
+            above.axhline(level, color=color, linestyle=dashes, linewidth=1.2, label=label)
         named = without_mathtext(self.utility_name.replace("_", " "))
         above.set(ylabel=f"Test {named}")
         self._attack(below)

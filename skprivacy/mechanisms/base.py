@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
+
+import numpy as np
 
 from .entropy import SecureRandom
 
-__all__ = ["Mechanism"]
+__all__ = ["Mechanism", "answers"]
+
+_ANSWERS: ContextVar[list[Any] | None] = ContextVar("_ANSWERS", default=None)
+
+
+@contextmanager
+def answers() -> Iterator[list[Any]]:
+    """Collect copies of what mechanisms release in this thread: never of what they are given.
+
+    It is for verification: a guarantee that adds up the events of its mechanisms is one of their
+    answers, of which the model is made.
+    """
+    collected: list[Any] = []
+    token = _ANSWERS.set(collected)
+    try:
+        yield collected
+    finally:
+        _ANSWERS.reset(token)
 
 
 class Mechanism(ABC):
@@ -28,7 +50,10 @@ class Mechanism(ABC):
 
     def release(self, value: Any, random: SecureRandom) -> Any:
         """Return a noisy version of ``value``; floating-point arrays may be changed in place."""
-        return self._release(value, random)
+        answer = self._release(value, random)
+        if (collected := _ANSWERS.get()) is not None:
+            collected.append(np.array(answer, copy=True))
+        return answer
 
     @abstractmethod
     def _release(self, value: Any, random: SecureRandom) -> Any: ...

@@ -14,7 +14,7 @@ from scipy.special import log_ndtr
 from ._epsilon import epsilon_from_guesses
 from ._one_run import gaussian, largest_refuted, line, refutes, surprise_apart
 
-__all__ = ["BOUNDS", "GuessBound", "bound_from_guesses"]
+__all__ = ["BOUNDS", "GuessBound", "bound_from_guesses", "gaussian_epsilon"]
 
 _GAUSSIAN = "the mechanism is Gaussian differentially private"
 _APART = "holds only if canaries do not interfere"
@@ -123,7 +123,7 @@ def bound_from_guesses(
         mu = largest_refuted(lambda m: refutes(right, guesses, n_coins, gaussian(m), alpha))
     else:
         mu = largest_refuted(lambda m: surprise_apart(right, guesses, n_coins, m) < alpha)
-    shown = _gaussian_epsilon(mu, delta)
+    shown = gaussian_epsilon(mu, delta)
     return GuessBound(shown, float(delta), float(alpha), bound, mu, BOUNDS[bound])
 
 
@@ -154,7 +154,7 @@ def _whole_curve(right: int, guesses: int, n_coins: int, delta: float, alpha: fl
     return largest_refuted(lambda e: refutes(right, guesses, n_coins, line(e, delta), alpha))
 
 
-def _gaussian_epsilon(mu: float, delta: float) -> float:
+def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return epsilon at ``delta`` > 0 of mu-Gaussian differential privacy."""
 
     def excess(epsilon: float) -> float:

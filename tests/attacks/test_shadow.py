@@ -24,7 +24,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import ShadowPool
 from skprivacy.attacks._records import fingerprints
-from skprivacy.attacks.shadow import _safe_backend
+from skprivacy.attacks._shadow_training import _safe_backend
 
 
 class Remembering(ClassifierMixin, BaseEstimator):

@@ -14,8 +14,8 @@ import pytest
 
 import skprivacy
 import skprivacy.cli._data as cli_data
-from skprivacy import audit as audit_function
-from skprivacy.audit import runner
+from skprivacy.audit import AuditReport, runner
+from skprivacy.audit import audit as audit_function
 from skprivacy.cli import _model, main
 from skprivacy.cli.main import _parser
 from skprivacy.exceptions import DatasetNotFoundError
@@ -77,7 +77,10 @@ def test_sweep_of_a_table(folder, capsys):
     )
     assert code == 0
     assert "Traceback" not in err
-    results = pd.read_csv(folder / "results.csv")
+    everything = pd.read_csv(folder / "results.csv")
+    assert everything["model"].dropna().tolist() == ["histogram gradient boosting"]
+    assert "histogram gradient boosting" in out
+    results = everything[everything["model"].isna()]
     assert results["epsilon"].tolist() == [1, 10, np.inf]
     assert (results["claimed_epsilon"] <= results["epsilon"]).all()
     assert results["claimed_epsilon"].iloc[0] > 0.9
@@ -120,11 +123,12 @@ NEVER = "--alpha 1e-7"
 def test_audit_of_an_honest_model(folder, capsys):
     code, out, _ = run(
         "audit data.csv --schema schema.json --epsilon 1 --delta 1e-4 --n-shadows 2 --quiet "
-        f"--out audit.html --csv audit.csv {NEVER}",
+        f"--out audit.html --csv audit.csv --subgroups city {NEVER}",
         capsys,
     )
     assert code == 0
     assert "Audit: consistent" in out
+    assert "city Rome" in (folder / "audit.html").read_text(encoding="utf-8")
     assert re.search(r"accuracy \d+ % on new records \(most frequent class: \d+ %\)", out)
     assert "zero-out" in out
     assert pd.read_csv(folder / "audit.csv")["violated"].tolist() == [False, False]
@@ -133,7 +137,7 @@ def test_audit_of_an_honest_model(folder, capsys):
 
 def test_the_attacks_of_the_command_are_those_of_the_function():
     """The command ran offline LiRA long after the function ran the strongest attack."""
-    by_default = runner._check_attacks(None)
+    by_default = runner.check_attacks(None)
     offered = _model.make_attacks(argparse.Namespace(attack="both", n_shadows=16, seed=None))
     assert [repr(attack) for attack in offered] == [repr(attack) for attack in by_default]
 
@@ -152,6 +156,15 @@ def test_audit_that_refutes_returns_one(folder, capsys, monkeypatch):
     )
     assert code == 1
     assert "VIOLATED" in out
+
+
+def test_audit_of_doubtful_groups_returns_three(folder, capsys, monkeypatch):
+    """A script that goes by the exit code must not take doubt for consistency."""
+    monkeypatch.setattr(AuditReport, "doubt", "members look like non-members")
+    line = f"audit data.csv --schema schema.json --delta 1e-4 --attack loss --quiet {NEVER}"
+    code, out, _ = run(line, capsys)
+    assert code == 3
+    assert "DOUBTFUL" in out
 
 
 def test_without_schema_the_warning_is_loud(folder, capsys, monkeypatch):

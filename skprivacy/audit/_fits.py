@@ -1,0 +1,226 @@
+"""Independent fits of an estimator, as releases of numbers, with what they claim."""
+
+from __future__ import annotations
+
+import math
+import random
+import secrets
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from ..accounting import ApproxDP, PrivacyGuarantee
+from ..mechanisms.base import answers
+from ._released import numbers_of
+from .claims import claim_of
+
+__all__ = ["Fits"]
+
+_FOREIGN = "epsilon and delta are what the parameters say, for replaced records"
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Fits of clones of an estimator to a data set ``(X, y)``; each is a release of numbers.
+
+    Attributes
+    ----------
+    estimator : estimator
+        Never changed.
+    fit_params : mapping
+        Further arguments of ``fit``, such as public records. They must not be private.
+    stated : PrivacyGuarantee or None
+        The claim; None: the one that a fitted clone makes.
+    probes : ndarray
+        Records about which the model is asked.
+    answers : bool
+        Whether the answers of mechanisms count as released, of which the model is made.
+
+    Notes
+    -----
+    **Guarantees.** Runs are independent: a ``noise_seed`` is taken out. Where there is one, the
+    claim is that nothing else needs to be secret, so ``random_state`` and the global generators of
+    random, numpy and torch are the same in every run. Where there is none, ``random_state`` may
+    drive the noise, and every run gets a fresh one. Budgets are taken out: nothing is charged.
+    """
+
+    estimator: Any
+    fit_params: Mapping[str, Any] = field(default_factory=dict)
+    stated: PrivacyGuarantee | None = None
+    probes: Any = None
+    answers: bool = False
+
+    def __call__(self, data: tuple[Any, Any]) -> NDArray[np.float64]:
+        """Fit once and return the released numbers; none if the fit fails."""
+        with answers() as told:
+            try:
+                model = self.fitted(data)
+            except Exception:
+                return np.zeros(0)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            learned = numbers_of(model, self.probes)
+        return np.concatenate(
+            [*(np.ravel(one) for one in told), learned] if self.answers else [learned]
+        )
+
+    def fitted(self, data: tuple[Any, Any]) -> Any:
+        """Return a clone that was fitted once."""
+        X, y = data
+        with warnings.catch_warnings(), np.errstate(all="ignore"), self._public_chance():
+            warnings.simplefilter("ignore")
+            model = self._clone()
+            return model.fit(X, y, **self.fit_params) if y is not None else model.fit(X)
+
+    def claim(self, data: tuple[Any, Any]) -> PrivacyGuarantee:
+        """Return what is claimed.
+
+        Raises
+        ------
+        ValueError
+            If nothing is claimed that could be refuted.
+        """
+        if self.stated is not None:
+            return self.stated
+        model = self.fitted(data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            claim = claim_of(model, data[0])
+        found = claim.guarantee or self._of_parameters(model)
+        kind = type(self.estimator).__name__
+        if found is None:
+            raise ValueError(
+                f"estimator={kind} has {claim.reason}. Pass claim=PrivacyGuarantee(...)."
+            )
+        if math.isinf(found.epsilon()):
+            raise ValueError(f"estimator={kind} claims an epsilon of infinity: nothing to refute.")
+        return found
+
+    def _of_parameters(self, model: Any) -> PrivacyGuarantee | None:
+        epsilon = getattr(model, "epsilon", None)
+        delta = getattr(model, "delta", 0.0)
+        if not isinstance(epsilon, (int, float)) or not isinstance(delta, (int, float)):
+            return None
+        return PrivacyGuarantee(
+            ApproxDP(float(epsilon), float(delta)),
+            at_delta=float(delta) or None,
+            relation="replace_one",
+            kind="estimate",
+            assumptions=(_FOREIGN,),
+        )
+
+    def at(self, epsilon: float) -> Fits | None:
+        """Return the same with another epsilon; None if it is not settled by one parameter."""
+        name = self._epsilon_name
+        if name is None or self.stated is not None:
+            return None
+        changed = clone(self.estimator)
+        changed.set_params(**{name: float(epsilon)})
+        return replace(self, estimator=changed)
+
+    @property
+    def epsilon(self) -> float | None:
+        """The epsilon among the parameters; None if there is none, or several."""
+        name = self._epsilon_name
+        return None if name is None else float(self.estimator.get_params()[name])
+
+    @property
+    def _epsilon_name(self) -> str | None:
+        params = self.estimator.get_params()
+        found = [
+            name
+            for name, value in params.items()
+            if name.split("__")[-1] == "epsilon"
+            and isinstance(value, (int, float))
+            and math.isfinite(value)
+        ]
+        return found[0] if len(found) == 1 else None
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What is changed of the estimator for every run, in words."""
+        said = []
+        for name, value in self.estimator.get_params().items():
+            last = name.split("__")[-1]
+            if last == "budget" and value is not None:
+                said.append(f"{name}=None: the runs are not charged")
+            if last == "noise_seed" and value is not None:
+                said.append(f"{name}=None: every run has its own noise")
+            if last == "random_state" and value is not None and not self._keeps_seeds:
+                said.append(f"{name} is fresh in every run: it may drive the noise")
+        return tuple(said)
+
+    @cached_property
+    def _keeps_seeds(self) -> bool:
+        """Whether noise has a source of its own, so that other seeds may be known to anybody."""
+        return any(name.split("__")[-1] == "noise_seed" for name in self.estimator.get_params())
+
+    @cached_property
+    def _prototype(self) -> Any:
+        model = clone(self.estimator)
+        changes: dict[str, Any] = {}
+        for name, value in model.get_params().items():
+            last = name.split("__")[-1]
+            if last in ("budget", "noise_seed") and value is not None:
+                changes[name] = None
+            elif last == "random_state" and self._keeps_seeds and value is None:
+                changes[name] = 0
+        return model.set_params(**changes) if changes else model
+
+    @cached_property
+    def _seeds(self) -> tuple[str, ...]:
+        """The parameters that need a fresh seed for every run."""
+        if self._keeps_seeds:
+            return ()
+        names = self.estimator.get_params()
+        return tuple(name for name in names if name.split("__")[-1] == "random_state")
+
+    def _clone(self) -> Any:
+        model = clone(self._prototype)
+        if self._seeds:
+            model.set_params(**{name: secrets.randbelow(2**31) for name in self._seeds})
+        return model
+
+    @contextmanager
+    def _public_chance(self) -> Iterator[None]:
+        """Give global generators the same state in every run, if no noise may come from them."""
+        if not self._keeps_seeds:
+            yield
+            return
+        before = _states()
+        _set_states(_FIXED)
+        try:
+            yield
+        finally:
+            _set_states(before)
+
+
+def _states() -> tuple[Any, Any, Any]:
+    """Return the states of the global generators of random, numpy and, if imported, torch."""
+    torch = sys.modules.get("torch")
+    return random.getstate(), np.random.get_state(), torch and torch.get_rng_state()  # noqa: NPY002
+
+
+def _set_states(states: tuple[Any, Any, Any]) -> None:
+    of_python, of_numpy, of_torch = states
+    random.setstate(of_python)
+    np.random.set_state(of_numpy)  # noqa: NPY002
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_rng_state(_torch_state(0) if of_torch is None else of_torch)
+
+
+@cache
+def _torch_state(seed: int) -> Any:
+    return sys.modules["torch"].Generator().manual_seed(seed).get_state()
+
+
+_FIXED = (random.Random(0).getstate(), np.random.RandomState(0).get_state(), None)

@@ -1,0 +1,205 @@
+"""Neighbouring data sets that show most of what a private fit may tell of one record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier, is_regressor
+
+__all__ = ["Pair", "Public", "default_records", "neighbours"]
+
+_N_DEFAULT = 24
+_FAR = (2.0, 10.0, 1e3)  # how far outside the bounds outliers lie, in half-widths
+_FAR_TARGET = 1e6
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two neighbours: ``data`` with the record in question, ``other`` without it."""
+
+    name: str
+    data: Any
+    other: Any
+
+
+@dataclass(frozen=True)
+class Public:
+    """What the parameters of an estimator say of the records: ranges and labels.
+
+    Attributes
+    ----------
+    low, high : ndarray of shape (n_features,)
+    targets : tuple
+        Labels that a record may have, as scalars or rows; for regression the ends of the range.
+        Empty without labels.
+    numbers : bool
+        Whether targets are numbers of a range, beyond which a record may lie.
+    """
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    targets: tuple[Any, ...]
+    numbers: bool
+
+    @classmethod
+    def of(cls, estimator: Any, X: NDArray[Any] | None, y: NDArray[Any] | None) -> Public:
+        """Read the parameters; what they do not say is taken from the records, if there are any."""
+        params = _last_named(estimator.get_params())
+        low, high = _bounds(params, X)
+        if y is not None and y.ndim == 2:
+            ones = np.ones(y.shape[1], y.dtype)
+            return cls(low, high, (ones, 0 * ones), numbers=False)
+        if is_regressor(estimator):
+            given = params.get("target_bounds", params.get("bounds_y"))
+            if given is None:
+                given = (0.0, 1.0) if y is None else (y.min(), y.max())
+            bottom, top = (float(np.ravel(end)[0]) for end in given)
+            return cls(low, high, (top, bottom), numbers=True)
+        if y is None and not is_classifier(estimator):
+            return cls(low, high, (), numbers=False)
+        classes = params.get("classes")
+        if classes is None:
+            classes = [0, 1] if y is None else np.unique(y)
+        return cls(low, high, tuple(np.asarray(classes)), numbers=False)
+
+    @property
+    def middle(self) -> NDArray[np.float64]:
+        """The middle of the ranges."""
+        return (self.low + self.high) / 2
+
+    def other(self, target: Any) -> Any:
+        """Return a target as different as can be."""
+        for option in self.targets:
+            if not np.array_equal(option, target):
+                return option
+        return target
+
+
+def _last_named(params: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters by the last part of their names; those of the outermost step win."""
+    by_depth = sorted(params.items(), key=lambda item: -item[0].count("__"))
+    return {name.split("__")[-1]: value for name, value in by_depth if value is not None}
+
+
+def _bounds(
+    params: dict[str, Any], X: NDArray[Any] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    given = params.get("bounds", params.get("bounds_X"))
+    if given is not None:
+        low, high = (np.ravel(np.asarray(end, dtype=float)) for end in given)
+        size = max(low.size, high.size) if X is None else X.shape[1]
+        return np.broadcast_to(low, size).copy(), np.broadcast_to(high, size).copy()
+    if X is None:
+        return -np.ones(1), np.ones(1)
+    return np.nanmin(X, axis=0), np.nanmax(X, axis=0)
+
+
+def default_records(public: Public) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
+    """Return a small set of records within the public ranges."""
+    random = np.random.default_rng(0)
+    share = random.uniform(size=(_N_DEFAULT, len(public.low)))
+    X = public.low + share * (public.high - public.low)
+    if not public.targets:
+        return X, None
+    which = (share[:, 0] > 0.5).astype(int) % len(public.targets)
+    return X, np.array([public.targets[i] for i in which])
+
+
+def neighbours(
+    relation: str, X: NDArray[np.float64], y: NDArray[Any] | None, public: Public, *, erased: bool
+) -> Iterator[Pair]:
+    """Yield pairs of data sets that differ by one step of ``relation``.
+
+    Parameters
+    ----------
+    relation : {"add_remove", "zero_out", "replace_one", "label"}
+    X, y : records of shape (n, n_features) and (n,), y None without labels
+        One record takes the place of the last; under add_remove it comes behind it.
+    public : Public
+    erased : bool
+        Whether a record that is zeroed out leaves an empty place. Otherwise missing values stand
+        there, which count for nothing.
+
+    Notes
+    -----
+    **Edge cases.** Without labels, and under "label" without two labels, there are fewer pairs.
+    """
+    for of_record, x, target in _records(X, y, public):
+        for of_others, others, labels in _others(X, y, x, target, public, relation):
+            name = f"{of_record} among {of_others}"
+            here = (np.vstack([others, x]), _behind(labels, target))
+            if relation == "add_remove" or (relation == "zero_out" and erased):
+                yield Pair(name, here, (others, labels))
+                continue
+            there, label = x, target
+            if relation == "zero_out":
+                there, label = np.full_like(x, np.nan), _null(y, public)
+            elif relation == "label":
+                label = public.other(target)
+                if np.array_equal(label, target):
+                    continue
+            else:
+                there = 2 * public.middle - x
+                label = None if target is None else public.other(target)
+            yield Pair(name, here, (np.vstack([others, there]), _behind(labels, label)))
+
+
+def _behind(labels: NDArray[Any] | None, target: Any) -> NDArray[Any] | None:
+    if labels is None:
+        return None
+    return np.concatenate([labels, np.asarray([target], dtype=labels.dtype)])
+
+
+def _null(y: NDArray[Any] | None, public: Public) -> Any:
+    """Return a target for a record that counts for nothing: the one that tells least."""
+    if y is None:
+        return None
+    if public.numbers:
+        return sum(public.targets) / 2
+    return 0 * y[0] if y.ndim == 2 else public.targets[0]
+
+
+def _records(
+    X: NDArray[np.float64], y: NDArray[Any] | None, public: Public
+) -> Iterator[tuple[str, NDArray[np.float64], Any]]:
+    """Yield records, with a name and a target."""
+    first, own = X[-1], None if y is None else y[-1]
+    half = np.where(public.high > public.low, (public.high - public.low) / 2, 1.0)
+    turns = np.where(np.arange(len(half)) % 2, -1.0, 1.0)
+    if own is not None:
+        yield "a mislabelled record", first, public.other(own)
+    yield "a record of the data", first, own
+    ends = public.targets[:2] if public.targets else (None,)
+    for target in ends:
+        shown = "" if target is None else f" of target {np.asarray(target).tolist()!r}"
+        yield f"the extreme record{shown}", public.high.copy(), target
+    yield "a corner of the bounds", public.middle + turns * half, ends[0]
+    yield "the middle of the bounds", public.middle, ends[0]
+    rare = public.targets[-1] if public.targets else None
+    for times in _FAR:
+        yield f"an outlier of {times:g} half-widths", public.middle + times * half, rare
+    if public.numbers:
+        yield "a target beyond its range", public.high.copy(), np.float64(_FAR_TARGET)
+        yield "a target below its range", public.high.copy(), np.float64(-_FAR_TARGET)
+
+
+def _others(
+    X: NDArray[np.float64], y: NDArray[Any] | None, x: NDArray[np.float64], target: Any,
+    public: Public, relation: str,
+) -> Iterator[tuple[str, NDArray[np.float64], NDArray[Any] | None]]:  # fmt: skip
+    """Yield what the rest of the records may be: the data, copies that oppose, blank ones."""
+    n = len(X) - (relation != "add_remove")
+    yield "the data", X[:n], None if y is None else y[:n]
+    if target is not None:
+        other = np.asarray([public.other(target)], dtype=np.asarray(y).dtype)
+        near = np.clip(x, public.low, public.high)
+        yield "copies with another target", np.tile(near, (n, 1)), np.repeat(other, n, axis=0)
+    same = np.tile(public.middle, (n, 1))
+    null = None if y is None else np.repeat(np.asarray([_null(y, public)], y.dtype), n, axis=0)
+    yield "records in the middle", same, null
+    if relation == "zero_out":
+        yield "blank records", np.full_like(same, np.nan), null

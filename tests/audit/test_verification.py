@@ -1,0 +1,348 @@
+"""verify_privacy: many runs on worst-case neighbours, and a verdict that holds."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.linear_model import LinearRegression
+
+import skprivacy
+from skprivacy.accounting import (
+    ApproxDP,
+    GaussianEvent,
+    LaplaceEvent,
+    PrivacyBudget,
+    PrivacyGuarantee,
+)
+from skprivacy.audit import PrivacyVerification, _attack, verify_privacy, verify_release
+from skprivacy.audit._fits import Fits
+from skprivacy.linear_model import FunctionalMechanismRegressor
+from skprivacy.mechanisms import Gaussian, Laplace, RandomizedResponse, SecureRandom
+from skprivacy.mechanisms.base import answers
+from skprivacy.metrics._fresh_runs import (
+    Counts,
+    gaussian_curve,
+    line_curve,
+    refuted_epsilon,
+    refuted_mu,
+)
+from skprivacy.preprocessing import PrivateStandardScaler
+
+UNIT = ([-1.0], [1.0])
+CURVES = {
+    "line": line_curve(1.0, 0.01),
+    "pure": line_curve(0.5, 0.0),
+    "gaussian": gaussian_curve(1.5),
+    "nothing": line_curve(0.0, 0.0),
+}
+
+
+@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("sizes", [(12, 12), (9, 20)])
+def test_a_true_curve_is_surprising_in_at_most_alpha(curve, sizes):
+    """Exactly: over all counts, at many true rates."""
+    n_in, n_out = sizes
+    p_values = np.array(
+        [
+            [Counts(hits, n_in, false, n_out).surprise(CURVES[curve]) for false in range(n_out + 1)]
+            for hits in range(n_in + 1)
+        ]
+    )
+    for fpr in (0.0, 0.01, 0.1, 0.3, 0.5, 0.8, 0.99, 1.0):
+        tpr = np.clip(CURVES[curve](np.array([fpr]))[0], 0, 1)
+        chance = np.outer(
+            binom.pmf(range(n_in + 1), n_in, tpr), binom.pmf(range(n_out + 1), n_out, fpr)
+        )
+        for alpha in (0.3, 0.05, 0.01):
+            assert chance[p_values < alpha].sum() <= alpha
+
+
+def test_bounds_come_near_the_truth_and_stay_below():
+    mu, n = 2.0, 100_000
+    fpr = 0.02
+    tpr = float(gaussian_curve(mu)(np.array(fpr)))
+    counts = (Counts(round(tpr * n), n, round(fpr * n), n),)
+    assert 0.97 * mu < refuted_mu(counts, 0.01) < mu
+    epsilon = np.log(tpr / fpr)
+    assert 0.97 * epsilon < refuted_epsilon(counts, 0.0, 0.01) < epsilon
+    # Two looks share the error probability.
+    assert refuted_mu(counts * 2, 0.01) < refuted_mu(counts, 0.01)
+
+
+def gaussian(noise):
+    random = np.random.default_rng()
+
+    def release(value):
+        return value + noise * random.normal(size=2)
+
+    return release
+
+
+def laplace(noise):
+    random = np.random.default_rng()
+    return lambda value: value + random.laplace(scale=noise, size=3)
+
+
+def response(truth):
+    random = np.random.default_rng()
+    return lambda value: value if random.random() < truth else 1 - value
+
+
+# A release, neighbours and a claim that holds and that an attack can reach.
+TIGHT = {
+    "Gaussian": (
+        gaussian(0.5),
+        (np.zeros(2), np.array([1.0, 0.0])),
+        PrivacyGuarantee(GaussianEvent(0.5), at_delta=1e-5),
+    ),
+    "Laplace": (
+        laplace(1 / 3),
+        (np.zeros(3), np.array([0.0, 1.0, 0.0])),
+        PrivacyGuarantee(LaplaceEvent(1 / 3)),
+    ),
+    "randomised response": (
+        response(np.exp(1.5) / (1 + np.exp(1.5))),
+        (0, 1),
+        PrivacyGuarantee(ApproxDP(1.5)),
+    ),
+}
+ALPHA, TIMES = 0.05, 200
+
+
+def times_broken(name, times=TIMES):
+    release, pair, claim = TIGHT[name]
+    verified = [
+        verify_release(release, [pair], claim, n_runs=150, alpha=ALPHA) for _ in range(times)
+    ]
+    assert all(v.broken <= (v.epsilon_lower_bound > 0) for v in verified)
+    return sum(v.broken for v in verified)
+
+
+@pytest.mark.parametrize("name", TIGHT)
+def test_a_true_claim_is_broken_in_at_most_alpha(name):
+    # More than this happens less than once in a million, were it broken in exactly alpha.
+    assert times_broken(name) <= binom.isf(1e-6, TIMES, ALPHA)
+
+
+def test_counting_the_runs_that_were_chosen_by_would_break_true_claims():
+    """Were the events counted in runs that chose them, the test above would fail."""
+
+    def seen(self, n):
+        return self.up_to(n)[:n] if self.made else original(self, n)
+
+    original = _attack.Runs.fresh
+    with mock.patch.object(_attack.Runs, "fresh", seen):
+        assert times_broken("Gaussian") > binom.isf(1e-6, TIMES, ALPHA)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "weaker", "pair"),
+    [
+        (Laplace(1 / 3, 1.0), Laplace(1 / 6, 1.0), (0.0, 1.0)),
+        (Gaussian(0.4, 1.0), Gaussian(0.2, 1.0), (0.0, 1.0)),
+        (RandomizedResponse(1.5, 3), RandomizedResponse(3.5, 3), (np.array([0]), np.array([2]))),
+    ],
+)
+def test_mechanisms_hold_and_with_half_the_noise_they_do_not(mechanism, weaker, pair):
+    claim = PrivacyGuarantee(mechanism.event, at_delta=1e-5)
+    random = SecureRandom()
+    kept = verify_release(
+        lambda v: mechanism.release(v, random), [pair], claim, n_runs=600, alpha=1e-6
+    )
+    assert not kept.broken
+    assert kept.verdict.startswith("held: epsilon is at least")
+    found = verify_release(lambda v: weaker.release(v, random), [pair], claim, n_runs=600)
+    assert found.broken
+    assert found.verdict.startswith("broken: ")
+
+
+def test_the_neighbours_that_show_most_are_found():
+    claim = PrivacyGuarantee(LaplaceEvent(1.0))
+    pairs = [(0.0, 0.0), (0.0, 0.5), (0.0, 8.0), (1.0, 1.0)]
+    found = verify_release(laplace(1.0), pairs, claim, n_runs=100)
+    assert found.broken
+    assert found.neighbours == "neighbours 2"
+    assert found.epsilon_lower_bound > found.claimed_epsilon
+    assert f"epsilon is at least {found.epsilon_lower_bound:.3g}, where 1 is claimed" in repr(found)
+
+
+class ZeroSensitivity(RegressorMixin, BaseEstimator):
+    """Another library's regression, whose sensitivity takes the lower bound twice.
+
+    So it is zero for features that are not negative, as in diffprivlib 0.6.6 (its issue 104).
+    """
+
+    def __init__(
+        self, epsilon=1.0, bounds_X=(0, 1), bounds_y=(0, 1), repaired=False, random_state=None
+    ):
+        self.epsilon = epsilon
+        self.bounds_X = bounds_X
+        self.bounds_y = bounds_y
+        self.repaired = repaired
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        random = np.random.default_rng(self.random_state)
+        low, high = self.bounds_X
+        sensitivity = np.abs([low * low, high * high if self.repaired else low * low]).max()
+        x, y = np.clip(X[:, 0], low, high), np.clip(y, *self.bounds_y)
+        moments = np.array([x @ x, x @ y])
+        self.moments_ = moments + random.laplace(scale=2 * sensitivity / self.epsilon, size=2)
+        return self
+
+    def predict(self, X):
+        return X[:, 0] * self.moments_[1] / max(self.moments_[0], 1e-3)
+
+
+def test_a_known_defect_of_another_library_is_shown():
+    found = verify_privacy(ZeroSensitivity(), n_runs=100)
+    assert found.broken
+    assert found.guarantee.relation == "replace_one"
+    assert any("what the parameters say" in text for text in found.guarantee.assumptions)
+    assert not verify_privacy(ZeroSensitivity(repaired=True), n_runs=100, alpha=1e-6).broken
+
+
+def test_a_seed_that_may_drive_the_noise_is_fresh_in_every_run():
+    held = verify_privacy(ZeroSensitivity(repaired=True, random_state=0), n_runs=100, alpha=1e-6)
+    assert not held.broken
+    assert any("random_state is fresh" in text for text in held.changes)
+
+
+def test_seeds_of_the_noise_and_budgets_are_taken_out(tmp_path):
+    budget = PrivacyBudget(0.5, path=tmp_path / "ledger")
+    scaler = PrivateStandardScaler(bounds=UNIT, noise_seed=3, budget=budget)
+    before = scaler.get_params()
+    held = verify_privacy(scaler, n_runs=100, epsilon=2.0, alpha=1e-6)
+    assert not held.broken
+    assert len(held.changes) == 2
+    assert scaler.get_params() == before
+    assert not hasattr(scaler, "mean_")
+    assert budget.spent() == 0
+
+
+def test_it_runs_where_mistakes_show_and_says_so():
+    chosen = verify_privacy(PrivateStandardScaler(epsilon=0.1, bounds=UNIT), n_runs=30, alpha=1e-6)
+    assert 2.0 <= chosen.claimed_epsilon <= 4.0
+    assert f"epsilon={chosen.claimed_epsilon:.1f}" in repr(chosen)
+    own = verify_privacy(
+        PrivateStandardScaler(epsilon=0.1, bounds=UNIT), n_runs=30, epsilon=0.1, alpha=1e-6
+    )
+    assert own.claimed_epsilon == pytest.approx(0.1, rel=1e-3)
+    claim = PrivacyGuarantee(ApproxDP(0.1))
+    given = verify_privacy(PrivateStandardScaler(bounds=UNIT), n_runs=30, claim=claim)
+    assert given.guarantee is claim
+
+
+def fixed_seed(original):
+    return lambda self, value, random: original(self, value, SecureRandom(7))
+
+
+def global_noise(original):
+    def noise(self, scale, size, random):
+        return np.round(np.random.laplace(scale=scale, size=size)).astype(np.int64)  # noqa: NPY002
+
+    return noise
+
+
+def half(original):
+    return lambda self, scale, size, random: original(self, scale, size, random) // 2
+
+
+@pytest.mark.parametrize(
+    ("name", "make"), [("_release", fixed_seed), ("_noise", global_noise), ("_noise", half)]
+)
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        PrivateStandardScaler(bounds=UNIT),
+        FunctionalMechanismRegressor(
+            bounds=UNIT, target_bounds=(-1, 1), fit_intercept=False, radius=1.0
+        ),
+    ],
+)
+def test_planted_bugs_are_found(estimator, name, make):
+    with mock.patch.object(Laplace, name, make(getattr(Laplace, name))):
+        found = verify_privacy(estimator, n_runs=1500, epsilon=3.0)
+    assert found.broken
+
+
+def test_two_processes_do_the_same():
+    held = verify_privacy(
+        PrivateStandardScaler(bounds=UNIT), n_runs=100, epsilon=3.0, n_jobs=2, alpha=1e-6
+    )
+    assert not held.broken
+    assert held.counts[0].n_in == 100
+
+
+def test_runs_are_independent_and_public_chance_is_not():
+    """No two runs share noise, and the global generators are left as they were."""
+    fits = Fits(PrivateStandardScaler(epsilon=1e-6, bounds=UNIT), answers=True)
+    data = np.zeros((5, 1)), None
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    runs = [fits(data) for _ in range(20)]
+    assert len({run.tobytes() for run in runs}) == 20
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+def test_answers_of_mechanisms_are_collected_and_inputs_are_not():
+    mechanism, random = Laplace(1.0, 1.0), SecureRandom()
+    with answers() as told:
+        first = mechanism.release(np.zeros(3), random)
+    mechanism.release(np.zeros(3), random)
+    assert len(told) == 1
+    np.testing.assert_array_equal(told[0], first)
+    assert told[0] is not first
+
+
+class Refuses(PrivateStandardScaler):
+    """It refuses records beyond its bounds."""
+
+    def fit(self, X, y=None):
+        if np.abs(X).max() > 1:
+            raise ValueError("beyond the bounds")
+        return super().fit(X)
+
+
+def test_neighbours_that_are_refused_are_left_out_and_named():
+    held = verify_privacy(Refuses(bounds=UNIT), n_runs=50, epsilon=3.0, alpha=1e-6)
+    assert not held.broken
+    assert any("outlier" in name for name in held.left_out)
+    assert "not tried: an outlier" in repr(held)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "params", "error", "match"),
+    [
+        (LinearRegression(), {}, ValueError, "no claim"),
+        (laplace(1.0), {}, TypeError, "verify_release"),
+        (PrivateStandardScaler(bounds=UNIT), {"n_runs": 5}, ValueError, "n_runs=5"),
+        (PrivateStandardScaler(bounds=UNIT), {"alpha": 1.0}, ValueError, "alpha=1.0"),
+        (PrivateStandardScaler(bounds=UNIT), {"seconds": 0}, ValueError, "seconds=0"),
+        (PrivateStandardScaler(bounds=UNIT), {"X": [["a"]]}, TypeError, "numbers"),
+        (PrivateStandardScaler(bounds=UNIT), {"X": [[1.0]], "y": [0, 1]}, ValueError, "two at"),
+        (PrivateStandardScaler(epsilon=np.inf, bounds=UNIT), {}, ValueError, "infinity"),
+        (LinearRegression(), {"epsilon": 1.0}, ValueError, "cannot be set"),
+    ],
+)
+def test_errors(estimator, params, error, match):
+    with pytest.raises(error, match=match):
+        verify_privacy(estimator, **params)
+
+
+def test_errors_of_releases():
+    claim = PrivacyGuarantee(LaplaceEvent(1.0))
+    with pytest.raises(TypeError, match="PrivacyGuarantee"):
+        verify_release(laplace(1.0), [(0.0, 1.0)], 1.0)
+    with pytest.raises(ValueError, match="a pair"):
+        verify_release(laplace(1.0), [], claim)
+    with pytest.raises(ValueError, match="no numbers"):
+        verify_release(lambda value: [], [(0.0, 1.0)], claim)
+
+
+def test_it_is_public():
+    assert skprivacy.verify_privacy is verify_privacy
+    assert PrivacyVerification.__module__ == "skprivacy.audit.verification"

@@ -1,0 +1,119 @@
+"""The private estimators of the library, such that one record can show all that a claim allows.
+
+With one feature, no intercept and a radius of 1, records reach the sensitivity, which is a bound
+elsewhere. Networks are linear and take few steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+
+from skprivacy.ensemble import ConfidentGNMax, PATEClassifier, PrivateKNNClassifier
+from skprivacy.fine_tuning import ALMFineTuner, GradientHead, SoftmaxHead
+from skprivacy.label_privacy import (
+    ALIBIClassifier,
+    LabelPATEClassifier,
+    LP2STClassifier,
+    RandomizedResponseClassifier,
+)
+from skprivacy.linear_model import (
+    AdaSSPRegressor,
+    FunctionalMechanismClassifier,
+    FunctionalMechanismRegressor,
+    ObjectivePerturbationClassifier,
+    OutputPerturbationClassifier,
+)
+from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
+from skprivacy.preprocessing import PrivateStandardScaler
+
+BOUNDS = ([-1.0], [1.0])
+TWO = [0, 1]
+PUBLIC = np.linspace(-1, 1, 9)[:, None]
+
+
+def _linear(kind: Any, **fixed: Any) -> Callable[[], Any]:
+    kept = {"bounds": BOUNDS, "fit_intercept": False, "radius": 1.0, **fixed}
+    return lambda: kind(**kept)
+
+
+def _network(kind: Any, **fixed: Any) -> Callable[[], Any]:
+    kept = {
+        "hidden_layer_sizes": (), "batch_size": 24, "epochs": 2, "delta": 1e-4,
+        "learning_rate": 0.1, **fixed,
+    }  # fmt: skip
+    return lambda: kind(**kept)
+
+
+def _knn_student() -> KNeighborsClassifier:
+    return KNeighborsClassifier(1)
+
+
+VERIFIED: dict[str, Callable[[], Any]] = {
+    "PrivateStandardScaler": lambda: PrivateStandardScaler(bounds=BOUNDS),
+    "PrivateStandardScaler-delta": lambda: PrivateStandardScaler(bounds=BOUNDS, delta=1e-4),
+    "FunctionalMechanismRegressor": _linear(FunctionalMechanismRegressor, target_bounds=(-1, 1)),
+    "FunctionalMechanismRegressor-delta": _linear(
+        FunctionalMechanismRegressor, target_bounds=(-1, 1), delta=1e-4
+    ),
+    "FunctionalMechanismClassifier": _linear(FunctionalMechanismClassifier, classes=TWO),
+    "FunctionalMechanismClassifier-delta": _linear(
+        FunctionalMechanismClassifier, classes=TWO, delta=1e-4
+    ),
+    "AdaSSPRegressor": _linear(AdaSSPRegressor, target_bounds=(-1, 1), delta=1e-4),
+    "OutputPerturbationClassifier": _linear(OutputPerturbationClassifier, classes=TWO),
+    "OutputPerturbationClassifier-delta": _linear(
+        OutputPerturbationClassifier, classes=TWO, delta=1e-4
+    ),
+    "ObjectivePerturbationClassifier": _linear(
+        ObjectivePerturbationClassifier, classes=TWO, alpha=0.0
+    ),
+    "ObjectivePerturbationClassifier-delta": _linear(
+        ObjectivePerturbationClassifier, classes=TWO, alpha=0.0, delta=1e-4
+    ),
+    "DPSGDClassifier": _network(DPSGDClassifier, classes=TWO),
+    "DPSGDClassifier-sampled": _network(DPSGDClassifier, classes=TWO, batch_size=8, epochs=1),
+    "DPSGDRegressor": _network(DPSGDRegressor, target_bounds=(-1.0, 1.0)),
+    "ALMFineTuner-gradient": lambda: ALMFineTuner(
+        PCA(1), head=GradientHead(steps=2), classes=TWO, delta=1e-4
+    ),
+    "ALMFineTuner-prototypes": lambda: ALMFineTuner(
+        PCA(1), head="prototypes", classes=TWO, delta=1e-4
+    ),
+    "ALMFineTuner-least-squares": lambda: ALMFineTuner(
+        PCA(1), head="least_squares", classes=TWO, delta=1e-4
+    ),
+    "ALMFineTuner-softmax": lambda: ALMFineTuner(
+        PCA(1), head=SoftmaxHead(ridge=20.0), classes=TWO, delta=1e-4
+    ),
+    "PATEClassifier": lambda: PATEClassifier(
+        GaussianNB(), _knn_student(), n_teachers=3, n_queries=3, classes=TWO, delta=1e-4
+    ),
+    "PATEClassifier-confident": lambda: PATEClassifier(
+        GaussianNB(), _knn_student(), n_teachers=3, n_queries=3, classes=TWO, delta=1e-4,
+        aggregator=ConfidentGNMax(threshold=2.0, max_answers=2),
+    ),
+    "PrivateKNNClassifier": lambda: PrivateKNNClassifier(
+        _knn_student(), n_neighbors=3, sampling_rate=1.0, n_queries=3, classes=TWO, delta=1e-4
+    ),
+    "RandomizedResponseClassifier": lambda: RandomizedResponseClassifier(
+        KNeighborsClassifier(1), classes=TWO
+    ),
+    "ALIBIClassifier": lambda: ALIBIClassifier(KNeighborsClassifier(1), classes=TWO),
+    "LP2STClassifier": lambda: LP2STClassifier(KNeighborsClassifier(1), classes=TWO),
+    "LabelPATEClassifier": lambda: LabelPATEClassifier(
+        GaussianNB(), _knn_student(), n_teachers=3, n_queries=3, classes=TWO, delta=1e-4
+    ),
+}  # fmt: skip
+
+# They learn from public records beside the private ones.
+FIT_PARAMS: dict[str, dict[str, Any]] = {
+    name: {"X_public": PUBLIC}
+    for name in VERIFIED
+    if name.startswith(("ALM", "PATE", "PrivateKNN"))
+}
