@@ -72,8 +72,8 @@ def audit(
         Attacks without a target. Those that learn from known members get a random half of all
         records, with who is a member, and are judged on the other. ``None`` means the loss
         threshold and :class:`~skprivacy.attacks.StrongestAttack`: LiRA, RMIA or what is learned
-        from both, whichever finds most members of shadow models, online or offline. For a model that protects labels alone, a
-        :class:`~skprivacy.attacks.LabelInferenceAttack`, or ``None``.
+        from both, whichever finds most members of shadow models, online or offline. For a model
+        that protects labels alone, a :class:`~skprivacy.attacks.LabelInferenceAttack`, or ``None``.
     n_shadows : int, default=16
         Number of shadow models for the default attacks, and the minimum for given ones.
     alpha : float, default=0.05
