@@ -22,9 +22,9 @@ Release = Callable[[Any], Any]
 _TRIAL = 16  # runs a side of each pair, at first
 _FEWEST = 64  # fresh runs a side
 _PILOT = 128  # runs a side from which events are first settled
-# A claim that seems exceeded by so many deviations is tried by so many times the runs that it took
-# to seem so: the best of many events looks better than it is.
-_PLAIN = 6.0
+# A claim that a pilot refutes this plainly is tried by so many times its runs: the best of some
+# thousand events looks better than it is.
+_PLAIN = 1e-8
 _MARGIN = 4
 _MOST = 200_000
 
@@ -190,9 +190,9 @@ def _settled(
         runs = [matrix(side, width) for side in both]
         learn, check = ([side[i::2] for side in runs] for i in (0, 1))
         found = plan((learn[0], learn[1]), (check[0], check[1]), curve, delta, alpha)
-        if found.beyond > _PLAIN or n >= enough:
+        if found.surprise < _PLAIN or n >= enough:
             break
         n = min(2 * n, enough)
-    if found.beyond > _PLAIN:
+    if found.surprise < _PLAIN:
         most = min(most, _MARGIN * n)
     return found.events, width, most
