@@ -1,7 +1,7 @@
 """How tight bounds on epsilon are, and how rarely they are wrong.
 
 python benchmarks/bounds.py tightness   # medians over 401 draws of coins and noise
-python benchmarks/bounds.py above       # bounds above the truth, in 400 draws of each mechanism
+python benchmarks/bounds.py above       # bounds above the truth, in 200 draws of each mechanism
 python benchmarks/bounds.py nulls       # "VIOLATED" in 2,000 audits of models that leak nothing
 
 alpha is .05 and delta 1e-5 throughout. The number of guesses is fixed before any draw: of 2 n
@@ -73,7 +73,7 @@ def above() -> None:
         "half leaks, 1": (_subset(0.5, 1.0), _epsilon_of_subset(0.5, 1.0)),
         "nothing": (_response(0.0), 0.0),
     }
-    rows, runs = [], 400
+    rows, runs = [], 200
     for name, (draw, truth) in cases.items():
         for n in (30, 489, 1726):
             rng = np.random.default_rng(n)

@@ -74,7 +74,8 @@ def draw_figures(rows: list[Row], title: str, path: Path) -> None:
     """Draw both columns in three figures each, with the attack on the unprotected head."""
     figure, axes = plt.subplots(2, 3, figsize=(11, 6.6), layout="constrained", sharey="col",
                                 sharex="col")  # fmt: skip
-    highest = max(0.54, *(row.attack for row in rows))
+    found = [row.attack for row in rows]
+    lowest, highest = min(0.5, *found), max(0.54, *found)
     for line, column in zip(axes, SAID, strict=True):
         kept = [row for row in rows if row.column == column]
         line[1].set_title(SAID[column], fontsize=11, fontweight="bold")
@@ -107,7 +108,7 @@ def draw_figures(rows: list[Row], title: str, path: Path) -> None:
             line[1].annotate("proved limit", (shown[-1], limit(shown[-1])), (6, -8),
                              textcoords="offset points", fontsize=8)  # fmt: skip
     for axis in axes[0, 1:]:  # shared with the lower ones
-        axis.set_ylim(0.5 - (highest - 0.5) / 8, highest + (highest - 0.5) / 8)
+        axis.set_ylim(lowest - (highest - 0.5) / 8, highest + (highest - 0.5) / 8)
     figure.suptitle(title)
     handles, labels = axes[1][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)

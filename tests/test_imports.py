@@ -52,8 +52,11 @@ LAYER_OF["display"] = LAYER_OF["attacks"]
 LAYER_OF["__main__"] = LAYER_OF["cli"]
 # Attacks that look into torch modules; torch is imported when it is used.
 MAY_IMPORT_TORCH = {
-    "neural_network", "attacks/_membership_net.py", "attacks/_modules.py", "attacks/_networks.py",
-}  # fmt: skip
+    "neural_network",
+    "attacks/_membership_net.py",
+    "attacks/_modules.py",
+    "attacks/_networks.py",
+}
 
 
 def sources() -> list[Path]:

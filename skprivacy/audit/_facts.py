@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._sklearn import num_samples
-from ..attacks._answers import targets_of
+from ..attacks._answers import one_label, targets_of
 from .claims import Claim
 
 __all__ = ["facts_of"]
@@ -42,5 +42,5 @@ def _accuracy(model: Any, X: Any, y: Any) -> float:
 def _majority_share(model: Any, y: Any) -> float:
     if not hasattr(model, "classes_"):
         return float("nan")
-    labels = targets_of(y, 0)
-    return float(np.unique(labels, axis=0, return_counts=True)[1].max() / len(labels))
+    labels = one_label(targets_of(y, 0))
+    return float(np.unique(labels, return_counts=True)[1].max() / len(labels))

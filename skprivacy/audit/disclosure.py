@@ -151,7 +151,7 @@ def check_disclosure(
 
     Parameters
     ----------
-    model : fitted estimator
+    model : fitted estimator or torch module
         Any: pipelines, searches, ensembles and other wrappers are looked into.
     X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
         All records that the model was trained on. ``y_train`` may be None; class disclosure and the
@@ -228,13 +228,15 @@ def check_disclosure(
     >>> report["smallest leaf"].flagged is None
     True
     """
-    check_is_fitted(model)
+    trainable = hasattr(model, "fit")  # a bare torch module is not
+    if trainable:
+        check_is_fitted(model)
     _check_records(X_train, y_train, X_new, y_new)
     _check_thresholds(min_records, min_degrees_of_freedom, max_gap)
     contents, n = contents_of(model), num_samples(X_train)
     groups = prediction_groups(model, X_train, as_records(X_train))
     leaves = leaf_sizes(contents.parts)
-    claim = claim_of(model, X_train).guarantee
+    claim = claim_of(model, X_train).guarantee if trainable else None
     return DisclosureReport(
         model=" ".join(repr(model).split()),
         checks=(

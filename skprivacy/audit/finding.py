@@ -73,6 +73,17 @@ class AttackFinding:
         refuted = refutation(found, guarantee)
         return cls(result, found.epsilon(delta), tuple(points), refuted)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain values, without the scores of records."""
+        return {
+            "attack": self.result.attack,
+            "auc": self.result.auc,
+            "auc_interval": list(self.result.auc_interval),
+            "points": list(self.points),
+            "epsilon_lower_bound": self.epsilon_lower_bound,
+            "refutation": self.refutation,
+        }
+
 
 def claimed_delta(guarantee: Any) -> float:
     """Return the delta of the claimed epsilon; 0 for pure differential privacy."""

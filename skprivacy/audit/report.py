@@ -319,17 +319,7 @@ class AuditReport:
                 "groups": [asdict(exposure) for exposure in self.exposures],
                 "n_exposed": len(exposed),
                 **named,
-                "attacks": [
-                    {
-                        "attack": finding.result.attack,
-                        "auc": finding.result.auc,
-                        "auc_interval": list(finding.result.auc_interval),
-                        "points": list(finding.points),
-                        "epsilon_lower_bound": finding.epsilon_lower_bound,
-                        "refutation": finding.refutation,
-                    }
-                    for finding in self.findings
-                ],
+                "attacks": [finding.to_dict() for finding in self.findings],
             }
         )
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import num_samples, safe_indexing
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
+from ..attacks._answers import one_label
 from ..attacks._modules import askable
 from ..attacks._records import as_records, fingerprints
 from ..attacks.shadow import NOT_LEARNING
@@ -70,9 +71,9 @@ def audit(
     attacks : iterable of MembershipAttack, default=None
         Attacks without a target. Those that learn from known members get a random half of all
         records, with who is a member, and are judged on the other. ``None`` means the loss
-        threshold and :class:`~skprivacy.attacks.StrongestAttack`: LiRA or RMIA, whichever finds
-        most members of shadow models, online or offline. For a model that protects labels alone, a
-        :class:`~skprivacy.attacks.LabelInferenceAttack`, or ``None``.
+        threshold and :class:`~skprivacy.attacks.StrongestAttack`: LiRA, RMIA or what is learned
+        from both, whichever finds most members of shadow models, online or offline. For a model
+        that protects labels alone, a :class:`~skprivacy.attacks.LabelInferenceAttack`, or ``None``.
     n_shadows : int, default=16
         Number of shadow models for the default attacks, and the minimum for given ones.
     alpha : float, default=0.05
@@ -200,7 +201,7 @@ def _unordered(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     Training may depend on the order of records, and what shadow models show must not depend on the
     target's members: the strongest attack is chosen by it without a correction.
     """
-    labels = np.unique(y, axis=0, return_inverse=True)[1].reshape(-1)
+    labels = np.unique(one_label(y), return_inverse=True)[1]
     if sample_weight is None:
         order = np.lexsort((labels, fingerprints(X)))
         return safe_indexing(X, order), y[order], None

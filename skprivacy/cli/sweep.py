@@ -107,7 +107,7 @@ def _printable(table: pd.DataFrame) -> str:
     epsilons = table["epsilon"].map("{:g}".format)
     shown = pd.DataFrame(
         {
-            "epsilon": table["model"].where(table["model"] != "", epsilons),
+            "epsilon": table["model"].where(table["baseline"], epsilons),
             "test accuracy": spread("test_score"),
             "train accuracy": spread("train_score"),
             "attack AUC": spread("attack_auc"),

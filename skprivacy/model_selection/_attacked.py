@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from .._sklearn import safe_indexing
 from ..attacks import AttackResult, LabelInferenceAttack, LossThreshold, MembershipAttack
 from ..audit import claim_of
 from ..audit._ceiling import auc_ceiling
+from ..audit._private import holds_private_labels
 from ..audit.labels import NOT_MEMBERSHIP, guessed_labels, label_attack, protects_labels
 
 __all__ = ["Split", "attacked", "checked_attack", "fit_and_attack", "scored"]
@@ -21,9 +23,15 @@ __all__ = ["Split", "attacked", "checked_attack", "fit_and_attack", "scored"]
 FPR = 0.01
 
 
-def checked_attack(attack: Any, of_labels: bool) -> MembershipAttack | LabelInferenceAttack:
+def checked_attack(attack: Any, models: Iterable[Any]) -> MembershipAttack | LabelInferenceAttack:
     """Return the attack of a sweep, or refuse it before anything is fitted."""
-    if of_labels or isinstance(attack, LabelInferenceAttack):
+    protected = {holds_private_labels(model) for model in models}
+    if len(protected) > 1:
+        raise ValueError(
+            f"Some estimators protect labels alone, others whole records: {NOT_MEMBERSHIP}. Sweep "
+            "them separately, as no attack measures both."
+        )
+    if True in protected or isinstance(attack, LabelInferenceAttack):
         return label_attack(None if attack is None else [attack], None)
     if attack is None:
         return LossThreshold()

@@ -21,22 +21,22 @@ from ._attacked import Split, attacked, scored
 
 __all__ = ["checked_baselines", "fit_baseline"]
 
-SIBLING = "same model without privacy"
+_SIBLING = " without privacy"
 _CANNOT = (ValueError, TypeError)
 
 
 def checked_baselines(
-    baseline: Any, estimator: Any, param: str, epsilons: list[float], X: Any
+    baseline: Any, models: dict[str, Any], params: list[str], epsilons: list[float], X: Any
 ) -> dict[str, Any]:
     """Return the baselines by their names.
 
     Parameters
     ----------
     baseline : "auto", None, estimator or dict of estimators
-    estimator : estimator
-        The private model.
-    param : str
-        The name of its privacy parameter.
+    models : dict of estimators
+        The private models by their names; a single one has none.
+    params : list of str
+        The name of the privacy parameter of each.
     epsilons : list of float
         What the sweep varies it over.
     X : array-like, sparse matrix or DataFrame
@@ -55,9 +55,11 @@ def checked_baselines(
         return {}
     if isinstance(baseline, str) and baseline == "auto":
         found = {"histogram gradient boosting": _boosting(X)}
-        if math.inf not in epsilons and param.rpartition("__")[2] == "epsilon":
-            free = {k: None for k in estimator.get_params() if k.rpartition("__")[2] == "budget"}
-            found[SIBLING] = clone(estimator).set_params(**{param: math.inf}, **free)
+        for (name, model), param in zip(models.items(), params, strict=True):
+            if math.inf not in epsilons and param.rpartition("__")[2] == "epsilon":
+                free = {k: None for k in model.get_params() if k.rpartition("__")[2] == "budget"}
+                sibling = clone(model).set_params(**{param: math.inf}, **free)
+                found[f"{name or 'same model'}{_SIBLING}"] = sibling
         return found
     found = dict(baseline) if isinstance(baseline, Mapping) else {_named(baseline): baseline}
     for name, model in found.items():
@@ -86,7 +88,7 @@ def fit_baseline(
     except _CANNOT as error:
         if not optional:
             raise
-        if name != SIBLING:  # many private models are not made for epsilon=inf
+        if not name.endswith(_SIBLING):  # many private models are not made for epsilon=inf
             warn_caller(
                 f"The baseline {name!r} is left out, as it does not take these records ({error}). "
                 "Pass baseline= with one that does, or None.",

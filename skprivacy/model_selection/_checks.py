@@ -9,10 +9,10 @@ from typing import Any
 
 from sklearn.metrics import check_scoring
 
-__all__ = ["checked_epsilons", "checked_scorers"]
+__all__ = ["checked_epsilons", "checked_models", "checked_refit", "checked_scorers"]
 
 
-def checked_epsilons(epsilons: Any, refit: Any) -> list[float]:
+def checked_epsilons(epsilons: Any) -> list[float]:
     """Return the privacy levels as they were given, all of them positive."""
     if isinstance(epsilons, (str, numbers.Real)) or not isinstance(epsilons, Iterable):
         raise ValueError(
@@ -33,9 +33,30 @@ def checked_epsilons(epsilons: Any, refit: Any) -> list[float]:
     values = [float(epsilon) for epsilon in given]
     if len(set(values)) < len(values):
         raise ValueError(f"epsilons={given!r} must not contain a value twice. Remove duplicates.")
-    if refit is not None and (isinstance(refit, bool) or refit not in values):
-        raise ValueError(f"refit={refit!r} must be None or one of epsilons={values}.")
     return values
+
+
+def checked_models(estimator: Any) -> dict[str, Any]:
+    """Return the private models by their names; a single one has none."""
+    if not isinstance(estimator, Mapping):
+        return {"": estimator}
+    if not estimator or not all(isinstance(name, str) and name for name in estimator):
+        raise ValueError(f"estimator={estimator!r} must name at least one estimator by a string.")
+    return dict(estimator)
+
+
+def checked_refit(refit: Any, names: list[str], epsilons: list[float]) -> int | None:
+    """Return the number of the candidate to train on all records, if any."""
+    if refit is None:
+        return None
+    several = names != [""]
+    name, epsilon = ("", refit)
+    if several and isinstance(refit, tuple) and len(refit) == 2:
+        name, epsilon = refit
+    if name not in names or isinstance(epsilon, bool) or epsilon not in epsilons:
+        of = f"(name, epsilon), with a name of {names} and an epsilon" if several else "one"
+        raise ValueError(f"refit={refit!r} must be None or {of} of epsilons={epsilons}.")
+    return names.index(name) * len(epsilons) + epsilons.index(float(epsilon))
 
 
 def checked_scorers(estimator: Any, scoring: Any) -> dict[str, Any]:

@@ -24,10 +24,14 @@ def table(sweep: Any) -> pd.DataFrame:
     """Return a row for each epsilon, and after them one for each baseline."""
     results, compared = sweep.cv_results_, sweep.baseline_results_
     levels = [next(iter(params.values())) for params in results["params"]]
-    rows = pd.DataFrame({"model": "", "epsilon": levels} | _columns(results, sweep.scores_[0]))
+    models = [params.get("estimator", "") for params in results["params"]]
+    rows = pd.DataFrame(
+        {"model": models, "baseline": False, "epsilon": levels}
+        | _columns(results, sweep.scores_[0])
+    )
     if not compared:
         return rows
-    others = {"model": compared["param_baseline"].tolist(), "epsilon": math.inf}
+    others = {"model": compared["param_baseline"].tolist(), "baseline": True, "epsilon": math.inf}
     return pd.concat(
         [rows, pd.DataFrame(others | _columns(compared, sweep.scores_[0]))], ignore_index=True
     )
@@ -89,10 +93,15 @@ def _unit(sweep: Any) -> str:
 
 
 def _readings(sweep: Any) -> list[str]:
-    epsilons = [next(iter(params.values())) for params in sweep.cv_results_["params"]]
     told = []
-    if sweep.n_splits_ > 1 and np.isfinite(epsilons).any():
-        told = [repr(sweep.smallest_epsilon(loss)) for loss in _POINTS]
-    if np.isfinite(epsilons).sum() > 2:
-        told.append(repr(sweep.knee()))
+    for name in dict.fromkeys(
+        params.get("estimator", "") for params in sweep.cv_results_["params"]
+    ):
+        private = np.isfinite(sweep._curve(estimator=name)[0]).sum()
+        found = []
+        if sweep.n_splits_ > 1 and private:
+            found = [sweep.smallest_epsilon(loss, estimator=name) for loss in _POINTS]
+        if private > 2:
+            found.append(sweep.knee(estimator=name))
+        told += [f"{name}: {reading!r}" if name else repr(reading) for reading in found]
     return told

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import numbers
-import re
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import replace
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +13,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 from tqdm.auto import tqdm
 
 from .._sklearn import num_samples
@@ -25,21 +21,20 @@ from ..accounting import NonPrivate, PrivacyGuarantee
 from ..accounting.budget import LedgerError
 from ..attacks import ShadowPool
 from ..audit import Claim, claim_of
-from ..audit._private import holds_private_labels
 from ..audit.claims import total
 from ..exceptions import BudgetExceededError
 from ._attacked import Split, checked_attack, fit_and_attack
 from ._baselines import checked_baselines, fit_baseline
-from ._checks import checked_epsilons, checked_scorers
+from ._checks import checked_epsilons, checked_models, checked_refit, checked_scorers
 from ._parameters import epsilon_parameter
-from ._reading import EpsilonInterval, knee, smallest_epsilon
 from ._refitted import RefittedMixin
 from ._results import as_grid_search
+from ._shown import ShownMixin
 
 __all__ = ["PrivacySweepCV"]
 
 
-class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
+class PrivacySweepCV(ShownMixin, RefittedMixin, MetaEstimatorMixin, BaseEstimator):
     """Cross-validated utility and membership leakage of a model at several privacy levels.
 
     For each epsilon and each split, one model is trained on the training folds. It is scored on
@@ -49,8 +44,9 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : estimator
-        A classifier or pipeline with a parameter ``epsilon``. It is cloned, never fitted itself.
+    estimator : estimator or dict of estimators
+        A classifier or pipeline with a parameter ``epsilon``, or several by their names. They are
+        cloned, never fitted themselves.
     epsilons : sequence of float
         The privacy levels, positive; ``numpy.inf`` requests a model without privacy.
     attack : MembershipAttack, default=None
@@ -70,8 +66,9 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
         Number of models to train in parallel with joblib.
     verbose : int, default=0
         Whether to show a progress bar.
-    refit : float, default=None
-        The epsilon (one of ``epsilons``) at which a final model is trained on all data. It is never
+    refit : float or tuple (str, float), default=None
+        The epsilon (one of ``epsilons``) at which a final model is trained on all data; of several
+        estimators, the name of one and an epsilon. It is never
         chosen by the scores: the best score would usually select the least privacy.
     baseline : "auto", estimator, dict of estimators or None, default="auto"
         What privacy is paid for with: models that are fitted on the same splits without protection.
@@ -190,10 +187,12 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
         -------
         self
         """
-        epsilons = checked_epsilons(self.epsilons, self.refit)
-        param = epsilon_parameter(self.estimator, self.param_name)
-        scorers = checked_scorers(self.estimator, self.scoring)
-        attack = checked_attack(self.attack, holds_private_labels(self.estimator))
+        models, epsilons = checked_models(self.estimator), checked_epsilons(self.epsilons)
+        refit = checked_refit(self.refit, list(models), epsilons)
+        names = [epsilon_parameter(model, self.param_name) for model in models.values()]
+        first = next(iter(models.values()))
+        scorers = checked_scorers(first, self.scoring)
+        attack = checked_attack(self.attack, models.values())
         X, y, groups = indexable(X, y, groups)
         validate_data(self, X, skip_check_array=True)
         y = column_or_1d(y, warn=True)
@@ -201,11 +200,20 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
         check_classification_targets(y)
         if len(np.unique(y)) < 2:
             raise ValueError("y must have at least two classes; got one class. Check the labels.")
-        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        cv = check_cv(self.cv, y, classifier=is_classifier(first))
         splits = list(cv.split(X, y, groups))
-        baselines = checked_baselines(self.baseline, self.estimator, param, epsilons, X)
+        baselines = checked_baselines(self.baseline, models, names, epsilons, X)
 
-        candidates = [clone(self.estimator).set_params(**{param: e}) for e in epsilons]
+        params = [
+            {param: epsilon} | ({"estimator": name} if name else {})
+            for name, param in zip(models, names, strict=True)
+            for epsilon in epsilons
+        ]
+        candidates = [
+            clone(model).set_params(**{param: epsilon})
+            for model, param in zip(models.values(), names, strict=True)
+            for epsilon in epsilons
+        ]
         pools = self._pools(candidates, attack, X, y)
         rows = self._all(
             "models",
@@ -221,7 +229,7 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
         self.n_samples_, self.n_splits_ = num_samples(X), len(splits)
         self.test_per_train_ = float(np.mean([len(test) / len(train) for train, test in splits]))
         self.attack_name_ = type(attack).__name__
-        self.cv_results_ = as_grid_search(rows, [{param: e} for e in epsilons], len(splits))
+        self.cv_results_ = as_grid_search(rows, params, len(splits))
         self.scores_ = list(scorers)
         main = self.scores_[0]
         self.best_index_ = int(np.argmin(self.cv_results_[f"rank_test_{main}"]))
@@ -231,9 +239,9 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
         claims = [row["claim"] for row in rows]
         n = self.n_splits_
         self.guarantees_ = [_together(claims[i : i + n]) for i in range(0, len(claims), n)]
-        if self.refit is not None:
+        if refit is not None:
             with _saying_what_stays_charged(rows, len(rows) + 1):
-                self.estimator_ = candidates[epsilons.index(float(self.refit))].fit(X, y)
+                self.estimator_ = candidates[refit].fit(X, y)
             claims.append(claim_of(self.estimator_, X))
         self.charged_ = _together(claims)
         return self
@@ -294,153 +302,9 @@ class PrivacySweepCV(RefittedMixin, MetaEstimatorMixin, BaseEstimator):
                 rows.append(row)
         return rows
 
-    def smallest_epsilon(
-        self,
-        loss: float,
-        *,
-        compared_with: str | None = None,
-        confidence: float = 0.95,
-        score: str | None = None,
-    ) -> EpsilonInterval:
-        """Return the smallest swept epsilon from which on at most ``loss`` of the score is lost.
-
-        Parameters
-        ----------
-        loss : float
-            At least 0, in units of the score: 0.01 is a point of accuracy.
-        compared_with : str, default=None
-            Name of a baseline. ``None``: the best of them in the mean; without baselines, the
-            largest epsilon.
-        confidence : float, default=0.95
-            Of the interval, which takes splits for what they are: few, and not independent.
-        score : str, default=None
-            One of ``scores_``; ``None`` means the first.
-
-        Returns
-        -------
-        EpsilonInterval
-
-        Raises
-        ------
-        ValueError
-            If ``loss`` or ``compared_with`` is invalid, or there is only one split.
-        """
-        check_is_fitted(self, "cv_results_")
-        if not (isinstance(loss, numbers.Real) and loss >= 0):
-            raise ValueError(f"loss={loss!r} must be a number of at least 0, such as 0.01.")
-        if not 0 < confidence < 1:
-            raise ValueError(f"confidence={confidence!r} must be in (0, 1), such as 0.95.")
-        if self.n_splits_ < 2:
-            raise ValueError("One split does not tell how sure it is. Use cv=5, or repeat splits.")
-        epsilons, scores = self._curve(score)
-        levels = _by_split(self.baseline_results_, score or self.scores_[0])
-        if compared_with is None and levels:
-            compared_with = max(levels, key=lambda name: float(levels[name].mean()))
-        if compared_with is None:
-            reference, name = scores[-1], f"epsilon={epsilons[-1]:g}"
-        elif compared_with in levels:
-            reference, name = levels[compared_with], compared_with
-        else:
-            raise ValueError(
-                f"compared_with={compared_with!r} must be one of the baselines, {list(levels)}."
-            )
-        private = np.isfinite(epsilons)
-        return smallest_epsilon(
-            epsilons[private],
-            scores[private],
-            reference,
-            float(loss),
-            self.test_per_train_,
-            confidence,
-            name,
-        )
-
-    def knee(self, *, score: str | None = None) -> EpsilonInterval:
-        """Return the epsilon from which on more of it brings less, and its range over splits.
-
-        Parameters
-        ----------
-        score : str, default=None
-            One of ``scores_``; ``None`` means the first.
-
-        Returns
-        -------
-        EpsilonInterval
-
-        Raises
-        ------
-        ValueError
-            If there are fewer than three finite epsilons.
-        """
-        check_is_fitted(self, "cv_results_")
-        epsilons, scores = self._curve(score)
-        private = np.isfinite(epsilons)
-        if private.sum() < 3:
-            raise ValueError(
-                f"epsilons={epsilons.tolist()} has {private.sum()} finite levels; a knee needs at "
-                "least three."
-            )
-        return knee(epsilons[private], scores[private])
-
-    def _curve(self, score: str | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return epsilons, increasing, and test scores of shape (n_epsilons, n_splits)."""
-        name = self.scores_[0] if score is None else score
-        if name not in self.scores_:
-            raise ValueError(f"score={score!r} must be one of {self.scores_}.")
-        epsilons = np.array([next(iter(p.values())) for p in self.cv_results_["params"]])
-        order = np.argsort(epsilons)
-        splits = [self.cv_results_[f"split{i}_test_{name}"] for i in range(self.n_splits_)]
-        return epsilons[order], np.stack(splits, axis=1)[order]
-
-    def plot(self, **kwargs: Any) -> Any:
-        """Plot utility and leakage over epsilon.
-
-        Parameters
-        ----------
-        **kwargs
-            Passed to :class:`~skprivacy.display.PrivacyUtilityDisplay`'s ``plot``.
-
-        Returns
-        -------
-        PrivacyUtilityDisplay
-        """
-        from ..display import PrivacyUtilityDisplay
-
-        return PrivacyUtilityDisplay.from_estimator(self, **kwargs)
-
-    def to_html(self, path: str | PathLike[str] | None = None, *, name: str = "the records") -> str:
-        """Return a page with the figure, all results, what they cost and how to read them.
-
-        Parameters
-        ----------
-        path : str or PathLike, default=None
-            Where to write it, in UTF-8. ``None`` does not.
-        name : str, default="the records"
-            What the data is called on the page.
-
-        Returns
-        -------
-        str
-            Without any reference to other files. All text is escaped.
-        """
-        from ._page import figure_of, page
-
-        check_is_fitted(self, "cv_results_")
-        shown = page(self, name, self.charged_.assumptions, figure_of(self))
-        if path is not None:
-            Path(path).write_text(shown, encoding="utf-8")
-        return shown
-
-    @property
-    def score_name_(self) -> str:
-        """What the first score is called in figures and on pages."""
-        if self.scores_ != ["score"]:
-            return self.scores_[0]
-        return self.scoring if isinstance(self.scoring, str) else "accuracy"
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        inner = get_tags(self.estimator)
+        inner = get_tags(next(iter(checked_models(self.estimator).values())))
         tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
         if self.refit is not None:  # only then can it predict
             tags.estimator_type = inner.estimator_type
@@ -459,13 +323,6 @@ def _saying_what_stays_charged(done: Sized, total: int) -> Iterator[None]:
             "what they were charged stays charged, and no result is kept. Give the sweep a budget "
             f"for all of its models, or sweep with budget=None on public data. Then: {error}"
         ) from error
-
-
-def _by_split(results: dict[str, Any], score: str) -> dict[str, np.ndarray]:
-    """Return the test scores of each baseline on all splits, by its name."""
-    keys = [key for key in results if re.fullmatch(rf"split\d+_test_{re.escape(score)}", key)]
-    names = results.get("param_baseline", [])
-    return {name: np.array([results[key][i] for key in keys]) for i, name in enumerate(names)}
 
 
 def _in_split(

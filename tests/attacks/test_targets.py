@@ -3,6 +3,7 @@
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import norm
 from sklearn.base import clone
@@ -216,6 +217,15 @@ def test_what_no_attack_can_use_is_named(model, truth, error, words):
         model.fit(X, truth)
 
 
+def test_labels_may_be_objects_and_frames():
+    told = []
+    for label in (THREE, THREE.astype(object), pd.Series(THREE)):
+        model = DecisionTreeClassifier(random_state=0).fit(X[:N], label[:N])
+        report = audit(model, *parts(X, label), n_shadows=4, random_state=0)
+        told.append([report.majority_share, *(f.result.auc for f in report.findings)])
+    assert told[1:] == [told[0]] * 2
+
+
 def test_outliers_of_a_pipeline_are_scored():
     model = make_pipeline(StandardScaler(), IsolationForest(n_estimators=20, random_state=0))
     report = audit(model.fit(CLOUD[:N]), CLOUD[:N], None, CLOUD[N:], None, n_shadows=4)
@@ -238,84 +248,6 @@ def test_claims_of_regressors_are_tested():
     report = audit(honest, *parts(scaled, worth), n_shadows=4)
     assert report.verdict == "consistent"
     assert report.claimed_epsilon == pytest.approx(1.0)
-
-
-class TestModules:
-    torch = pytest.importorskip("torch")
-
-    @pytest.fixture
-    def module(self):
-        torch = self.torch
-        torch.manual_seed(0)
-        net = torch.nn.Sequential(
-            torch.nn.Linear(40, 64),
-            torch.nn.BatchNorm1d(64),
-            torch.nn.ReLU(),
-            torch.nn.Dropout(0.1),
-            torch.nn.Linear(64, 2),
-        )
-        optimiser = torch.optim.Adam(net.parameters(), lr=0.01)
-        inputs, label = torch.as_tensor(X[:N], dtype=torch.float32), torch.as_tensor(y[:N])
-        for _ in range(150):
-            optimiser.zero_grad()
-            torch.nn.functional.cross_entropy(net(inputs), label).backward()
-            optimiser.step()
-        return net
-
-    def test_a_bare_module_is_audited_without_shadow_models(self, module):
-        module[3].eval()
-        modes = [part.training for part in module.modules()]
-        report = audit(module, *parts(X, y))
-        assert [part.training for part in module.modules()] == modes
-        assert [finding.result.attack for finding in report.findings] == ["LossThreshold"]
-        assert report.findings[0].result.auc > 0.65
-        assert report.not_measured == ("StrongestAttack",)
-        assert "no fit, so that no shadow models can be trained like it" in repr(report)
-        assert report.model == "Sequential (a torch module of 2 classes)"
-        assert report.train_accuracy > 0.95
-        with pytest.raises(ValueError, match="cannot measure anything: The model has no fit"):
-            audit(module, *parts(X, y), attacks=[LiRA()])
-
-    def test_logits_probabilities_and_one_output_say_the_same(self, module):
-        torch = self.torch
-        module.eval()
-        softmaxed = torch.nn.Sequential(module, torch.nn.Softmax(dim=1))
-
-        class OneOutput(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.inner = module
-
-            def forward(self, inputs):
-                logits = self.inner(inputs)
-                return logits[:, 1] - logits[:, 0]
-
-        own = [
-            LossThreshold(target).fit(X, y).score_samples(X, y)
-            for target in (module, softmaxed, OneOutput())
-        ]
-        assert own[1] == pytest.approx(own[0], abs=1e-4)
-        assert own[2] == pytest.approx(own[0], abs=1e-4)
-
-    def test_a_module_is_compared_with_modules_trained_elsewhere(self, module):
-        pool = ShadowPool(SVC(C=10, probability=False), n_shadows=4, random_state=0).fit(X, y)
-        rng = np.random.default_rng(0)
-        said = rng.dirichlet([1, 1], size=(4, 2 * N))
-        pool = ShadowPool.from_predictions(X, said, pool.membership(X)[0], [0, 1])
-        report = audit(module, *parts(X, y), attacks=[LiRA(pool=pool)])
-        assert report.findings[0].result.auc > 0.7
-
-    def test_words_stay_numbers(self):
-        torch = self.torch
-        net = torch.nn.Sequential(torch.nn.EmbeddingBag(10, 3), torch.nn.Linear(3, 4)).half()
-        words = np.random.default_rng(0).integers(0, 10, (40, 5))
-        attack = LossThreshold(net.to(torch.bfloat16)).fit(words, np.arange(40) % 4)
-        assert np.isfinite(attack.score_samples(words, np.arange(40) % 4)).all()
-
-    def test_outputs_that_are_no_logits_are_refused(self):
-        torch = self.torch
-        with pytest.raises(ValueError, match="expected one finite logit"):
-            audit(torch.nn.Unflatten(1, (4, 10)), *parts(X, y))
 
 
 def test_torch_is_not_imported_for_others():

@@ -199,7 +199,7 @@ CODES = [
     GaussianNB(),
     make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression()),
     make_pipeline(OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1), Ridge()),
-    make_pipeline(KBinsDiscretizer(5, quantile_method="averaged_inverted_cdf"), Ridge()),
+    make_pipeline(KBinsDiscretizer(5, strategy="uniform"), Ridge()),
     make_pipeline(QuantileTransformer(n_quantiles=100), LogisticRegression()),
 ]
 
@@ -336,6 +336,15 @@ def test_degrees_of_freedom_are_records_minus_parameters(model, parameters):
     few = check_disclosure(model, X[: parameters + 9])["degrees of freedom"]
     assert few.flagged
     assert not check_disclosure(model, X[: parameters + 10])["degrees of freedom"].flagged
+
+
+def test_a_bare_torch_module_is_looked_into():
+    module = torch.nn.Linear(6, 2)
+    module.register_buffer("memory", torch.tensor(X[:30]))
+    report = check_disclosure(module, X, y)
+    assert report["stored records"].value == 30
+    assert report["degrees of freedom"].value == 200 - 14
+    assert report["k-anonymity"].flagged is None
 
 
 def test_leaves_of_three_classes_hold_two_numbers():

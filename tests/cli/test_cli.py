@@ -79,6 +79,7 @@ def test_sweep_of_a_table(folder, capsys):
     assert "Traceback" not in err
     everything = pd.read_csv(folder / "results.csv")
     assert everything["model"].dropna().tolist() == ["histogram gradient boosting"]
+    assert everything["baseline"].tolist() == [False, False, False, True]
     assert "histogram gradient boosting" in out
     results = everything[everything["model"].isna()]
     assert results["epsilon"].tolist() == [1, 10, np.inf]

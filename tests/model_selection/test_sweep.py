@@ -16,6 +16,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer, recall_score
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_validate
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -31,6 +32,7 @@ from skprivacy.accounting import (
 from skprivacy.attacks import LiRA, LossThreshold, ShadowPool
 from skprivacy.audit import claim_of
 from skprivacy.exceptions import BudgetExceededError
+from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection._baselines import _boosting
@@ -507,6 +509,51 @@ def test_several_scores_are_those_of_grid_search():
     assert {"mean_test_accuracy", "rank_test_f1"} <= set(names.cv_results_)
     with pytest.raises(ValueError, match="score='nothing' must be one of"):
         sweep.knee(score="nothing")
+
+
+def test_several_estimators_in_one_sweep_and_one_picture():
+    import matplotlib.pyplot as plt
+
+    linear = OutputPerturbationClassifier(bounds=(-4, 4), classes=[0, 1], relation="zero_out")
+    two = {"tree": make_pipeline(FunctionTransformer(np.tanh), Noisy()), "linear": linear}
+    cv = KFold(2, shuffle=True, random_state=0)
+    sweep = PrivacySweepCV(two, epsilons=[1, 3, 9], cv=cv, refit=("tree", 3)).fit(X, y)
+    results = sweep.cv_results_
+    assert results["params"][0] == {"noisy__epsilon": 1.0, "estimator": "tree"}
+    assert results["params"][3] == {"epsilon": 1.0, "estimator": "linear"}
+    assert results["param_estimator"].tolist() == ["tree"] * 3 + ["linear"] * 3
+    assert results["param_noisy__epsilon"].mask.tolist() == [False] * 3 + [True] * 3
+    alone = sweep_of(two["tree"], epsilons=[1, 3, 9], cv=cv).fit(X, y)
+    for key in ("mean_test_score", "mean_attack_auc", "mean_claimed_epsilon"):
+        np.testing.assert_array_equal(results[key][:3], alone.cv_results_[key])
+    assert list(sweep.baseline_results_["param_baseline"]) == [
+        "histogram gradient boosting", "tree without privacy", "linear without privacy"
+    ]  # fmt: skip
+    assert sweep.estimator_[-1].epsilon == 3
+    assert len(sweep.guarantees_) == 6
+    # six models of each, and the refitted one: those of the line are pure, so they add up
+    assert sweep.charged_.epsilon() > 2 * (1 + 3 + 9)
+    assert sweep.knee() == sweep.knee(estimator="tree")
+    assert sweep.smallest_epsilon(1.0, estimator="linear").epsilon == 1
+    with pytest.raises(ValueError, match="estimator='forest' must be one of"):
+        sweep.knee(estimator="forest")
+    above, below = sweep.plot().axes_
+    for ax, key in ((above, "mean_test_score"), (below, "mean_attack_auc")):
+        drawn = {c.get_label().split(":")[0]: c.lines[0].get_ydata() for c in ax.containers}
+        np.testing.assert_allclose(drawn["tree"], results[key][:3])
+        np.testing.assert_allclose(drawn["linear"], results[key][3:])
+    plt.close(above.figure)
+    page = sweep.to_html()
+    assert "linear: smallest epsilon" in page
+    label = RandomizedResponseClassifier(GaussianNB(), classes=[0, 1])
+    for estimator, refit, words in [
+        ({}, None, "must name at least one estimator"),
+        ({"tree": Noisy(), "labels": label}, None, "Sweep them separately"),
+        (two, 3, r"refit=3 must be None or \(name, epsilon\)"),
+        (two, ("bush", 3), "refit="),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            sweep_of(estimator, epsilons=[1, 3], cv=2, refit=refit).fit(X, y)
 
 
 def test_progress_is_shown_on_request(capsys):
