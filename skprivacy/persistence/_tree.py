@@ -141,7 +141,7 @@ def _networks() -> Any:
 
 def _refusal(model: Any, prefix: str) -> str:
     kind = type(model).__name__
-    where = f"The step {prefix[:-1]!r}, a {kind}," if prefix else f"A {kind}"
+    where = f"The step {prefix[:-1]!r} ({kind})" if prefix else kind
     why = _REASONS.get(kind, "it is of no class whose state can be written as numbers and words")
     advice = _ADVICE.get(kind, "joblib keeps it in a file that only you may be able to write")
     return (

@@ -286,7 +286,7 @@ REFUSED = [
     (make_pipeline(StandardScaler(), classifier()), "'standardscaler'.*PrivateStandardScaler"),
     (
         make_pipeline(make_column_transformer((Normalizer(), [0])), classifier()),
-        "'columntransformer', a ColumnTransformer.*SchemaTransformer",
+        "'columntransformer' .ColumnTransformer.*SchemaTransformer",
     ),
     (make_pipeline(FunctionTransformer(np.sign), classifier()), "func.*is code"),
     (Pipeline([("a.b", Normalizer()), ("last", classifier())]), "'a.b' has a dot"),
