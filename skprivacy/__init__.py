@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     )
     from .model_selection import PrivacySweepCV, PrivateSearchCV, make_leakage_scorer
     from .neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
-    from .preprocessing import LocalPerturbation, Schema, SchemaTransformer
+    from .preprocessing import LocalPerturbation, Schema, SchemaTransformer, make_private_pipeline
 
 __all__ = [
     "RMIA",
@@ -71,6 +71,7 @@ __all__ = [
     "config_context",
     "get_config",
     "make_leakage_scorer",
+    "make_private_pipeline",
     "set_config",
     "verify_certificate",
     "verify_privacy",
@@ -107,6 +108,7 @@ _PUBLIC = {
     "certificate": "certificates",
     "check_disclosure": "audit",
     "make_leakage_scorer": "model_selection",
+    "make_private_pipeline": "preprocessing",
     "verify_certificate": "certificates",
     "verify_privacy": "audit",
 }
