@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -23,9 +22,10 @@ Release = Callable[[Any], Any]
 _TRIAL = 16  # runs a side of each pair, at first
 _FEWEST = 64  # fresh runs a side
 _PILOT = 128  # runs a side from which events are first settled
-# A claim that is exceeded by so many deviations in the pilot is refuted by as many fresh runs.
-_PLAIN = 6.0
-_MARGIN = 9.0
+# A claim that a pilot refutes this plainly is tried by so many times its runs: the best of some
+# thousand events looks better than it is.
+_PLAIN = 1e-8
+_MARGIN = 4
 _MOST = 200_000
 
 
@@ -190,9 +190,9 @@ def _settled(
         runs = [matrix(side, width) for side in both]
         learn, check = ([side[i::2] for side in runs] for i in (0, 1))
         found = plan((learn[0], learn[1]), (check[0], check[1]), curve, delta, alpha)
-        if found.beyond > _PLAIN or n >= enough:
+        if found.surprise < _PLAIN or n >= enough:
             break
         n = min(2 * n, enough)
-    if found.beyond > _PLAIN:
-        most = min(most, max(_FEWEST, math.ceil(n / 2 * (_MARGIN / found.beyond) ** 2)))
+    if found.surprise < _PLAIN:
+        most = min(most, _MARGIN * n)
     return found.events, width, most

@@ -170,14 +170,16 @@ def _records(
     first, own = X[-1], None if y is None else y[-1]
     half = np.where(public.high > public.low, (public.high - public.low) / 2, 1.0)
     turns = np.where(np.arange(len(half)) % 2, -1.0, 1.0)
-    if own is not None:
+    if own is None:
+        yield "a record of the data", first, own
+    else:
         yield "a mislabelled record", first, public.other(own)
-    yield "a record of the data", first, own
     ends = public.targets[:2] if public.targets else (None,)
     for target in ends:
         shown = "" if target is None else f" of target {np.asarray(target).tolist()!r}"
         yield f"the extreme record{shown}", public.high.copy(), target
-    yield "a corner of the bounds", public.middle + turns * half, ends[0]
+    if len(half) > 1:
+        yield "a corner of the bounds", public.middle + turns * half, ends[0]
     yield "the middle of the bounds", public.middle, ends[0]
     rare = public.targets[-1] if public.targets else None
     for times in _FAR:
@@ -200,6 +202,7 @@ def _others(
         yield "copies with another target", np.tile(near, (n, 1)), np.repeat(other, n, axis=0)
     same = np.tile(public.middle, (n, 1))
     null = None if y is None else np.repeat(np.asarray([_null(y, public)], y.dtype), n, axis=0)
-    yield "records in the middle", same, null
     if relation == "zero_out":
         yield "blank records", np.full_like(same, np.nan), null
+    else:
+        yield "records in the middle", same, null

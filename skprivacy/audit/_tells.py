@@ -40,10 +40,10 @@ class Event:
 
 @dataclass(frozen=True)
 class Plan:
-    """The events to count in fresh runs, and by how many deviations the claim seems exceeded."""
+    """The events to count in fresh runs, and how surprising the first is in those of the pilot."""
 
     events: tuple[Event, ...]
-    beyond: float
+    surprise: float
 
 
 def matrix(vectors: Sequence[NDArray[np.float64]], width: int) -> Matrix:
@@ -173,7 +173,7 @@ def plan(
     steep = max(found, key=lambda f: f.epsilon[0])
     first = beyond.beyond if beyond.beyond[0] > 0 else middle.mu
     events = (first[1],) if first[1] == steep.epsilon[1] else (first[1], steep.epsilon[1])
-    return Plan(events, beyond.beyond[0])
+    return Plan(events, first[1].counted(*check).surprise(curve))
 
 
 @dataclass(frozen=True)

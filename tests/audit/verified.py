@@ -11,17 +11,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA
-from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier
 
-from skprivacy.ensemble import ConfidentGNMax, PATEClassifier, PrivateKNNClassifier
-from skprivacy.fine_tuning import ALMFineTuner, GradientHead, SoftmaxHead
-from skprivacy.label_privacy import (
-    ALIBIClassifier,
-    LabelPATEClassifier,
-    LP2STClassifier,
-    RandomizedResponseClassifier,
-)
+from skprivacy.fine_tuning import ALMFineTuner, GradientHead
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,
@@ -48,10 +39,6 @@ def _network(kind: Any, **fixed: Any) -> Callable[[], Any]:
         "learning_rate": 0.1, **fixed,
     }  # fmt: skip
     return lambda: kind(**kept)
-
-
-def _knn_student() -> KNeighborsClassifier:
-    return KNeighborsClassifier(1)
 
 
 VERIFIED: dict[str, Callable[[], Any]] = {
@@ -85,35 +72,9 @@ VERIFIED: dict[str, Callable[[], Any]] = {
     "ALMFineTuner-prototypes": lambda: ALMFineTuner(
         PCA(1), head="prototypes", classes=TWO, delta=1e-4
     ),
-    "ALMFineTuner-least-squares": lambda: ALMFineTuner(
-        PCA(1), head="least_squares", classes=TWO, delta=1e-4
-    ),
-    "ALMFineTuner-softmax": lambda: ALMFineTuner(
-        PCA(1), head=SoftmaxHead(ridge=20.0), classes=TWO, delta=1e-4
-    ),
-    "PATEClassifier": lambda: PATEClassifier(
-        GaussianNB(), _knn_student(), n_teachers=3, n_queries=3, classes=TWO, delta=1e-4
-    ),
-    "PATEClassifier-confident": lambda: PATEClassifier(
-        GaussianNB(), _knn_student(), n_teachers=3, n_queries=3, classes=TWO, delta=1e-4,
-        aggregator=ConfidentGNMax(threshold=2.0, max_answers=2),
-    ),
-    "PrivateKNNClassifier": lambda: PrivateKNNClassifier(
-        _knn_student(), n_neighbors=3, sampling_rate=1.0, n_queries=3, classes=TWO, delta=1e-4
-    ),
-    "RandomizedResponseClassifier": lambda: RandomizedResponseClassifier(
-        KNeighborsClassifier(1), classes=TWO
-    ),
-    "ALIBIClassifier": lambda: ALIBIClassifier(KNeighborsClassifier(1), classes=TWO),
-    "LP2STClassifier": lambda: LP2STClassifier(KNeighborsClassifier(1), classes=TWO),
-    "LabelPATEClassifier": lambda: LabelPATEClassifier(
-        GaussianNB(), _knn_student(), n_teachers=3, n_queries=3, classes=TWO, delta=1e-4
-    ),
 }  # fmt: skip
 
 # They learn from public records beside the private ones.
 FIT_PARAMS: dict[str, dict[str, Any]] = {
-    name: {"X_public": PUBLIC}
-    for name in VERIFIED
-    if name.startswith(("ALM", "PATE", "PrivateKNN"))
+    name: {"X_public": PUBLIC} for name in VERIFIED if name.startswith("ALM")
 }
