@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from .model_selection import PrivacySweepCV, PrivateSearchCV, make_leakage_scorer
     from .neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
     from .persistence import load_model, save_model
-    from .preprocessing import LocalPerturbation, Schema, SchemaTransformer
+    from .preprocessing import LocalPerturbation, Schema, SchemaTransformer, make_private_pipeline
 
 __all__ = [
     "RMIA",
@@ -73,6 +73,7 @@ __all__ = [
     "get_config",
     "load_model",
     "make_leakage_scorer",
+    "make_private_pipeline",
     "save_model",
     "set_config",
     "verify_certificate",
@@ -111,6 +112,7 @@ _PUBLIC = {
     "check_disclosure": "audit",
     "load_model": "persistence",
     "make_leakage_scorer": "model_selection",
+    "make_private_pipeline": "preprocessing",
     "save_model": "persistence",
     "verify_certificate": "certificates",
     "verify_privacy": "audit",

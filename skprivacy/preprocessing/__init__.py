@@ -3,6 +3,7 @@
 from .columns import Bounded, Categories
 from .counts import private_count, private_histogram
 from .local import LocalPerturbation
+from .pipeline import make_private_pipeline
 from .scaler import PrivateStandardScaler
 from .schema import Schema
 from .smoothing import SmoothedClassifier
@@ -17,6 +18,7 @@ __all__ = [
     "Schema",
     "SchemaTransformer",
     "SmoothedClassifier",
+    "make_private_pipeline",
     "private_count",
     "private_histogram",
     "private_mean",

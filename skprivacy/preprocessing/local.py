@@ -187,22 +187,25 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
         out = np.array(encoded, dtype=np.float64)
         random = SecureRandom(self.noise_seed)
         low, high = self.feature_range
-        numbers, at = [], 0
+        numbers, at = {}, 0
         for fact in self.schema_.values():
             if isinstance(fact, Bounded):
-                numbers.append(at)
-                at += 1
+                numbers[at] = fact
+                at += fact.n_features_out
                 continue
-            k = len(fact.values)
+            k = fact.n_features_out
             block = out[:, at : at + k]
             codes = np.where(block.any(axis=1), block.argmax(axis=1), k)
             reported = self._response(fact).release(codes, random)
             block[:] = reported[:, None] == np.arange(k)
             at += k
         if numbers:
-            unit = (out[:, numbers] - low) / (high - low)
+            unit = (out[:, list(numbers)] - low) / (high - low)
             noisy = self._number_noise().release(np.clip(unit, 0.0, 1.0), random)
-            out[:, numbers] = low + (high - low) * np.clip(noisy, 0.0, 1.0)
+            for (at, fact), share in zip(numbers.items(), np.clip(noisy, 0.0, 1.0).T, strict=True):
+                out[:, at] = self._scaled(share)
+                # Of the noisy number: the bits of the true one were never released.
+                out[:, at + 1 : at + fact.bins] = fact.thermometer(share)
         return out.astype(self.dtype, copy=False)
 
     def _restate(self) -> None:

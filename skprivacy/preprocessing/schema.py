@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, asdict, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pandas as pd
 
 from .. import _config
 from .._output import output_path
+from ..mechanisms.bounds import checked_bounds
 from .columns import Bounded, Categories, Column, category_key
 
 __all__ = ["Schema"]
@@ -34,19 +35,22 @@ class Schema(Mapping[str, Column]):
         The name of the target column.
     classes : sequence of str or int, default=None
         The target's publicly known classes.
+    target_bounds : tuple (lower, upper), default=None
+        The publicly known range of a numeric target.
     inferred : bool, default=False
         Whether the facts were read off private data and so are not public.
 
     See Also
     --------
     SchemaTransformer : Turns data into bounded features by a schema.
+    make_private_pipeline : Passes the facts of a schema on to a private model.
 
     Examples
     --------
     >>> from skprivacy.preprocessing import Bounded, Categories, Schema
     >>> schema = Schema({"age": Bounded(0, 120), "sex": Categories(["Female", "Male"])})
     >>> schema["age"]
-    Bounded(lower=0.0, upper=120.0, scale='linear', knee=1.0)
+    Bounded(lower=0.0, upper=120.0, scale='linear', knee=1.0, bins=1)
     >>> Schema.from_json(schema.to_json()) == schema
     True
     """
@@ -57,6 +61,7 @@ class Schema(Mapping[str, Column]):
         *,
         target: str | None = None,
         classes: Iterable[Any] | None = None,
+        target_bounds: tuple[float, float] | None = None,
         inferred: bool = False,
     ) -> None:
         if not isinstance(columns, Mapping) or not columns:
@@ -83,6 +88,7 @@ class Schema(Mapping[str, Column]):
         self._columns = dict(columns)
         self.target = target
         self.classes = None if classes is None else Categories(tuple(classes)).values
+        self.target_bounds = None if target_bounds is None else _range(target_bounds)
         self.inferred = bool(inferred)
 
     def __getitem__(self, name: str) -> Column:
@@ -98,7 +104,8 @@ class Schema(Mapping[str, Column]):
         return isinstance(other, Schema) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        return hash((tuple(self._columns.items()), self.target, self.classes, self.inferred))
+        facts = (self.target, self.classes, self.target_bounds, self.inferred)
+        return hash((tuple(self._columns.items()), *facts))
 
     def __repr__(self) -> str:
         numeric = sum(isinstance(c, Bounded) for c in self.values())
@@ -111,26 +118,50 @@ class Schema(Mapping[str, Column]):
     @property
     def n_features_out(self) -> int:
         """Number of columns that :class:`SchemaTransformer` returns."""
-        return sum(1 if isinstance(c, Bounded) else len(c.values) for c in self.values())
+        return sum(column.n_features_out for column in self.values())
+
+    def with_bins(self, bins: int) -> Schema:
+        """Return a copy in which every bounded column has this number of bins.
+
+        Parameters
+        ----------
+        bins : int
+
+        Returns
+        -------
+        Schema
+        """
+        return Schema(
+            {
+                name: replace(column, bins=bins) if isinstance(column, Bounded) else column
+                for name, column in self.items()
+            },
+            target=self.target,
+            classes=self.classes,
+            target_bounds=self.target_bounds,
+            inferred=self.inferred,
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the schema as plain lists, strings and numbers."""
+        """Return the schema as plain lists, strings and numbers.
+
+        Options that are not used are left out, so that certificates of earlier versions still name
+        the same schema.
+        """
         columns: dict[str, dict[str, Any]] = {}
         for name, column in self.items():
             if isinstance(column, Bounded):
-                columns[name] = {
-                    "type": "bounded",
-                    "lower": column.lower,
-                    "upper": column.upper,
-                    "scale": column.scale,
-                    "knee": column.knee,
-                }
+                columns[name] = {"type": "bounded", **asdict(column)}
+                if column.bins == 1:
+                    del columns[name]["bins"]
             else:
                 columns[name] = {"type": "categories", "values": list(column.values)}
+        bounds = {} if self.target_bounds is None else {"target_bounds": list(self.target_bounds)}
         return {
             "columns": columns,
             "target": self.target,
             "classes": None if self.classes is None else list(self.classes),
+            **bounds,
             "inferred": self.inferred,
         }
 
@@ -155,16 +186,18 @@ class Schema(Mapping[str, Column]):
                 'Schema: the facts must be a mapping {"columns": {name: {...}, ...}, ...}; '
                 f"got {facts!r}."
             )
-        if unknown := set(facts) - {"columns", "target", "classes", "inferred"}:
+        known = ("columns", "target", "classes", "target_bounds", "inferred")
+        if unknown := set(facts) - set(known):
             raise ValueError(
-                f"Schema: unknown key {sorted(unknown)[0]!r}; expected columns, target, classes, "
-                "inferred. Remove it."
+                f"Schema: unknown key {sorted(unknown)[0]!r}; expected {', '.join(known)}. Remove "
+                "it."
             )
         columns = {name: _column(name, fact) for name, fact in facts["columns"].items()}
         return cls(
             columns,
             target=facts.get("target"),
             classes=facts.get("classes"),
+            target_bounds=facts.get("target_bounds"),
             inferred=facts.get("inferred", False),
         )
 
@@ -237,6 +270,17 @@ class Schema(Mapping[str, Column]):
             classes=None if y is None else np.unique(np.asarray(y)),
             inferred=True,
         )
+
+
+def _range(target_bounds: Any) -> tuple[float, float]:
+    """Return the bounds of the target as plain numbers, the lower one below the upper one."""
+    lower, upper = (float(bound[0]) for bound in checked_bounds("target_bounds", target_bounds, 1))
+    if lower == upper:
+        raise ValueError(
+            f"Schema: target_bounds={target_bounds!r} must be a lower bound below an upper one. "
+            "Pass the public range of the target."
+        )
+    return lower, upper
 
 
 def _name(label: Any) -> str:

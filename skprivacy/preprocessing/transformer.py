@@ -28,8 +28,9 @@ __all__ = [
 class SchemaTransformer(TransformerMixin, BaseEstimator):
     """Turn raw columns into bounded features by a public schema, independently of the data.
 
-    A numeric column is clipped to its public bounds and scaled to ``feature_range``. A
-    categorical one becomes one-hot columns of its public categories. This replaces ordinary
+    A numeric column is clipped to its public bounds and scaled to ``feature_range``; a column with
+    ``bins`` adds bits, 0 or 0.5, that say which edges between bins the number has reached. A
+    categorical column becomes one-hot columns of its public categories. This replaces ordinary
     preprocessing (a scaler or an encoder fitted on private data), which no guarantee covers.
 
     Parameters
@@ -38,7 +39,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         Public facts about each column. ``None`` infers them from the data passed to ``fit``, which
         must then be numeric, and leaks them: a PrivacyLeakWarning, or an error if strict.
     feature_range : tuple of two floats, default=(-1.0, 1.0)
-        The range of the scaled numeric columns.
+        The range of the scaled numeric columns, not of the bits of their bins.
     dtype : dtype, default=numpy.float64
         The type of the output, ``numpy.float64`` or ``numpy.float32``.
 
@@ -130,22 +131,22 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        low, high = self.feature_range
         out = np.zeros((len(X), self.schema_.n_features_out), dtype=self.dtype)
         at = 0
         for column, fact in described_columns(self.schema_, X):
             if isinstance(fact, Bounded):
-                out[:, at] = low + (high - low) * fact.to_unit(column_numbers(column))
-                at += 1
+                unit = fact.to_unit(column_numbers(column))
+                out[:, at] = self._scaled(unit)
+                out[:, at + 1 : at + fact.bins] = fact.thermometer(unit)
             else:
                 codes = category_codes(column, fact)
                 known = np.flatnonzero(codes >= 0)
                 out[known, at + codes[known]] = 1
-                at += len(fact.values)
+            at += fact.n_features_out
         return out
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the output columns: ``age``, ``sex_Female``, ``sex_Male``.
+        """Return the names of the output columns: ``age``, ``age_bin1``, ``sex_Female``.
 
         Parameters
         ----------
@@ -173,9 +174,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             [
                 out
                 for name, fact in zip(names, self.schema_.values(), strict=True)
-                for out in (
-                    [name] if isinstance(fact, Bounded) else [f"{name}_{v}" for v in fact.values]
-                )
+                for out in fact.names_out(name)
             ],
             dtype=object,
         )
@@ -202,6 +201,11 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             )
         if np.dtype(self.dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype={self.dtype!r} must be numpy.float32 or numpy.float64.")
+
+    def _scaled(self, unit: np.ndarray) -> np.ndarray:
+        """Return numbers in [0, 1] scaled to ``feature_range``, which rounding could leave."""
+        low, high = self.feature_range
+        return np.clip(low + (high - low) * unit, low, high)
 
     def _checked(self, X: Any, reset: bool) -> Any:
         check_column_names(X)

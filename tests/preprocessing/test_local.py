@@ -153,3 +153,20 @@ def test_output_keeps_names_type_and_range():
 def test_bad_parameters(params, named):
     with pytest.raises(ValueError, match=named):
         LocalPerturbation(SCHEMA, **params).fit(frame(2))
+
+
+def test_bins_tell_no_more_than_the_noisy_number():
+    """The bits of the true number, kept beside the noisy one, would be a release without noise."""
+    binned = SCHEMA.with_bins(8)
+    local = LocalPerturbation(binned, epsilon=0.5, feature_range=(0, 1))
+    outputs = [local.fit_transform(frame(500, age=age)) for age in (0, 100)]
+    for out in outputs:
+        assert out.shape == (500, binned.n_features_out)
+        for at, name in ((0, "age"), (8 + 3, "pay")):
+            bits = binned[name].thermometer(out[:, at])
+            np.testing.assert_array_equal(out[:, at + 1 : at + 8], bits)
+            assert len(np.unique(bits, axis=0)) > 1
+        assert set(np.unique(out[:, 8:11])) <= {0.0, 1.0}
+    # Plain rows for who sees his own prediction.
+    plain = LocalPerturbation(binned, perturb="fit").fit(frame(1)).transform(frame(3))
+    np.testing.assert_array_equal(plain, SchemaTransformer(binned).fit_transform(frame(3)))

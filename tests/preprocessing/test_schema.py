@@ -31,6 +31,41 @@ def test_json_there_and_back(tmp_path):
     assert Schema({"age": Bounded(0, 121)}) != Schema({"age": Bounded(0, 120)})
 
 
+def test_bins_and_target_bounds_there_and_back(tmp_path):
+    full = Schema(
+        {"age": Bounded(0, 120, bins=np.int64(16)), "gain": Bounded(0, 10), "sex": SCHEMA["sex"]},
+        target="cost",
+        target_bounds=[0, np.float32(50)],
+    )
+    again = Schema.from_json(full.to_json(tmp_path / "schema.json"))
+    assert again == full
+    assert hash(again) == hash(full)
+    assert (again["age"].bins, again["gain"].bins) == (16, 1)
+    assert again.target_bounds == (0.0, 50.0)
+    assert pickle.loads(pickle.dumps(full)) == full
+    assert again != Schema(dict(full), target="cost")
+    assert again.n_features_out == 16 + 1 + 2
+    assert Schema(dict(full)) != Schema(dict(full)).with_bins(1)
+
+
+def test_options_that_are_not_used_are_not_written():
+    """The digest of a schema, which certificates state, is that of earlier versions."""
+    facts = SCHEMA.to_dict()
+    assert set(facts) == {"columns", "target", "classes", "inferred"}
+    assert set(facts["columns"]["age"]) == {"type", "lower", "upper", "scale", "knee"}
+    assert Schema.from_dict(facts) == SCHEMA
+
+
+def test_bins_for_every_bounded_column():
+    binned = SCHEMA.with_bins(8)
+    assert [getattr(fact, "bins", None) for fact in binned.values()] == [8, 8, None]
+    assert binned["gain"] == Bounded(0, 10, scale="log", bins=8)
+    assert (binned.target, binned.classes) == (SCHEMA.target, SCHEMA.classes)
+    assert binned.with_bins(1) == SCHEMA
+    inferred = Schema(dict(SCHEMA), target_bounds=(0, 1), inferred=True).with_bins(8)
+    assert (inferred.inferred, inferred.target_bounds) == (True, (0.0, 1.0))
+
+
 def test_numpy_numbers_become_plain():
     schema = Schema({"a": Bounded(np.float32(0), np.int64(3)), "b": Categories(np.array([1, 2]))})
     assert Schema.from_json(schema.to_json()) == schema
@@ -47,6 +82,12 @@ def test_numpy_numbers_become_plain():
         (lambda: Bounded(0, 1, scale="log", knee=0), "knee"),
         (lambda: Bounded(-1.7e308, 1.7e308), "overflows"),
         (lambda: Bounded(0, 1e300, scale="log", knee=1e-300), "too small"),
+        (lambda: Bounded(0, 1, bins=0), "bins=0 must be at least 1"),
+        (lambda: Bounded(0, 1, bins=True), "bins=True must be an integer"),
+        (lambda: Bounded(0, 1, bins=2.5), r"bins=2\.5 must be an integer"),
+        (lambda: Schema({"a": Bounded(0, 1)}, target_bounds=(1, 1)), "lower bound below an upper"),
+        (lambda: Schema({"a": Bounded(0, 1)}, target_bounds=5), "target_bounds=5 must be a pair"),
+        (lambda: Schema({"a": Bounded(0, 1)}, target_bounds=(0, np.inf)), "finite"),
         (lambda: Categories([]), "empty"),
         (lambda: Categories("abc"), "list"),
         (lambda: Categories(["a", "a"]), "'a' occurs more than once"),

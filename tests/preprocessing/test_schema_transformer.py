@@ -58,6 +58,49 @@ def test_values_by_hand():
     )
 
 
+def test_bins_by_hand():
+    edge = np.expm1(np.log1p(100) / 2)  # where the log scale is halfway
+    schema = Schema(
+        {
+            "age": Bounded(0, 100, bins=4),
+            "gain": Bounded(0, 100, scale="log", bins=2),
+            "sex": Categories(["Female", "Male"]),
+            "fixed": Bounded(3, 3, bins=2),
+        }
+    )
+    X = pd.DataFrame(
+        {
+            "age": [0, 25, 62.5, 1e9, None],
+            "gain": [0, edge * 0.999, edge * 1.001, np.inf, np.nan],
+            "sex": ["Male"] * 5,
+            "fixed": [3] * 5,
+        }
+    )
+    out = SchemaTransformer(schema, feature_range=(0, 2)).set_output(transform="pandas")
+    frame = out.fit_transform(X)
+    bits = [c for c in frame if "_bin" in c]
+    assert bits == ["age_bin1", "age_bin2", "age_bin3", "gain_bin1", "fixed_bin1"]
+    assert frame.shape[1] == schema.n_features_out == 4 + 2 + 2 + 2
+    assert list(frame.columns[:6]) == ["age", *bits[:3], "gain", "gain_bin1"]
+    assert_array_equal(frame["age"], [0, 0.5, 1.25, 2, 1])
+    assert_array_equal(
+        frame[bits],
+        np.array(
+            [[0, 0, 0, 0, 1], [1, 0, 0, 0, 1], [1, 1, 0, 1, 1], [1, 1, 1, 1, 1], [1, 1, 0, 1, 1]]
+        )
+        / 2,
+    )
+    assert_array_equal(frame[["sex_Female", "sex_Male"]], [[0, 1]] * 5)
+    plain = SchemaTransformer(schema.with_bins(1), feature_range=(0, 2)).fit_transform(X)
+    assert_array_equal(frame.drop(columns=bits), plain)  # nothing else changes
+
+
+def test_rounding_does_not_leave_the_feature_range():
+    schema = Schema({"a": Bounded(0, 1)})
+    out = SchemaTransformer(schema, feature_range=(-1.0, 1.4254690948629187)).fit_transform([[1]])
+    assert out[0, 0] == 1.4254690948629187
+
+
 def test_fit_on_other_data_gives_the_same_transform():
     X = table()
     other = table(age=[1e9, -1e9, np.nan], gain=[7, 7, 7], sex=["?"] * 3, code=["z", None, 3])
@@ -116,7 +159,7 @@ def test_one_row_moves_one_row():
     )
 )
 def test_each_row_is_a_function_of_itself(values):
-    schema = Schema({"n": Bounded(-3, 5, scale="log"), "c": Categories([0, 1, "a", 0.5])})
+    schema = Schema({"n": Bounded(-3, 5, scale="log", bins=7), "c": Categories([0, 1, "a", 0.5])})
     X = pd.DataFrame({"n": pd.Series(values, dtype=object), "c": pd.Series(values, dtype=object)})
     whole = SchemaTransformer(schema).fit(X).transform(X)
     for i in range(len(X)):

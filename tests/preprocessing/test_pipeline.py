@@ -1,0 +1,281 @@
+"""make_private_pipeline: public facts reach the model, no record exceeds them, claims stay true."""
+
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from skprivacy import PrivacyBudget, PrivacySweepCV
+from skprivacy._config import config_context
+from skprivacy.audit import claim_of
+from skprivacy.base import rehearsed
+from skprivacy.ensemble import PATEClassifier
+from skprivacy.exceptions import PrivacyLeakWarning
+from skprivacy.label_privacy import LP2STClassifier
+from skprivacy.linear_model import (
+    AdaSSPRegressor,
+    FunctionalMechanismClassifier,
+    FunctionalMechanismRegressor,
+    ObjectivePerturbationClassifier,
+    OutputPerturbationClassifier,
+)
+from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
+from skprivacy.preprocessing import (
+    Bounded,
+    Categories,
+    PrivateStandardScaler,
+    Schema,
+    SchemaTransformer,
+    make_private_pipeline,
+    pipeline,
+)
+
+COLUMNS = {
+    "age": Bounded(0, 100),
+    "gain": Bounded(0, 99_999, scale="log", knee=5_000, bins=16),
+    "rank": Bounded(-3, 5, bins=2),
+    "sex": Categories(["Female", "Male"]),
+    "code": Categories([1, 2, "x"]),
+}
+SCHEMA = Schema(COLUMNS, target="y", classes=["no", "yes"], target_bounds=(-10, 30))
+# By hand: 1, 1 + 15 / 4, 1 + 1 / 4, 1 and 1.
+RADIUS = math.sqrt(1 + 4.75 + 1.25 + 1 + 1)
+ODD = [
+    0, 1, 2, -3, 5, 100, 99_999, 1e300, -1e300, 10**400, np.inf, -np.inf, np.nan, None, pd.NA, "x",
+    "Male", "?", True, 2j, b"x", 5e-324,
+]  # fmt: skip
+
+
+def table(n=400):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        {
+            "age": rng.uniform(0, 100, n),
+            "gain": rng.integers(0, 10**5, n),
+            "rank": rng.uniform(-3, 5, n),
+            "sex": rng.choice(["Female", "Male"], n),
+            "code": rng.choice(np.array([1, 2, "x"], dtype=object), n),
+        }
+    )
+    return X, np.where(X["age"] > 50, "yes", "no"), X["age"].to_numpy() / 5
+
+
+def adversarial(columns):
+    """Return rows of odd values, and rows whose columns are all at one end."""
+    rng = np.random.default_rng(1)
+    drawn = np.array(ODD, dtype=object)[rng.integers(0, len(ODD), (200, len(columns)))]
+    rows = [list(row) for row in drawn]
+    for end in (np.inf, -np.inf, np.nan):
+        rows += [
+            [end if isinstance(fact, Bounded) else value for fact in columns.values()]
+            for value in ("Male", "Female", "x", 1, "?")
+        ]
+    # Every category known: the longest rows of all.
+    for end in (np.inf, -np.inf):
+        known = [end if isinstance(f, Bounded) else f.values[0] for f in columns.values()]
+        rows.append(known)
+    return pd.DataFrame(rows, columns=list(columns), dtype=object)
+
+
+def check_norms(columns, feature_range=(-1.0, 1.0)):
+    """No row exceeds the radius, and a longest one reaches it: the contract of the radius."""
+    model = make_private_pipeline(
+        Schema(columns, classes=[0, 1]),
+        ObjectivePerturbationClassifier(),
+        feature_range=feature_range,
+    )
+    rows = model[0].fit_transform(adversarial(columns))
+    lower, upper = model[-1].bounds
+    assert lower == -upper
+    assert np.abs(rows).max() <= upper
+    longest = np.linalg.norm(rows, axis=1).max() / upper
+    assert longest <= model[-1].radius * (1 + 1e-12)  # the rounding of a sum of squares
+    return longest, model[-1].radius
+
+
+@pytest.mark.parametrize("feature_range", [(-1, 1), (0, 1), (-0.1, 0.2), (-3, 5), (-7, 2)])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        COLUMNS,
+        {"a": Bounded(0, 1)},
+        {"a": Bounded(2, 2, bins=8), "b": Bounded(0, 1)},
+        {"a": Bounded(0, 1, bins=64)},
+        {"a": Categories([1]), "b": Categories(["x", "y"])},
+    ],
+    ids=["mixed", "one", "constant", "bins", "categories"],
+)
+def test_no_row_exceeds_the_radius(columns, feature_range):
+    longest, radius = check_norms(columns, feature_range)
+    if feature_range == (-1, 1) and "b" not in columns:  # all columns can be longest together
+        assert longest == pytest.approx(radius, rel=1e-12)
+
+
+facts = st.one_of(
+    st.builds(
+        Bounded,
+        st.floats(-100, 0),
+        st.floats(0, 100),
+        st.sampled_from(["linear", "log"]),
+        st.floats(0.01, 100),
+        st.integers(1, 20),
+    ),
+    st.sampled_from([Categories([1]), Categories(["Male", "x"]), Categories([0, 1, 2, 5])]),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(facts, min_size=1, max_size=6), st.floats(-3, 0), st.floats(0.01, 3))
+def test_no_row_exceeds_the_radius_of_any_schema(columns, low, high):
+    check_norms({f"c{i}": fact for i, fact in enumerate(columns)}, (low, high))
+
+
+def test_a_radius_too_small_by_one_column_is_caught(monkeypatch):
+    original = pipeline._row_facts
+
+    def one_column_less(schema, feature_range):
+        names = list(schema)[:-1]
+        return original(Schema({name: schema[name] for name in names}), feature_range)
+
+    monkeypatch.setattr(pipeline, "_row_facts", one_column_less)
+    with pytest.raises(AssertionError):
+        check_norms(COLUMNS)
+
+
+def test_no_record_is_weighted_down():
+    """What the radius is for: a fit counts every record fully, and with no more noise."""
+    X, y, _ = table()
+    X = pd.concat([X, adversarial(COLUMNS)], ignore_index=True)
+    y = np.resize(y, len(X))
+    model = make_private_pipeline(SCHEMA, FunctionalMechanismClassifier(delta=1e-6)).fit(X, y)
+    _, weights = model[-1]._ball_.transform(model[0].transform(X))
+    assert weights.min() > 1 - 1e-9
+    assert model[-1]._ball_.radius == min(RADIUS, math.sqrt(SCHEMA.n_features_out))
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (ObjectivePerturbationClassifier(), {"bounds", "radius", "classes"}),
+        (OutputPerturbationClassifier(), {"bounds", "radius", "classes"}),
+        (FunctionalMechanismClassifier(), {"bounds", "radius", "classes"}),
+        (FunctionalMechanismRegressor(), {"bounds", "radius", "target_bounds"}),
+        (AdaSSPRegressor(), {"bounds", "radius", "target_bounds"}),
+        (DPSGDClassifier(), {"classes", "n_records"}),
+        (DPSGDRegressor(), {"target_bounds", "n_records"}),
+        (PrivateStandardScaler(), {"bounds"}),
+        (PATEClassifier(), {"classes"}),
+        (LP2STClassifier(LogisticRegression()), {"classes"}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_each_model_is_told_what_it_asks_for(model, told):
+    expected = {
+        "bounds": (-1.0, 1.0),
+        "radius": pytest.approx(RADIUS, rel=1e-12),
+        "classes": ("no", "yes"),
+        "target_bounds": (-10.0, 30.0),
+        "n_records": 300,
+    }
+    before = {k: repr(v) for k, v in model.get_params().items()}
+    known = make_private_pipeline(SCHEMA, model, n_records=300)[-1].get_params()
+    assert {k for k in before if repr(known[k]) != before[k]} == told
+    assert {k: known[k] for k in told} == {k: expected[k] for k in told}
+    assert {k: repr(v) for k, v in model.get_params().items()} == before  # a clone was told
+
+
+def test_what_the_user_set_is_kept():
+    mine = ObjectivePerturbationClassifier(bounds=(0, 1), classes=["no", "yes", "maybe"])
+    kept = make_private_pipeline(SCHEMA, mine)[-1]
+    assert (kept.bounds, kept.radius, kept.classes) == ((0, 1), None, ["no", "yes", "maybe"])
+    kept = make_private_pipeline(SCHEMA, ObjectivePerturbationClassifier(radius=1.5))[-1]
+    assert (kept.bounds, kept.radius) == ((-1.0, 1.0), 1.5)
+    kept = make_private_pipeline(SCHEMA, DPSGDClassifier(n_records=50), n_records=300)[-1]
+    assert kept.n_records == 50
+
+
+@pytest.mark.parametrize("kind", [ObjectivePerturbationClassifier, FunctionalMechanismRegressor])
+def test_the_claim_no_longer_assumes_facts_read_off_the_data(kind):
+    X, labels, numbers = table()
+    y = numbers if kind is FunctionalMechanismRegressor else labels
+    with pytest.warns(PrivacyLeakWarning):
+        bare = make_pipeline(SchemaTransformer(SCHEMA), kind()).fit(X, y)
+    with config_context(strict=True):
+        told = make_private_pipeline(SCHEMA, kind()).fit(X, y)
+    before, after = claim_of(bare, X).guarantee, claim_of(told, X).guarantee
+    assert any("read off" in text for text in before.assumptions)
+    assert after.assumptions == ()
+    assert (after.kind, after.relation, after.event) == ("proved", before.relation, before.event)
+
+
+def test_a_public_figure_of_records_hides_how_many_there_are():
+    X, y, _ = table(200)
+    bare = DPSGDClassifier(epsilon=None, noise_multiplier=1.0)
+    relations = [
+        rehearsed(lambda n=n: make_private_pipeline(SCHEMA, bare, n_records=n).fit(X, y)).relation
+        for n in (None, 250)
+    ]
+    assert relations == ["zero_out", "add_remove"]
+
+
+def test_clone_pickle_search_sweep():
+    X, y, _ = table()
+    budget = PrivacyBudget(epsilon=100.0, delta=0.1)
+    model = make_private_pipeline(SCHEMA, ObjectivePerturbationClassifier(epsilon=5.0))
+    for again in (clone(model), pickle.loads(pickle.dumps(model)), clone(clone(model).fit(X, y))):
+        assert again[-1].get_params() == model[-1].get_params()
+        assert again[0].schema == SCHEMA
+    fitted = pickle.loads(pickle.dumps(model.fit(X, y)))
+    assert (fitted.predict(X) == model.predict(X)).all()
+    grid = {"objectiveperturbationclassifier__alpha": [0.5, 1.0]}
+    with config_context(strict=True):
+        search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(X, y)
+        assert search.best_estimator_[-1].radius == model[-1].radius
+        sweep = PrivacySweepCV(model, epsilons=[1.0, 5.0], cv=2, baseline=None, refit=5.0).fit(X, y)
+        charged = make_private_pipeline(
+            SCHEMA, ObjectivePerturbationClassifier(epsilon=5.0, budget=budget)
+        ).fit(X, y)
+    assert np.isfinite(sweep.cv_results_["mean_test_score"]).all()
+    assert sweep.estimator_[-1].radius == model[-1].radius
+    assert charged[-1].budget is budget
+    assert len(budget.entries()) == 1
+
+
+def test_an_inferred_schema_keeps_its_warnings_and_assumptions():
+    X, y, _ = table()
+    X = X[["age", "gain"]]
+    with pytest.warns(PrivacyLeakWarning):
+        schema = Schema.infer(X, y)
+    with pytest.warns(PrivacyLeakWarning, match="read off data"):
+        model = make_private_pipeline(schema, ObjectivePerturbationClassifier())
+    assert model[-1].get_params() == ObjectivePerturbationClassifier().get_params()
+    with pytest.warns(PrivacyLeakWarning) as warned:
+        model.fit(X, y)
+    assert {str(w.message).partition("=")[0] for w in warned} == {"bounds", "classes"}
+    assert any("read off y" in text for text in model[-1].privacy_.assumptions)
+    assert claim_of(model, X).guarantee.kind == "estimate"
+    with config_context(strict=True), pytest.raises(ValueError, match="read off data"):
+        make_private_pipeline(schema, ObjectivePerturbationClassifier())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"schema": COLUMNS}, "schema=.* must be a Schema"),
+        ({"model": LogisticRegression()}, "LogisticRegression.* must be a private estimator"),
+        ({"model": DPSGDClassifier}, "must be a private estimator"),
+        ({"model": make_pipeline(DPSGDClassifier())}, "around the pipeline instead"),
+        ({"feature_range": (1, 1)}, r"feature_range=\(1, 1\)"),
+    ],
+)
+def test_wrong_arguments(arguments, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        make_private_pipeline(**{"schema": SCHEMA, "model": DPSGDClassifier(), **arguments})
