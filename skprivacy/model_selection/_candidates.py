@@ -154,6 +154,12 @@ class Candidates:
                 f"A trial would have no proved guarantee ({gaps or claim.reason or stated.kind}). "
                 "Leave out what learns from private records, or use SchemaTransformer for it."
             )
+        if claim.guarantee.event != stated.event:
+            raise ValueError(
+                f"estimator={self.estimator!r} holds a step that was fitted privately beforehand. "
+                "Its cost does not depend on who is held out, so that the search cannot cover it: "
+                "transform the records before the search, and add its cost to that of the search."
+            )
         if claim.guarantee.unit != "record":
             raise ValueError(
                 f"The estimator protects units of {claim.guarantee.unit!r}, of which one may add "
