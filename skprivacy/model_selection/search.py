@@ -128,8 +128,8 @@ default=None
     a trial that then claims anything else ends the search. The number of trials K is random (a
     truncated negative binomial) and must stay secret, as must the trials that lost: given K, the
     guarantee would be that of K trials, composed. So there are no ``cv_results_``, and warnings and
-    progress of the trials are not shown, and global generators have secret seeds meanwhile. How long a search takes is **not** protected: it tells
-    about how many trials there were. Who is held out is a random choice that nobody learns, and the
+    progress of the trials are not shown, and global generators have secret seeds meanwhile. How
+    long a search takes is **not** protected: it tells about how many trials there were. Who is held out is a random choice that nobody learns, and the
     seeds of all draws are secure chance.
 
     **Edge cases.** K has no upper limit: with a mean of 10, one search in a hundred takes more than
