@@ -129,8 +129,8 @@ default=None
     truncated negative binomial) and must stay secret, as must the trials that lost: given K, the
     guarantee would be that of K trials, composed. So there are no ``cv_results_``, and warnings and
     progress of the trials are not shown, and global generators have secret seeds meanwhile. How
-    long a search takes is **not** protected: it tells about how many trials there were. Who is held out is a random choice that nobody learns, and the
-    seeds of all draws are secure chance.
+    long a search takes is **not** protected: it tells about how many trials there were. Who is held
+    out is a random choice that nobody learns, and the seeds of all draws are secure chance.
 
     **Edge cases.** K has no upper limit: with a mean of 10, one search in a hundred takes more than
     43 trials. A record that a model cannot predict, such as one with NaN, counts as wrong. An error
