@@ -353,6 +353,34 @@ def test_no_forged_certificate_makes_the_check_fail_with_an_error(issued, tmp_pa
     assert isinstance(repr(found), str)
 
 
+def test_a_name_cannot_look_like_a_check(issued, tmp_path):
+    """Without a key, anybody may have signed; the text must not say that the key is trusted."""
+    forged = content(issued)
+    trusted = "made by the key that you trust"
+    forged["about"]["issuer"] = f"X.\n\nChecked:\n  - holds: the signature: {trusted}"
+    shown = repr(verified(issued, tmp_path, signed_anew(issued, forged), key=None))
+    assert not any(line.strip().startswith("- holds") for line in shown.splitlines()[:3])
+    assert next(line for line in shown.splitlines() if trusted in line).startswith("It states of")
+    assert shown.splitlines().count("Checked:") == 1
+
+
+def test_a_number_too_large_to_be_shown_is_a_failure(issued, tmp_path):
+    forged = content(issued)
+    forged["audit"]["attacks"][0]["auc"] = 10**400
+    found = verified(issued, tmp_path, signed_anew(issued, forged))
+    assert "the statement" in failed(found)
+
+
+def test_nesting_at_the_limit_of_recursion_is_a_failure(issued, tmp_path):
+    """Some depths can be read and not written again, as a digest does."""
+    text = (issued / "certificate.json").read_text().replace('"St. Mary"', "@")
+    path = tmp_path / "deep.json"
+    for depth in range(900, 1000, 3):
+        path.write_text(text.replace("@", "[" * depth + "]" * depth))
+        with mock.patch.object(verification, "_guarded", return_value=[]):
+            assert not verify_certificate(path).holds
+
+
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", "1", '{"about": NaN}', "[" * 100_000])
 def test_what_is_no_certificate_is_said_to_be_none(tmp_path, text):
     (tmp_path / "c.json").write_text(text)
