@@ -120,6 +120,11 @@ class Candidates:
                     "Pipeline whose last step is one: what a fit of anything else would guarantee "
                     "is not known beforehand. Put the search inside the wrapper instead."
                 )
+            if model.get_params().get(self.prefix + "distributed") is not None:
+                raise ValueError(
+                    "The estimator trains in several processes, each of which would draw trials "
+                    "of its own and keep another best one. Leave distributed=None."
+                )
 
     def claims(
         self, epsilon: float, delta: float, data: HeldOut, fit_params: dict[str, Any]

@@ -310,8 +310,8 @@ default=None
         y = column_or_1d(y, warn=True)
         part = candidates.private_part(candidates.estimator)
         score = record_score(self.scoring, self.estimator, getattr(part, "target_bounds", None))
-        check_delta(self.delta, self.n_records or num_samples(X))
         data = HeldOut.drawn(X, y, self.test_size, self.n_records, random)
+        check_delta(self.delta, self.n_records or num_samples(X))
         search = PreparedSearch.within(
             self.epsilon, self.delta, trials, candidates, score, data, fit_params
         )

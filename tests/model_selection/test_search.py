@@ -48,6 +48,7 @@ from skprivacy.model_selection import PrivateSearchCV
 from skprivacy.model_selection._held_out import HeldOut, RecordScore, record_score
 from skprivacy.model_selection._prepared import PreparedSearch, Trial
 from skprivacy.model_selection._trials import NumberOfTrials
+from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import PrivateStandardScaler
 
 from .. import contracts
@@ -544,6 +545,13 @@ def test_private_records_are_not_public_ones():
             search.plan(X, y, X_public=public)
 
 
+def test_processes_do_not_search_each_for_itself():
+    model = DPSGDClassifier(classes=[0, 1], epochs=2, distributed="replicated")
+    search = searched(estimator=model, param_distributions={"learning_rate": [0.1, 0.5]})
+    with pytest.raises(ValueError, match="Leave distributed=None"):
+        search.plan(X, y)
+
+
 def test_a_law_that_cannot_be_drawn_is_refused():
     """P(K = 1) is 1e-19 here; the sum of probabilities that small never reached a draw."""
     with pytest.raises(ValueError, match=r"eta=100.0 is too large for n_trials=60.0"):
@@ -607,8 +615,6 @@ def test_under_add_remove_the_number_of_records_is_not_used():
 
 
 def test_networks_are_given_their_share_of_the_records():
-    from skprivacy.neural_network import DPSGDClassifier
-
     model = DPSGDClassifier(classes=[0, 1], epochs=2)
     grid = {"learning_rate": [0.1, 0.5], "batch_size": [100, 200]}
     search = PrivateSearchCV(model, grid, n_records=3000, epsilon=5.0, n_trials=2).fit(X, y)
