@@ -22,7 +22,8 @@ __all__ = ["Bracket", "agree", "bracket_of", "has_second_accountant"]
 Bracket = tuple[float, float]
 
 GRID = 1e-4  # of privacy losses, in dp_accounting
-MOST_PARTS, LEAST_NOISE = 1_000_000, 0.05  # beyond, dp_accounting takes minutes and gigabytes
+# Beyond, dp_accounting takes minutes and gigabytes: about a second for each kind of event.
+MOST_PARTS, MOST_KINDS, LEAST_NOISE = 1_000_000, 50, 0.05
 ROUNDING = 1e-6  # relative, between two computers
 
 
@@ -47,7 +48,8 @@ def bracket_of(event: Event, delta: float, relation: str) -> Bracket | None:
         None if dp_accounting knows no loss distribution for one of the events, or they are too
         many or have too little noise for it.
     """
-    if sum(flatten(event).values()) > MOST_PARTS:
+    counts = flatten(event)
+    if sum(counts.values()) > MOST_PARTS or len(counts) > MOST_KINDS:
         return None
     bounds = [_epsilon(event, delta, relation, pessimistic) for pessimistic in (False, True)]
     low, high = bounds

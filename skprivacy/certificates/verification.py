@@ -70,15 +70,21 @@ class Verification:
         return all(check.status != FAILED for check in self.checks)
 
     def __repr__(self) -> str:
-        lines = [f"The certificate {'holds' if self.holds else 'does NOT hold'}.", self.statement]
+        holds = "holds" if self.holds else "does NOT hold"
+        lines = [f"The certificate {holds}.", _one_line(self.statement)]
         for title, found in (
             ("Checked", [f"{c.status}: {c.name}: {c.words}" for c in self.checks]),
             ("Assumed, and shown by no file", self.assumptions),
             ("Measured, which proves nothing", self.measured),
         ):
             if found:
-                lines += ["", f"{title}:", *(f"  - {line}" for line in found)]
+                lines += ["", f"{title}:", *(f"  - {_one_line(line)}" for line in found)]
         return displayable("\n".join(lines))
+
+
+def _one_line(text: str) -> str:
+    """Return text without line breaks: a name that holds some could look like further checks."""
+    return " ".join(text.split())
 
 
 def verify_certificate(
@@ -138,7 +144,12 @@ def verify_certificate(
     checks += _guarded("the ledger", lambda: _ledger(sections))
     checks += _guarded("the audit", lambda: _audit(sections))
     checks += _guarded("the schema", lambda: _schema(sections["about"], schema))
-    return Verification(tuple(checks), *_told(sections))
+    try:
+        told = _told(sections)
+    except Exception as error:  # whatever a forged certificate makes it raise
+        checks.append(Check("the statement", FAILED, f"cannot be understood ({error})"))
+        told = "What it states cannot be understood.", (), ()
+    return Verification(tuple(checks), *told)
 
 
 def _refuse_constant(name: str) -> Any:
@@ -157,7 +168,7 @@ def _signature(sections: dict[str, Any], signature: Any, trusted: Any) -> Check:
     name = "the signature"
     try:
         key, altered = altered_sections(sections, signature)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return Check(name, FAILED, f"it does not hold: {error}")
     if altered:
         return Check(name, FAILED, f"altered after signing: {', '.join(altered)}")
@@ -287,22 +298,19 @@ def _schema(about: dict[str, Any], schema: Schema | None) -> Iterator[Check]:
 
 def _told(sections: dict[str, Any]) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """Return the statement in words, the assumptions, and what was measured."""
-    try:
-        about, model, claim = (sections[name] for name in ("about", "model", "claim"))
-        statement = (
-            f"It states of {model['name']}, a {model['class']}: {claim['words']}. Issued "
-            f"{about['issued']} by {about['issuer'] or 'somebody who gives no name'}."
-        )
-        assumed = (
-            "the model was trained as the events say, by code that does what it says: the issuer "
-            "vouches for it",
-            *map(str, claim["guarantee"]["assumptions"]),
-        )
-        measured = tuple(
-            f"{found['attack']}: AUC {found['auc']:.3f}, epsilon at least "
-            f"{found['epsilon_lower_bound']:.3g}"
-            for found in (sections["audit"] or {}).get("attacks", [])
-        )
-    except (LookupError, TypeError, AttributeError, ValueError):
-        return "What it states cannot be understood.", (), ()
+    about, model, claim = (sections[name] for name in ("about", "model", "claim"))
+    statement = (
+        f"It states of {model['name']}, a {model['class']}: {claim['words']}. Issued "
+        f"{about['issued']} by {about['issuer'] or 'somebody who gives no name'}."
+    )
+    assumed = (
+        "the model was trained as the events say, by code that does what it says: the issuer "
+        "vouches for it",
+        *map(str, claim["guarantee"]["assumptions"]),
+    )
+    measured = tuple(
+        f"{found['attack']}: AUC {found['auc']:.3f}, epsilon at least "
+        f"{found['epsilon_lower_bound']:.3g}"
+        for found in (sections["audit"] or {}).get("attacks", [])
+    )
     return statement, assumed, measured

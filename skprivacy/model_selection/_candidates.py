@@ -120,6 +120,11 @@ class Candidates:
                     "Pipeline whose last step is one: what a fit of anything else would guarantee "
                     "is not known beforehand. Put the search inside the wrapper instead."
                 )
+            if model.get_params().get(self.prefix + "distributed") is not None:
+                raise ValueError(
+                    "The estimator trains in several processes, each of which would draw trials "
+                    "of its own and keep another best one. Leave distributed=None."
+                )
 
     def claims(
         self, epsilon: float, delta: float, data: HeldOut, fit_params: dict[str, Any]
@@ -153,6 +158,12 @@ class Candidates:
             raise ValueError(
                 f"A trial would have no proved guarantee ({gaps or claim.reason or stated.kind}). "
                 "Leave out what learns from private records, or use SchemaTransformer for it."
+            )
+        if claim.guarantee.event != stated.event:
+            raise ValueError(
+                f"estimator={self.estimator!r} holds a step that was fitted privately beforehand. "
+                "Its cost does not depend on who is held out, so that the search cannot cover it: "
+                "transform the records before the search, and add its cost to that of the search."
             )
         if claim.guarantee.unit != "record":
             raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..accounting import Event, PrivacyGuarantee, epsilon_of
 from ..audit import claim_of
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 from ._candidates import Candidates
+from ._chance import secret_global_chance
 from ._held_out import HeldOut, RecordScore
 from ._plan import SearchPlan, largest_trial_epsilon, score_mechanism, search_event
 from ._trials import NumberOfTrials
@@ -20,6 +21,8 @@ from ._trials import NumberOfTrials
 __all__ = ["PreparedSearch", "Trial"]
 
 _SECRET = "the number of trials, and all trials but the best, stay secret"
+# Trials read facts off the records that they are fitted on: one of a class may be held out.
+_SAME_FACTS = "whatever is read off the records is the same whoever is held out"
 _ROUNDING = 1e-3  # of the sum of the trials' deltas
 
 
@@ -47,10 +50,11 @@ class PreparedSearch:
     def best_of(self, numbers: Iterable[int], random: SecureRandom) -> Trial:
         """Try the candidates of these numbers; only the best trial leaves this method."""
         best: Trial | None = None
-        for number in numbers:
-            trial = self._tried(int(number), random)
-            if best is None or trial.noisy_sum > best.noisy_sum:
-                best = trial
+        with secret_global_chance(random):
+            for number in numbers:
+                trial = self._tried(int(number), random)
+                if best is None or trial.noisy_sum > best.noisy_sum:
+                    best = trial
         if best is None:
             raise ValueError("numbers is empty; a search has at least one trial.")
         return best
@@ -115,7 +119,7 @@ class PreparedSearch:
             event_of([claim.event for claim in claims], trial_epsilon),
             delta,
             claims[0].relation,
-            assumptions=tuple(a for a in (*assumed, score.assumption, _SECRET) if a),
+            assumptions=(*assumed, *_further(assumed, score)),
         )
         plan = SearchPlan(
             guarantee,
@@ -127,6 +131,15 @@ class PreparedSearch:
             (score.high - score.low) * mechanism.std / data.expected,
         )
         return cls(candidates, plan, claims, score, mechanism, data, fit_params)
+
+
+def _further(assumed: Iterable[str], score: RecordScore) -> Iterator[str]:
+    """Yield what a search assumes beyond its trials."""
+    if any("read off" in assumption for assumption in assumed):
+        yield _SAME_FACTS
+    if score.assumption:
+        yield score.assumption
+    yield _SECRET
 
 
 def _same(claimed: PrivacyGuarantee | None, expected: PrivacyGuarantee) -> bool:

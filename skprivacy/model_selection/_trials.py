@@ -18,6 +18,7 @@ from ..mechanisms import SecureRandom
 __all__ = ["NumberOfTrials"]
 
 _LEAST_RATE = 1e-9
+_LEAST_FIRST = 1e-7  # P(K = 1), below which the sum of 53-bit numbers does not follow the law
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,16 @@ class NumberOfTrials:
     @classmethod
     def of_mean(cls, mean: float, eta: float) -> NumberOfTrials:
         """Return the law of this mean, which is above 1."""
-        if eta == 1:
-            return cls(1.0, 1 / mean)
+        law = cls(1.0, 1 / mean) if eta == 1 else cls._by_bisection(mean, eta)
+        if law._probability_of_one() < _LEAST_FIRST:
+            raise ValueError(
+                f"eta={eta!r} is too large for n_trials={mean!r}: few trials would next to never "
+                "occur, and their number could not be drawn exactly. Use a smaller eta, such as 1."
+            )
+        return law
+
+    @classmethod
+    def _by_bisection(cls, mean: float, eta: float) -> NumberOfTrials:
 
         def excess(log_gamma: float) -> float:
             return math.log(cls(eta, math.exp(log_gamma)).mean / mean)

@@ -13,9 +13,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._config import warn_caller
-from .._sklearn import Interval
+from .._sklearn import Interval, num_samples
 from .._validation import check_column_names, check_delta_is_small, check_unmasked
-from ..accounting import PrivacyBudget
+from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
 from ._candidates import Candidates, public_settings
@@ -128,9 +128,9 @@ default=None
     a trial that then claims anything else ends the search. The number of trials K is random (a
     truncated negative binomial) and must stay secret, as must the trials that lost: given K, the
     guarantee would be that of K trials, composed. So there are no ``cv_results_``, and warnings and
-    progress of the trials are not shown. How long a search takes is **not** protected: it tells
-    about how many trials there were. Who is held out is a random choice that nobody learns, and the
-    seeds of all draws are secure chance.
+    progress of the trials are not shown, and global generators have secret seeds meanwhile. How
+    long a search takes is **not** protected: it tells about how many trials there were. Who is held
+    out is a random choice that nobody learns, and the seeds of all draws are secure chance.
 
     **Edge cases.** K has no upper limit: with a mean of 10, one search in a hundred takes more than
     43 trials. A record that a model cannot predict, such as one with NaN, counts as wrong. An error
@@ -297,6 +297,12 @@ default=None
         random: SecureRandom,
     ) -> PreparedSearch:
         """Return a search within the budget; nothing has been charged or released."""
+        for name, value in fit_params.items():
+            if getattr(value, "X", value) is X or value is y:
+                raise ValueError(
+                    f"{name} is what the search is to protect. Trials take it for public: what is "
+                    "learned from it is released as it is. Pass public records."
+                )
         check_column_names(X)
         check_unmasked(y, "y")
         X, y = indexable(X, y)
@@ -305,6 +311,7 @@ default=None
         part = candidates.private_part(candidates.estimator)
         score = record_score(self.scoring, self.estimator, getattr(part, "target_bounds", None))
         data = HeldOut.drawn(X, y, self.test_size, self.n_records, random)
+        check_delta(self.delta, self.n_records or num_samples(X))
         search = PreparedSearch.within(
             self.epsilon, self.delta, trials, candidates, score, data, fit_params
         )

@@ -28,6 +28,7 @@ from skprivacy import (
     save_model,
     verify_certificate,
 )
+from skprivacy.accounting import Composed, GaussianEvent, PoissonSampled
 from skprivacy.certificates import create_key, recomputing, verification
 from skprivacy.certificates.issuing import SECTIONS
 from skprivacy.certificates.signing import digest, private_key, sign
@@ -400,6 +401,41 @@ def test_no_forged_certificate_makes_the_check_fail_with_an_error(issued, tmp_pa
         forged = signed_anew(issued, forged)
     found = verified(issued, tmp_path_factory.mktemp("forged"), forged)
     assert isinstance(repr(found), str)
+
+
+def test_a_name_cannot_look_like_a_check(issued, tmp_path):
+    """Without a key, anybody may have signed; the text must not say that the key is trusted."""
+    forged = content(issued)
+    trusted = "made by the key that you trust"
+    forged["about"]["issuer"] = f"X.\n\nChecked:\n  - holds: the signature: {trusted}"
+    shown = repr(verified(issued, tmp_path, signed_anew(issued, forged), key=None))
+    assert not any(line.strip().startswith("- holds") for line in shown.splitlines()[:3])
+    assert next(line for line in shown.splitlines() if trusted in line).startswith("It states of")
+    assert shown.splitlines().count("Checked:") == 1
+
+
+def test_a_number_too_large_to_be_shown_is_a_failure(issued, tmp_path):
+    forged = content(issued)
+    forged["audit"]["attacks"][0]["auc"] = 10**400
+    found = verified(issued, tmp_path, signed_anew(issued, forged))
+    assert "the statement" in failed(found)
+
+
+def test_nesting_at_the_limit_of_recursion_is_a_failure(issued, tmp_path):
+    """Some depths can be read and not written again, as a digest does."""
+    text = (issued / "certificate.json").read_text().replace('"St. Mary"', "@")
+    path = tmp_path / "deep.json"
+    for depth in range(900, 1000, 3):
+        path.write_text(text.replace("@", "[" * depth + "]" * depth))
+        with mock.patch.object(verification, "_guarded", return_value=[]):
+            assert not verify_certificate(path).holds
+
+
+def test_a_certificate_of_many_kinds_of_events_cannot_make_the_check_hang():
+    """dp_accounting takes about a second for each: of ten thousand, hours."""
+    many = Composed(tuple(PoissonSampled(0.01, GaussianEvent(1 + i / 1e4)) for i in range(51)))
+    with mock.patch.object(recomputing, "import_module", side_effect=AssertionError):
+        assert recomputing.bracket_of(many, 1e-6, "zero_out") is None
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", "1", '{"about": NaN}', "[" * 100_000])

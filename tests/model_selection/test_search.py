@@ -1,6 +1,7 @@
 """PrivateSearchCV: the best of a random number of trials, at one honest cost."""
 
 import pickle
+import random
 import warnings
 from contextlib import contextmanager
 from unittest import mock
@@ -8,15 +9,18 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification, make_regression
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
 
 from skprivacy.accounting import (
     ApproxDP,
@@ -31,6 +35,7 @@ from skprivacy.accounting import (
 )
 from skprivacy.audit import claim_of
 from skprivacy.base import PrivateEstimatorMixin
+from skprivacy.ensemble import PATEClassifier, PublicRecords
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.linear_model import (
@@ -43,6 +48,7 @@ from skprivacy.model_selection import PrivateSearchCV
 from skprivacy.model_selection._held_out import HeldOut, RecordScore, record_score
 from skprivacy.model_selection._prepared import PreparedSearch, Trial
 from skprivacy.model_selection._trials import NumberOfTrials
+from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import PrivateStandardScaler
 
 from .. import contracts
@@ -466,6 +472,97 @@ def test_a_planted_bug_is_caught(name):
         check()
 
 
+# How an attacker might learn more ----------------------------------------------------------------
+
+
+def test_a_step_that_was_fitted_privately_beforehand_is_refused():
+    """Its own release costs (2, 1e-6); weighted by who is held out, a search would claim less."""
+    scaler = PrivateStandardScaler(epsilon=2.0, delta=1e-6, bounds=BOUNDS, relation="zero_out")
+    model = make_pipeline(FrozenEstimator(scaler.fit(X)), linear())
+    grid = {"outputperturbationclassifier__alpha": [0.1, 1.0]}
+    search = PrivateSearchCV(model, grid, epsilon=1.99, n_trials=1.01, test_size=0.99)
+    with pytest.raises(ValueError, match="a step that was fitted privately beforehand"):
+        search.plan(X, y)
+
+
+def test_facts_that_trials_read_off_their_records_must_not_depend_on_who_is_held_out():
+    """Of a class with two records, a trial may meet none, one or both."""
+    rare = y.copy()
+    rare[:2] = 2
+    with pytest.warns(PrivacyLeakWarning):
+        plan = searched(estimator=linear(classes=None), epsilon=40.0).plan(X, rare)
+    assert any("is the same whoever is held out" in a for a in plan.guarantee.assumptions)
+    plan = searched(epsilon=40.0).plan(X, y)
+    assert not any("held out" in a for a in plan.guarantee.assumptions)
+
+
+def drawn_globally():
+    return check_random_state(None).random_sample(), random.random(), float(torch.rand(1))
+
+
+class Drawing(Majority):
+    """Keeps a number of each global generator, as a network keeps its first weights."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.drawn_ = drawn_globally()
+        return self
+
+
+def test_global_generators_do_not_tell_how_many_trials_there_were():
+    search = PrivateSearchCV(Drawing(), {"turned": [False, True]}, epsilon=20.0, delta=0.0)
+    afterwards, drawn = set(), set()
+    for k in (1, 1, 4):
+        check_random_state(None).seed(0)
+        random.seed(0)
+        torch.manual_seed(0)
+        with mock.patch.object(NumberOfTrials, "draw", lambda self, chance, k=k: k):
+            search.fit(np.zeros((50, 1)), np.tile([0, 1], 25))
+        afterwards.add(drawn_globally())
+        drawn.add(search.best_estimator_.drawn_)
+    assert len(afterwards) == 1
+    assert all(len(set(numbers)) == 3 for numbers in zip(*drawn, strict=True))
+
+
+def test_no_kind_of_error_tells_that_a_record_was_held_out():
+    class Odd:
+        def predict(self, X):
+            if np.isinf(X).any():
+                raise RuntimeError("as of torch")
+            return np.ones(len(X))
+
+    rows = np.zeros((10, 1))
+    rows[3] = np.inf
+    assert record_score("accuracy", Odd(), None).sum(Odd(), rows, np.ones(10)) == 9
+
+
+def test_private_records_are_not_public_ones():
+    """The estimator cannot tell: it is given a part of the records, hence another array."""
+    model = PATEClassifier(classes=[0, 1], n_teachers=20, delta=1e-6, relation="zero_out")
+    search = PrivateSearchCV(model, {"n_queries": [5, 10]}, epsilon=50.0, n_trials=1.5)
+    for public in (X, PublicRecords(X)):
+        with pytest.raises(ValueError, match="X_public is what the search is to protect"):
+            search.plan(X, y, X_public=public)
+
+
+def test_processes_do_not_search_each_for_itself():
+    model = DPSGDClassifier(classes=[0, 1], epochs=2, distributed="replicated")
+    search = searched(estimator=model, param_distributions={"learning_rate": [0.1, 0.5]})
+    with pytest.raises(ValueError, match="Leave distributed=None"):
+        search.plan(X, y)
+
+
+def test_a_law_that_cannot_be_drawn_is_refused():
+    """P(K = 1) is 1e-19 here; the sum of probabilities that small never reached a draw."""
+    with pytest.raises(ValueError, match=r"eta=100.0 is too large for n_trials=60.0"):
+        NumberOfTrials.of_mean(60.0, 100.0)
+
+
+def test_delta_of_the_whole_search_is_below_one_record():
+    with pytest.raises(ValueError, match="delta"):
+        searched(epsilon=30.0, delta=4e-4).plan(X, y)
+
+
 # What it holds and what it refuses ------------------------------------------------------------
 
 
@@ -518,8 +615,6 @@ def test_under_add_remove_the_number_of_records_is_not_used():
 
 
 def test_networks_are_given_their_share_of_the_records():
-    from skprivacy.neural_network import DPSGDClassifier
-
     model = DPSGDClassifier(classes=[0, 1], epochs=2)
     grid = {"learning_rate": [0.1, 0.5], "batch_size": [100, 200]}
     search = PrivateSearchCV(model, grid, n_records=3000, epsilon=5.0, n_trials=2).fit(X, y)
