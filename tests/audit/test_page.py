@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.accounting import ApproxDP, GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LossThreshold
-from skprivacy.audit import About, AttackFinding, audit
+from skprivacy.audit import About, AttackFinding, LabelAuditReport, audit
 from skprivacy.audit._briefing import briefing
 from skprivacy.audit._origin import origin_in_words, origin_point
 from skprivacy.metrics._evidence import Evidence, Rates
@@ -169,6 +169,14 @@ def test_what_is_not_proved_is_not_said_to_be(honest, kind):
 def test_a_wide_limit_is_called_wide(honest):
     wide = replace(honest, guarantee=PrivacyGuarantee(ApproxDP(30.0, 1e-6), at_delta=1e-6))
     assert "so wide" in answers(wide)["What is there to decide?"]
+
+
+def test_labels_are_told_of_as_labels(honest):
+    claim = PrivacyGuarantee(ApproxDP(1.0, 0.0), relation="label")
+    told = answers(LabelAuditReport(**vars(replace(honest, guarantee=claim))), About())
+    assert "The value of one label" in told["What is protected?"]
+    assert "with which of two values of one label" in told["How sure is that?"]
+    assert "at most 73.2 of 100" in told["How sure is that?"]  # e / (1 + e), rounded up
 
 
 def test_a_doubtful_audit_decides_nothing(honest):
