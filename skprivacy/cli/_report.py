@@ -42,11 +42,11 @@ def add_arguments(parser: Any) -> None:
 
 def check(args: argparse.Namespace, *others: str | None) -> None:
     """Raise UserError for an output that cannot be written, before any training."""
+    check_outputs(args.out, args.csv, *others)
     if args.out and Path(args.out).suffix.lower() not in SUFFIXES:
         raise UserError(f"--out must end in {', '.join(SUFFIXES)}; got {args.out!r}.")
     if not args.record:
         raise UserError("--record must be a word, such as person; got none.")
-    check_outputs(args.out, args.csv, *others)
 
 
 def about(args: argparse.Namespace, data: str, schema: Any = None, **seeds: int) -> About:
