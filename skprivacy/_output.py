@@ -13,15 +13,18 @@ _DATABASE = b"SQLite format 3\0"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet begins to compute with
 
 
-def output_path(path: str | PathLike[str]) -> Path:
+def output_path(path: str | PathLike[str], *suffixes: str) -> Path:
     """Return ``path`` to be written to, unless a privacy ledger stands there.
 
     Raises
     ------
     ValueError
-        If there is a database at the path, such as a ledger. It is left as it is.
+        If there is a database at the path, such as a ledger. It is left as it is. Or if the name
+        ends in none of ``suffixes``, where some are given: it would lie about what is inside.
     """
     found = Path(path)
+    if suffixes and found.suffix.lower() not in suffixes:
+        raise ValueError(f"{str(found)!r} must end in {' or '.join(suffixes)}. Rename it.")
     if found.is_file():
         with found.open("rb") as file:
             if file.read(len(_DATABASE)) == _DATABASE:

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from ._exposure import GroupExposure
+from .about import About
 from .claims import Claim, claim_of
 from .disclosure import DisclosureCheck, DisclosureReport, check_disclosure
 from .finding import AttackFinding
@@ -21,6 +22,7 @@ from .runner import audit
 from .verification import PrivacyVerification, verify_privacy, verify_release
 
 __all__ = [
+    "About",
     "AttackFinding",
     "AuditReport",
     "Claim",

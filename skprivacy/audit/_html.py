@@ -21,9 +21,15 @@ from ..display import MembershipRocDisplay
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["SHOWN_GROUPS", "bare", "embed", "groups_figure", "render", "roc_figure"]
+__all__ = ["NARROW", "SHOWN_GROUPS", "bare", "embed", "groups_figure", "render", "roc_figure"]
 
 SHOWN_GROUPS = 20  # the report shows the most exposed; the tables for computers have all
+_LAST_LABELS = {
+    "shows its epsilon": "shows its epsilon",
+    "chance": "guessing",
+    "guarantee": "ceiling",
+}
+NARROW = (5.0, 4.4)  # inches: letters stay readable on a screen of 400 pixels
 
 
 def render(template: str, **context: Any) -> str:
@@ -38,28 +44,54 @@ def bare(guarantee: PrivacyGuarantee | None, absent: str = "none") -> str:
 
 
 def embed(figure: Figure, alt: str) -> Markup:
-    """Return a figure as an ``img`` element with embedded data."""
+    """Return a figure as an ``img`` element with embedded data.
+
+    Its paper is transparent, so that a page with a dark ground can turn the colours round.
+    """
     stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=160, metadata={"Software": None})
+    figure.savefig(stream, format="png", dpi=200, transparent=True, metadata={"Software": None})
     data = base64.b64encode(stream.getvalue()).decode()
     return Markup('<img src="data:image/png;base64,{}" alt="{}">').format(data, alt)
 
 
 def roc_figure(report: Any) -> Markup:
-    """Draw the ROC curves of all attacks, and the bound of the claim, on one pair of axes."""
+    """Draw the ROC curves of all attacks, and the ceiling of the claim, on one pair of axes.
+
+    It speaks the words of the table. Diamonds mark the tests that show each attack's epsilon.
+    """
     from matplotlib.figure import Figure  # slow to import, and attacks do not need it
 
-    figure = Figure(figsize=(7, 5.2), layout="constrained")
+    figure = Figure(figsize=NARROW, layout="constrained")
     ax = figure.subplots()
     claimed = report.guarantee if report.claims and not report.uncovered else None
     for index, finding in enumerate(report.findings):
         last = index == len(report.findings) - 1
-        MembershipRocDisplay.from_result(finding.result, ax=ax, bound=claimed if last else None)
+        drawn = MembershipRocDisplay.from_result(
+            finding.result, ax=ax, bound=claimed if last else None
+        )
+        if finding.shown_at is not None:
+            _mark(ax, finding.shown_at, drawn.line_.get_color())
+    found, alarms = (
+        ("True labels recognised", "Flipped labels taken for true")
+        if report.of_labels
+        else ("Found: share of members", "False alarms: share of other records")
+    )
+    ax.set(xlabel=f"{alarms}, log scale", ylabel=f"{found}, log scale")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(lambda value, _: _share(value))
     _one_label_each(ax)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(True, color="#e3e6e8", linewidth=0.8)
+    ax.grid(True, color="#d3d7da", linewidth=0.8)
     ax.set_axisbelow(True)
     return embed(figure, "ROC curves of the attacks on logarithmic axes")
+
+
+def _mark(ax: Any, place: tuple[float, float], color: Any) -> None:
+    """Mark a test whose rates lie within the axes, or on their edge."""
+    (low_x, high_x), (low_y, high_y) = ax.get_xlim(), ax.get_ylim()
+    x, y = min(max(place[0], low_x), high_x), min(max(place[1], low_y), high_y)
+    style = {"markersize": 9, "markerfacecolor": "none", "markeredgewidth": 1.8}
+    ax.plot(x, y, "D", color=color, label="shows its epsilon", clip_on=False, zorder=5, **style)
 
 
 def groups_figure(exposures: Sequence[Any]) -> Markup:
@@ -69,31 +101,36 @@ def groups_figure(exposures: Sequence[Any]) -> Markup:
     shown = exposures[:SHOWN_GROUPS]
     if len(shown) < 2:
         return Markup("")
-    figure = Figure(figsize=(7, 0.9 + 0.28 * len(shown)), layout="constrained")
+    figure = Figure(figsize=(NARROW[0], 0.9 + 0.28 * len(shown)), layout="constrained")
     ax = figure.subplots()
     for place, exposure in enumerate(reversed(shown)):
         color = "#b3261e" if exposure.exposed else "#5f6b76"
         ax.plot([exposure.auc_low, exposure.auc_high], [place, place], color=color, linewidth=1.5)
         ax.plot(exposure.auc, place, "o", color=color, markersize=5)
-    names = [without_mathtext(f"{e.by} {e.group}"[:40]) for e in reversed(shown)]
+    names = [without_mathtext(_short(f"{e.by} {e.group}")) for e in reversed(shown)]
     ax.set_yticks(range(len(shown)), names, fontsize=9)
     ax.axvline(0.5, color="#5f6b76", linestyle="--", linewidth=1)
     ax.set_xlim(min(0.4, *(exposure.auc_low for exposure in shown)) - 0.02, 1.01)
     ax.set_xlabel("AUC of the attack among the records of a group")
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
-    ax.grid(True, axis="x", color="#e3e6e8", linewidth=0.8)
+    ax.grid(True, axis="x", color="#d3d7da", linewidth=0.8)
     ax.set_axisbelow(True)
     return embed(figure, "How well attacks find the members of each group")
 
 
+def _short(name: str, longest: int = 26) -> str:
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+
+
 def _one_label_each(ax: Any) -> None:
+    """Show each label once, at the end those that belong to no attack, in the table's words."""
     handles, labels = ax.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
-    for last in ("chance", "guarantee"):
+    for last, shown in _LAST_LABELS.items():
         if last in unique:
-            unique[last] = unique.pop(last)
-    ax.legend(unique.values(), unique.keys(), loc="lower right", fontsize=9, edgecolor="none")
+            unique[shown] = unique.pop(last)
+    ax.legend(unique.values(), unique.keys(), loc="lower right", fontsize=8, edgecolor="none")
 
 
 @cache

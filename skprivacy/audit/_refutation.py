@@ -43,7 +43,7 @@ def refutation(evidence: Evidence, guarantee: PrivacyGuarantee | None) -> str:
     """
     if guarantee is None or not _bounds_anything(guarantee):
         return ""
-    for tpr, fpr in evidence.points:
+    for tpr, fpr, _ in evidence.points:
         if tpr > (allowed := float(guarantee.tpr_bound(fpr))):
             return (
                 f"a true positive rate of at least {tpr:.3g} at a false positive rate of at most "

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..attacks import AttackResult
 from ..metrics._evidence import Evidence, gather
+from ._origin import origin_in_words, origin_point
 from ._refutation import curve_of, refutation
 
 __all__ = ["AttackFinding", "claimed_delta", "evidence_against"]
@@ -31,12 +32,18 @@ class AttackFinding:
         For each reported false positive rate: ``fpr``, ``tpr``, ``low``, ``high``,
         ``realised_fpr``, ``refused`` and ``bound``, the highest ``tpr`` that the claim allows (None
         without a claim).
+    shown_by : str
+        What the attack did to show its epsilon, which may lie far from all reported points.
+    shown_at : tuple of (float, float) or None
+        Bounds on the false and the true positive rate of the test that shows it; None if none does.
     """
 
     result: AttackResult
     epsilon_lower_bound: float
     points: tuple[dict[str, Any], ...]
     refutation: str = ""
+    shown_by: str = ""
+    shown_at: tuple[float, float] | None = None
 
     @classmethod
     def of(
@@ -71,7 +78,14 @@ class AttackFinding:
             )
         found = evidence_against(result.scores_in, result.scores_out, guarantee, corrected)
         refuted = refutation(found, guarantee)
-        return cls(result, found.epsilon(delta), tuple(points), refuted)
+        return cls(
+            result,
+            found.epsilon(delta),
+            tuple(points),
+            refuted,
+            origin_in_words(found, delta),
+            origin_point(found, delta),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain values, without the scores of records."""
@@ -82,6 +96,8 @@ class AttackFinding:
             "points": list(self.points),
             "epsilon_lower_bound": self.epsilon_lower_bound,
             "refutation": self.refutation,
+            "shown_by": self.shown_by,
+            "shown_at": None if self.shown_at is None else list(self.shown_at),
         }
 
 

@@ -149,7 +149,8 @@ def _finding(
     found = AttackFinding.of(result, guarantee, alpha, alpha)
     delta = 0.0 if guarantee is None else guarantee.at_delta or 0.0
     bound = found.result.epsilon_lower_bound(delta, alpha)
-    return replace(found, epsilon_lower_bound=bound, refutation="")
+    by = "its guesses of coins, counted in one run" if bound > 0 else ""
+    return replace(found, epsilon_lower_bound=bound, refutation="", shown_by=by, shown_at=None)
 
 
 def guessed_labels(

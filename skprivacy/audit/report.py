@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict, dataclass
 from os import PathLike
@@ -13,13 +14,15 @@ import pandas as pd
 from .._output import output_path
 from ..attacks.shadow import NOT_LEARNING
 from ..metrics._evidence import Evidence
-from . import _html
+from . import _html, _page
 from ._doubt import why_doubtful
 from ._exposure import GroupExposure, exposed_records
 from ._plain import plain
 from ._refutation import refutation
+from ._told import in_words
+from .about import About
 from .claims import CHOSEN, NO_CLAIM
-from .disclosure import SIGNS, DisclosureReport
+from .disclosure import DisclosureReport
 from .finding import AttackFinding, claimed_delta, evidence_against
 
 __all__ = ["AuditReport"]
@@ -323,69 +326,52 @@ class AuditReport:
             }
         )
 
-    def to_html(self, path: str | PathLike[str] | None = None, *, records: bool = False) -> str:
-        """Return the report as a self-contained HTML page; write it if a path is given.
+    def to_json(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        about: About | None = None,
+        records: bool = False,
+    ) -> str:
+        """Return :meth:`to_dict` and what it is about as JSON; parameters as :meth:`to_html`."""
+        target = None if path is None else output_path(path, ".json")
+        told = {"about": (about or About()).to_dict(), **self.to_dict(records=records)}
+        text = json.dumps(told, allow_nan=False, indent=2)
+        if target is not None:
+            target.write_text(text + "\n", encoding="utf-8")
+        return text
 
-        All labels, names and parameters are escaped. With ``records=True`` the page names the rows
-        of exposed records: it then tells who is in the data.
+    def to_html(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        about: About | None = None,
+        records: bool = False,
+    ) -> str:
+        """Return the report as a self-contained page that prints on A4 and Letter.
+
+        Parameters
+        ----------
+        path : str or PathLike, default=None
+            Where to write it, in UTF-8; it must end in .html. None writes nothing.
+        about : About, default=None
+            Data set, author, command and digests, for the first page.
+        records : bool, default=False
+            Whether to name the rows of exposed records: the page then tells who is in the data.
+
+        Returns
+        -------
+        str
+            Without any reference to other files. All labels, names and parameters are escaped.
         """
-        exposed = self.exposed_records()
-        page = _html.render(
-            "audit.html",
-            report=self,
-            figure=_html.roc_figure(self),
-            signs=SIGNS,
-            exposed=exposed,
-            rows=exposed.to_dict("records") if records else [],
-            groups_figure=_html.groups_figure(self.most_exposed),
-        )
-        if path is not None:
-            output_path(path).write_text(page, encoding="utf-8")
+        target = None if path is None else output_path(path, ".html", ".htm")
+        page = _page.page(self, about or About(), records=records)
+        if target is not None:
+            target.write_text(page, encoding="utf-8")
         return page
 
     def _repr_html_(self) -> str:
         return _html.render("audit_brief.html", report=self)
 
-    def _charged_lines(self) -> list[str]:
-        if not self.cost_of_search:
-            return []
-        return [f"  charged:  {_html.bare(self.charged, 'unknown')}, all fits together"]
-
-    def _accuracy_lines(self) -> list[str]:
-        if math.isnan(self.test_accuracy):
-            return []
-        return [
-            f"  accuracy {100 * self.test_accuracy:.0f} % on new records "
-            f"(most frequent class: {100 * self.majority_share:.0f} %)"
-        ]
-
     def __repr__(self) -> str:
-        shown = self.guarantee if self.claims else self.charged if self.cost_of_search else None
-        assumed = () if shown is None else shown.assumptions
-        lines = [
-            f"Audit: {self.verdict}",
-            f"  claimed:  {_html.bare(self.guarantee)}",
-            *self._charged_lines(),
-            *(f"            if {assumption}" for assumption in assumed),
-            f"  measured: epsilon of at least {self.epsilon_lower_bound:.3g} at delta "
-            f"{self.claimed_delta:g} (confidence {1 - self.alpha:.0%}); "
-            "a lower bound proves no privacy",
-            *(f"  refuted by {text}" for text in self.refutations if self.claims),
-            *self._accuracy_lines(),
-        ]
-        for finding in self.findings:
-            low, high = finding.result.auc_interval
-            lines.append(
-                f"  {finding.result.attack}: AUC {finding.result.auc:.3f} [{low:.3f}, {high:.3f}], "
-                f"epsilon of at least {finding.epsilon_lower_bound:.3g}"
-            )
-        lines += [
-            f"  most exposed: {worst.by} {worst.group}, AUC {worst.auc:.3f} "
-            f"[{worst.auc_low:.3f}, {worst.auc_high:.3f}] ({worst.attack})"
-            for worst in self.most_exposed[:1]
-            if worst.exposed
-        ]
-        if self.disclosure is not None and self.disclosure.flagged:
-            lines.append(f"  signs of disclosure: {', '.join(self.disclosure.flagged)}")
-        lines += [f"  ! {caveat}" for caveat in self.caveats]
-        return "\n".join(lines)
+        return in_words(self)

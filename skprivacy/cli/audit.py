@@ -8,9 +8,8 @@ from typing import Any
 
 from sklearn.model_selection import train_test_split
 
-from .._output import without_formulas
-from . import _data, _model
-from ._console import UserError, check_outputs, say, show
+from . import _data, _model, _report
+from ._console import UserError, say, show
 
 __all__ = ["add_parser", "run"]
 
@@ -55,8 +54,7 @@ def add_parser(subparsers: Any) -> None:
     )
     _model.add_arguments(parser, attacks=["loss", "lira", "strongest", "both"], attack="both")
     output = parser.add_argument_group("output")
-    output.add_argument("--out", metavar="FILE.html", help="write a self-contained report")
-    output.add_argument("--csv", metavar="FILE.csv", help="write the table")
+    _report.add_arguments(output)
     parser.set_defaults(run=run)
 
 
@@ -64,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the audit; return the exit code of its verdict."""
     from ..audit import audit
 
-    check_outputs(args.out, args.csv)
+    _report.check(args)
     attacks = _model.make_attacks(args)
     if not 0 < args.alpha < 1:
         raise UserError(f"--alpha must be between 0 and 1; got {args.alpha:g}.")
@@ -90,11 +88,10 @@ def run(args: argparse.Namespace) -> int:
     )
     report = _assuming(report, records.assumptions)
     show(report)
-    if args.csv:
-        without_formulas(report.to_frame()).to_csv(args.csv, index=False)
-    if args.out:
-        report.to_html(args.out)
-    for name in filter(None, (args.out, args.csv)):
+    known = _report.about(
+        args, records.name, records.schema, **{"splits, shadow models, first weights": args.seed}
+    )
+    for name in _report.write_audit(args, report, known):
         say(f"wrote {name}")
     return EXIT_CODES.get(report.verdict, 0)
 

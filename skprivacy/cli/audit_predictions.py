@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._output import without_formulas
 from ..preprocessing.columns import category_key
-from ._console import UserError, check_outputs, say, show
+from . import _report
+from ._console import UserError, say, show
 from .audit import EXIT_CODES
 
 __all__ = ["add_parser", "run"]
@@ -75,8 +75,7 @@ def add_parser(subparsers: Any) -> None:
         help="error probability of the verdict (default: %(default)s)",
     )
     output = parser.add_argument_group("output")
-    output.add_argument("--out", metavar="FILE.html", help="write a self-contained report")
-    output.add_argument("--csv", metavar="FILE.csv", help="write the table of attacks")
+    _report.add_arguments(output)
     parser.set_defaults(run=run)
 
 
@@ -84,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the audit; return the exit code of its verdict."""
     from ..audit import audit_predictions
 
-    check_outputs(args.out, args.csv)
+    _report.check(args)
     target = _read(args.table)
     shadows = [_like(target, args.table, name) for name in args.shadows]
     inside, outside = np.flatnonzero(target.member), np.flatnonzero(~target.member)
@@ -110,11 +109,7 @@ def run(args: argparse.Namespace) -> int:
         **given,
     )
     show(report)
-    if args.csv:
-        without_formulas(report.to_frame()).to_csv(args.csv, index=False)
-    if args.out:
-        report.to_html(args.out)
-    for name in filter(None, (args.out, args.csv)):
+    for name in _report.write_audit(args, report, _report.about(args, Path(args.table).name)):
         say(f"wrote {name}")
     return EXIT_CODES.get(report.verdict, 0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
@@ -49,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         args = _parser().parse_args(argv)
+        args.command_line = shlex.join(["skprivacy", *(sys.argv[1:] if argv is None else argv)])
     except SystemExit as stop:  # argparse has printed the reason
         return stop.code if isinstance(stop.code, int) else 2
     try:

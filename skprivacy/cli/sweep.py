@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import StratifiedKFold
 
-from .._output import without_formulas
-from . import _data, _model
-from ._console import UserError, check_outputs, number_list, say, show
+from . import _data, _model, _report
+from ._console import UserError, number_list, say, show
 
 __all__ = ["add_parser", "run"]
 
@@ -54,9 +53,8 @@ def add_parser(subparsers: Any) -> None:
     )
     _model.add_arguments(parser, attacks=["loss", "lira", "strongest"], attack="loss")
     output = parser.add_argument_group("output")
-    output.add_argument("--out", metavar="FILE.html", help="write a self-contained report")
+    _report.add_arguments(output)
     output.add_argument("--plot", metavar="FILE.png", help="write the curve (.png, .svg or .pdf)")
-    output.add_argument("--csv", metavar="FILE.csv", help="write the table")
     parser.set_defaults(run=run)
 
 
@@ -65,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     from ..model_selection import PrivacySweepCV
     from ..model_selection._page import cost_in_words, table
 
-    check_outputs(args.out, args.plot, args.csv)
+    _report.check(args, args.plot)
     epsilons = [epsilon for part in args.epsilons for epsilon in part]
     if args.plot and Path(args.plot).suffix.lower() not in (".png", ".svg", ".pdf"):
         raise UserError(f"--plot must end in .png, .svg or .pdf; got {args.plot!r}.")
@@ -124,16 +122,23 @@ def _assumptions(sweep: Any, records: Any) -> list[str]:
 
 
 def _write(args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: Any) -> None:
-    if args.csv:
-        without_formulas(table).to_csv(args.csv, index=False)
-    if args.plot or args.out:
-        from ..model_selection._page import figure_of, page
+    from ..model_selection._page import figure_of, page, told
 
+    suffix = Path(args.out).suffix.lower() if args.out else ""
+    known = _report.about(
+        args, records.name, records.schema, **{"splits, first weights": args.seed}
+    )
+    caveats = _caveats(sweep, records)
+    for name in filter(None, (args.csv, args.out if suffix == ".csv" else None)):
+        _report.write_table(name, table)
+    if suffix == ".json":
+        _report.write_json(args.out, told(sweep, known, caveats))
+    if args.plot or suffix in _report.PAGES:
         figure = figure_of(sweep)
         if args.plot:
             figure.savefig(args.plot, dpi=160)
-        if args.out:
-            shown = page(sweep, records.name, _caveats(sweep, records), figure)
+        if suffix in _report.PAGES:
+            shown = page(sweep, known, caveats, figure)
             Path(args.out).write_text(shown, encoding="utf-8")
     for name in filter(None, (args.out, args.plot, args.csv)):
         say(f"wrote {name}")

@@ -13,7 +13,7 @@ from ._mean import mean_lower_bound
 from ._rates import clopper_pearson
 from ._samples import Float64Array
 
-__all__ = ["Evidence", "area_bound", "epsilon_of_rates", "gather", "split_points"]
+__all__ = ["Evidence", "Rates", "area_bound", "epsilon_of_rates", "gather", "split_points"]
 
 Curve = Callable[[Float64Array], Float64Array]
 
@@ -24,13 +24,29 @@ REVERSED = 0.1
 HOPEFUL = 0.5
 
 
+class Rates(NamedTuple):
+    """Bounds on the rates of one test: a true positive rate and a false positive one.
+
+    **Edge cases.** Of a reversed test, which calls low scores members, they are the rates at which
+    non-members and members score high.
+    """
+
+    tpr: float
+    fpr: float
+    reverse: bool = False
+
+    def epsilon(self, delta: float) -> float:
+        """Return the epsilon that a test with these rates needs, at least 0."""
+        return float(epsilon_of_rates(self.tpr, self.fpr, delta))
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Tests of membership whose rates are bounded, and an area that is.
 
     Attributes
     ----------
-    points : tuple of (float, float)
+    points : tuple of Rates
         For each test, a lower bound on its true positive rate and an upper one on its false
         positive rate. Members and non-members are exchanged if the former score lower.
     area : float
@@ -42,14 +58,19 @@ class Evidence:
     whatever follows from them, at any delta and for any curve, holds at once too.
     """
 
-    points: tuple[tuple[float, float], ...]
+    points: tuple[Rates, ...]
     area: float
+
+    def strongest(self, delta: float) -> Rates | None:
+        """Return the test that refutes the largest epsilon; None if only the area goes as far."""
+        best = max(self.points, key=lambda rates: rates.epsilon(delta), default=None)
+        return best if best and 0 < best.epsilon(delta) == self.epsilon(delta) else None
 
     def epsilon(self, delta: float) -> float:
         """Return the largest epsilon that is refuted at this delta, at least 0."""
         odds = (1 - delta) ** 2 / (1 - self.area) - 1
         of_area = float(np.log(odds)) if odds > 1 else 0.0
-        return max([of_area, *(float(epsilon_of_rates(*point, delta)) for point in self.points)])
+        return max([of_area, *(rates.epsilon(delta) for rates in self.points)])
 
 
 class _Test(NamedTuple):
@@ -102,7 +123,7 @@ def split_points(
     alpha: float,
     rng: np.random.Generator,
     curve: Curve | None = None,
-) -> tuple[tuple[float, float], ...]:
+) -> tuple[Rates, ...]:
     """Return bounds on the rates of thresholds that are chosen on one random half of the records.
 
     **Guarantees.** All of them hold at once with probability ``1 - alpha``.
@@ -144,12 +165,10 @@ def _all_rates(
     return np.r_[forward[0], backward[0]], np.r_[forward[1], backward[1]]
 
 
-def _rates(
-    members: Float64Array, others: Float64Array, test: _Test, alpha: float
-) -> tuple[float, float]:
+def _rates(members: Float64Array, others: Float64Array, test: _Test, alpha: float) -> Rates:
     sides = (others, members) if test.reverse else (members, others)
     tpr, fpr = _bounds(*sides, np.array([test.cut]), alpha)
-    return float(tpr[0]), float(fpr[0])
+    return Rates(float(tpr[0]), float(fpr[0]), test.reverse)
 
 
 def _bounds(

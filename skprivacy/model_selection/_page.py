@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from ..audit._briefing import unit_in_words
 from ..audit._composition import composed
-from ..audit._html import bare, embed, render
+from ..audit._html import NARROW, bare, embed, render
+from ..audit._plain import plain
+from ..audit.about import About
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["cost_in_words", "figure_of", "page", "table"]
+__all__ = ["cost_in_words", "figure_of", "page", "table", "told"]
 
 _POINTS = (0.01, 0.03)  # losses for which a page tells the smallest epsilon
 
@@ -57,19 +60,32 @@ def cost_in_words(sweep: Any) -> str:
 
 
 def figure_of(sweep: Any) -> Figure:
-    """Draw the sweep on a figure of its own."""
+    """Draw the sweep on a figure of its own, readable on a screen of 400 pixels."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 6), layout="constrained")
+    figure = Figure(figsize=(NARROW[0], 5.8), layout="constrained")
     sweep.plot(axes=figure.subplots(2, 1, sharex=True, height_ratios=(3, 2)))
     return figure
 
 
-def page(sweep: Any, name: str, caveats: Sequence[str], figure: Figure) -> str:
+def told(sweep: Any, about: About, caveats: Sequence[str]) -> dict[str, Any]:
+    """Return all results of a fitted sweep, and what they are about, as JSON can hold them."""
+    return {
+        "about": about.to_dict(),
+        "cost": cost_in_words(sweep),
+        "assumptions": list(caveats),
+        "results": [plain(row) for row in table(sweep).to_dict("records")],
+    }
+
+
+def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> str:
     """Return the page of a fitted sweep."""
+    first = sweep.guarantees_[0]
     return render(
         "sweep.html",
-        name=name,
+        about=about,
+        name=about.data or "the records",
+        protected=unit_in_words(first.unit, about, of_labels=first.relation == "label"),
         n_samples=sweep.n_samples_,
         n_splits=sweep.n_splits_,
         attack=sweep.attack_name_,

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import numbers
 import re
+from dataclasses import replace
 from os import PathLike
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from .._output import output_path
 from ._reading import EpsilonInterval, knee, smallest_epsilon
+
+if TYPE_CHECKING:
+    from ..audit import About
 
 __all__ = ["ShownMixin"]
 
@@ -156,27 +160,39 @@ class ShownMixin:
 
         return PrivacyUtilityDisplay.from_estimator(self, **kwargs)
 
-    def to_html(self, path: str | PathLike[str] | None = None, *, name: str = "the records") -> str:
+    def to_html(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        name: str = "the records",
+        about: About | None = None,
+    ) -> str:
         """Return a page with the figure, all results, what they cost and how to read them.
 
         Parameters
         ----------
         path : str or PathLike, default=None
-            Where to write it, in UTF-8. ``None`` does not.
+            Where to write it, in UTF-8; it must end in .html. ``None`` does not.
         name : str, default="the records"
-            What the data is called on the page.
+            What the data is called on the page, unless ``about`` tells.
+        about : About, default=None
+            Data set, author, command and digests, for the page.
 
         Returns
         -------
         str
             Without any reference to other files. All text is escaped.
         """
+        from ..audit.about import About
         from ._page import figure_of, page
 
         check_is_fitted(self, "cv_results_")
-        shown = page(self, name, self.charged_.assumptions, figure_of(self))
-        if path is not None:
-            Path(path).write_text(shown, encoding="utf-8")
+        target = None if path is None else output_path(path, ".html", ".htm")
+        known = about or About()
+        stated = replace(known, data=known.data or name)
+        shown = page(self, stated, self.charged_.assumptions, figure_of(self))
+        if target is not None:
+            target.write_text(shown, encoding="utf-8")
         return shown
 
     @property

@@ -97,7 +97,7 @@ def test_a_true_claim_is_refuted_no_more_often_than_alpha(draw, claim, alpha, n)
 def test_planted_rates_without_intervals_are_caught(monkeypatch):
     def shares(members, others, test, alpha):
         sides = (others, members) if test.reverse else (members, others)
-        return tuple(float(np.mean(side >= test.cut)) for side in sides)
+        return _evidence.Rates(*(float(np.mean(side >= test.cut)) for side in sides))
 
     monkeypatch.setattr(_evidence, "_rates", shares)
     assert refuted(gaussian, GAUSSIAN, 0.05, 1000, 60) > binom.isf(1e-6, 60, 0.05)

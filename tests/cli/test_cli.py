@@ -387,3 +387,46 @@ def test_interrupt_is_quiet():
     assert done.returncode == 130
     assert "interrupted" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+REPORTED = "data.csv --schema schema.json --epsilon 1 --delta 1e-4 --attack loss --quiet"
+
+
+def test_the_type_of_a_report_follows_its_name(folder, capsys):
+    line = f"audit {REPORTED} {NEVER} --author Curator --record person --seed 5"
+    assert run(f"{line} --out audit.json", capsys)[0] == 0
+    read = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
+    assert read["about"]["command"] == f"skprivacy {line} --out audit.json"
+    assert read["about"]["data"] == "data.csv"
+    assert read["about"]["author"] == "Curator"
+    assert set(read["about"]["seeds"].values()) == {5}
+    assert len(read["about"]["schema_digest"]) == 64
+    assert run(f"{line} --out audit.csv", capsys)[0] == 0
+    assert pd.read_csv(folder / "audit.csv")["attack"].tolist() == ["LossThreshold"]
+    assert run(f"{line} --out AUDIT.HTM", capsys)[0] == 0
+    page = (folder / "AUDIT.HTM").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "one person&#39;s record" in page
+    assert f"skprivacy {line}" in page
+
+
+def test_a_sweep_as_a_page_json_or_a_table(folder, capsys):
+    line = "sweep data.csv --schema schema.json --epsilons 5,inf --cv 2 --delta 1e-4 --quiet"
+    assert run(f"{line} --out sweep.json --csv both.csv", capsys)[0] == 0
+    read = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
+    table = pd.read_csv(folder / "both.csv")
+    assert [row["test_score"] for row in read["results"]] == pytest.approx(table["test_score"])
+    assert read["about"]["command"].startswith("skprivacy sweep data.csv")
+    assert "DP" in read["cost"]
+    assert read["assumptions"]
+
+
+@pytest.mark.parametrize("name", ["audit.pdf", "audit", "audit.png"])
+@pytest.mark.parametrize("command", ["sweep", "audit"])
+def test_other_types_of_report_are_refused_before_training(command, name, folder, capsys):
+    epsilon = "--epsilons 1 --cv 2" if command == "sweep" else "--epsilon 1"
+    line = f"{command} data.csv --schema schema.json {epsilon} --delta 1e-4 --out {name}"
+    code, _, err = run(line, capsys)
+    assert code == 2
+    assert "--out must end in .html, .htm, .json, .csv" in err
+    assert not (folder / name).exists()

@@ -12,6 +12,7 @@ from skprivacy.metrics import (
     epsilon_lower_bound,
     multi_split_bound,
 )
+from skprivacy.metrics._evidence import Rates
 
 
 def gaussian(seed, n=1000, shift=1.0):
@@ -46,7 +47,7 @@ def test_half_of_the_splits_must_agree(monkeypatch, n_splits, counts):
 
     def points(members, others, *, delta, alpha, rng):
         asked.append(alpha)
-        return ((0.5, 0.5 * np.exp(-next(shown))),)
+        return (Rates(0.5, 0.5 * np.exp(-next(shown))),)
 
     monkeypatch.setattr(_resampling, "split_points", points)
     found = multi_split_bound(*gaussian(0, 60, 0.0), alpha=0.2, n_splits=n_splits)

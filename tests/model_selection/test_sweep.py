@@ -2,6 +2,7 @@
 
 import os
 import pickle
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from skprivacy.accounting import (
     PrivacyGuarantee,
 )
 from skprivacy.attacks import LiRA, LossThreshold, ShadowPool
-from skprivacy.audit import claim_of
+from skprivacy.audit import About, claim_of
 from skprivacy.exceptions import BudgetExceededError
 from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.linear_model import OutputPerturbationClassifier
@@ -476,6 +477,27 @@ def test_the_page_shows_every_result_and_is_complete_by_itself(tmp_path):
     assert "a stub" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert 'src="data:image/png' in page
+
+
+def test_the_page_says_what_it_is_about_and_overwrites_no_ledger(tmp_path):
+    sweep = sweep_of(Noisy(), epsilons=[1, 2], cv=2).fit(X, y)
+    about = About(author="<i>me</i>", command="make <b>", record="person")
+    page = sweep.to_html(name="people.csv", about=about)
+    assert "&lt;i&gt;me&lt;/i&gt;" in page
+    assert "make &lt;b&gt;" in page
+    assert "<dd>people.csv</dd>" in page
+    assert "Data: other.csv" in sweep.to_html(
+        name="people.csv", about=replace(about, data="other.csv")
+    )
+    assert "one person&#39;s record can change" in page
+    assert "one record can change" in sweep.to_html()
+    ledger = tmp_path / "ledger.html"
+    ledger.write_bytes(b"SQLite format 3\0 and lines")
+    with pytest.raises(ValueError, match="perhaps a privacy ledger"):
+        sweep.to_html(ledger)
+    assert ledger.read_bytes().endswith(b"lines")
+    with pytest.raises(ValueError, match=r"must end in \.html"):
+        sweep.to_html(tmp_path / "sweep.pdf")
 
 
 def test_several_scores_are_those_of_grid_search():

@@ -1,0 +1,187 @@
+"""An audit in plain words, for somebody who has to decide and need not know the field."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .about import About
+
+__all__ = ["briefing", "kind_in_words", "relation_in_words", "unit_in_words"]
+
+WIDE = 10.0  # an epsilon beyond which a limit hardly limits anything
+
+_NUMBER_PUBLIC = "How many records there were counts as public."
+_KINDS = {
+    "proved": "Proved: the limit follows from mathematics about how the model was trained and "
+    "holds against every attack, provided that the assumptions are true and the software does "
+    "what it says.",
+    "random_dp": "Random DP: the limit is proved for all but a small share of possible data sets.",
+    "estimate": "Estimate: nobody has shown that the limit holds.",
+}
+
+
+def unit_in_words(unit: str, about: About, *, of_labels: bool = False) -> str:
+    """Return what a claim protects: of people only where the rows are said to be people."""
+    if unit != "record":
+        return f"all records with the same value of {unit}"
+    what = "label" if of_labels else "record"
+    return f"one {what}" if about.record == "record" else f"one {about.record}'s {what}"
+
+
+def _unit(report: Any, about: About) -> str:
+    return unit_in_words(report.unit, about, of_labels=report.of_labels)
+
+
+def relation_in_words(report: Any, about: About) -> str:
+    """Return what the claim's neighbouring relation means."""
+    unit, relation = _unit(report, about), report.guarantee.relation
+    if relation == "label":
+        return (
+            f"Label: the model says almost the same whichever value {unit} has. Features, and "
+            "whose record is in the data, count as public."
+        )
+    changed = {
+        "add_remove": f"Add-remove: the model says almost the same with {unit} more or less.",
+        "zero_out": f"Zero-out: the model says almost the same if {unit} contributes nothing. "
+        + _NUMBER_PUBLIC,
+        "replace_one": f"Replace-one: the model says almost the same if {unit} had any other "
+        f"content. {_NUMBER_PUBLIC}",
+    }
+    return changed[relation]
+
+
+def kind_in_words(report: Any) -> str:
+    """Return how far the claim can be relied on."""
+    if report.verdict == "VIOLATED":
+        return (
+            "This is what the model says of itself. An attack refuted it: the model was not "
+            "trained as it claims, an assumption is false, or the software is wrong."
+        )
+    return _KINDS[report.guarantee.kind]
+
+
+def briefing(report: Any, about: About) -> list[tuple[str, str]]:
+    """Return questions of a data officer with their answers.
+
+    **Guarantees.** Nothing is called protected that no guarantee covers, and no measurement is
+    called a proof. The share of right guesses is rounded up.
+    """
+    return [
+        ("What is protected?", _protected(report, about)),
+        ("From whom?", _from_whom(report)),
+        ("How sure is that?", f"{_limit(report, about)}{_measured(report)}"),
+        ("What is there to decide?", _decision(report)),
+    ]
+
+
+def _protected(report: Any, about: About) -> str:
+    if not report.claims:
+        return "Nothing. The model makes no claim of privacy that holds."
+    if report.verdict == "VIOLATED":
+        return f"Nothing. The model claims to protect {_unit(report, about)}, and that was refuted."
+    if report.uncovered:
+        return (
+            "Nothing for sure. Parts of the model read the records outside of any guarantee: "
+            f"{', '.join(report.uncovered)}."
+        )
+    unit = _unit(report, about)
+    what = {
+        "add_remove": f"Whether {unit} was in the training data, and its content",
+        "zero_out": f"Whether {unit} was used for training, and its content",
+        "replace_one": f"The content of {unit} in the training data",
+        "label": f"The value of {unit} in the training data, and nothing else of the record",
+    }[report.guarantee.relation]
+    public = " How many records there were is not hidden."
+    counted = public if report.guarantee.relation in ("zero_out", "replace_one") else ""
+    return (
+        f"{what}: within the limit below, the model hardly depends on it.{counted} What holds for "
+        "people or things in general is learned, and is not hidden from anybody."
+    )
+
+
+def _unlimited(report: Any) -> bool:
+    """Return whether nothing limits what the model may tell of its records."""
+    return not report.claims or bool(report.uncovered) or report.verdict == "VIOLATED"
+
+
+def _from_whom(report: Any) -> str:
+    if _unlimited(report):
+        return "From nobody. Whoever can ask the model may learn of the records it was trained on."
+    return (
+        "From everybody who is handed the trained model, whatever else they know or compute. Not "
+        "from those who hold the data or trained the model, and not from readers of this document: "
+        "its figures come from the data directly."
+    )
+
+
+def _limit(report: Any, about: About) -> str:
+    if _unlimited(report):
+        return "There is no limit to rely on. "
+    sure = {
+        "proved": "The limit is proved, under the assumptions listed below. ",
+        "random_dp": "The limit is proved for most data sets, not for all. ",
+        "estimate": "The limit is an estimate: there is no proof of it. ",
+    }[report.guarantee.kind]
+    if report.guarantee.event.data_dependent:
+        return sure + "Its size is itself private and is withheld. "
+    unit = _unit(report, about)
+    guessed = {
+        "replace_one": f"with which of two possible contents of {unit}",
+        "label": f"with which of two values of {unit}",
+    }.get(report.guarantee.relation, f"with or without {unit}")
+    right = min(100.0, math.ceil(500 * (1 + report.guarantee.advantage_bound())) / 10)
+    return (
+        f"{sure}It means: who has to guess how the model was trained, {guessed}, at even odds, "
+        f"is right in at most {right:g} of 100 cases with the model in hand; without it, in 50. "
+    )
+
+
+def _measured(report: Any) -> str:
+    number = len(report.findings)
+    attacks = "One attack was" if number == 1 else f"Attacks ({number} of them) were"
+    if report.verdict == "VIOLATED":
+        return (
+            f"{attacks} tried, and the claim was refuted. A true claim is called violated by "
+            f"mistake with a probability of at most {100 * report.alpha:g} %."
+        )
+    if report.verdict == "DOUBTFUL":
+        return f"{attacks} tried, but on records that cannot be what they were taken for."
+    if not report.claims:
+        return (
+            f"{attacks} tried. What they found is told below; other attacks may find more, so that "
+            "finding little proves nothing."
+        )
+    return (
+        f"{attacks} tried, and none refuted the claim. That proves nothing by itself: another "
+        "attack may find more."
+    )
+
+
+def _decision(report: Any) -> str:
+    if report.verdict == "VIOLATED":
+        return "Do not release the model as private. Have the mistake found first."
+    if report.verdict == "DOUBTFUL":
+        return "Nothing yet. Have the groups of records checked and the audit repeated."
+    if not report.claims:
+        return (
+            "Whether everybody who may use the model may also see the data. If not, do not release "
+            "it: train it with a guarantee instead."
+        )
+    if report.uncovered:
+        return (
+            "Do not rely on the claim. Have the parts named above replaced by ones that a "
+            "guarantee covers."
+        )
+    if report.guarantee.kind != "proved":
+        return "Whether a claim without a full proof is enough here. Ask for one that has it."
+    if report.claimed_epsilon > WIDE:
+        return (
+            "Whether the model may be released although the limit is so wide that it promises "
+            "hardly anything. Treat it as if it were unprotected, or ask for a smaller epsilon."
+        )
+    return (
+        "Whether this limit is small enough for these data, whether the assumptions are true, and "
+        "whether everything else that was released from the same data, added up, still is. No "
+        "audit can decide this for you."
+    )

@@ -1,0 +1,94 @@
+"""Reports of the commands: a page, JSON or a table, as the name of the file says."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from .._output import output_path, without_formulas
+from ._console import UserError, check_outputs
+
+if TYPE_CHECKING:
+    from ..audit import About
+
+__all__ = ["about", "add_arguments", "check", "write_audit", "write_json", "write_table"]
+
+PAGES = (".html", ".htm")
+SUFFIXES = (*PAGES, ".json", ".csv")
+
+
+def add_arguments(parser: Any) -> None:
+    """Add the options of where a report goes, and of what it says of itself."""
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="write a report: a self-contained page (.html), all figures (.json) or the table "
+        "(.csv)",
+    )
+    parser.add_argument("--csv", metavar="FILE.csv", help="write the table")
+    parser.add_argument("--author", default="", metavar="NAME", help="who answers for the report")
+    parser.add_argument(
+        "--record",
+        default="record",
+        metavar="WORD",
+        help="what one row is, in the words of the report: person, if each is another person "
+        "(default: %(default)s)",
+    )
+
+
+def check(args: argparse.Namespace, *others: str | None) -> None:
+    """Raise UserError for an output that cannot be written, before any training."""
+    check_outputs(args.out, args.csv, *others)
+    if args.out and Path(args.out).suffix.lower() not in SUFFIXES:
+        raise UserError(f"--out must end in {', '.join(SUFFIXES)}; got {args.out!r}.")
+    if not args.record:
+        raise UserError("--record must be a word, such as person; got none.")
+
+
+def about(args: argparse.Namespace, data: str, schema: Any = None, **seeds: int) -> About:
+    """Return what is known of a run."""
+    from ..audit import About
+
+    stated = ""
+    if schema is not None:
+        from ..certificates.issuing import schema_digest
+
+        stated = schema_digest(schema)
+    return About(
+        data=data,
+        author=args.author,
+        command=args.command_line,
+        record=args.record,
+        schema_digest=stated,
+        seeds=seeds,
+    )
+
+
+def write_audit(args: argparse.Namespace, report: Any, known: About) -> list[str]:
+    """Write what was asked for; return the names of the files."""
+    if args.csv:
+        write_table(args.csv, report.to_frame())
+    if args.out:
+        suffix = Path(args.out).suffix.lower()
+        if suffix in PAGES:
+            report.to_html(args.out, about=known)
+        elif suffix == ".json":
+            report.to_json(args.out, about=known)
+        else:
+            write_table(args.out, report.to_frame())
+    return [name for name in (args.out, args.csv) if name]
+
+
+def write_table(path: str, table: pd.DataFrame) -> None:
+    """Write a table that no spreadsheet computes with."""
+    without_formulas(table).to_csv(output_path(path), index=False)
+
+
+def write_json(path: str, value: Any) -> None:
+    """Write a value of JSON types."""
+    text = json.dumps(value, indent=2, allow_nan=False)
+    output_path(path).write_text(text + "\n", encoding="utf-8")
