@@ -25,7 +25,7 @@ help:
 
 $(VENV)/.installed: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable .
+	$(PIP) --editable ".[torch]"
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed

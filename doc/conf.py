@@ -39,6 +39,7 @@ REFERENCE = {
     "Records for an attacker who has none": "attacks.synthesis",
     "Model inversion": "attacks.inversion",
     "Audits": "audit",
+    "Certificates": "certificates",
     "Sweeps": "model_selection",
     "Plots": "display",
     "Accounting": "accounting",

@@ -1,17 +1,82 @@
 """Train private models and prove how private they are, with the API of scikit-learn.
 
-``import skprivacy`` does not import torch: the neural networks are loaded on first use.
+``import skprivacy`` loads what is used, when it is used: the accounting needs no attacks, and only
+neural networks need torch.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._config import config_context, get_config, set_config
+from ._torch import torch_is_named
 from ._version import __version__
 
-# The subpackage of each public name. The names are resolved on first use.
+if TYPE_CHECKING:  # what type checkers and editors see of the names below
+    from .accounting import PrivacyBudget, PrivacyGuarantee
+    from .attacks import RMIA, LiRA, LossThreshold, ShadowPool
+    from .audit import audit, audit_one_run, check_disclosure, verify_privacy
+    from .certificates import certificate, verify_certificate
+    from .ensemble import PATEClassifier
+    from .fine_tuning import ALMFineTuner
+    from .label_privacy import (
+        ALIBIClassifier,
+        LabelPATEClassifier,
+        LP2STClassifier,
+        RandomizedResponseClassifier,
+    )
+    from .linear_model import (
+        AdaSSPRegressor,
+        FunctionalMechanismClassifier,
+        FunctionalMechanismRegressor,
+        ObjectivePerturbationClassifier,
+        OutputPerturbationClassifier,
+    )
+    from .model_selection import PrivacySweepCV, PrivateSearchCV, make_leakage_scorer
+    from .neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
+    from .preprocessing import LocalPerturbation, Schema, SchemaTransformer
+
+__all__ = [
+    "RMIA",
+    "ALIBIClassifier",
+    "ALMFineTuner",
+    "AdaSSPRegressor",
+    "DPNeuralNet",
+    "DPSGDClassifier",
+    "DPSGDRegressor",
+    "FunctionalMechanismClassifier",
+    "FunctionalMechanismRegressor",
+    "LP2STClassifier",
+    "LabelPATEClassifier",
+    "LiRA",
+    "LocalPerturbation",
+    "LossThreshold",
+    "ObjectivePerturbationClassifier",
+    "OutputPerturbationClassifier",
+    "PATEClassifier",
+    "PrivacyBudget",
+    "PrivacyGuarantee",
+    "PrivacySweepCV",
+    "PrivateSearchCV",
+    "RandomizedResponseClassifier",
+    "Schema",
+    "SchemaTransformer",
+    "ShadowPool",
+    "__version__",
+    "audit",
+    "audit_one_run",
+    "certificate",
+    "check_disclosure",
+    "config_context",
+    "get_config",
+    "make_leakage_scorer",
+    "set_config",
+    "verify_certificate",
+    "verify_privacy",
+]
+
+# The subpackage of each public name.
 _PUBLIC = {
     "ALIBIClassifier": "label_privacy",
     "ALMFineTuner": "fine_tuning",
@@ -32,27 +97,48 @@ _PUBLIC = {
     "PrivacyBudget": "accounting",
     "PrivacyGuarantee": "accounting",
     "PrivacySweepCV": "model_selection",
+    "PrivateSearchCV": "model_selection",
     "RMIA": "attacks",
     "RandomizedResponseClassifier": "label_privacy",
     "Schema": "preprocessing",
     "SchemaTransformer": "preprocessing",
     "ShadowPool": "attacks",
     "audit_one_run": "audit",
+    "certificate": "certificates",
+    "check_disclosure": "audit",
+    "make_leakage_scorer": "model_selection",
+    "verify_certificate": "certificates",
     "verify_privacy": "audit",
 }
 
-__all__ = ["__version__", "audit", "config_context", "get_config", "set_config", *_PUBLIC]
+_SUBPACKAGES = {
+    "accounting",
+    "attacks",
+    "audit",  # which can be called
+    "certificates",
+    "datasets",
+    "defences",
+    "display",
+    "ensemble",
+    "fine_tuning",
+    "label_privacy",
+    "linear_model",
+    "mechanisms",
+    "metrics",
+    "model_selection",
+    "neural_network",
+    "preprocessing",
+}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _SUBPACKAGES:
+        return import_module(f".{name}", __name__)
     if name in _PUBLIC:
-        return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
+        with torch_is_named():
+            return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC})
-
-
-# The function has the name of its subpackage, and the last binding wins.
-from .audit import audit  # noqa: E402 (last, not first)
+    return sorted({*globals(), *__all__, *_SUBPACKAGES})

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from inspect import signature
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
 from ._sklearn import safe_indexing
 
-__all__ = ["shadow_clone", "train_clone"]
+__all__ = ["check_weights", "shadow_clone", "train_clone"]
 
 
 def shadow_clone(estimator: Any, seed: int) -> Any:
@@ -33,8 +35,44 @@ def shadow_clone(estimator: Any, seed: int) -> Any:
     return model
 
 
-def train_clone(estimator: Any, X: Any, y: Any, rows: NDArray[np.intp], seed: int) -> Any:
+def train_clone(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    rows: NDArray[np.intp],
+    seed: int,
+    sample_weight: NDArray[np.float64] | None = None,
+) -> Any:
     """Train a clone on some rows, without warnings, since the target raised the same ones."""
+    given = {}
+    if sample_weight is not None:
+        given[_weight_name(estimator)] = sample_weight[rows]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return shadow_clone(estimator, seed).fit(safe_indexing(X, rows), y[rows])
+        return shadow_clone(estimator, seed).fit(safe_indexing(X, rows), y[rows], **given)
+
+
+def check_weights(estimator: Any, sample_weight: Any, n_records: int) -> NDArray[np.float64] | None:
+    """Return weights of records as an array, after checking that ``fit`` takes them."""
+    if sample_weight is None:
+        return None
+    weights = np.asarray(sample_weight, dtype=float)
+    if weights.shape != (n_records,) or not np.isfinite(weights).all() or (weights < 0).any():
+        raise ValueError(
+            f"sample_weight has shape {weights.shape}; expected one finite number of at least 0 "
+            f"for each of the {n_records} records."
+        )
+    last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    taken = signature(last.fit).parameters
+    if "sample_weight" not in taken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+        raise ValueError(
+            f"sample_weight cannot be passed on: {type(last).__name__}.fit takes none. Leave it "
+            "out, if the target was fitted without it."
+        )
+    return weights
+
+
+def _weight_name(estimator: Any) -> str:
+    """Return the name under which ``fit`` takes weights; in a pipeline those of its last step."""
+    last = f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
+    return f"{last}sample_weight"

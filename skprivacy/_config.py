@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from .exceptions import PrivacyLeakWarning
 
@@ -18,6 +20,45 @@ _STRICT = "SKPRIVACY_STRICT"
 _NOT_THE_CALLER = {"contextlib", "joblib", "skorch", "skprivacy", "sklearn"}
 
 
+@dataclass(eq=False)
+class _Context:
+    """One ``with config_context(...)`` that is open, and the thread that opened it."""
+
+    thread: int
+    strict: bool
+
+
+_open: list[_Context] = []
+_outside = False  # what holds when the last context is closed
+_lock = threading.RLock()
+
+
+def _new_lock() -> None:
+    """A thread that a fork left behind may have held the old one."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)
+
+
+def _shared() -> bool:
+    return os.environ.get(_STRICT, "0") not in ("", "0")
+
+
+def _share() -> None:
+    """Make threads without a context of their own as strict as the strictest of the others.
+
+    They may work for it, as new processes may. No thread gets less strict by what another does.
+    """
+    os.environ[_STRICT] = "1" if _outside or any(context.strict for context in _open) else "0"
+
+
+def _own() -> list[_Context]:
+    return [context for context in _open if context.thread == threading.get_ident()]
+
+
 def get_config() -> dict[str, bool]:
     """Return the current configuration.
 
@@ -27,11 +68,15 @@ def get_config() -> dict[str, bool]:
     >>> get_config()
     {'strict': False}
     """
-    return {"strict": os.environ.get(_STRICT, "0") not in ("", "0")}
+    with _lock:
+        own = _own()
+        return {"strict": own[-1].strict if own else _shared()}
 
 
 def set_config(*, strict: bool | None = None) -> None:
     """Set the configuration of this process and of the processes it starts from now on.
+
+    Within a :func:`config_context`, of that block alone.
 
     Parameters
     ----------
@@ -40,13 +85,32 @@ def set_config(*, strict: bool | None = None) -> None:
         instead of a :class:`~skprivacy.exceptions.PrivacyLeakWarning`. ``None`` leaves the setting
         unchanged. The environment variable ``SKPRIVACY_STRICT=1`` does the same from a shell.
     """
-    if strict is not None:
-        os.environ[_STRICT] = "1" if strict else "0"
+    global _outside
+    if strict is None:
+        return
+    with _lock:
+        if own := _own():
+            own[-1].strict = bool(strict)
+        else:
+            _outside = bool(strict)
+        _share()
 
 
 @contextmanager
 def config_context(*, strict: bool | None = None) -> Iterator[None]:
     """Set the configuration for the duration of a ``with`` block.
+
+    Parameters
+    ----------
+    strict : bool, default=None
+        As in :func:`set_config`.
+
+    Notes
+    -----
+    The block holds for the thread that runs it. A thread without a block of its own is strict
+    while any thread is, since it may work for that one; ``strict=False`` holds for no other thread.
+    Worker processes take the setting that holds when they start, and joblib keeps its processes
+    for later calls: set ``SKPRIVACY_STRICT=1`` or call :func:`set_config` before the first of them.
 
     Examples
     --------
@@ -55,12 +119,21 @@ def config_context(*, strict: bool | None = None) -> Iterator[None]:
     ...     get_config()
     {'strict': True}
     """
-    before = get_config()["strict"]
-    set_config(strict=strict)
+    global _outside
+    with _lock:
+        if not _open:
+            _outside = _shared()
+        context = _Context(
+            threading.get_ident(), get_config()["strict"] if strict is None else bool(strict)
+        )
+        _open.append(context)
+        _share()
     try:
         yield
     finally:
-        set_config(strict=before)
+        with _lock:
+            _open.remove(context)
+            _share()
 
 
 def leak(message: str) -> None:

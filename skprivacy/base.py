@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from ._config import leak, warn_caller
 from .accounting import Composed, Event, PrivacyBudget, PrivacyGuarantee, charge
 from .exceptions import PrivacyWarning
 
-__all__ = ["PrivateEstimatorMixin", "PrivateFit", "private_release"]
+__all__ = ["PrivateEstimatorMixin", "PrivateFit", "private_release", "rehearsed"]
 
 _SEED_IS_SECRET = "nobody knows or guesses noise_seed"
 # What a relation leaves unprotected, where that is not nothing.
@@ -23,6 +24,64 @@ _IS_PUBLIC = {
     "replace_one": "the number of records is public",
     "label": "the features of all records are public (labels alone are protected)",
 }
+
+_rehearsing: ContextVar[bool] = ContextVar("rehearsing", default=False)
+
+
+class _StatedError(BaseException):
+    """Ends a rehearsal; whoever catches every Exception lets it pass."""
+
+    def __init__(self, guarantee: PrivacyGuarantee) -> None:
+        super().__init__(guarantee)
+        self.guarantee = guarantee
+
+
+def rehearsed(fit: Callable[[], Any]) -> PrivacyGuarantee:
+    """Return what a fit would guarantee, by running it up to where it would be charged.
+
+    Parameters
+    ----------
+    fit : callable
+        Takes nothing and fits a private estimator, alone or as the last step of a pipeline.
+
+    Returns
+    -------
+    PrivacyGuarantee
+        Of the first release that the fit would make.
+
+    Raises
+    ------
+    TypeError
+        If the fit ends without a release.
+
+    Notes
+    -----
+    **Guarantees.** Nothing is charged or released, and the estimator stays as it was. A guarantee
+    is stated by public facts, so it tells nothing about the records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.base import rehearsed
+    >>> from skprivacy.preprocessing import PrivateStandardScaler
+    >>> scaler = PrivateStandardScaler(epsilon=0.5, bounds=(0, 1))
+    >>> rehearsed(lambda: scaler.fit(np.zeros((10, 2))))
+    0.50-DP, add-remove, proved
+    >>> hasattr(scaler, "privacy_")
+    False
+    """
+    token = _rehearsing.set(True)
+    try:
+        fit()
+    except _StatedError as stated:
+        return stated.guarantee
+    finally:
+        _rehearsing.reset(token)
+    raise TypeError(
+        "The fit has released nothing through the contract of private estimators, so what it would "
+        "guarantee is unknown. Rehearse an estimator of skprivacy, or one that inherits "
+        "PrivateEstimatorMixin."
+    )
 
 
 @contextmanager
@@ -90,9 +149,12 @@ def private_release(
         )
         stated.append(_SEED_IS_SECRET)
         kind = "estimate"
+    stated = list(dict.fromkeys(stated))
     guarantee = PrivacyGuarantee(event, float(at_delta), relation, kind, tuple(stated), unit)
     if before is not None:
         guarantee = _composed(before, guarantee)
+    if _rehearsing.get():
+        raise _StatedError(guarantee)
     with charging(budget, event, relation, who, kind, unit):
         yield guarantee
 

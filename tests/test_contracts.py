@@ -14,8 +14,8 @@ from . import contracts, contracts_labels, contracts_once, contracts_refused
 from .private_estimators import CASES, LABELS, OVERFLOWING, SCIKIT_LEARN
 
 PRIVATE = [
-    "ensemble", "fine_tuning", "label_privacy", "linear_model", "neural_network",
-    "preprocessing",
+    "ensemble", "fine_tuning", "label_privacy", "linear_model", "model_selection",
+    "neural_network", "preprocessing",
 ]  # fmt: skip
 EVERYBODY = [
     contracts.check_replay,

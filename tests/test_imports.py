@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ import skprivacy
 ROOT = Path(skprivacy.__file__).parent
 LAYERS = [
     {"cli"},
+    {"certificates"},
     {"audit", "model_selection"},
     {"attacks"},
     {
@@ -32,13 +35,27 @@ LAYERS = [
     {"base"},
     {"accounting", "metrics"},
 ]  # fmt: skip
-ANYWHERE = {"exceptions", "_clones", "_config", "_output", "_sklearn", "_validation", "_version"}
+ANYWHERE = {
+    "exceptions",
+    "_clones",
+    "_config",
+    "_output",
+    "_sklearn",
+    "_torch",
+    "_validation",
+    "_version",
+}
 # Displays are drawn from results, beside whoever makes them; they import no layer but metrics.
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 LAYER_OF["display"] = LAYER_OF["attacks"]
 LAYER_OF["__main__"] = LAYER_OF["cli"]
 # Attacks that look into torch modules; torch is imported when it is used.
-MAY_IMPORT_TORCH = {"neural_network", "attacks/_membership_net.py", "attacks/_networks.py"}
+MAY_IMPORT_TORCH = {
+    "neural_network",
+    "attacks/_membership_net.py",
+    "attacks/_modules.py",
+    "attacks/_networks.py",
+}
 
 
 def sources() -> list[Path]:
@@ -116,9 +133,122 @@ def test_importing_the_package_takes_no_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.parametrize("package", ["skprivacy", "skprivacy.neural_network"])
+def test_editors_see_the_names_that_are_loaded_on_first_use(package):
+    module = import_module(package)
+    tree = ast.parse(Path(module.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {alias.name: node.module for node in block.body for alias in node.names}
+    assert {**module._PUBLIC, **({"audit": "audit"} if package == "skprivacy" else {})} == seen
+    assert set(seen) <= set(module.__all__)
+
+
+WITHOUT_TORCH = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"torch", "skorch", "safetensors"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+"""
+
+
+def without_torch(code):
+    """Run code in a process that has no torch; return what it printed."""
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WITHOUT_TORCH + code],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return run.stdout
+
+
+def test_all_but_the_networks_works_without_torch():
+    printed = without_torch("""
+import numpy as np, skprivacy
+from importlib import import_module
+from skprivacy.audit import audit
+for part in ("accounting", "attacks", "audit", "cli", "datasets", "defences", "display", "ensemble",
+             "fine_tuning", "label_privacy", "linear_model", "mechanisms", "metrics",
+             "model_selection", "preprocessing"):
+    module = import_module(f"skprivacy.{part}")
+    for name in getattr(module, "__all__", ()):
+        getattr(module, name)
+X = np.random.RandomState(0).uniform(-1, 1, size=(80, 3))
+y = (X[:, 0] > 0).astype(int)
+model = skprivacy.ObjectivePerturbationClassifier(epsilon=1, delta=1e-5, classes=[0, 1], radius=2)
+model.fit(X[:40], y[:40])
+print(audit(model, X[:40], y[:40], X[40:], y[40:], n_shadows=4).verdict)
+""")
+    assert "consistent" in printed
+
+
+def test_networks_without_torch_say_what_to_install():
+    printed = without_torch("""
+import skprivacy
+for module, name in ((skprivacy, "DPSGDClassifier"), (skprivacy.neural_network, "VATStudent")):
+    try:
+        getattr(module, name)
+    except ImportError as error:
+        print(error)
+""")
+    assert printed.count("pip install 'skprivacy[torch]'") == 2
+
+
+def test_the_command_line_without_torch_says_what_to_install():
+    printed = without_torch("""
+from skprivacy.cli import main
+sys.stderr = sys.stdout
+try:
+    print(main(["sweep", "demo", "--epsilons", "1"]))
+except SystemExit as stop:
+    print(stop.code)
+""")
+    assert "pip install 'skprivacy[torch]'" in printed
+    assert "Traceback" not in printed
+
+
+@pytest.mark.parametrize("part", sorted(skprivacy._SUBPACKAGES))
+def test_each_subpackage_can_be_the_first_to_be_imported(part):
+    subprocess.run([sys.executable, "-c", f"import skprivacy.{part}"], check=True)
+
+
+def test_accounting_loads_neither_attacks_nor_audits():
+    code = (
+        "import skprivacy.accounting, sys; rooms = {'attacks', 'audit', 'model_selection', 'cli'}; "
+        "assert not rooms & {name.split('.')[1] for name in sys.modules if '.' in name "
+        "and name.startswith('skprivacy')}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_audit_is_a_function_and_a_subpackage():
+    code = """
+import pickle
+import skprivacy.audit as room
+import skprivacy
+from skprivacy import audit
+from skprivacy.audit import AuditReport
+assert room is audit is skprivacy.audit
+assert room.AuditReport is AuditReport
+assert pickle.loads(pickle.dumps(audit)) is audit
+try:
+    audit()
+except TypeError as error:
+    assert "X_train" in str(error), error
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert signature(skprivacy.audit) == signature(skprivacy.audit.audit)
+
+
 def test_public_names_resolve():
     for name in skprivacy.__all__:
         assert getattr(skprivacy, name) is not None
+    assert set(skprivacy.__all__) <= set(dir(skprivacy))
     assert callable(skprivacy.audit)
+    assert {p.name for p in ROOT.iterdir() if p.is_dir() and p.name[0] != "_"} - {"cli"} == (
+        skprivacy._SUBPACKAGES
+    )
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = skprivacy.no_such_name

@@ -13,9 +13,9 @@ import pytest
 DOC = Path(__file__).parents[1] / "doc"
 PARTS = [
     "accounting", "attacks", "attacks.inversion", "attacks.synthesis", "audit", "base",
-    "datasets", "defences", "display", "ensemble", "exceptions", "fine_tuning", "label_privacy",
-    "linear_model", "mechanisms", "metrics", "model_selection", "neural_network", "preprocessing",
-    "public_facts",
+    "certificates", "datasets", "defences", "display", "ensemble", "exceptions", "fine_tuning",
+    "label_privacy", "linear_model", "mechanisms", "metrics", "model_selection", "neural_network",
+    "preprocessing", "public_facts",
 ]  # fmt: skip
 
 

@@ -22,8 +22,9 @@ LINTERS = {"ruff", "mypy", "pandas-stubs", "types-tqdm"}
 def required():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *extras["test"], *extras["postgres"], *extras["parquet"]]
-    return [r for r in map(Requirement, lines) if r.name not in LINTERS]
+    used = ("torch", "test", "postgres", "parquet")
+    lines = [*project["dependencies"], *(line for extra in used for line in extras[extra])]
+    return [r for r in map(Requirement, lines) if r.name not in {*LINTERS, project["name"]}]
 
 
 def pinned():

@@ -7,6 +7,7 @@ from .gradient_norm import GradientNormAttack
 from .indirect import IndirectInference
 from .label_inference import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
 from .label_only import LabelOnlyAttack
+from .learned import LearnedRatio
 from .lira import LiRA
 from .membership import LossThreshold, MembershipAttack
 from .property import PropertyInference
@@ -18,6 +19,7 @@ from .shadow_classifier import MLLeaksAttack, ShokriAttack
 from .shadow_threshold import ShadowThreshold
 from .stolen_memories import StolenMemoriesAttack
 from .strongest import StrongestAttack
+from .supervised import SupervisedAttack
 from .threshold import ReferenceThreshold, SignalThreshold
 from .white_box import WhiteBoxAttack
 
@@ -33,6 +35,7 @@ __all__ = [
     "LabelInferenceAttack",
     "LabelInferenceResult",
     "LabelOnlyAttack",
+    "LearnedRatio",
     "LiRA",
     "LossThreshold",
     "MLLeaksAttack",
@@ -46,6 +49,7 @@ __all__ = [
     "SignalThreshold",
     "StolenMemoriesAttack",
     "StrongestAttack",
+    "SupervisedAttack",
     "VulnerableRecordsAttack",
     "WhiteBoxAttack",
 ]

@@ -15,9 +15,9 @@ from sklearn.base import clone
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 
-from .shadow import train_clone
+from .._clones import train_clone
 
-__all__ = ["Layer", "ModuleNetwork", "Network", "PlainNetwork", "network_classes", "open_network"]
+__all__ = ["Layer", "ModuleNetwork", "Network", "PlainNetwork", "open_network"]
 
 Float64Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
@@ -64,14 +64,6 @@ class Network(ABC):
 
     @abstractmethod
     def retrained(self, X: Any, label: Labels, first: int, seed: int) -> Network: ...
-
-
-def network_classes(target: Any) -> NDArray[Any] | None:
-    """Return the classes of a torch module, which has no ``classes_``; None for anything else."""
-    if hasattr(target, "classes_") or not _is_module(target):
-        return None
-    last = [layer for layer in target.modules() if hasattr(layer, "out_features")][-1]
-    return np.arange(max(2, last.out_features))
 
 
 def open_network(target: Any, *, epochs: int = 100) -> tuple[Network, Callable[[Any], Any]]:

@@ -59,6 +59,7 @@ def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Float64Array:
     if not hasattr(model, "predict_proba"):
         raise TypeError(
             f"{type(model).__name__} has no predict_proba, which this attack needs. Use "
+            "LossThreshold, LiRA, RMIA or StrongestAttack, which take other scores too, or "
             "LabelOnlyAttack, which needs only predicted labels."
         )
     proba = np.asarray(model.predict_proba(X), dtype=float)

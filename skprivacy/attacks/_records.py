@@ -128,9 +128,20 @@ def _flat(values: NDArray[Any]) -> NDArray[Any]:
     return values.reshape(len(values), -1) if values.ndim > 2 else values
 
 
-def _text(column: pd.Series[Any]) -> NDArray[np.object_]:
-    """Return each value as a string that marks it as a number or as text."""
-    values = column.to_numpy(dtype=object)
+def _text(column: pd.Series[Any]) -> Any:
+    """Return each value as a string that marks it as a number or as text.
+
+    Columns of few values are marked and hashed once per value.
+    """
+    if column.dtype == object:  # may hold values that are equal and still differ, as None and nan
+        return _marked(column.to_numpy())
+    codes, values = pd.factorize(column)
+    marks = _marked(np.append(values.to_numpy(dtype=object), np.nan))  # the last is the missing one
+    distinct, place = np.unique(marks, return_inverse=True)
+    return pd.Categorical.from_codes(place[codes], categories=distinct.tolist())
+
+
+def _marked(values: NDArray[np.object_]) -> NDArray[np.object_]:
     marked = [f"t{value}" if type(value) is str else _mark(value) for value in values]
     return np.array(marked, dtype=object)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .. import metrics
 
-__all__ = ["Variant", "best_setting", "powers"]
+__all__ = ["N_RECORDS", "Variant", "best_setting", "found_members", "powers", "trials"]
 
 Float64Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -68,17 +68,17 @@ def powers(shadow: Float64Array, trained: Mask, variants: Sequence[Variant]) -> 
     order = np.lexsort((*trained, *shadow))
     rows = order[np.random.default_rng(0).permutation(len(order))[:N_RECORDS]]
     shadow, trained = shadow[:, rows], trained[:, rows]
-    trials = list(_trials(trained))
+    tried = list(trials(trained))
     found = np.zeros(len(variants))
     for i, (view, compare) in enumerate(variants):
         values = view(shadow)
-        for attacked, others in trials:
+        for attacked, others in tried:
             score = compare(values[attacked], values[others], ~trained[others])
-            found[i] += _found(score, trained[attacked]) / len(trials)
+            found[i] += found_members(score, trained[attacked]) / len(tried)
     return found
 
 
-def _trials(trained: Mask) -> Iterator[tuple[int, list[int]]]:
+def trials(trained: Mask) -> Iterator[tuple[int, list[int]]]:
     """Yield models to attack, each with the models to attack it with.
 
     The one trained on the other half of the records is left out: its members are exactly those
@@ -91,6 +91,7 @@ def _trials(trained: Mask) -> Iterator[tuple[int, list[int]]]:
             yield k, others
 
 
-def _found(score: Float64Array, member: Mask) -> float:
+def found_members(score: Float64Array, member: Mask) -> float:
+    """Return the share of members found, the mean over rates from 1% on a logarithmic scale."""
     fpr, tpr, _ = metrics.roc(score[member], score[~member])
     return float(np.interp(RATES, fpr, tpr).mean())

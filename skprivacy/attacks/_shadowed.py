@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,18 +12,41 @@ from sklearn.base import clone
 
 from .._sklearn import Interval, safe_indexing
 from .._validation import label_columns
-from . import scores
+from ._answers import answers_of
+from ._modules import askable
 from ._predictions import class_list
 from .membership import MembershipAttack
 from .shadow import NOT_LEARNING, ShadowPool
 
-__all__ = ["ShadowedAttack"]
+__all__ = ["Known", "ShadowedAttack"]
 
 View = Callable[[NDArray[np.float64], NDArray[np.intp]], NDArray[np.float64]]
 
 
+class Known(NamedTuple):
+    """The records of an attacker that the pool knows, and what its models say of them.
+
+    Attributes
+    ----------
+    X, y : the records and their classes
+    rows : bool ndarray of shape (n_records_of_attacker,)
+        Which of the attacker's records they are.
+    shadow : ndarray of shape (n_shadows, n_known)
+        Log-odds of the true class.
+    trained : bool ndarray of shape (n_shadows, n_known)
+    """
+
+    X: Any
+    y: NDArray[Any]
+    rows: NDArray[np.bool_]
+    shadow: NDArray[np.float64]
+    trained: NDArray[np.bool_]
+
+
 class ShadowedAttack(MembershipAttack):
     """Base of attacks with parameters ``n_shadows``, ``pool``, ``n_jobs`` and ``random_state``."""
+
+    _needs_classes = False
 
     n_shadows: int
     pool: Any
@@ -40,7 +63,8 @@ class ShadowedAttack(MembershipAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         self._take_pool(X, y)
-        self.classes_ = class_list(self.classes_, self.pool_.classes_)
+        if self.classes_ is not None and self.pool_.classes_ is not None:
+            self.classes_ = class_list(self.classes_, self.pool_.classes_)
 
     def _take_pool(self, X: Any, y: NDArray[Any]) -> None:
         if self.pool is None:
@@ -61,12 +85,10 @@ class ShadowedAttack(MembershipAttack):
     def _meet(self, X: Any, y: NDArray[Any]) -> None:
         """Learn from the population once the settings are chosen; nothing by default."""
 
-    def _known_to_pool(
-        self, X: Any, y: NDArray[Any]
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Return the shadow models' log-odds of the pool's records, and who trained on them."""
-        trained, known = self.pool_.membership(X)
-        return self.pool_.logits(X, y)[:, known], trained[:, known]
+    def _known_to_pool(self, X: Any, y: NDArray[Any]) -> Known:
+        trained, rows = self.pool_.membership(X)
+        shadow = self.pool_.logits(X, y)[:, rows]
+        return Known(safe_indexing(X, rows), y[rows], rows, shadow, trained[:, rows])
 
     def _seen_by_shadows(
         self, X: Any, y: NDArray[Any], classes: NDArray[Any], view: View
@@ -87,13 +109,21 @@ class ShadowedAttack(MembershipAttack):
         return views, trained[:, known].ravel(), np.tile(label, len(trained))
 
     def _target_logit(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        return scores.logit(*self._target_proba(X, y))
+        """Return the target's log-odds, or what stands in for them, as the pool returns them."""
+        model = askable(self.target, X)
+        signal = answers_of(model, y).signal(model, X, y, self.classes_)
+        return self.pool_.as_log_odds(signal)
 
     def _check_known(self, X: Any) -> None:
-        unknown = int(np.sum(~self.pool_.membership(X)[1]))
-        if unknown:
+        trained, known = self.pool_.membership(X)
+        if unknown := int(np.sum(~known)):
             raise ValueError(
                 f"online=True needs shadow models trained on every scored record, but {unknown} "
                 "records are not among those that the pool was trained on. Train the pool on all "
                 "records to be scored, or use online=False."
+            )
+        if unseen := int(np.sum(~trained.any(axis=0))):
+            raise ValueError(
+                f"online=True needs shadow models trained on every scored record, but none was "
+                f"trained on {unseen} of them. Use online=False."
             )

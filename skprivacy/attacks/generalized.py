@@ -64,6 +64,8 @@ class VulnerableRecordsAttack(ShadowedAttack):
     True
     """
 
+    _needs_classes = True
+
     _parameter_constraints: dict[str, Any] = {
         **ShadowedAttack._parameter_constraints,
         "radius": [Interval(Real, 0, 2**0.5, closed="neither")],

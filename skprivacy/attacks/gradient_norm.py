@@ -66,6 +66,8 @@ class GradientNormAttack(MembershipAttack):
     True
     """
 
+    _needs_members = True
+
     _parameter_constraints: dict[str, Any] = {
         **MembershipAttack._parameter_constraints,
         "attack_model": [HasMethods(["fit", "predict_proba"]), None],

@@ -82,6 +82,8 @@ class IndirectInference(ShadowedAttack):
     (5,)
     """
 
+    _needs_classes = True
+
     _parameter_constraints: dict[str, Any] = {
         **ShadowedAttack._parameter_constraints,
         "n_queries": [Interval(Integral, 1, None, closed="left")],

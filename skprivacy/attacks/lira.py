@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .._sklearn import Interval, StrOptions
 from . import scores
 from ._rehearsal import Variant, best_setting
-from ._shadowed import ShadowedAttack
+from ._shadowed import Known, ShadowedAttack
 
 __all__ = ["LiRA"]
 
@@ -133,9 +133,9 @@ class LiRA(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        self._tune(*self._known_to_pool(X, y))
+        self._tune(self._known_to_pool(X, y))
 
-    def _tune(self, shadow: NDArray[np.float64], trained: NDArray[np.bool_]) -> None:
+    def _tune(self, known: Known) -> None:
         floors = FLOORS if self.floor == "auto" else (float(self.floor),)
         priors = PRIORS if self.variance == "auto" else (PRIOR_OF[self.variance],)
         variants = [
@@ -145,7 +145,9 @@ class LiRA(ShadowedAttack):
             )
             for floor, prior in sorted(product(floors, priors), key=_unusual)
         ]
-        (self.floor_, self.prior_), self.power_ = best_setting(shadow, trained, variants)
+        (self.floor_, self.prior_), self.power_ = best_setting(
+            known.shadow, known.trained, variants
+        )
 
     @property
     def _compare(self) -> Callable[..., NDArray[np.float64]]:

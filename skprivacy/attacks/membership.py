@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,6 +16,8 @@ from .. import metrics
 from .._sklearn import Interval
 from .._validation import label_columns
 from . import scores
+from ._answers import PROBABILITIES, Answers, answers_of, targets_of
+from ._modules import askable
 from ._predictions import check_known, class_list, predict_aligned
 from ._records import as_records, concat, fingerprints, num_samples
 from .result import AttackResult
@@ -37,6 +38,12 @@ class MembershipAttack(ABC, BaseEstimator):
     target: Any
     fpr: float | None
 
+    # Whether only probabilities (or, of LabelOnlyAttack, labels) of classes will do. Attacks that
+    # compare one number for each record take it from whatever the target gives.
+    _needs_classes: ClassVar[bool] = True
+    # Whether ``fit`` cannot do without ``member``.
+    _needs_members: ClassVar[bool] = False
+
     _parameter_constraints: dict[str, Any] = {
         "target": "no_validation",
         "fpr": [Interval(Real, 0, 1, closed="neither")],
@@ -49,8 +56,9 @@ class MembershipAttack(ABC, BaseEstimator):
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
             Records like the target's training records.
-        y : array-like of shape (n_records,)
-            Their classes, of the type the target was fitted with.
+        y : array-like of shape (n_records,) or (n_records, n_outputs)
+            What the target predicts: their classes, of the type the target was fitted with, or
+            numbers. None for models that are fitted without it.
         member : array-like of bool of shape (n_records,), default=None
             Whether each record was in the target's training set. None: the attacker does not know.
 
@@ -79,16 +87,12 @@ class MembershipAttack(ABC, BaseEstimator):
                 "target=None must be the fitted model to attack. Pass it as "
                 f"{type(self).__name__}(target) or set_params(target=model)."
             )
-        classes = self._target_classes()
-        if classes is None:
-            raise NotFittedError(
-                f"target={type(self.target).__name__} must be a fitted classifier; it has no "
-                "classes_. Call target.fit first."
-            )
-        X, y = as_records(X), np.asarray(y)
+        X = as_records(X)
+        self._check_target(X, y)
+        y = targets_of(y, num_samples(X))
         check_consistent_length(X, y)
         known = None if member is None else _check_member(member, num_samples(X))
-        self.classes_ = self._all_classes(classes, y)
+        self.classes_ = self._all_classes(self._target_classes(X), y)
         self._learn(X, y, known)
         self.threshold_ = self._calibrated(X, y, known)
         return self
@@ -99,11 +103,12 @@ class MembershipAttack(ABC, BaseEstimator):
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
-        y : array-like of shape (n_records,)
-            True classes.
+        y : array-like of shape (n_records,) or (n_records, n_outputs)
+            True classes or numbers, as in ``fit``.
         """
         check_is_fitted(self, "threshold_")
-        X, y = as_records(X), np.asarray(y)
+        X = as_records(X)
+        y = targets_of(y, num_samples(X))
         check_consistent_length(X, y)
         return self._score(X, y)
 
@@ -128,7 +133,7 @@ class MembershipAttack(ABC, BaseEstimator):
         check_is_fitted(self, "threshold_")
         X_in, X_out = as_records(X_in), as_records(X_out)
         n_in = num_samples(X_in)
-        y = np.concatenate([np.asarray(y_in), np.asarray(y_out)])
+        y = np.concatenate([targets_of(y_in, n_in), targets_of(y_out, num_samples(X_out))])
         values = self.score_samples(concat(X_in, X_out), y)
         details = {
             "in_both": int(np.isin(fingerprints(X_out), fingerprints(X_in)).sum()),
@@ -144,13 +149,42 @@ class MembershipAttack(ABC, BaseEstimator):
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         """Learn what ``_score`` needs; nothing by default."""
 
-    def _target_classes(self) -> Any:
-        return getattr(self.target, "classes_", None)
+    def _check_target(self, X: Any, y: Any) -> None:
+        """Refuse a target that is not fitted, or gives nothing that this attack can use."""
+        classes = self._target_classes(X)
+        if classes is not None and np.ndim(y) == 1:
+            return
+        asked, kind = (
+            self._target_answers(X, targets_of(y, num_samples(X))),
+            type(self.target).__name__,
+        )
+        if y is None and asked.needs_y:
+            raise ValueError(
+                f"y=None must be what {kind} predicts: {asked.name} are compared with it. Pass y "
+                "in the form the target was fitted with."
+            )
+        if self._needs_classes:
+            raise TypeError(
+                f"{type(self).__name__} needs the class of each record, and {kind} gives "
+                f"{asked.name}. Use LossThreshold, LiRA, RMIA or StrongestAttack."
+            )
+        if classes is None:
+            check_is_fitted(self.target)
 
-    def _all_classes(self, classes: Any, y: NDArray[Any]) -> NDArray[Any]:
+    def _target_classes(self, X: Any) -> Any:
+        """Return the classes of a target that has one list of them, else None."""
+        classes = getattr(askable(self.target, X), "classes_", None)
+        return None if isinstance(classes, list) else classes
+
+    def _all_classes(self, classes: Any, y: NDArray[Any]) -> Any:
+        if classes is None or y.ndim > 1:
+            return None
         union = class_list(classes, y)
         check_known(y, classes)
         return union
+
+    def _target_answers(self, X: Any, y: NDArray[Any]) -> Answers:
+        return answers_of(askable(self.target, X), y)
 
     def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         return choose_threshold(self._score(X, y), member, self.fpr)
@@ -161,7 +195,13 @@ class MembershipAttack(ABC, BaseEstimator):
 
     def _target_proba(self, X: Any, y: NDArray[Any]) -> tuple[Float64Array, NDArray[np.intp]]:
         """Return the target's probabilities over ``classes_`` and the column of each label."""
-        return predict_aligned(self.target, X, self.classes_), label_columns(y, self.classes_)
+        proba = predict_aligned(askable(self.target, X), X, self.classes_)
+        return proba, label_columns(y, self.classes_)
+
+    def _target_minus_loss(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        """Return how well the target's answers fit, whatever it answers; higher for members."""
+        model = askable(self.target, X)
+        return answers_of(model, y).minus_losses(model, X, y, self.classes_)
 
     def __sklearn_clone__(self) -> MembershipAttack:
         params = self.get_params(deep=False)
@@ -174,15 +214,21 @@ class MembershipAttack(ABC, BaseEstimator):
 class LossThreshold(MembershipAttack):
     """Call a record a member if the target's loss on it is low (Yeom et al. 2018).
 
+    The loss is whatever the target's answers tell: the log-loss of class probabilities, its mean
+    over the labels of a multi-label classifier, minus the margin of ``decision_function``, the
+    size of a regressor's residual, minus the log-density of ``score_samples``, or the distance
+    from the nearest centre of a cluster.
+
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
+    target : fitted model, default=None
         The target model. None makes a template for ``clone`` and ``set_params``.
     training_loss : float, default=None
-        Mean log-loss of the target on its training records, as its owner may publish it.
+        Mean loss of the target on its training records, as its owner may publish it.
         ``predict`` calls records members whose loss is no larger: the rule of the paper. None: the
         loss that the target itself expects on the records given to ``fit``, the mean entropy of
         its predictions, stands in for it; it is usually larger, and calls more records members.
+        Of models without class probabilities it is the mean loss on these records.
     fpr : float, default=None
         False positive rate that ``predict`` aims at instead. It calls nobody if more records than
         that share the lowest loss, as those of trees often do.
@@ -215,6 +261,8 @@ class LossThreshold(MembershipAttack):
         "fpr": [Interval(Real, 0, 1, closed="neither"), None],
     }
 
+    _needs_classes = False
+
     def __init__(
         self, target: Any = None, *, training_loss: float | None = None, fpr: float | None = None
     ) -> None:
@@ -228,10 +276,12 @@ class LossThreshold(MembershipAttack):
         if self.training_loss is not None:
             # rounding must not exclude records whose loss is the mean, as where all are equal
             return -self.training_loss - 1e-12
+        if self._target_answers(X, y) is not PROBABILITIES:
+            return float(self._score(X, y).mean()) - 1e-12
         return float(scores.entropy(*self._target_proba(X, y)).mean()) - 1e-12
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        return scores.loss(*self._target_proba(X, y))
+        return self._target_minus_loss(X, y)
 
 
 def _check_member(member: ArrayLike, n_records: int) -> NDArray[np.bool_]:

@@ -12,14 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import metrics
 from ..metrics import OperatingPoint
+from ..metrics._area import auc_p_value
+from ..metrics._multiplicity import benjamini_hochberg, holm
 from ..metrics._samples import Interval, check_open_unit, check_scores
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["AttackResult"]
+__all__ = ["FEWEST", "AttackResult"]
 
 REPORTED_FPRS = (0.1, 0.01, 0.001)
+FEWEST = 5  # in a smaller group nothing can be shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,12 +135,17 @@ class AttackResult:
         return (tpr / (tpr + fpr) if tpr + fpr > 0 else float("nan")), tpr
 
     def records(self) -> pd.DataFrame:
-        """Return one row per record: ``member``, ``score`` and ``risk``.
+        """Return one row per record: ``member``, ``score``, ``risk``, ``q_value``, ``exposed``.
 
         ``risk`` is how unusual the record's score is for a non-member: the share of OTHER
         non-members (plus one) that score at least as high. A member with a risk of 0.01 stands
         out as much as one non-member in a hundred does. The smaller the figure, the more exposed
         the record.
+
+        Among many members some stand out by chance. ``exposed`` marks those that do beyond it: of
+        the marked ones, a share of at most ``alpha`` is expected to score like non-members, and if
+        all members do, any is marked with probability at most ``alpha`` (Benjamini and Hochberg, on
+        the risks of members). ``q_value`` is the smallest such ``alpha``; non-members have none.
         """
         import pandas as pd
 
@@ -145,11 +153,15 @@ class AttackResult:
         n_out = len(ordered)
         higher_in = n_out - np.searchsorted(ordered, self.scores_in)
         higher_out = n_out - np.searchsorted(ordered, self.scores_out) - 1
+        risk_in = (higher_in + 1) / (n_out + 1)
+        q_value = np.r_[benjamini_hochberg(risk_in), np.full(n_out, np.nan)]
         return pd.DataFrame(
             {
                 "member": np.r_[np.ones(len(self.scores_in), bool), np.zeros(n_out, bool)],
                 "score": np.r_[self.scores_in, self.scores_out],
-                "risk": np.r_[(higher_in + 1) / (n_out + 1), (higher_out + 1) / n_out],
+                "risk": np.r_[risk_in, (higher_out + 1) / n_out],
+                "q_value": q_value,
+                "exposed": q_value <= self.alpha,
             }
         )
 
@@ -164,10 +176,14 @@ class AttackResult:
         Returns
         -------
         DataFrame
-            Indexed by group; ``alpha`` is shared among the groups (Bonferroni), so that all
-            intervals together miss with probability ``alpha``. Figures of a group without members
-            or without non-members are NaN, and so is a TPR at 1% FPR that cannot be measured with
-            so few non-members.
+            Indexed by group. ``alpha`` is shared among the groups (Bonferroni), so that all
+            intervals of one column together miss with probability ``alpha``, and so do all bounds
+            on epsilon. ``exposed`` marks the groups in which members score above non-members:
+            any is marked falsely with probability at most ``alpha`` (Holm, on the AUC), and
+            ``p_value`` is the smallest such ``alpha``; groups with fewer than 5 members or
+            non-members are not tested. Figures of a group without members or
+            without non-members are NaN, and so is a TPR at 1% FPR that cannot be measured with so
+            few non-members.
         """
         import pandas as pd
 
@@ -188,13 +204,18 @@ class AttackResult:
                 part = AttackResult(scores_in, scores_out, alpha=self.alpha / len(names))
                 row |= {"auc": part.auc, "auc_low": part.auc_interval[0]}
                 row |= {"auc_high": part.auc_interval[1], "epsilon": part.epsilon_lower_bound()}
+                if min(len(scores_in), len(scores_out)) >= FEWEST:
+                    row["p_value"] = auc_p_value(scores_in, scores_out)
                 point = part.tpr_at_fpr(0.01)
                 row |= {"tpr_at_0.01": point.tpr, "tpr_at_0.01_low": point.interval[0]}
                 row |= {"tpr_at_0.01_high": point.interval[1]}
             rows[name] = row
-        columns = ["n_in", "n_out", "auc", "auc_low", "auc_high", "epsilon"]
+        columns = ["n_in", "n_out", "auc", "auc_low", "auc_high", "p_value", "epsilon"]
         columns += ["tpr_at_0.01", "tpr_at_0.01_low", "tpr_at_0.01_high"]
-        return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("group")
+        table = pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("group")
+        table["p_value"] = holm(table["p_value"])
+        table.insert(6, "exposed", table["p_value"] <= self.alpha)
+        return table
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row of figures, ready to be concatenated with other attacks' rows."""

@@ -13,7 +13,7 @@ from scipy.special import expit
 from .._sklearn import Interval, StrOptions
 from . import scores
 from ._rehearsal import Variant, best_setting
-from ._shadowed import ShadowedAttack
+from ._shadowed import Known, ShadowedAttack
 
 __all__ = ["RMIA"]
 
@@ -119,16 +119,16 @@ class RMIA(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        self._tune(*self._known_to_pool(X, y))
+        self._tune(self._known_to_pool(X, y))
         self._meet(X, y)
 
-    def _tune(self, shadow: Float64Array, trained: NDArray[np.bool_]) -> None:
+    def _tune(self, known: Known) -> None:
         tried = SHARES if self.offline_a == "auto" else (float(self.offline_a),)
         if self.online:  # without effect there
             tried = tried[:1]
         # higher ratios beat more records, whatever the population and gamma are
         variants = [(a, Variant(expit, partial(self._compare, a=a))) for a in tried]
-        self.offline_a_, self.power_ = best_setting(shadow, trained, variants)
+        self.offline_a_, self.power_ = best_setting(known.shadow, known.trained, variants)
 
     def _meet(self, X: Any, y: NDArray[Any]) -> None:
         self.population_ratio_ = self._ratio(X, y)

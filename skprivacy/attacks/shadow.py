@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import json
+import math
 import os
-import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import joblib
 import numpy as np
-from joblib.parallel import get_active_backend
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
-from tqdm import tqdm
 
-from .._clones import train_clone
+from .._clones import check_weights
 from .._sklearn import Interval, StrOptions
-from .._stacked import is_stackable, train_stacked
-from .._validation import label_columns
+from .._stacked import is_stackable
 from . import scores
+from ._answers import PROBABILITIES, answers_of, learns_classes, targets_of
 from ._predictions import class_list, predict_aligned
 from ._records import as_records, fingerprints, num_samples, safe_indexing
+from ._shadow_training import Jobs, files_of, open_folder, train_shadows
+from ._tables import PredictionTable, check_table, check_trained
 
 __all__ = ["ShadowPool"]
 
@@ -52,7 +50,9 @@ class ShadowPool(BaseEstimator):
     Parameters
     ----------
     estimator : estimator
-        Classifier or pipeline with ``predict_proba``; cloned, never changed. Usually the target.
+        Model or pipeline to train, usually the target: a classifier, a regressor, or whatever
+        gives a score of single records (:class:`LossThreshold` lists what counts). It is cloned,
+        never changed.
     n_shadows : int, default=16
         Number of models; even.
     n_jobs : int, default=None
@@ -80,8 +80,9 @@ class ShadowPool(BaseEstimator):
     estimators_ : list of estimators
         The trained shadow models. Stacked ones have ``classes_``, ``predict_proba`` and
         ``predict`` only.
-    classes_ : ndarray of shape (n_classes,)
-        All classes, those missing in some halves included.
+    classes_ : ndarray of shape (n_classes,) or None
+        All classes, those missing in some halves included; None if one class a record is not what
+        the models predict.
     fingerprints_ : ndarray of shape (n_groups,)
         Sorted fingerprints of the distinct rows.
     masks_ : bool ndarray of shape (n_shadows, n_groups)
@@ -106,6 +107,8 @@ class ShadowPool(BaseEstimator):
     >>> pool.membership(X)[0].sum(axis=0).tolist() == [2] * 100
     True
     """
+
+    classes_: Any
 
     _parameter_constraints: dict[str, Any] = {
         "estimator": "no_validation",
@@ -136,7 +139,7 @@ class ShadowPool(BaseEstimator):
         self.stacked = stacked
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> ShadowPool:
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> ShadowPool:
         """Train the shadow models.
 
         Parameters
@@ -144,14 +147,17 @@ class ShadowPool(BaseEstimator):
         X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
             The attacker's records: drawn like the target's training records, and possibly
             among them.
-        y : array-like of shape (n_records,)
-            Their classes.
+        y : array-like of shape (n_records,) or (n_records, n_outputs)
+            What is predicted of them; None for models that are fitted without it.
+        sample_weight : array-like of shape (n_records,), default=None
+            Weights of the records, passed to ``fit`` of the estimator or of a pipeline's last step.
 
         Raises
         ------
         ValueError
-            If ``n_shadows`` is odd, there are fewer than 4 distinct rows or fewer than 2 classes,
-            or ``path`` holds a pool of other records, of another estimator or of another size.
+            If ``n_shadows`` is odd, there are fewer than 4 distinct rows or, for classifiers, fewer
+            than 2 classes, the estimator takes no weights, or ``path`` holds a pool of other
+            records, of another estimator or of another size.
         """
         self._validate_params()
         if self.n_shadows % 2:
@@ -159,12 +165,17 @@ class ShadowPool(BaseEstimator):
                 f"n_shadows={self.n_shadows} must be even: shadow models come in pairs that "
                 f"train on complementary halves. Use {self.n_shadows + 1}."
             )
-        X, y = as_records(X), np.asarray(y)
+        X = as_records(X)
+        y = targets_of(y, num_samples(X))
         check_consistent_length(X, y)
-        check_classification_targets(y)
+        weights = check_weights(self.estimator, sample_weight, num_samples(X))
+        stacked = self._stacks(weights)
+        classes = y if learns_classes(self.estimator) and y.ndim == 1 else None
+        if classes is not None:
+            check_classification_targets(y)
         all_prints = fingerprints(X)
         prints, groups = np.unique(all_prints, return_inverse=True)
-        if len(prints) < 4 or len(np.unique(y)) < 2:
+        if len(prints) < 4 or (classes is not None and len(np.unique(y)) < 2):
             raise ValueError(
                 f"X has {len(prints)} distinct rows of {len(np.unique(y))} classes, which cannot "
                 "be halved; expected at least 4 distinct rows and 2 classes. Pass more records."
@@ -172,38 +183,101 @@ class ShadowPool(BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         folder = None if self.path is None else Path(self.path)
         if folder is not None:
-            content = joblib.hash(
-                (clone(self.estimator), self._stacks(), self.n_shadows, all_prints, y)
-            )
-            seed = _open_folder(folder, content, seed, self.n_shadows)
-        masks = _halves(groups, y, self.n_shadows, np.random.default_rng(seed))
-        seeds = np.random.SeedSequence(seed).generate_state(self.n_shadows) >> 1
-        rows = [np.flatnonzero(mask[groups]) for mask in masks]
-        files = _files(folder, self.n_shadows)
-        with _safe_backend():
-            if self._stacks():
-                self.estimators_ = _train_stacked(
-                    self.estimator, X, y, rows, seeds, files, self.n_jobs, self.verbose
-                )
-            else:
-                self.estimators_ = joblib.Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
-                    joblib.delayed(_train)(self.estimator, X, y, *job)
-                    for job in zip(rows, seeds, files, strict=True)
-                )
+            known = (clone(self.estimator), stacked, self.n_shadows, all_prints, y)
+            content = joblib.hash(known if weights is None else (*known, weights))
+            seed = open_folder(folder, content, seed, self.n_shadows)
+        masks = _halves(groups, classes, self.n_shadows, np.random.default_rng(seed))
+        jobs = Jobs(
+            [np.flatnonzero(mask[groups]) for mask in masks],
+            np.random.SeedSequence(seed).generate_state(self.n_shadows) >> 1,
+            files_of(folder, self.n_shadows),
+        )
+        self.estimators_ = train_shadows(
+            self.estimator,
+            (X, y, weights),
+            jobs,
+            stacked=stacked,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        )
         self.fingerprints_, self.masks_ = prints, masks
-        self.classes_ = class_list(y, *(model.classes_ for model in self.estimators_))
+        self._asks = answers_of(self.estimators_[0], y)
         self._cached: tuple[str, Any] | None = None
+        self.classes_ = None
+        if self._asks.by_class:
+            self.classes_ = class_list(y, *(model.classes_ for model in self.estimators_))
+        self._scale = (0.0, 1.0)
+        if self._asks.log_odds is None:
+            self._scale = _scale(self._signals(X, y))
         return self
 
-    def _stacks(self) -> bool:
+    @classmethod
+    def from_predictions(
+        cls, X: Any, probas: ArrayLike, trained: ArrayLike, classes: ArrayLike
+    ) -> ShadowPool:
+        """Return the pool of models that were trained elsewhere, from what they said of records.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            The records, all that attacks will be given.
+        probas : array-like of shape (n_shadows, n_records, n_classes)
+            Probabilities by each shadow model.
+        trained : array-like of bool of shape (n_shadows, n_records)
+            Which model trained on which record. Who the target's members are must have no part in
+            it: take random halves of members and non-members alike.
+        classes : array-like of shape (n_classes,)
+            The class of each column.
+
+        Returns
+        -------
+        ShadowPool
+            Fitted.
+
+        Raises
+        ------
+        ValueError
+            If a shape is not as described, rows do not sum to one, or a record was in the training
+            set of all models.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skprivacy.attacks import ShadowPool
+        >>> said = [[[0.9, 0.1], [0.6, 0.4]], [[0.4, 0.6], [0.2, 0.8]]]
+        >>> trained = [[True, False], [False, True]]
+        >>> pool = ShadowPool.from_predictions([[1.0], [2.0]], said, trained, ["no", "yes"])
+        >>> pool.logits([[2.0], [1.0]], ["yes", "no"]).round(1)
+        array([[-0.4,  2.2],
+               [ 1.4, -0.4]])
+        """
+        X, columns = as_records(X), np.asarray(classes)
+        tables = check_table("probas", probas, ndim=3)
+        inside = check_trained("trained", trained, tables.shape[:2])
+        if tables.shape[1:] != (num_samples(X), len(columns)):
+            raise ValueError(
+                f"probas has shape {tables.shape}; expected (n_shadows, {num_samples(X)}, "
+                f"{len(columns)}), for the records of X and the classes."
+            )
+        prints, groups = np.unique(fingerprints(X), return_inverse=True)
+        pool = cls(None, n_shadows=len(tables))
+        pool.estimators_ = [PredictionTable(X, table, columns) for table in tables]
+        pool.fingerprints_ = prints
+        pool.masks_ = np.stack([np.bincount(groups, weights=row) > 0 for row in inside])
+        pool.classes_ = np.unique(columns)
+        pool._asks, pool._scale, pool._cached = PROBABILITIES, (0.0, 1.0), None
+        return pool
+
+    def _stacks(self, weights: NDArray[np.float64] | None) -> bool:
         """Return whether models are trained side by side."""
-        if self.stacked is True and not is_stackable(self.estimator):
+        able = is_stackable(self.estimator) and weights is None
+        if self.stacked is True and not able:
             raise ValueError(
                 "stacked=True needs MLPClassifier(solver='adam', early_stopping=False) or a "
-                "DPSGDClassifier without a custom module, alone or at the end of a pipeline; "
-                f"got {self.estimator!r}. Use stacked='auto' or stacked=False."
+                "DPSGDClassifier without a custom module, alone or at the end of a pipeline, and "
+                f"no sample_weight; got {self.estimator!r}. Use stacked='auto' or stacked=False."
             )
-        return bool(self.stacked) and is_stackable(self.estimator)
+        return bool(self.stacked) and able
 
     def membership(self, X: Any) -> tuple[Mask, Mask]:
         """Return which models trained on each row, and which rows the pool knows.
@@ -256,44 +330,61 @@ class ShadowPool(BaseEstimator):
             X, np.arange(0, num_samples(X), max(1, num_samples(X) // N_ASKED_FIRST))
         )
         for records in (few, X):
-            answers = self._iter_answers(records)
+            answers = (self._ask(model, records) for model in self.estimators_)
             first = next(answers)
             if any(not np.array_equal(first, other) for other in answers):
                 return True
         return bool((first == first[0]).all())
 
-    def _iter_answers(self, X: Any) -> Iterator[NDArray[Any]]:
-        """Yield each model's probabilities, or its labels if it gives no probabilities."""
-        if all(hasattr(model, "predict_proba") for model in self.estimators_):
-            yield from self.iter_proba(X)
-        else:
-            yield from (np.asarray(model.predict(X)) for model in self.estimators_)
+    def _ask(self, model: Any, X: Any) -> NDArray[Any]:
+        answer = self._asks.ask(model, X, self.classes_)
+        return np.hstack(answer) if isinstance(answer, list) else np.asarray(answer)
 
     def logits(self, X: Any, y: Any) -> NDArray[np.float64]:
         """Return the log-odds of the true class, of shape (n_shadows, n_records).
 
-        The latest result is cached, so that several attacks on the same records query the models
-        only once.
+        Of models that give no probabilities: how well their answers fit, on a like scale. The
+        latest result is cached, so that several attacks on the same records query the models only
+        once.
         """
         check_is_fitted(self)
         X = as_records(X)
-        classes = class_list(self.classes_, y)
-        label = label_columns(y, classes)
-        key = joblib.hash((fingerprints(X), label))
+        y = targets_of(y, num_samples(X))
+        key = joblib.hash((fingerprints(X), y))
         if self._cached is None or self._cached[0] != key:
-            values = np.stack([scores.logit(proba, label) for proba in self.iter_proba(X, classes)])
-            self._cached = key, values
+            self._cached = key, self.as_log_odds(self._signals(X, y))
         return self._cached[1]
+
+    def _signals(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+        classes = None if self.classes_ is None else class_list(self.classes_, y)
+        return np.stack([self._asks.signal(model, X, y, classes) for model in self.estimators_])
+
+    def as_log_odds(self, signal: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return a model's signal on the scale of log-odds, by what is usual of shadow models.
+
+        The scale is that of all records of the pool and all of its models, so it depends neither
+        on the target nor on who its members are. Log-odds themselves stay as they are.
+        """
+        centre, unit = self._scale
+        limit = -math.log(scores.FLOOR)
+        return signal if self._asks.log_odds else np.clip((signal - centre) / unit, -limit, limit)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         return state | {"_cached": None} if "_cached" in state else state
 
 
+def _scale(signals: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the median of signals, and what is a standard deviation if they are normal."""
+    low, centre, high = np.quantile(signals, [0.25, 0.5, 0.75])
+    unit = (high - low) / 1.349 or float(signals.std())
+    return float(centre), float(unit) or 1.0
+
+
 def _halves(
-    groups: NDArray[np.intp], y: NDArray[Any], n_shadows: int, rng: np.random.Generator
+    groups: NDArray[np.intp], y: NDArray[Any] | None, n_shadows: int, rng: np.random.Generator
 ) -> Mask:
-    """Draw complementary halves of the groups, each with at least two classes."""
+    """Draw complementary halves of the groups, each with at least two classes if there are any."""
     n_groups = int(groups.max()) + 1
     masks = np.zeros((n_shadows, n_groups), dtype=bool)
     for pair in range(0, n_shadows, 2):
@@ -301,7 +392,7 @@ def _halves(
             half = np.zeros(n_groups, dtype=bool)
             half[rng.permutation(n_groups)[: n_groups // 2]] = True
             taken = half[groups]
-            if len(np.unique(y[taken])) > 1 and len(np.unique(y[~taken])) > 1:
+            if y is None or min(len(np.unique(y[taken])), len(np.unique(y[~taken]))) > 1:
                 break
         else:
             raise ValueError(
@@ -310,98 +401,3 @@ def _halves(
             )
         masks[pair], masks[pair + 1] = half, ~half
     return masks
-
-
-def _safe_backend() -> AbstractContextManager[Any]:
-    """Return a context in which joblib forks no process that may have used torch.
-
-    A fork copies torch's thread pool without its threads; the child then waits for them forever.
-    """
-    backend, n_jobs = get_active_backend()
-    forks = type(backend).__name__ == "MultiprocessingBackend"
-    if forks and "torch" in sys.modules:
-        return joblib.parallel_config("loky", n_jobs=n_jobs)
-    return nullcontext()
-
-
-def _train(
-    estimator: Any, X: Any, y: Any, rows: NDArray[np.intp], seed: int, file: Path | None
-) -> Any:
-    if file is not None and file.exists():
-        return joblib.load(file)
-    return _save(train_clone(estimator, X, y, rows, seed), file)
-
-
-def _train_stacked(
-    estimator: Any,
-    X: Any,
-    y: NDArray[Any],
-    rows: list[Any],
-    seeds: Any,
-    files: list[Path | None],
-    n_jobs: int | None,
-    verbose: int,
-) -> list[Any]:
-    """Load the models that are saved and train the others."""
-    models = [joblib.load(file) if file is not None and file.exists() else None for file in files]
-    missing = [i for i, model in enumerate(models) if model is None]
-    with tqdm(total=len(missing), desc="shadow models", unit="model", disable=not verbose) as bar:
-
-        def keep(i: int, model: Any) -> None:
-            models[missing[i]] = _save(model, files[missing[i]])
-            bar.update()
-
-        train_stacked(
-            estimator,
-            X,
-            y,
-            [rows[i] for i in missing],
-            [seeds[i] for i in missing],
-            n_jobs=n_jobs,
-            done=keep,
-        )
-    return models
-
-
-def _save(model: Any, file: Path | None) -> Any:
-    if file is not None:
-        unfinished = file.with_suffix(f".{os.getpid()}")
-        joblib.dump(model, unfinished)
-        os.replace(unfinished, file)  # an interruption leaves a whole file or none
-    return model
-
-
-def _files(folder: Path | None, n_shadows: int) -> list[Path | None]:
-    return [folder and folder / f"shadow_{i:04d}.joblib" for i in range(n_shadows)]
-
-
-def _open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
-    """Return the seed of the pool in the folder, after checking that the pool is the same."""
-    folder.mkdir(parents=True, exist_ok=True)
-    plan = folder / "pool.json"
-    if not plan.exists():
-        if any(folder.glob("shadow_*.joblib")):
-            raise ValueError(
-                f"path={str(folder)!r} holds shadow models, but not {plan.name!r}, which says what "
-                "each was trained on: they cannot be used again. Restore that file, pass another "
-                "folder, or delete this one."
-            )
-        unfinished = plan.with_suffix(f".{os.getpid()}")
-        unfinished.write_text(json.dumps({"content": content, "seed": seed}))
-        os.replace(unfinished, plan)
-        return seed
-    try:
-        known = json.loads(plan.read_text())
-        content_known, seed_known = known["content"], int(known["seed"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{plan} is damaged ({error}), so that it is unknown what the shadow models beside it "
-            "were trained on. Restore that file, pass another folder, or delete this one."
-        ) from error
-    if content_known != content:
-        raise ValueError(
-            f"path={str(folder)!r} holds shadow models of other records, of another estimator "
-            f"or of another number than n_shadows={n_shadows}. Pass another folder, or delete "
-            "this one."
-        )
-    return seed_known

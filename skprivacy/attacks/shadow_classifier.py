@@ -81,6 +81,8 @@ class ShokriAttack(ShadowedAttack):
     True
     """
 
+    _needs_classes = True
+
     _parameter_constraints: dict[str, Any] = {
         **ShadowedAttack._parameter_constraints,
         "attack_model": [HasMethods(["fit", "predict_proba"]), None],

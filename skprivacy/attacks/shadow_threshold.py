@@ -60,6 +60,8 @@ class ShadowThreshold(ShadowedAttack):
     True
     """
 
+    _needs_classes = True
+
     _parameter_constraints: dict[str, Any] = {
         **ShadowedAttack._parameter_constraints,
         "signal": [StrOptions(set(scores.SIGNALS))],

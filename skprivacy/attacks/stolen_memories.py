@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from .. import metrics
 from .._sklearn import Interval, safe_indexing
 from .._validation import label_columns
-from ._networks import Network, network_classes, open_network
+from ._networks import Network, open_network
 from ._records import fingerprints
 from .membership import MembershipAttack
 
@@ -105,17 +105,14 @@ class StolenMemoriesAttack(MembershipAttack):
         self.epochs = epochs
         self.random_state = random_state
 
-    def _target_classes(self) -> Any:
-        module_classes = network_classes(self.target)
-        return super()._target_classes() if module_classes is None else module_classes
-
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._network, self._inputs = open_network(self.target, epochs=self.epochs)
+        self._known_classes = np.asarray(self._target_classes(X))
         others = np.ones(len(y), bool) if member is None else ~member
-        others &= np.isin(y, self._target_classes())
+        others &= np.isin(y, self._known_classes)
         X, y = safe_indexing(X, np.flatnonzero(others)), y[others]
-        inputs, label = self._inputs(X), label_columns(y, np.asarray(self._target_classes()))
+        inputs, label = self._inputs(X), label_columns(y, self._known_classes)
         prints = fingerprints(X)
         fold = _folds(prints)
         if min(np.bincount(fold, minlength=N_FOLDS)) < 2 * N_FOLDS:
@@ -151,10 +148,10 @@ class StolenMemoriesAttack(MembershipAttack):
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         values = np.full(len(y), self._lowest)
-        known = np.isin(y, self._target_classes())
+        known = np.isin(y, self._known_classes)
         if known.any():
             X = safe_indexing(X, np.flatnonzero(known))
-            label = label_columns(y[known], np.asarray(self._target_classes()))
+            label = label_columns(y[known], self._known_classes)
             evidence = _evidence(
                 self._network, self._proxies, self._inputs(X), label, _folds(fingerprints(X))
             )

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._shadowed import ShadowedAttack
+from .learned import LearnedRatio
 from .lira import LiRA
 from .rmia import RMIA
 
@@ -15,11 +16,12 @@ __all__ = ["StrongestAttack"]
 
 
 class StrongestAttack(ShadowedAttack):
-    """LiRA or RMIA, whichever finds most members of shadow models; the default of ``audit``.
+    """The attack that finds most members of shadow models; the default of ``audit``.
 
     No attack is the strongest on every model. Which one is can be seen without the target: every
     shadow model is attacked with the others, whose members are known too, and the attack that
-    finds most of them is used.
+    finds most of them is used: :class:`LiRA` or :class:`RMIA`, offline or online, or
+    :class:`LearnedRatio`.
 
     Parameters
     ----------
@@ -28,9 +30,9 @@ class StrongestAttack(ShadowedAttack):
     n_shadows : int, default=16
         Number of shadow models to train if ``pool`` is None; even.
     online : bool, default=False
-        Whether online attacks take part: they compare also with models trained on the record.
-        Every record, those given to ``fit`` included, must then be among those that the pool was
-        trained on.
+        Whether online attacks and :class:`LearnedRatio` take part: they compare also with models
+        trained on the record. Every record, those given to ``fit`` included, must then be among
+        those that the pool was trained on.
     pool : ShadowPool, default=None
         Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
         trained on the records given to ``fit``. None clones the target.
@@ -45,7 +47,7 @@ class StrongestAttack(ShadowedAttack):
     ----------
     pool_ : ShadowPool
         The fitted pool.
-    attack_ : LiRA or RMIA
+    attack_ : LearnedRatio, LiRA or RMIA
         The fitted winner; its ``power_`` is the share of members of shadow models that it found.
     powers_ : dict of str to float
         This share for every attack that took part. All are 0 for pools that are too small to
@@ -70,7 +72,7 @@ class StrongestAttack(ShadowedAttack):
     >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
     >>> attack = StrongestAttack(target, n_shadows=4, online=True, random_state=0).fit(X, y)
     >>> sorted(attack.powers_)
-    ['offline LiRA', 'offline RMIA', 'online LiRA', 'online RMIA']
+    ['LearnedRatio', 'offline LiRA', 'offline RMIA', 'online LiRA', 'online RMIA']
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
     True
     """
@@ -108,19 +110,19 @@ class StrongestAttack(ShadowedAttack):
         tried, known = self._candidates(), self._known_to_pool(X, y)
         for attack in tried:
             attack.pool_, attack.classes_ = self.pool_, self.classes_
-            attack._tune(*known)
+            attack._tune(known)
         self.powers_ = {_name(attack): attack.power_ for attack in tried}
         self.attack_ = max(tried, key=lambda attack: attack.power_)
         self.attack_._meet(X, y)
 
     def _candidates(self) -> list[Any]:
         """Return the attacks to choose from; the first of equal ones is taken."""
+        given: dict[str, Any] = {"pool": self.pool_, "fpr": self.fpr}
         modes = (True, False) if self.online else (False,)
-        return [
-            kind(self.target, online=online, pool=self.pool_, fpr=self.fpr)
-            for kind in (RMIA, LiRA)
-            for online in modes
+        formulas = [
+            kind(self.target, online=online, **given) for kind in (RMIA, LiRA) for online in modes
         ]
+        return [*formulas, LearnedRatio(self.target, **given)] if self.online else formulas
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
         if self.online and not self.attack_.online:
@@ -133,4 +135,6 @@ class StrongestAttack(ShadowedAttack):
 
 
 def _name(attack: Any) -> str:
+    if isinstance(attack, LearnedRatio):
+        return LearnedRatio.__name__
     return f"{'online' if attack.online else 'offline'} {type(attack).__name__}"

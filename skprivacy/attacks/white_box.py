@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from .._sklearn import Interval
+from .._torch import torch_is_named
 from ._networks import open_network
 from ._records import fingerprints
 from .gradient_norm import figures
@@ -97,7 +98,8 @@ class WhiteBoxAttack(MembershipAttack):
         self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        from ._membership_net import train_decoded, train_labelled  # torch is slow to import
+        with torch_is_named():
+            from ._membership_net import train_decoded, train_labelled
 
         view = self._view(X, y)
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=N_FOLDS)

@@ -1,9 +1,22 @@
-"""Audits of trained models: the privacy they claim against what attacks measure."""
+"""Audits of trained models: the privacy they claim against what attacks measure.
 
+``skprivacy.audit(...)`` calls :func:`audit`: the function and this subpackage share one name.
+"""
+
+import sys
+from importlib import import_module
+from inspect import signature
+from types import ModuleType
+from typing import Any
+
+from ._exposure import GroupExposure
 from .claims import Claim, claim_of
+from .disclosure import DisclosureCheck, DisclosureReport, check_disclosure
+from .finding import AttackFinding
 from .labels import LabelAuditReport
 from .one_run import OneRunReport, audit_one_run
-from .report import AttackFinding, AuditReport
+from .predictions import audit_predictions
+from .report import AuditReport
 from .runner import audit
 from .verification import PrivacyVerification, verify_privacy, verify_release
 
@@ -11,12 +24,32 @@ __all__ = [
     "AttackFinding",
     "AuditReport",
     "Claim",
+    "DisclosureCheck",
+    "DisclosureReport",
+    "GroupExposure",
     "LabelAuditReport",
     "OneRunReport",
     "PrivacyVerification",
     "audit",
     "audit_one_run",
+    "audit_predictions",
+    "check_disclosure",
     "claim_of",
     "verify_privacy",
     "verify_release",
 ]
+
+
+class _Callable(ModuleType):
+    """A subpackage that has the name of its main function, and can be called as that."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> AuditReport:
+        return audit(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return import_module, (self.__name__,)
+
+    __signature__ = signature(audit)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._sklearn import safe_indexing
+from ..accounting import Event
 from ..attacks import LabelCanaries
 from ..attacks._records import as_records, concat
 from ._private import holds_private
 
-__all__ = ["coin_entropy", "coin_for", "draw_canaries", "mixed"]
+__all__ = ["CanaryRun", "coin_entropy", "coin_for", "draw_canaries", "mixed"]
+
+
+@dataclass(frozen=True)
+class CanaryRun:
+    """One fit with canaries, and what it shows of each."""
+
+    canaries: str  # what kind
+    coin: str
+    fitted: Any
+    trained: NDArray[np.bool_]  # the coins
+    scores: NDArray[np.float64]
+    sampled: bool = True  # whether records took part as the claim says, where that is seen
+    # What the fit would be accounted as at another noise multiplier, where that is known.
+    event_at: Callable[[float], Event] | None = None
 
 
 def coin_for(estimator: Any) -> str:

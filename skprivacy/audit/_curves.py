@@ -16,6 +16,7 @@ __all__ = ["inverse_curve", "steps_between"]
 _STEPS = {
     ("add_remove", "add_remove"): 1,
     ("replace_one", "replace_one"): 1,
+    ("zero_out", "zero_out"): 1,
     ("add_remove", "replace_one"): 2,
     ("zero_out", "replace_one"): 2,
 }

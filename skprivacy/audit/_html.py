@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup
 
+from .._output import without_mathtext
 from .._version import __version__
 from ..accounting import PrivacyGuarantee
 from ..display import MembershipRocDisplay
@@ -19,12 +21,15 @@ from ..display import MembershipRocDisplay
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["bare", "embed", "render", "roc_figure"]
+__all__ = ["SHOWN_GROUPS", "bare", "embed", "groups_figure", "render", "roc_figure"]
+
+SHOWN_GROUPS = 20  # the report shows the most exposed; the tables for computers have all
 
 
 def render(template: str, **context: Any) -> str:
     """Render a template of this package; all values except embedded images are escaped."""
-    return _environment().get_template(template).render(version=__version__, **context)
+    constants = {"version": __version__, "shown_groups": SHOWN_GROUPS}
+    return _environment().get_template(template).render(**constants, **context)
 
 
 def bare(guarantee: PrivacyGuarantee | None, absent: str = "none") -> str:
@@ -55,6 +60,31 @@ def roc_figure(report: Any) -> Markup:
     ax.grid(True, color="#e3e6e8", linewidth=0.8)
     ax.set_axisbelow(True)
     return embed(figure, "ROC curves of the attacks on logarithmic axes")
+
+
+def groups_figure(exposures: Sequence[Any]) -> Markup:
+    """Draw the AUC of each group with its interval; empty for a single group."""
+    from matplotlib.figure import Figure
+
+    shown = exposures[:SHOWN_GROUPS]
+    if len(shown) < 2:
+        return Markup("")
+    figure = Figure(figsize=(7, 0.9 + 0.28 * len(shown)), layout="constrained")
+    ax = figure.subplots()
+    for place, exposure in enumerate(reversed(shown)):
+        color = "#b3261e" if exposure.exposed else "#5f6b76"
+        ax.plot([exposure.auc_low, exposure.auc_high], [place, place], color=color, linewidth=1.5)
+        ax.plot(exposure.auc, place, "o", color=color, markersize=5)
+    names = [without_mathtext(f"{e.by} {e.group}"[:40]) for e in reversed(shown)]
+    ax.set_yticks(range(len(shown)), names, fontsize=9)
+    ax.axvline(0.5, color="#5f6b76", linestyle="--", linewidth=1)
+    ax.set_xlim(min(0.4, *(exposure.auc_low for exposure in shown)) - 0.02, 1.01)
+    ax.set_xlabel("AUC of the attack among the records of a group")
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(True, axis="x", color="#e3e6e8", linewidth=0.8)
+    ax.set_axisbelow(True)
+    return embed(figure, "How well attacks find the members of each group")
 
 
 def _one_label_each(ax: Any) -> None:

@@ -13,8 +13,10 @@ from .._clones import train_clone
 from .._sklearn import num_samples
 from ..accounting import PrivacyGuarantee
 from ..attacks import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
+from ._facts import facts_of
 from .claims import Claim
-from .report import AttackFinding, AuditReport, facts_of
+from .finding import AttackFinding
+from .report import AuditReport
 
 __all__ = [
     "NOT_MEMBERSHIP",
@@ -58,6 +60,12 @@ class LabelAuditReport(AuditReport):
     n_shadows, n_shared : int
         1, and 0.
     not_measured : tuple of str
+        Empty.
+    why_not_measured : str
+        Without meaning.
+    disclosure : None
+        Features are public, and so is who is in the table.
+    exposures : tuple
         Empty.
     """
 

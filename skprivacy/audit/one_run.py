@@ -3,38 +3,45 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone, is_classifier
-from sklearn.utils import check_consistent_length
+from sklearn.base import clone
 
-from .._sklearn import num_samples
 from ..accounting import PrivacyGuarantee
 from ..attacks._predictions import class_list, predict_aligned
 from ..attacks._records import as_records
 from ..metrics import GuessBound, bound_from_guesses
 from ..metrics._one_run import Inverse, guessed, refutes, telling_guesses, usual_guesses
-from ._canaries import coin_entropy, coin_for, draw_canaries, mixed
+from ._canaries import CanaryRun, coin_entropy, coin_for, draw_canaries, mixed
 from ._curves import inverse_curve, steps_between
-from ._private import holds_private_labels
+from ._gradient_canaries import SEEN, bound_on_noise, run_with_gradients
+from ._one_run_checks import check_one_run
 from .claims import Claim, claim_of
 
 __all__ = ["OneRunReport", "audit_one_run"]
 
 Score = Callable[[Any, Any, NDArray[Any]], NDArray[np.float64]]
 
-_FEWEST = 20
 _LEAST = 1e-12  # probabilities below are as good as it
+_NOT_SAMPLED = (
+    "  sampling: records did not take part by coins of their own, which the claim is accounted "
+    "for with"
+)
 _DELTA = 1e-5  # for models without a claim, and beside pure ones
 _TOO_FEW = "  too few canaries: with all guesses right, no leak could have refuted the claim"
 COINS = {
     "add_remove": "a canary was in the training data, or was not",
     "replace_one": "a canary was in the training data, or a record of the data in its place",
+    "zero_out": "a canary was in the training data, or a record that contributes nothing",
+}
+CANARIES = {
+    "mislabelled": "records of the data with wrong labels",
+    "crafted": "records as they were given",
+    "gradient": "long gradients in one weight each, looked for in the noisy sums of all steps",
 }
 
 
@@ -52,13 +59,18 @@ class OneRunReport:
         The model that was trained, WITH canaries.
     claim : Claim
         What it claims.
-    coin : {"add_remove", "replace_one"}
+    canaries : {"mislabelled", "crafted", "gradient"}
+        What the canaries were.
+    coin : {"add_remove", "replace_one", "zero_out"}
         The neighbouring relation that one coin makes: whether a canary was in the training data or
-        not at all, or was there instead of another record.
+        not at all, or was there instead of another record, or of one that contributes nothing.
     right, guesses, n_canaries : int
         How many guesses were right, of how many, and the number of coins.
     refuted : bool
         Whether the guesses refute the claimed trade-off curve, at error ``alpha``.
+    sampled : bool
+        False if records were seen to take part in another way than by the coins of their own that
+        the claim is accounted for with. Looked at with gradient canaries alone.
     within_reach : bool
         Whether the claim would have been refuted had all guesses been right.
     untested : str
@@ -77,11 +89,13 @@ class OneRunReport:
     model: str
     fitted: Any
     claim: Claim
+    canaries: str
     coin: str
     right: int
     guesses: int
     n_canaries: int
     refuted: bool
+    sampled: bool
     within_reach: bool
     untested: str
     bounds: tuple[GuessBound, ...]
@@ -97,7 +111,7 @@ class OneRunReport:
         """
         if self.untested:
             return self.untested
-        return "VIOLATED" if self.refuted else "consistent"
+        return "VIOLATED" if self.refuted or not self.sampled else "consistent"
 
     @property
     def epsilon_lower_bound(self) -> float:
@@ -108,6 +122,8 @@ class OneRunReport:
     def assumptions(self) -> tuple[str, ...]:
         """What must be true for the verdict's error probability."""
         made = ["coins are fair, and training saw no more of them than the records"]
+        if self.canaries == "gradient":
+            made.append(SEEN)
         if self.claim.guarantee is not None:
             made += self.claim.guarantee.assumptions
             if self._steps == 2:
@@ -127,9 +143,11 @@ class OneRunReport:
         lines = [
             f"One-run audit of {self.model}: {self.verdict}",
             f"  claim: {claimed}",
+            f"  canaries: {CANARIES[self.canaries]}",
             f"  coin: {COINS[self.coin]}",
             f"  {self.right:,} of {self.guesses:,} guesses right, {self.n_canaries:,} canaries",
             *(f"  {bound!r}" for bound in self.bounds),
+            *([_NOT_SAMPLED] if not self.sampled else []),
             *([_TOO_FEW] if not (self.within_reach or self.untested) else []),
             *(f"  assumes that {text}" for text in self.assumptions),
         ]
@@ -142,7 +160,7 @@ def audit_one_run(
     y: Any,
     *,
     n_canaries: int = 1000,
-    canaries: tuple[Any, Any] | None = None,
+    canaries: tuple[Any, Any] | str | None = None,
     n_guesses: int | None = None,
     score: Score | None = None,
     independent_canaries: bool = False,
@@ -155,6 +173,10 @@ def audit_one_run(
     record is left out, or stays where the estimator's guarantee takes the number of records for
     public, or is one for records that are replaced.
 
+    With ``canaries="gradient"``, a network is audited by all that its training releases: canaries
+    are records more, with a long gradient in one weight each, and are looked for in the noisy sum
+    of every step. That shows about as much as there is to see.
+
     Parameters
     ----------
     estimator : classifier or pipeline
@@ -162,9 +184,12 @@ def audit_one_run(
     X, y : array-like of shape (n_samples, n_features) and (n_samples,)
         Training records.
     n_canaries : int, default=1000
-        From 20 to half the number of records. More show more, and make the model worse.
-    canaries : tuple (X_canaries, y_canaries), default=None
+        From 20 to half the number of records, or to the number of weights for gradients. More show
+        more, and make the model worse. Below epsilon 2 it takes thousands to see half of it.
+    canaries : tuple (X_canaries, y_canaries) or "gradient", default=None
         Crafted canaries, in the form of X and y. ``None``: records of X with wrong labels.
+        ``"gradient"``: for :class:`~skprivacy.neural_network.DPSGDClassifier` and
+        :class:`~skprivacy.neural_network.DPSGDRegressor`, by themselves, with Poisson samples.
     n_guesses : int, default=None
         How many coins to guess. ``None``: what would refute the claimed curve most surely were it
         false; about ``5 sqrt(n_canaries)`` without a claim.
@@ -172,7 +197,8 @@ def audit_one_run(
         ``score(model, X_canaries, y_canaries)`` returns a number for each canary, higher if the
         model seems trained on it; it may look inside. ``None``: the log odds of the canary's label.
     independent_canaries : bool, default=False
-        Whether to add the product bound, which holds only if canaries do not interfere.
+        Whether to add the product bound, which holds only if canaries do not interfere. With
+        gradients, of which each has a weight of its own, it is always there.
     alpha : float, default=0.05
         Error probability: a true claim is called violated with at most this probability.
     random_state : int or None, default=None
@@ -185,10 +211,12 @@ def audit_one_run(
     Raises
     ------
     TypeError
-        If the estimator is not a classifier and there is no ``score`` and no ``canaries``.
+        If the estimator is not a classifier and there is no ``score`` and no ``canaries``; or is
+        not a network, for gradients.
     ValueError
-        If the estimator protects labels alone, which :func:`audit` is for, or a parameter is out
-        of range. Raised before anything is trained.
+        If the estimator protects labels alone, which :func:`audit` is for, a parameter is out
+        of range, or the network's noise, clipping or augmentation are not made for gradient
+        canaries. Raised before anything is trained or charged.
 
     Notes
     -----
@@ -197,8 +225,17 @@ def audit_one_run(
     the claimed curve, before the coins are looked at. Audits are not private: the report holds the
     scores. The model was trained on canaries and is not for use.
 
+    Gradient canaries go through the network's own sampling, clipping, noise and release. Who looks
+    for them sees every noisy sum, and knows the records that are no canaries, their sampling, and
+    which weight is whose; neither the coins nor the sampling of canaries. The claim, which is
+    accounted for all sums together and for whatever gradients, holds against this attacker: if it
+    is refuted, what the training releases is not what its epsilon was computed for, even where the
+    final weights alone tell less. How often records took part is compared with the coins that they
+    are said to have, too, which raises the error probability of the verdict by one in a million.
+
     **Edge cases.** A guarantee for a public number of records, or for replaced records, is tested
-    by replacing: under ``zero_out`` that is two steps, so the claim is taken twice. Claims whose
+    by replacing: under ``zero_out`` that is two steps, so the claim is taken twice. A gradient
+    canary that is left out is a record that contributes nothing, which is one step. Claims whose
     relation is known only after the fit, for units other than records, or for labels, may turn out
     to be untestable by these coins; the verdict says so, and nothing is refuted.
 
@@ -208,6 +245,8 @@ def audit_one_run(
     2023.
     S. Mahloujifar, L. Melis and K. Chaudhuri, "Auditing f-differential privacy in one run",
     arXiv:2410.22235, 2024.
+    M. Nasr et al., "Tight auditing of differentially private machine learning", USENIX Security
+    2023.
 
     Examples
     --------
@@ -220,41 +259,59 @@ def audit_one_run(
     ('no claim', True)
     """
     X, y = as_records(X), np.asarray(y)
-    _check(estimator, X, y, n_canaries, canaries, n_guesses, score, alpha, random_state)
-    coin = coin_for(estimator)
+    check_one_run(estimator, X, y, n_canaries, canaries, n_guesses, score, alpha, random_state)
     # A stream of its own: with the seed of the model itself, its samples could follow the coins.
     random = np.random.default_rng(coin_entropy(random_state))
-    rows, crafted, labels = draw_canaries(X, y, n_canaries, canaries, random)
-    trained = random.random(n_canaries) < 0.5
-    fitted = clone(estimator).fit(*mixed(X, y, rows, crafted, labels, trained, coin))
+    if isinstance(canaries, str):
+        run = run_with_gradients(estimator, X, y, n_canaries, random)
+    else:
+        run = _run_with_records(estimator, X, y, n_canaries, canaries, score or _log_odds, random)
 
-    claim = claim_of(fitted, X)
-    untested = _untested(claim, coin)
+    claim = claim_of(run.fitted, X)
+    untested = _untested(claim, run.coin)
     guarantee = None if untested else claim.guarantee
-    curve = None if guarantee is None else inverse_curve(guarantee, coin)
+    curve = None if guarantee is None else inverse_curve(guarantee, run.coin)
     guesses = n_guesses or _guesses(n_canaries, curve, alpha)
-    scores = _scored(score or _log_odds, fitted, crafted, labels)
-    chosen, guess = guessed(scores, guesses, random)
-    right = int(np.sum(guess == trained[chosen]))
+    chosen, guess = guessed(run.scores, guesses, random)
+    right = int(np.sum(guess == run.trained[chosen]))
 
     def refuted(count: int) -> bool:
         return curve is not None and refutes(count, guesses, n_canaries, curve, alpha)
 
     return OneRunReport(
         model=" ".join(repr(estimator).split()),
-        fitted=fitted,
+        fitted=run.fitted,
         claim=claim,
-        coin=coin,
+        canaries=run.canaries,
+        coin=run.coin,
         right=right,
         guesses=guesses,
         n_canaries=n_canaries,
         refuted=refuted(right),
+        sampled=run.sampled,
         within_reach=refuted(guesses),
         untested=untested,
-        bounds=_bounds((right, guesses, n_canaries), guarantee, alpha, independent_canaries),
+        bounds=_bounds((right, guesses, n_canaries), guarantee, run, alpha, independent_canaries),
         alpha=float(alpha),
-        scores=scores,
+        scores=run.scores,
+        trained=run.trained,
+    )
+
+
+def _run_with_records(
+    estimator: Any, X: Any, y: NDArray[Any], n_canaries: int, given: tuple[Any, Any] | None,
+    score: Score, random: np.random.Generator,
+) -> CanaryRun:  # fmt: skip
+    coin = coin_for(estimator)
+    rows, crafted, labels = draw_canaries(X, y, n_canaries, given, random)
+    trained = random.random(n_canaries) < 0.5
+    fitted = clone(estimator).fit(*mixed(X, y, rows, crafted, labels, trained, coin))
+    return CanaryRun(
+        canaries="mislabelled" if given is None else "crafted",
+        coin=coin,
+        fitted=fitted,
         trained=trained,
+        scores=_scored(score, fitted, crafted, labels),
     )
 
 
@@ -279,14 +336,22 @@ def _guesses(n_canaries: int, curve: Inverse | None, alpha: float) -> int:
 
 
 def _bounds(
-    counts: tuple[int, int, int], guarantee: PrivacyGuarantee | None, alpha: float, apart: bool
+    counts: tuple[int, int, int],
+    guarantee: PrivacyGuarantee | None,
+    run: CanaryRun,
+    alpha: float,
+    apart: bool,
 ) -> tuple[GuessBound, ...]:
     delta = _DELTA if guarantee is None else guarantee.at_delta or 0.0
-    rest = [("gaussian", delta or _DELTA), *([("product", delta or _DELTA)] if apart else [])]
-    return tuple(
-        bound_from_guesses(*counts, bound=bound, delta=at, alpha=alpha)
-        for bound, at in [("approximate", delta), *rest]
-    )
+    first = bound_from_guesses(*counts, bound="approximate", delta=delta, alpha=alpha)
+    kinds = ["gaussian", *(["product"] if apart or run.canaries == "gradient" else [])]
+    rest = [
+        bound_from_guesses(*counts, bound=kind, delta=delta or _DELTA, alpha=alpha)
+        for kind in kinds
+    ]
+    if guarantee is not None and run.event_at is not None:
+        rest[0] = bound_on_noise(counts, guarantee, run, alpha)
+    return (first, *rest)
 
 
 def _log_odds(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
@@ -306,52 +371,3 @@ def _scored(score: Score, model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.flo
             f"expected {len(y)} finite numbers, one for each canary."
         )
     return scores
-
-
-def _check(
-    estimator: Any, X: Any, y: NDArray[Any], n_canaries: Any, canaries: Any, n_guesses: Any,
-    score: Any, alpha: Any, random_state: Any,
-) -> None:  # fmt: skip
-    if holds_private_labels(estimator):
-        raise ValueError(
-            f"estimator={type(estimator).__name__} protects labels alone, of which canaries tell "
-            "nothing. Use audit, which flips labels by coins."
-        )
-    if not is_classifier(estimator) and (score is None or canaries is None):
-        raise TypeError(
-            f"estimator={type(estimator).__name__} is no classifier, so that it has no labels to "
-            "get wrong. Pass canaries=(X_canaries, y_canaries) and score, or a classifier."
-        )
-    check_consistent_length(X, y)
-    if y.ndim != 1:
-        raise ValueError(f"y must have one label for each record; got shape {y.shape}.")
-    most = num_samples(X) // 2
-    if not _whole(n_canaries) or not _FEWEST <= n_canaries <= most:
-        raise ValueError(
-            f"n_canaries={n_canaries!r} must be a whole number from {_FEWEST} to half the number "
-            f"of records, {most}. Pass fewer canaries or more records."
-        )
-    if canaries is not None and not (
-        isinstance(canaries, tuple)
-        and len(canaries) == 2
-        and num_samples(canaries[0]) == num_samples(canaries[1]) == n_canaries
-    ):
-        raise ValueError(
-            f"canaries must be (X_canaries, y_canaries) with n_canaries={n_canaries} records. Pass "
-            "as many as n_canaries says."
-        )
-    if n_guesses is not None and not (_whole(n_guesses) and 1 <= n_guesses <= n_canaries):
-        raise ValueError(
-            f"n_guesses={n_guesses!r} must be a whole number from 1 to n_canaries={n_canaries}, "
-            "or None for what suits the claim."
-        )
-    if isinstance(alpha, bool) or not isinstance(alpha, float) or not 0 < alpha < 1:
-        raise ValueError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.05.")
-    if random_state is not None and not _whole(random_state):
-        raise ValueError(
-            f"random_state={random_state!r} must be a whole number, or None for fresh coins."
-        )
-
-
-def _whole(value: Any) -> TypeGuard[int]:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)

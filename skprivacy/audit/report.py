@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -11,79 +11,20 @@ import numpy as np
 import pandas as pd
 
 from .._output import output_path
-from .._sklearn import num_samples
-from ..attacks import AttackResult
 from ..attacks.shadow import NOT_LEARNING
-from ..metrics._evidence import Evidence, gather
+from ..metrics._evidence import Evidence
 from . import _html
-from ._groups import why_doubtful
-from ._refutation import curve_of, refutation
-from .claims import CHOSEN, NO_CLAIM, Claim
+from ._doubt import why_doubtful
+from ._exposure import GroupExposure, exposed_records
+from ._plain import plain
+from ._refutation import refutation
+from .claims import CHOSEN, NO_CLAIM
+from .disclosure import SIGNS, DisclosureReport
+from .finding import AttackFinding, claimed_delta, evidence_against
 
-__all__ = ["AttackFinding", "AuditReport", "facts_of"]
+__all__ = ["AuditReport"]
 
-FPRS = (0.01, 0.001)
 FEW = 100  # with fewer members or non-members, the report states what could have been found
-
-
-@dataclass(frozen=True)
-class AttackFinding:
-    """Result of one attack, compared with the claimed guarantee.
-
-    Attributes
-    ----------
-    result : AttackResult
-        The scores and all figures derived from them.
-    epsilon_lower_bound : float
-        The largest epsilon refuted by this attack at the delta of the claim, corrected for the
-        number of attacks.
-    refutation : str
-        How it contradicts the claimed trade-off curve, from the same bounds; empty if it does not.
-    points : tuple of dict
-        For each reported false positive rate: ``fpr``, ``tpr``, ``low``, ``high``,
-        ``realised_fpr``, ``refused`` and ``bound``, the highest ``tpr`` that the claim allows (None
-        without a claim).
-    """
-
-    result: AttackResult
-    epsilon_lower_bound: float
-    points: tuple[dict[str, Any], ...]
-    refutation: str = ""
-
-    @classmethod
-    def of(
-        cls, result: AttackResult, guarantee: Any, alpha: float, corrected: float
-    ) -> AttackFinding:
-        """Compare a result with a guarantee.
-
-        Parameters
-        ----------
-        result : AttackResult
-        guarantee : PrivacyGuarantee or None
-        alpha : float
-            Error probability of the intervals.
-        corrected : float
-            Error probability of the epsilon lower bound and of the refutation together.
-        """
-        result = replace(result, alpha=alpha)
-        delta = _delta(guarantee)
-        points = []
-        for fpr in FPRS:
-            point = result.tpr_at_fpr(fpr)
-            points.append(
-                {
-                    "fpr": fpr,
-                    "tpr": point.tpr,
-                    "low": point.interval[0],
-                    "high": point.interval[1],
-                    "realised_fpr": point.realised_fpr,
-                    "refused": point.refused,
-                    "bound": None if guarantee is None else float(guarantee.tpr_bound(fpr)),
-                }
-            )
-        found = _evidence(result.scores_in, result.scores_out, guarantee, corrected)
-        refuted = refutation(found, guarantee)
-        return cls(result, found.epsilon(delta), tuple(points), refuted)
 
 
 @dataclass(frozen=True)
@@ -109,7 +50,7 @@ class AuditReport:
     n_train, n_test : int
         Number of members and of non-members.
     train_accuracy, test_accuracy : float
-        Accuracy of the model on both.
+        Accuracy of the model on both; NaN for models that predict no classes.
     majority_share : float
         Share of the most frequent class among the non-members: the accuracy of a constant.
     alpha : float
@@ -119,7 +60,13 @@ class AuditReport:
     n_shared : int
         Number of non-members with the features of a member.
     not_measured : tuple of str
-        Attacks that were left out because training does not change the model's answers.
+        Attacks that were left out.
+    why_not_measured : str
+        Why they were, in words.
+    disclosure : DisclosureReport or None
+        What :func:`~skprivacy.audit.check_disclosure` found; None if it was not asked.
+    exposures : tuple of GroupExposure
+        How far each attack tells the members of each class and subgroup, most exposed first.
     """
 
     model: str
@@ -137,6 +84,9 @@ class AuditReport:
     n_shadows: int
     n_shared: int
     not_measured: tuple[str, ...] = ()
+    why_not_measured: str = NOT_LEARNING
+    disclosure: DisclosureReport | None = None
+    exposures: tuple[GroupExposure, ...] = ()
 
     of_labels: ClassVar[bool] = False  # whether labels are guessed, and not membership
 
@@ -169,7 +119,7 @@ class AuditReport:
 
     def _best_evidence(self) -> Evidence:
         perfect = np.ones(self.n_train), np.zeros(self.n_test)
-        return _evidence(*perfect, self.guarantee, self.alpha / len(self.findings))
+        return evidence_against(*perfect, self.guarantee, self.alpha / len(self.findings))
 
     @property
     def claimed_epsilon(self) -> float:
@@ -179,7 +129,7 @@ class AuditReport:
     @property
     def claimed_delta(self) -> float:
         """The delta of the claimed epsilon; 0 for pure differential privacy."""
-        return _delta(self.guarantee)
+        return claimed_delta(self.guarantee)
 
     @property
     def claims(self) -> bool:
@@ -226,7 +176,9 @@ class AuditReport:
                 "the claim would hold only if they revealed nothing about the records."
             )
         if self.not_measured:
-            found.append(f"Not measured: {' and '.join(self.not_measured)}. {NOT_LEARNING}")
+            found.append(
+                f"Not measured: {' and '.join(self.not_measured)}. {self.why_not_measured}"
+            )
         if self.guarantee is not None and self.guarantee.kind != "proved":
             found.append(f"The claim is of kind {self.guarantee.kind!r}: it is not proved.")
         if self.n_shared:
@@ -272,6 +224,40 @@ class AuditReport:
             f"shows an epsilon of at most {reach:.2g}: {so}."
         ]
 
+    def by_group(self) -> pd.DataFrame:
+        """Return one row per class or subgroup and attack, the most exposed first.
+
+        Over all rows together, any group is called ``exposed`` falsely with probability at most
+        ``alpha`` (Holm), and any interval misses with probability at most ``alpha`` (Bonferroni).
+        """
+        return pd.DataFrame([asdict(exposure) for exposure in self.exposures])
+
+    @property
+    def most_exposed(self) -> list[GroupExposure]:
+        """Each class and subgroup under the attack that exposes it most; the worst first."""
+        strongest: dict[tuple[str, str], GroupExposure] = {}
+        for exposure in self.exposures:
+            strongest.setdefault((exposure.by, exposure.group), exposure)
+        return list(strongest.values())
+
+    def exposed_records(self) -> pd.DataFrame:
+        """Return the training records that stand out beyond chance, by their row in ``X_train``.
+
+        A share of at most ``alpha`` of them is expected to score like non-members (Benjamini and
+        Hochberg). Who reads this learns who is in the data: forms of the report that are handed on
+        name no record unless they are asked to.
+
+        Returns
+        -------
+        DataFrame
+            ``row``, ``attack``, ``risk`` and ``q_value``, as in
+            :meth:`~skprivacy.attacks.AttackResult.records`; the most exposed first.
+        """
+        found = [] if self.of_labels else [finding.result for finding in self.findings]
+        # attacks that learned from known members were judged on the others alone
+        results = [result for result in found if len(result.scores_in) == self.n_train]
+        return exposed_records(results, self.alpha)
+
     def to_frame(self) -> pd.DataFrame:
         """Return one row per attack: its figures, the claim and the verdict."""
         rows = []
@@ -298,9 +284,15 @@ class AuditReport:
             rows.append(row)
         return pd.DataFrame(rows)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the findings as JSON-serialisable values, without the scores of records."""
-        return _plain(
+    def to_dict(self, *, records: bool = False) -> dict[str, Any]:
+        """Return the findings as JSON-serialisable values, without the scores of records.
+
+        With ``records=True`` it names the rows of the exposed records: it is then as private as
+        they are.
+        """
+        exposed = self.exposed_records()
+        named = {"exposed_records": exposed.to_dict("records")} if records else {}
+        return plain(
             {
                 "model": self.model,
                 "verdict": self.verdict,
@@ -323,26 +315,30 @@ class AuditReport:
                 "test_accuracy": self.test_accuracy,
                 "majority_share": self.majority_share,
                 "caveats": self.caveats,
-                "attacks": [
-                    {
-                        "attack": finding.result.attack,
-                        "auc": finding.result.auc,
-                        "auc_interval": list(finding.result.auc_interval),
-                        "points": list(finding.points),
-                        "epsilon_lower_bound": finding.epsilon_lower_bound,
-                        "refutation": finding.refutation,
-                    }
-                    for finding in self.findings
-                ],
+                "disclosure": None if self.disclosure is None else self.disclosure.to_dict(),
+                "groups": [asdict(exposure) for exposure in self.exposures],
+                "n_exposed": len(exposed),
+                **named,
+                "attacks": [finding.to_dict() for finding in self.findings],
             }
         )
 
-    def to_html(self, path: str | PathLike[str] | None = None) -> str:
+    def to_html(self, path: str | PathLike[str] | None = None, *, records: bool = False) -> str:
         """Return the report as a self-contained HTML page; write it if a path is given.
 
-        All labels, names and parameters are escaped.
+        All labels, names and parameters are escaped. With ``records=True`` the page names the rows
+        of exposed records: it then tells who is in the data.
         """
-        page = _html.render("audit.html", report=self, figure=_html.roc_figure(self))
+        exposed = self.exposed_records()
+        page = _html.render(
+            "audit.html",
+            report=self,
+            figure=_html.roc_figure(self),
+            signs=SIGNS,
+            exposed=exposed,
+            rows=exposed.to_dict("records") if records else [],
+            groups_figure=_html.groups_figure(self.most_exposed),
+        )
         if path is not None:
             output_path(path).write_text(page, encoding="utf-8")
         return page
@@ -354,6 +350,14 @@ class AuditReport:
         if not self.cost_of_search:
             return []
         return [f"  charged:  {_html.bare(self.charged, 'unknown')}, all fits together"]
+
+    def _accuracy_lines(self) -> list[str]:
+        if math.isnan(self.test_accuracy):
+            return []
+        return [
+            f"  accuracy {100 * self.test_accuracy:.0f} % on new records "
+            f"(most frequent class: {100 * self.majority_share:.0f} %)"
+        ]
 
     def __repr__(self) -> str:
         shown = self.guarantee if self.claims else self.charged if self.cost_of_search else None
@@ -367,8 +371,7 @@ class AuditReport:
             f"{self.claimed_delta:g} (confidence {1 - self.alpha:.0%}); "
             "a lower bound proves no privacy",
             *(f"  refuted by {text}" for text in self.refutations if self.claims),
-            f"  accuracy {100 * self.test_accuracy:.0f} % on new records "
-            f"(most frequent class: {100 * self.majority_share:.0f} %)",
+            *self._accuracy_lines(),
         ]
         for finding in self.findings:
             low, high = finding.result.auc_interval
@@ -376,48 +379,13 @@ class AuditReport:
                 f"  {finding.result.attack}: AUC {finding.result.auc:.3f} [{low:.3f}, {high:.3f}], "
                 f"epsilon of at least {finding.epsilon_lower_bound:.3g}"
             )
+        lines += [
+            f"  most exposed: {worst.by} {worst.group}, AUC {worst.auc:.3f} "
+            f"[{worst.auc_low:.3f}, {worst.auc_high:.3f}] ({worst.attack})"
+            for worst in self.most_exposed[:1]
+            if worst.exposed
+        ]
+        if self.disclosure is not None and self.disclosure.flagged:
+            lines.append(f"  signs of disclosure: {', '.join(self.disclosure.flagged)}")
         lines += [f"  ! {caveat}" for caveat in self.caveats]
         return "\n".join(lines)
-
-
-def facts_of(
-    model: Any, claim: Claim, X_train: Any, y_train: Any, X_test: Any, y_test: Any
-) -> dict[str, Any]:
-    """Return what a report says of a model and its claim, whatever the attacks."""
-    share = np.unique(np.asarray(y_test), return_counts=True)[1]
-    return {
-        "model": " ".join(repr(model).split()),
-        "guarantee": claim.guarantee,
-        "reason": claim.reason,
-        "uncovered": claim.uncovered,
-        "charged": claim.charged,
-        "n_train": num_samples(X_train),
-        "n_test": num_samples(X_test),
-        "train_accuracy": _accuracy(model, X_train, y_train),
-        "test_accuracy": _accuracy(model, X_test, y_test),
-        "majority_share": float(share.max() / len(y_test)),
-    }
-
-
-def _accuracy(model: Any, X: Any, y: Any) -> float:
-    return float(np.mean(np.asarray(model.predict(X)) == np.asarray(y)))
-
-
-def _delta(guarantee: Any) -> float:
-    return 0.0 if guarantee is None else float(guarantee.at_delta or 0.0)
-
-
-def _evidence(scores_in: Any, scores_out: Any, guarantee: Any, alpha: float) -> Evidence:
-    curve = curve_of(guarantee)
-    return gather(scores_in, scores_out, delta=_delta(guarantee), alpha=alpha, curve=curve)
-
-
-def _plain(value: Any) -> Any:
-    """Return the value with None for numbers that JSON cannot represent."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    return value

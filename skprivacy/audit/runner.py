@@ -8,20 +8,29 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from .._sklearn import num_samples, safe_indexing
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
-from ..attacks._records import as_records, concat, fingerprints
+from ..attacks._answers import one_label
+from ..attacks._modules import askable
+from ..attacks._records import as_records, fingerprints
 from ..attacks.shadow import NOT_LEARNING
-from .claims import claim_of
+from ._attacking import findings_of, together
+from ._exposure import group_exposures, partitions_of
+from ._facts import facts_of
+from .claims import NO_CLAIM, Claim, claim_of
+from .disclosure import check_disclosure
 from .labels import audited_labels, label_attack, protects_labels
-from .report import AttackFinding, AuditReport, facts_of
+from .report import AuditReport
 
-__all__ = ["audit"]
+__all__ = ["audit", "check_alpha", "check_attacks", "wants_pool"]
+
+NOT_TRAINABLE = (
+    "The model has no fit, so that no shadow models can be trained like it. Train some elsewhere "
+    "and pass what they say, by ShadowPool.from_predictions or to audit_predictions."
+)
 
 
 def audit(
@@ -34,9 +43,11 @@ def audit(
     attacks: Iterable[MembershipAttack] | None = None,
     n_shadows: int = 16,
     alpha: float = 0.05,
+    subgroups: Any = None,
     random_state: Any = None,
     n_jobs: int | None = None,
     verbose: int = 0,
+    sample_weight: Any = None,
 ) -> AuditReport:
     """Attack a fitted model and compare the measured leakage with its claim.
 
@@ -45,30 +56,41 @@ def audit(
 
     Parameters
     ----------
-    model : fitted classifier or pipeline
-        The model as it would be released, with all its wrappers. Its claim is that of all private
-        steps together, as determined by :func:`~skprivacy.audit.claim_of`.
+    model : fitted model or pipeline
+        The model as it would be released, with all its wrappers: a classifier, of one or of several
+        labels, with ``predict_proba`` or ``decision_function``; a regressor; a model of densities
+        or outliers with ``score_samples``; clusters with centres; or a torch module that returns
+        logits of the classes 0, 1, ... Its claim is that of all private steps together, as
+        determined by :func:`~skprivacy.audit.claim_of`.
     X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
-        The records that the model was trained on, or a random subset of them.
+        The records that the model was trained on, or a random subset of them. ``y`` has a column
+        for each output if there are several, and is None for models that learn from records alone.
     X_test, y_test : array-like of shape (n_test, n_features) and (n_test,)
         Records of the same population that the model was not trained on. A false positive rate of
         0.1% requires at least 1,000 of them.
     attacks : iterable of MembershipAttack, default=None
-        Attacks without a target. ``None`` means the loss threshold and
-        :class:`~skprivacy.attacks.StrongestAttack`: LiRA or RMIA, whichever finds most members of
-        shadow models, online or offline. For a model that protects labels alone, a
-        :class:`~skprivacy.attacks.LabelInferenceAttack`, or ``None``.
+        Attacks without a target. Those that learn from known members get a random half of all
+        records, with who is a member, and are judged on the other. ``None`` means the loss
+        threshold and :class:`~skprivacy.attacks.StrongestAttack`: LiRA, RMIA or what is learned
+        from both, whichever finds most members of shadow models, online or offline. For a model
+        that protects labels alone, a :class:`~skprivacy.attacks.LabelInferenceAttack`, or ``None``.
     n_shadows : int, default=16
         Number of shadow models for the default attacks, and the minimum for given ones.
     alpha : float, default=0.05
         Error probability: a true claim is reported as violated with at most this probability, over
         all attacks together.
+    subgroups : str, int or (array-like, array-like), default=None
+        What groups the records, beside their class, to show who is most exposed: a column of
+        ``X_train`` and ``X_test``, or the groups of their records. At most 100 different values.
     random_state : int, RandomState instance or None, default=None
         Seed of the random halves that shadow models are trained on.
     n_jobs : int, default=None
         Number of shadow models to train in parallel.
     verbose : int, default=0
         Whether to show a progress bar.
+    sample_weight : array-like of shape (n_train + n_test,), default=None
+        Weights for the shadow models' ``fit``: those that the target was fitted with, then those
+        that the other records would have had.
 
     Returns
     -------
@@ -79,7 +101,8 @@ def audit(
     NotFittedError
         If the model is not fitted.
     TypeError
-        If the model is not a classifier, or an attack is not a membership attack.
+        If the model gives no score of single records, or not the one that an attack needs, or an
+        attack is not a membership attack.
     ValueError
         If the records or parameters are inconsistent, all non-members are members, or membership
         attacks are given for a guarantee of labels. Raised before anything is trained.
@@ -111,92 +134,122 @@ def audit(
     >>> report.epsilon_lower_bound > 0.1
     True
     """
-    check_is_fitted(model)
-    _check_records(model, X_train, y_train, X_test, y_test)
-    if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real) or not 0 < alpha < 1:
-        raise ValueError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.05.")
-    claim = claim_of(model, X_train)
+    model = askable(model, X_train)
+    trainable = hasattr(model, "fit")
+    if trainable:
+        check_is_fitted(model)
+    records = X_train, y_train, X_test, y_test
+    _check_records(model, *records)
+    check_alpha(alpha)
+    labels = (y_train, y_test) if hasattr(model, "classes_") else (None, None)
+    partitions = partitions_of(subgroups, X_train, labels[0], X_test, labels[1])
+    claim = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
     if protects_labels(claim):
+        if subgroups is not None:
+            raise ValueError("subgroups are of members; a guarantee of labels hides no members.")
         attack = label_attack(attacks, random_state)
-        return audited_labels(model, claim, attack, X_train, y_train, X_test, y_test, alpha)
-    chosen = _check_attacks(attacks)
+        return audited_labels(model, claim, attack, *records, alpha)
+    chosen = [clone(attack).set_params(target=model) for attack in check_attacks(attacks)]
+    X, y = together(records)
+    for attack in chosen:
+        attack._check_target(X, None if y_train is None else y)
     shared = _shared(X_train, X_test)
+    disclosure = check_disclosure(model, *records) if trainable else None
 
-    everything = concat(X_train, X_test), np.concatenate([np.asarray(y_train), np.asarray(y_test)])
-    pool = None
-    if wanted := [attack.n_shadows for attack in chosen if _wants_pool(attack)]:
-        size = n_shadows if attacks is None else max(n_shadows, *wanted)
-        pool = ShadowPool(
-            model, n_shadows=size, random_state=random_state, n_jobs=n_jobs, verbose=verbose
-        ).fit(*_unordered(*everything))
-    unmeasured = _without_pool(chosen, pool, everything[0])
-    chosen = [attack for attack in chosen if attack not in unmeasured]
-
-    findings = []
-    for attack in tqdm(chosen, disable=not verbose, desc="attacks", unit="attack"):
-        pooled = {"pool": pool} if _wants_pool(attack) else {}
-        fitted = clone(attack).set_params(target=model, **pooled).fit(*everything)
-        result = fitted.evaluate(X_train, y_train, X_test, y_test)
-        # Bonferroni correction: the verdict is a statement about all attacks together.
-        findings.append(AttackFinding.of(result, claim.guarantee, alpha, alpha / len(chosen)))
+    pool, why = None, NOT_LEARNING
+    served = [attack for attack in chosen if wants_pool(attack)]
+    if served and not trainable:
+        why, unmeasured = NOT_TRAINABLE, served
+    else:
+        if served:
+            least = 0 if attacks is None else max(attack.n_shadows for attack in served)
+            pool = ShadowPool(
+                model,
+                n_shadows=max(n_shadows, least),
+                random_state=random_state,
+                n_jobs=n_jobs,
+                verbose=verbose,
+            ).fit(*_unordered(X, y, sample_weight))
+        unmeasured = [] if pool is None or pool.answers_vary(X) else served
+    if unmeasured and len(unmeasured) == len(chosen):
+        raise ValueError(f"attacks={attacks!r} cannot measure anything: {why}")
+    for attack in served:
+        attack.set_params(pool=pool)
+    run = [attack for attack in chosen if attack not in unmeasured]
+    findings = findings_of(run, records, claim, alpha, verbose=verbose)
     return AuditReport(
-        **facts_of(model, claim, X_train, y_train, X_test, y_test),
-        findings=tuple(findings),
+        **facts_of(model, claim, *records),
+        findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
         n_shared=shared,
         not_measured=tuple(type(attack).__name__ for attack in unmeasured),
+        why_not_measured=why,
+        exposures=group_exposures([f.result for f in findings], partitions, float(alpha)),
+        disclosure=disclosure,
     )
 
 
-def _unordered(X: Any, y: Any) -> tuple[Any, Any]:
-    """Return the records in an order that does not tell who is a member.
+def check_alpha(alpha: float) -> None:
+    if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real) or not 0 < alpha < 1:
+        raise ValueError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.05.")
+
+
+def _unordered(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Return the records, and their weights, in an order that does not tell who is a member.
 
     Training may depend on the order of records, and what shadow models show must not depend on the
     target's members: the strongest attack is chosen by it without a correction.
     """
-    labels = np.unique(y, return_inverse=True)[1]
-    order = np.lexsort((labels, fingerprints(as_records(X))))
-    return safe_indexing(X, order), y[order]
-
-
-def _without_pool(chosen: list[Any], pool: ShadowPool | None, X: Any) -> list[Any]:
-    """Return the attacks that shadow models cannot serve because training changes nothing."""
-    if pool is None or pool.answers_vary(X):
-        return []
-    served = [attack for attack in chosen if _wants_pool(attack)]
-    if len(served) == len(chosen):
-        raise ValueError(f"attacks={chosen!r} cannot measure anything: {NOT_LEARNING}")
-    return served
+    labels = np.unique(one_label(y), return_inverse=True)[1]
+    if sample_weight is None:
+        order = np.lexsort((labels, fingerprints(X)))
+        return safe_indexing(X, order), y[order], None
+    weights = np.asarray(sample_weight, dtype=float)
+    if weights.shape != (len(y),):
+        raise ValueError(
+            f"sample_weight has shape {weights.shape}; expected one weight for each of the "
+            f"{len(y)} records, those of the members first."
+        )
+    order = np.lexsort((weights, labels, fingerprints(X)))
+    return safe_indexing(X, order), y[order], weights[order]
 
 
 def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None:
-    if not hasattr(model, "classes_"):
-        kind = type(model[-1] if isinstance(model, Pipeline) else model).__name__
-        raise TypeError(
-            f"model must be a classifier with predict_proba; got {kind}. Audits of other models "
-            "are not supported."
-        )
+    if (y_train is None) != (y_test is None):
+        raise ValueError("y_train and y_test must both be None, or neither.")
     for part, X, y in (("train", X_train, y_train), ("test", X_test, y_test)):
-        if np.ndim(y) != 1:
-            raise ValueError(
-                f"y_{part} must have one label for each record; got shape {np.shape(y)}. "
-                "Pass the arguments in the order audit(model, X_train, y_train, X_test, y_test)."
-            )
         if num_samples(X) < 2:
             raise ValueError(
                 f"X_{part} must have at least 2 records; got {num_samples(X)}. Pass more records."
+            )
+        if y is None:
+            continue
+        if np.ndim(y) != 1 and np.shape(y)[1:] != _shape_of_answers(model, X_train):
+            raise ValueError(
+                f"y_{part} must have one label for each record, or what the model predicts of it; "
+                f"got shape {np.shape(y)}. Pass the arguments in the order audit(model, X_train, "
+                "y_train, X_test, y_test)."
             )
         try:
             check_consistent_length(X, y)
         except ValueError as error:
             raise ValueError(f"X_{part} and y_{part} differ in length: {error}") from error
+        if np.ndim(y) != 1 or not hasattr(model, "classes_"):
+            continue
         known = np.asarray(model.classes_).tolist()
         if unknown := set(np.unique(np.asarray(y)).tolist()) - set(known):
             raise ValueError(
                 f"y_{part} holds labels that the model does not know: {sorted(unknown)[:5]}; "
                 f"it knows {known[:20]}. Remove these records."
             )
+
+
+def _shape_of_answers(model: Any, X: Any) -> tuple[int, ...]:
+    """Return the shape of what a model predicts of one record."""
+    if not hasattr(model, "predict"):
+        return ()
+    return np.shape(model.predict(safe_indexing(as_records(X), np.arange(1))))[1:]
 
 
 def _shared(X_train: Any, X_test: Any) -> int:
@@ -215,7 +268,8 @@ def _shared(X_train: Any, X_test: Any) -> int:
     return shared
 
 
-def _check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
+def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
+    """Return the attacks as a list: the usual ones for None; one alone will do."""
     if attacks is None:
         return [LossThreshold(), StrongestAttack(online=True)]
     if isinstance(attacks, str) or not isinstance(attacks, (Iterable, MembershipAttack)):
@@ -235,5 +289,6 @@ def _check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
     return chosen
 
 
-def _wants_pool(attack: Any) -> bool:
+def wants_pool(attack: Any) -> bool:
+    """Return whether an attack needs shadow models and has none."""
     return hasattr(attack, "n_shadows") and attack.pool is None

@@ -1,4 +1,4 @@
-"""The command line: ``skprivacy sweep``, ``audit``, ``budget`` and ``datasets``."""
+"""The command line: ``skprivacy sweep``, ``audit``, ``verify``, ``budget`` and ``datasets``."""
 
 from .main import main
 

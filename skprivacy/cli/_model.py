@@ -8,12 +8,19 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import make_pipeline
 
-from ..attacks import LiRA, LossThreshold, MembershipAttack
+from ..attacks import LiRA, LossThreshold, MembershipAttack, StrongestAttack
 from ..preprocessing import SchemaTransformer
 from ._console import UserError
 from ._data import Records
 
 __all__ = ["add_arguments", "make_attacks", "make_model"]
+
+ATTACKS = {
+    "loss": "threshold on the loss, needs no training",
+    "lira": "likelihood ratio with shadow models, much stronger",
+    "strongest": "whichever finds most members of shadow models",
+    "both": "loss and strongest",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser, attacks: list[str], attack: str) -> None:
@@ -30,15 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser, attacks: list[str], attack: s
         "--attack",
         choices=attacks,
         default=attack,
-        help="loss: threshold on the loss, needs no training; lira: likelihood ratio with shadow "
-        "models, much stronger (default: %(default)s)",
+        help=f"{'; '.join(f'{name}: {ATTACKS[name]}' for name in attacks)} (default: %(default)s)",
     )
     group.add_argument(
         "--n-shadows",
         type=int,
         default=16,
         metavar="N",
-        help="number of shadow models for lira, even (default: %(default)s)",
+        help="number of shadow models, even; not for loss (default: %(default)s)",
     )
     run = parser.add_argument_group("run")
     run.add_argument(
@@ -83,13 +89,13 @@ def make_model(records: Records, args: argparse.Namespace, epsilon: float) -> An
 
 def make_attacks(args: argparse.Namespace) -> list[MembershipAttack]:
     """Return the requested attacks."""
-    made: list[MembershipAttack] = []
-    if args.attack in ("loss", "both"):
-        made.append(LossThreshold())
-    if args.attack in ("lira", "both"):
-        if args.n_shadows < 2 or args.n_shadows % 2:
-            raise UserError(
-                f"--n-shadows must be an even number of at least 2; got {args.n_shadows}."
-            )
-        made.append(LiRA(n_shadows=args.n_shadows, random_state=args.seed))
-    return made
+    shadowed = {"n_shadows": args.n_shadows, "random_state": args.seed}
+    offered: dict[str, list[MembershipAttack]] = {
+        "loss": [LossThreshold()],
+        "lira": [LiRA(**shadowed)],
+        "strongest": [StrongestAttack(online=True, **shadowed)],
+        "both": [LossThreshold(), StrongestAttack(online=True, **shadowed)],
+    }
+    if args.attack != "loss" and (args.n_shadows < 2 or args.n_shadows % 2):
+        raise UserError(f"--n-shadows must be an even number of at least 2; got {args.n_shadows}.")
+    return offered[args.attack]

@@ -18,12 +18,15 @@ EXAMPLES = """\
 examples:
   skprivacy audit digits --epsilon 1 --out audit.html
   skprivacy audit adult --epsilon 0.5 --n-shadows 64 --n-jobs 2
-  skprivacy audit patients.csv --target outcome --schema patients.json --epsilon 1
+  skprivacy audit patients.csv --target outcome --schema patients.json --subgroups ward
 
-exit codes: 0 the claim was not refuted, 1 it was refuted, 2 an error in the arguments or the data.
+exit codes: 0 the claim was not refuted, 1 it was refuted (VIOLATED), 2 an error in the arguments or
+the data, 3 members look like non-members, so that the audit says nothing (DOUBTFUL).
 A measured epsilon is a lower bound: it can refute a claim, never prove one. To audit your own
 model, call skprivacy.audit.audit from Python.
 """
+
+EXIT_CODES = {"VIOLATED": 1, "DOUBTFUL": 3}
 
 
 def add_parser(subparsers: Any) -> None:
@@ -47,7 +50,10 @@ def add_parser(subparsers: Any) -> None:
         default=0.05,
         help="error probability of the verdict (default: %(default)s)",
     )
-    _model.add_arguments(parser, attacks=["loss", "lira", "both"], attack="both")
+    claim.add_argument(
+        "--subgroups", metavar="COLUMN", help="show who is most exposed by the values of a column"
+    )
+    _model.add_arguments(parser, attacks=["loss", "lira", "strongest", "both"], attack="both")
     output = parser.add_argument_group("output")
     output.add_argument("--out", metavar="FILE.html", help="write a self-contained report")
     output.add_argument("--csv", metavar="FILE.csv", help="write the table")
@@ -55,7 +61,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the audit; return 1 if the claim is refuted, else 0."""
+    """Run the audit; return the exit code of its verdict."""
     from ..audit import audit
 
     check_outputs(args.out, args.csv)
@@ -77,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
         attacks=attacks,
         n_shadows=args.n_shadows,
         alpha=args.alpha,
+        subgroups=args.subgroups,
         random_state=args.seed,
         n_jobs=args.n_jobs,
         verbose=not args.quiet,
@@ -89,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         report.to_html(args.out)
     for name in filter(None, (args.out, args.csv)):
         say(f"wrote {name}")
-    return 1 if report.verdict == "VIOLATED" else 0
+    return EXIT_CODES.get(report.verdict, 0)
 
 
 def _assuming(report: Any, assumptions: tuple[str, ...]) -> Any:

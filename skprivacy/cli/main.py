@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..exceptions import PrivacyWarning
-from . import audit, budget, datasets, sweep
+from . import audit, audit_predictions, budget, datasets, sweep, verify
 from ._console import UserError, say, warn
 
 __all__ = ["main"]
 
-COMMANDS = (sweep, audit, budget, datasets)  # in the order of the help
+COMMANDS = (sweep, audit, audit_predictions, verify, budget, datasets)  # in the order of the help
 DESCRIPTION = "Train private models and prove how private they are."
 EPILOG = """\
 examples:
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     int
         0 for success, 1 for a claim refuted by an audit or a refusal by a budget, 2 for a user
-        error, 130 for Ctrl-C.
+        error, 3 for an audit of doubtful groups of records, 130 for Ctrl-C.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the output's reader has exited, as in `skprivacy datasets | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (UserError, ValueError, TypeError, OSError) as error:
+    except (UserError, ValueError, TypeError, OSError, ImportError) as error:
         if args.traceback:
             raise
         say(f"skprivacy: error: {error}")

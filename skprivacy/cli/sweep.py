@@ -12,8 +12,6 @@ import pandas as pd
 from sklearn.model_selection import StratifiedKFold
 
 from .._output import without_formulas
-from ..audit._composition import composed
-from ..audit._html import bare, embed, render
 from . import _data, _model
 from ._console import UserError, check_outputs, number_list, say, show
 
@@ -54,7 +52,7 @@ def add_parser(subparsers: Any) -> None:
     sweep.add_argument(
         "--cv", type=int, default=5, metavar="K", help="number of splits (default: 5)"
     )
-    _model.add_arguments(parser, attacks=["loss", "lira"], attack="loss")
+    _model.add_arguments(parser, attacks=["loss", "lira", "strongest"], attack="loss")
     output = parser.add_argument_group("output")
     output.add_argument("--out", metavar="FILE.html", help="write a self-contained report")
     output.add_argument("--plot", metavar="FILE.png", help="write the curve (.png, .svg or .pdf)")
@@ -65,6 +63,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the sweep; return the exit code."""
     from ..model_selection import PrivacySweepCV
+    from ..model_selection._page import cost_in_words, table
 
     check_outputs(args.out, args.plot, args.csv)
     epsilons = [epsilon for part in args.epsilons for epsilon in part]
@@ -90,33 +89,25 @@ def run(args: argparse.Namespace) -> int:
         n_jobs=args.n_jobs,
         verbose=not args.quiet,
     ).fit(records.X, records.y)
-    table = _table(sweep)
-    show(_printable(table))
-    show(f"\nReleasing these {len(epsilons) * args.cv} models would cost {_cost(sweep)}, assuming:")
+    results = table(sweep)
+    show(_printable(results))
+    cost = cost_in_words(sweep)
+    show(f"\nReleasing these {len(epsilons) * args.cv} models would cost {cost}, assuming:")
     for assumption in _assumptions(sweep, records):
         show(f"  - {assumption}")
     show("The scores are not private.")
-    _write(args, sweep, table, records)
+    _write(args, sweep, results, records)
     return 0
-
-
-def _table(sweep: Any) -> pd.DataFrame:
-    results = sweep.cv_results_
-    columns = {"epsilon": [next(iter(params.values())) for params in results["params"]]}
-    for key in ("test_score", "train_score", "attack_auc"):
-        columns |= {key: results[f"mean_{key}"], f"{key}_std": results[f"std_{key}"]}
-    for key in ("claimed_epsilon", "attack_auc_bound", "attack_tpr_at_0.01", "fit_time"):
-        columns[key] = results[f"mean_{key}"]
-    return pd.DataFrame(columns)
 
 
 def _printable(table: pd.DataFrame) -> str:
     def spread(key: str) -> pd.Series:
         return table[key].map("{:.3f}".format) + " ± " + table[f"{key}_std"].map("{:.3f}".format)
 
+    epsilons = table["epsilon"].map("{:g}".format)
     shown = pd.DataFrame(
         {
-            "epsilon": table["epsilon"].map("{:g}".format),
+            "epsilon": table["model"].where(table["baseline"], epsilons),
             "test accuracy": spread("test_score"),
             "train accuracy": spread("train_score"),
             "attack AUC": spread("attack_auc"),
@@ -128,20 +119,6 @@ def _printable(table: pd.DataFrame) -> str:
     return shown.to_string(index=False)
 
 
-def _cost(sweep: Any) -> str:
-    """Return the joint cost, in words, of releasing all private models of the sweep."""
-    private = [g for g in sweep.guarantees_ if math.isfinite(g.epsilon())]
-    if not private:
-        return "epsilon = infinity"
-    left_out = len(private) < len(sweep.guarantees_)
-    return bare(composed(private)) + (" (without the non-private ones)" if left_out else "")
-
-
-def _unit(delta: float | None, relation: str) -> str:
-    """Return the delta and relation that the epsilons are stated for, in words."""
-    return f"at delta = {delta or 0:g}, {relation.replace('_', '-')}"
-
-
 def _assumptions(sweep: Any, records: Any) -> list[str]:
     return list(dict.fromkeys([*sweep.charged_.assumptions, *records.assumptions]))
 
@@ -150,34 +127,20 @@ def _write(args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: A
     if args.csv:
         without_formulas(table).to_csv(args.csv, index=False)
     if args.plot or args.out:
-        from matplotlib.figure import Figure
+        from ..model_selection._page import figure_of, page
 
-        figure = Figure(figsize=(7, 6), layout="constrained")
-        sweep.plot(axes=figure.subplots(2, 1, sharex=True, height_ratios=(3, 2)))
+        figure = figure_of(sweep)
         if args.plot:
             figure.savefig(args.plot, dpi=160)
         if args.out:
-            Path(args.out).write_text(_page(sweep, table, records, figure), encoding="utf-8")
+            shown = page(sweep, records.name, _caveats(sweep, records), figure)
+            Path(args.out).write_text(shown, encoding="utf-8")
     for name in filter(None, (args.out, args.plot, args.csv)):
         say(f"wrote {name}")
 
 
-def _page(sweep: Any, table: pd.DataFrame, records: Any, figure: Any) -> str:
+def _caveats(sweep: Any, records: Any) -> list[str]:
     caveats = _assumptions(sweep, records)
     if records.schema.inferred:
         caveats.insert(0, "The schema was read from the private data; no guarantee covers that.")
-    return render(
-        "sweep.html",
-        name=records.name,
-        n_samples=len(records.y),
-        n_splits=sweep.n_splits_,
-        attack=sweep.attack_name_,
-        utility="accuracy",
-        figure=embed(figure, "Test accuracy and attack AUC over epsilon"),
-        rows=table.to_dict("records"),
-        inf=math.inf,
-        caveats=caveats,
-        cost=_cost(sweep),
-        unit=_unit(sweep.estimator[-1].delta, sweep.guarantees_[0].relation),
-        model=" ".join(repr(sweep.estimator).split()),
-    )
+    return caveats

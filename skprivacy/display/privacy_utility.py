@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,13 @@ from .._output import without_mathtext
 __all__ = ["PrivacyUtilityDisplay"]
 
 UTILITY, ATTACK, PLAIN = "#1b6ca8", "#c0392b", "#5f6b76"
+_MODELS = (UTILITY, ATTACK, "#117a65", "#6c3483", "#7e5109")
+_LEVELS = (
+    ("#2e7d32", (0, (5, 2))),
+    ("#8e44ad", (0, (1, 1.5))),
+    ("#b9770e", (0, (5, 1.5, 1, 1.5))),
+    (PLAIN, (0, (8, 3))),
+)
 
 
 class PrivacyUtilityDisplay:
@@ -33,6 +42,10 @@ class PrivacyUtilityDisplay:
         Label of the utility axis.
     attack_name : str, default="attack"
         Name of the attack.
+    baselines : dict of float, default=None
+        The utility of models without protection, by their names: horizontal lines.
+    models : sequence of str of length n_candidates, default=None
+        The model of each candidate, where there are several: a curve for each.
 
     Attributes
     ----------
@@ -61,6 +74,8 @@ class PrivacyUtilityDisplay:
         attack_auc_bound: ArrayLike | None = None,
         utility_name: str = "score",
         attack_name: str = "attack",
+        baselines: Mapping[str, float] | None = None,
+        models: Sequence[str] | None = None,
     ) -> None:
         order = np.argsort(np.asarray(epsilons, dtype=float))
 
@@ -75,6 +90,8 @@ class PrivacyUtilityDisplay:
         )
         self.utility_name = utility_name
         self.attack_name = attack_name
+        self.baselines = dict(baselines or {})
+        self.models = np.array([""] * len(order) if models is None else list(models))[order]
 
     @classmethod
     def from_estimator(cls, sweep: Any, *, axes: Any = None) -> PrivacyUtilityDisplay:
@@ -87,16 +104,23 @@ class PrivacyUtilityDisplay:
             None makes a new figure.
         """
         results = sweep.cv_results_
-        scoring = sweep.scoring
+        main = sweep.scores_[0]
+        compared = sweep.baseline_results_
         display = cls(
             [next(iter(params.values())) for params in results["params"]],
-            results["mean_test_score"],
-            results["std_test_score"],
+            results[f"mean_test_{main}"],
+            results[f"std_test_{main}"],
             results["mean_attack_auc"],
             results["std_attack_auc"],
             attack_auc_bound=results["mean_attack_auc_bound"],
-            utility_name=scoring if isinstance(scoring, str) else "accuracy",
+            utility_name=sweep.score_name_,
             attack_name=sweep.attack_name_,
+            baselines=dict(
+                zip(compared["param_baseline"], compared[f"mean_test_{main}"], strict=True)
+            )
+            if compared
+            else None,
+            models=[params.get("estimator", "") for params in results["params"]],
         )
         return display.plot(axes=axes)
 
@@ -123,6 +147,11 @@ class PrivacyUtilityDisplay:
         above, below = self.axes_
         self.figure_ = above.figure
         self._curve(above, self.utility, self.utility_std, UTILITY, "private, mean ± std of splits")
+        for (name, level), (color, dashes) in zip(
+            self.baselines.items(), cycle(_LEVELS), strict=False
+        ):
+            label = without_mathtext(name)
+            above.axhline(level, color=color, linestyle=dashes, linewidth=1.2, label=label)
         named = without_mathtext(self.utility_name.replace("_", " "))
         above.set(ylabel=f"Test {named}")
         self._attack(below)
@@ -144,15 +173,19 @@ class PrivacyUtilityDisplay:
         named = without_mathtext(self.attack_name)
         self._curve(ax, self.attack_auc, self.attack_auc_std, ATTACK, named)
         ax.axhline(0.5, color=PLAIN, linestyle=":", linewidth=1.2, label="chance")
-        if np.isfinite(self.attack_auc_bound[self._private]).any():
-            ax.plot(
-                self.epsilons[self._private],
-                self.attack_auc_bound[self._private],
-                color="black",
-                linewidth=1,
-                linestyle="-.",
-                label="ceiling set by the guarantee",
-            )
+        label = "ceiling set by the guarantee"
+        for of_model, _, color in self._each("black"):
+            shown = of_model & self._private
+            if np.isfinite(self.attack_auc_bound[shown]).any():
+                ax.plot(
+                    self.epsilons[shown],
+                    self.attack_auc_bound[shown],
+                    color=color,
+                    linewidth=1,
+                    linestyle="-.",
+                    label=label,
+                )
+                label = "_"  # one for all of them
         highest = np.nanmax(self.attack_auc + self.attack_auc_std)
         lowest = np.nanmin(self.attack_auc - self.attack_auc_std)
         # The guarantee's bound soon nears 1; the axis follows the measurements instead, over a
@@ -164,25 +197,34 @@ class PrivacyUtilityDisplay:
     def _private(self) -> np.ndarray:
         return np.isfinite(self.epsilons)
 
+    def _each(self, color: str) -> Iterator[tuple[np.ndarray, str, str]]:
+        """Yield the candidates, the name and the color of each model; ``color`` if it is alone."""
+        names = list(dict.fromkeys(self.models.tolist()))
+        colors = [color] if len(names) == 1 else cycle(_MODELS)
+        for name, own in zip(sorted(names), colors, strict=False):
+            yield self.models == name, without_mathtext(name), own
+
     def _curve(self, ax: Any, mean: Any, std: Any, color: str, label: str) -> None:
-        private = self._private
-        if private.any():
-            ax.errorbar(
-                self.epsilons[private],
-                mean[private],
-                yerr=std[private],
-                color=color,
-                marker="o",
-                capsize=3,
-                label=label,
-            )
-        if not private.all():
-            (level,), (spread,) = mean[~private], std[~private]
-            ax.axhline(level, color=color, linestyle="--", linewidth=1.2, label="without privacy")
-            ax.axhspan(level - spread, level + spread, color=color, alpha=0.08, linewidth=0)
+        for of_model, name, own in self._each(color):
+            private, free = of_model & self._private, of_model & ~self._private
+            if private.any():
+                ax.errorbar(
+                    self.epsilons[private],
+                    mean[private],
+                    yerr=std[private],
+                    color=own,
+                    marker="o",
+                    capsize=3,
+                    label=f"{name}: {label}" if name else label,
+                )
+            if free.any():
+                (level,), (spread,) = mean[free], std[free]
+                shown = f"{name} without privacy" if name else "without privacy"
+                ax.axhline(level, color=own, linestyle="--", linewidth=1.2, label=shown)
+                ax.axhspan(level - spread, level + spread, color=own, alpha=0.08, linewidth=0)
 
     def _ticks(self, ax: Any) -> None:
-        values = self.epsilons[self._private]
+        values = np.unique(self.epsilons[self._private])
         if 0 < len(values) <= 12:
             ax.set_xticks(values, labels=[f"{value:g}" for value in values])
             ax.set_xticks([], minor=True)

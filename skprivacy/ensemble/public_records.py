@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.metrics import pairwise_distances_argmin
 
@@ -34,6 +36,13 @@ class PublicRecords:
     X : array-like or DataFrame of shape (n_public, n_features)
         Records that are public, or of people who agreed.
 
+    Notes
+    -----
+    An encoder that :class:`~skprivacy.fine_tuning.ALMFineTuner` fits to them is fitted once for
+    equal parameters, however many folds and candidates a search has, and kept here. A search in
+    several processes fits it in each: there, pass a fitted one as
+    ``sklearn.frozen.FrozenEstimator(encoder)``.
+
     Examples
     --------
     >>> import numpy as np
@@ -44,6 +53,21 @@ class PublicRecords:
 
     def __init__(self, X: Any) -> None:
         self.X = X
+        self._encoders: dict[str, Any] = {}
+
+    def encoder_like(self, encoder: Any, X: Any) -> Any:
+        """Return a clone fitted to ``X``, these records as they were checked, once.
+
+        **Guarantees.** It has seen no other records, whoever asks.
+
+        **Edge cases.** Encoders with equal parameters are one, a ``random_state`` of None
+        included.
+        """
+        fresh = clone(encoder)
+        key = joblib.hash(fresh)
+        if key not in self._encoders:
+            self._encoders[key] = fresh.fit(X)
+        return self._encoders[key]
 
     def __repr__(self) -> str:
         return f"PublicRecords({num_samples(self.X)} records)"

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from .._sklearn import HasMethods, Interval, StrOptions
@@ -25,15 +25,14 @@ from .._validation import (
 )
 from ..accounting import Composed, PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit
-from ..ensemble import PublicRecords
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
 from .choice import HEADS, chosen_head
-from .encoding import features_of, has_a_past, public_encoder, trial_rows, try_encoder
+from .encoding import checked_public, features_of, fitted_to_public, shared_by
 from .head import Head, OneRelease, Records, Task
 from .release import MECHANISMS, Sensitivity
-from .sensitivity import SampledSensitivity
-from .whitening import HalfWhitening, with_constant
+from .sensitivity import SampledSensitivity, as_sampled, given_sensitivity
+from .whitening import with_constant
 
 __all__ = ["ALMFineTuner"]
 
@@ -205,7 +204,8 @@ the encoder treats each record by itself (tried on records that are not private)
         X_public : array-like, DataFrame or PublicRecords of shape (n_public, n_features), \
                 default=None
             Public records of the same kind, without labels. In a cross-validation wrap them in
-            :class:`~skprivacy.ensemble.PublicRecords`. ``None`` needs an encoder that is fitted
+            :class:`~skprivacy.ensemble.PublicRecords`, to which the encoder is fitted once, not
+            once a fold. ``None`` needs an encoder that is fitted
             or learns nothing, and leaves features as they are but for their norm.
 
         Returns
@@ -290,35 +290,27 @@ the encoder treats each record by itself (tried on records that are not private)
             )
         X, target = self._validated(X, y)
         self.classes_, labels = public_classes(fit, target, self.classes)
-        public = self._checked_public(X_public)
-        self.encoder_ = public_encoder(self.encoder, public, self.n_features_in_)
-        if public is not None:
-            fit.assume("the public records depend on no private record")
-        if has_a_past(self.encoder, self.encoder_, public):
-            fit.assume("the encoder depends on no private record")
+        public = checked_public(X_public, self.n_features_in_)
         if public is None and isinstance(X, pd.DataFrame):
             raise ValueError(
                 "X holds columns that are not numbers, and there are no public records to try the "
                 "encoder on. Pass X_public=..., a few are enough, or make numbers of them before "
                 "the fine-tuner: make_pipeline(SchemaTransformer(schema), ALMFineTuner(...))."
             )
-        width = try_encoder(self.encoder_, trial_rows(public, self.n_features_in_))
-        if self.encoder_ is not None:
-            fit.assume(
-                "the encoder treats each record by itself (tried on records that are not private)"
-            )
-        self.whitening_ = None
-        if public is not None:
-            self.whitening_ = HalfWhitening().fit(features_of(self.encoder_, public))
+        self.encoder_, self.whitening_, width = fitted_to_public(
+            self.encoder, public, self.n_features_in_, fit, shared_by(X_public)
+        )
         task = Task(
             width + 1, len(self.classes_), float(self.epsilon), float(self.delta), self.relation,
-            len(labels), self.mechanism, self._given_sensitivity(fit), self.noise_seed,
+            len(labels), self.mechanism, given_sensitivity(self.sensitivity, self.relation, fit),
+            self.noise_seed,
         )  # fmt: skip
         self.head_ = chosen_head(self.head, task).ready(task)
-        if self._sampled is not None and self._sampled.sampler is not None:
+        sampled = as_sampled(self.sensitivity)
+        if sampled is not None and sampled.sampler is not None:
             assert isinstance(self.head_, OneRelease)
             random = np.random.default_rng(self.noise_seed)
-            task = self._sampled.over(self.head_, task, self._public_records, random)
+            task = sampled.over(self.head_, task, self._public_records, random)
         return X, labels, task
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray]:
@@ -338,51 +330,9 @@ the encoder treats each record by itself (tried on records that are not private)
             check_delta(self.delta, len(X))
         return X, target
 
-    def _checked_public(self, X_public: Any) -> Any:
-        public = X_public.X if isinstance(X_public, PublicRecords) else X_public
-        if public is None:
-            return None
-        check_unmasked(public, "X_public")
-        if not isinstance(public, pd.DataFrame):
-            public = check_array(public, input_name="X_public")
-        if public.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X_public has {public.shape[1]} features and X has {self.n_features_in_}. Pass "
-                "public records of the same kind; a pipeline hands them on with "
-                "transform_input=['X_public']."
-            )
-        return public
-
-    def _given_sensitivity(self, fit: PrivateFit) -> Sensitivity | None:
-        if self._sampled is not None:
-            if self.relation != "replace_one":
-                raise ValueError(
-                    f"relation={self.relation!r} does not fit a sampled sensitivity, whose pairs "
-                    "differ in one record that is replaced. Use relation='replace_one', or "
-                    "sensitivity='proved'."
-                )
-            fit.assume_unproved(self._sampled.kind, self._sampled.assumption)
-            return Sensitivity(1.0)  # until it is known; what is charged does not depend on it
-        if isinstance(self.sensitivity, str):
-            return None
-        given: Any = self.sensitivity
-        moved = given if isinstance(given, Sensitivity) else Sensitivity(float(given))
-        also = "" if moved.l1 is None else f" and {moved.l1:g} in L1"
-        fit.assume(
-            f"neighbouring data sets move the head's weights by at most {moved.l2:g} in L2{also}, "
-            "as given"
-        )
-        return moved
-
-    @property
-    def _sampled(self) -> SampledSensitivity | None:
-        if isinstance(self.sensitivity, SampledSensitivity):
-            return self.sensitivity
-        return SampledSensitivity() if self.sensitivity == "sampled" else None
-
     def _with_sampled(self, tasks: list[Task], records: Records) -> list[Task]:
         """Return the tasks with the sensitivity that the private records show, if that is asked."""
-        sampled = self._sampled
+        sampled = as_sampled(self.sensitivity)
         if sampled is None or sampled.sampler is not None:
             return tasks
         assert isinstance(self.head_, OneRelease)
@@ -390,7 +340,7 @@ the encoder treats each record by itself (tried on records that are not private)
         return sampled.on(self.head_, tasks, records, random)
 
     def _public_records(self, X: Any, y: ArrayLike) -> Records:
-        X, labels = self._checked_public(X), np.asarray(y)
+        X, labels = checked_public(X, self.n_features_in_), np.asarray(y)
         if not np.isin(labels, self.classes_).all():
             raise ValueError("sampler holds labels that are none of classes. Leave them out.")
         return self._records(X, np.searchsorted(self.classes_, labels))

@@ -11,18 +11,92 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import get_tags
+from sklearn.utils import check_array, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import num_samples, safe_indexing
+from .._validation import check_unmasked
+from ..base import PrivateFit
+from ..ensemble import PublicRecords
+from .whitening import HalfWhitening
 
-__all__ = ["features_of", "has_a_past", "public_encoder", "trial_rows", "try_encoder"]
+__all__ = ["checked_public", "features_of", "fitted_to_public", "shared_by"]
 
 _LARGEST = 1e30  # finite in single precision, in which most encoders compute
 _TRIED = 8
 
 
-def public_encoder(encoder: Any, X_public: Any, n_features: int) -> Any:
+def checked_public(X_public: Any, n_features: int) -> Any:
+    """Return public records of the width of the private ones; None for None.
+
+    Raises
+    ------
+    ValueError
+        If they are not numbers, or of another width.
+    """
+    public = X_public.X if isinstance(X_public, PublicRecords) else X_public
+    if public is None:
+        return None
+    check_unmasked(public, "X_public")
+    if not isinstance(public, pd.DataFrame):
+        public = check_array(public, input_name="X_public")
+    if public.shape[1] != n_features:
+        raise ValueError(
+            f"X_public has {public.shape[1]} features and X has {n_features}. Pass public records "
+            "of the same kind; a pipeline hands them on with transform_input=['X_public']."
+        )
+    return public
+
+
+def shared_by(X_public: Any) -> PublicRecords | None:
+    """Return what keeps encoders for several fine-tuners, if public records came as that."""
+    return X_public if isinstance(X_public, PublicRecords) else None
+
+
+def fitted_to_public(
+    encoder: Any, public: Any, n_features: int, fit: PrivateFit, shared: PublicRecords | None = None
+) -> tuple[Any, HalfWhitening | None, int]:
+    """Return an encoder and a whitening that have seen public records alone.
+
+    What cannot be known of them becomes an assumption of the guarantee.
+
+    Parameters
+    ----------
+    encoder : transformer or None
+        As it was passed.
+    public : array-like, DataFrame or None
+        Public records, checked.
+    n_features : int
+        Columns of a record.
+    fit : PrivateFit
+        Takes the assumptions.
+    shared : PublicRecords, default=None
+        What ``public`` came as, if that keeps encoders for others who pass the same.
+
+    Returns
+    -------
+    encoder : transformer or None
+    whitening : HalfWhitening or None
+        None without public records.
+    width : int
+        How many features the encoder gives.
+    """
+    fitted = public_encoder(encoder, public, n_features, shared)
+    if public is not None:
+        fit.assume("the public records depend on no private record")
+    if has_a_past(encoder, fitted, public):
+        fit.assume("the encoder depends on no private record")
+    width = try_encoder(fitted, trial_rows(public, n_features))
+    if fitted is not None:
+        fit.assume(
+            "the encoder treats each record by itself (tried on records that are not private)"
+        )
+    if public is None:
+        return fitted, None, width
+    return fitted, HalfWhitening().fit(features_of(fitted, public)), width
+
+
+def public_encoder(encoder: Any, X_public: Any, n_features: int, shared: Any = None) -> Any:
     """Return a fitted encoder that has seen public records alone; None for None.
 
     Parameters
@@ -34,6 +108,8 @@ def public_encoder(encoder: Any, X_public: Any, n_features: int) -> Any:
         Public records.
     n_features : int
         Columns of a record.
+    shared : PublicRecords, default=None
+        What ``X_public`` came as, if that keeps encoders for others who pass the same.
 
     Raises
     ------
@@ -52,6 +128,8 @@ def public_encoder(encoder: Any, X_public: Any, n_features: int) -> Any:
             "learned. Pass sklearn.frozen.FrozenEstimator(encoder), or sklearn.base.clone(encoder) "
             "and X_public to fit it again. It must not have seen private records."
         )
+    if shared is not None:
+        return shared.encoder_like(encoder, X_public)
     if X_public is not None:
         return clone(encoder).fit(X_public)
     fitted = _fitted_to_nothing(encoder, n_features)

@@ -15,7 +15,6 @@ from .release import Sensitivity, std_of
 __all__ = ["LeastSquaresHead"]
 
 _BALANCE = math.sqrt(2.0)  # weight of the sums of classes beside that of the second moments
-_FLOOR = 1.2  # in units of the typical spectral norm of the noise of the second moments
 _LEAST_FLOOR = 1e-3
 _SHARPNESS = 10.0  # of probabilities: how many nats a value of 1 is ahead of one of 0
 
@@ -24,8 +23,8 @@ _SHARPNESS = 10.0  # of probabilities: how many nats a value of 1 is ahead of on
 class LeastSquaresHead(OneRelease):
     """Least squares on the indicators of classes, from its two noisy statistics.
 
-    Directions in which the second moments are no larger than their noise count as if they were
-    1.2 times as large: a ridge would hold back all directions.
+    Directions in which the second moments are no larger than the typical spectral norm of their
+    noise count as if they were as large as that: a ridge would hold back all directions.
 
     Notes
     -----
@@ -67,7 +66,7 @@ class LeastSquaresHead(OneRelease):
         # Independent numbers of this size off the diagonal: a norm of about 2 std sqrt(p / 2).
         spread = std_of(self.mechanism(task), len(noisy)) * math.sqrt(2.0 * p)
         sizes, directions = np.linalg.eigh(moments)
-        sizes = np.maximum(sizes, max(_FLOOR * spread, _LEAST_FLOOR))
+        sizes = np.maximum(sizes, max(spread, _LEAST_FLOOR))
         solution = directions @ ((directions.T @ sums) / sizes[:, None])
         return np.asarray(_SHARPNESS * solution, dtype=np.float64)
 

@@ -12,13 +12,21 @@ from numpy.typing import NDArray
 from scipy.special import lambertw
 
 from .._sklearn import num_samples, safe_indexing
+from ..base import PrivateFit
 from ..mechanisms import Laplace, Logistic
 from .head import OneRelease, Records, Task
 from .left_out import WITHIN, left_out
 from .release import Sensitivity, noise_for
 from .softmax import SoftmaxHead
 
-__all__ = ["SampledSensitivity", "random_gamma", "sampled_on", "sampled_over"]
+__all__ = [
+    "SampledSensitivity",
+    "as_sampled",
+    "given_sensitivity",
+    "random_gamma",
+    "sampled_on",
+    "sampled_over",
+]
 
 Sampler = Callable[[int, np.random.Generator], tuple[Any, Any]]
 _LEAST = 1e-12  # where all sampled pairs agree
@@ -132,6 +140,41 @@ class SampledSensitivity:
         assert self.sampler is not None
         drawn = _tables(self.sampler, self.n_pairs, task.n_records + 1, random)
         return _with(task, sampled_over(head, task, (as_records(X, y) for X, y in drawn)), head)
+
+
+def as_sampled(given: Any) -> SampledSensitivity | None:
+    """Return how a sensitivity is sampled; None if it is proved or a number."""
+    if isinstance(given, SampledSensitivity):
+        return given
+    return SampledSensitivity() if isinstance(given, str) and given == "sampled" else None
+
+
+def given_sensitivity(given: Any, relation: str, fit: PrivateFit) -> Sensitivity | None:
+    """Return the sensitivity that a guarantee assumes, and let it say so; None if it is proved.
+
+    Raises
+    ------
+    ValueError
+        If it is sampled, and the relation is not that of the pairs.
+    """
+    sampled = as_sampled(given)
+    if sampled is not None:
+        if relation != "replace_one":
+            raise ValueError(
+                f"relation={relation!r} does not fit a sampled sensitivity, whose pairs differ in "
+                "one record that is replaced. Use relation='replace_one', or sensitivity='proved'."
+            )
+        fit.assume_unproved(sampled.kind, sampled.assumption)
+        return Sensitivity(1.0)  # until it is known; what is charged does not depend on it
+    if isinstance(given, str):
+        return None
+    moved = given if isinstance(given, Sensitivity) else Sensitivity(float(given))
+    also = "" if moved.l1 is None else f" and {moved.l1:g} in L1"
+    fit.assume(
+        f"neighbouring data sets move the head's weights by at most {moved.l2:g} in L2{also}, "
+        "as given"
+    )
+    return moved
 
 
 def random_gamma(n_pairs: int) -> float:

@@ -8,20 +8,24 @@ from ._area import auc, auc_interval
 from ._epsilon import epsilon_from_counts, epsilon_from_guesses, epsilon_lower_bound
 from ._guesses import GuessBound, bound_from_guesses
 from ._rates import OperatingPoint, advantage, clopper_pearson, roc, tpr_at_fpr
+from ._resampling import EpsilonEstimate, bootstrap_epsilon, multi_split_bound
 from ._utility import UtilityLoss, utility_loss
 
 __all__ = [
+    "EpsilonEstimate",
     "GuessBound",
     "OperatingPoint",
     "UtilityLoss",
     "advantage",
     "auc",
     "auc_interval",
+    "bootstrap_epsilon",
     "bound_from_guesses",
     "clopper_pearson",
     "epsilon_from_counts",
     "epsilon_from_guesses",
     "epsilon_lower_bound",
+    "multi_split_bound",
     "roc",
     "tpr_at_fpr",
     "utility_loss",

@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from ._evidence import epsilon_of_rates, gather
 from ._rates import clopper_pearson
-from ._samples import check_open_unit, check_scores
+from ._samples import check_delta, check_open_unit, check_scores
 
 __all__ = ["epsilon_from_counts", "epsilon_from_guesses", "epsilon_lower_bound"]
 
@@ -53,7 +53,7 @@ def epsilon_from_counts(
     >>> round(epsilon_from_counts(500, 1000, 10, 1000, delta=1e-5), 5)
     3.242
     """
-    _check_delta(delta)
+    check_delta(delta)
     tpr = np.asarray(clopper_pearson(true_positives, n_in, alpha)[0])
     fpr = np.asarray(clopper_pearson(false_positives, n_out, alpha)[1])
     bound = epsilon_of_rates(tpr, fpr, delta)
@@ -210,7 +210,7 @@ def epsilon_lower_bound(
     >>> round(epsilon_lower_bound(member, other, delta=1e-5), 5)
     5.57235
     """
-    _check_delta(delta)
+    check_delta(delta)
     members, others = check_scores(scores_in, scores_out)
     if thresholds is None:
         alpha = check_open_unit("alpha", alpha)
@@ -226,10 +226,3 @@ def epsilon_lower_bound(
     false = len(others) - np.searchsorted(np.sort(others), cuts)
     counts = hits, len(members), false, len(others)
     return float(epsilon_from_counts(*counts, delta=delta, alpha=alpha / len(cuts)).max())
-
-
-def _check_delta(delta: float) -> None:
-    if not 0 <= delta < 1:
-        raise ValueError(
-            f"delta={delta!r} must lie in [0, 1). Pass the delta of the guarantee that is tested."
-        )

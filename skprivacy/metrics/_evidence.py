@@ -13,7 +13,7 @@ from ._mean import mean_lower_bound
 from ._rates import clopper_pearson
 from ._samples import Float64Array
 
-__all__ = ["Evidence", "epsilon_of_rates", "gather"]
+__all__ = ["Evidence", "area_bound", "epsilon_of_rates", "gather", "split_points"]
 
 Curve = Callable[[Float64Array], Float64Array]
 
@@ -90,15 +90,31 @@ def gather(
     if min(len(members), len(others)) < 2:
         return Evidence((), 0.0)
     rng = np.random.default_rng(random_state)
+    points = split_points(members, others, delta=delta, alpha=alpha / 2, curve=curve, rng=rng)
+    return Evidence(points, area_bound(members, others, alpha / 2))
+
+
+def split_points(
+    members: Float64Array,
+    others: Float64Array,
+    *,
+    delta: float,
+    alpha: float,
+    rng: np.random.Generator,
+    curve: Curve | None = None,
+) -> tuple[tuple[float, float], ...]:
+    """Return bounds on the rates of thresholds that are chosen on one random half of the records.
+
+    **Guarantees.** All of them hold at once with probability ``1 - alpha``.
+    """
     choose_in, test_in = np.array_split(rng.permutation(members), 2)
     choose_out, test_out = np.array_split(rng.permutation(others), 2)
-    tests = _choose(choose_in, choose_out, delta, alpha / 2, curve)
-    share = alpha / 2 / len(tests)
-    points = tuple(_rates(test_in, test_out, test, share) for test in tests)
-    return Evidence(points, _area(members, others, alpha / 2))
+    tests = _choose(choose_in, choose_out, delta, alpha, curve)
+    return tuple(_rates(test_in, test_out, test, alpha / len(tests)) for test in tests)
 
 
-def _area(members: Float64Array, others: Float64Array, alpha: float) -> float:
+def area_bound(members: Float64Array, others: Float64Array, alpha: float) -> float:
+    """Return a lower bound on the area under the ROC curve, or on that of the mirrored one."""
     area, n = auc(members, others), min(len(members), len(others))
     if area >= 0.5:
         return mean_lower_bound(area, n, (1 - REVERSED) * alpha)

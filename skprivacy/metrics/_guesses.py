@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
+from ._epsilon import epsilon_from_guesses
 from ._one_run import gaussian, largest_refuted, line, refutes, surprise_apart
 
 __all__ = ["BOUNDS", "GuessBound", "bound_from_guesses", "gaussian_epsilon"]
@@ -100,19 +103,21 @@ def bound_from_guesses(
     ----------
     S. Mahloujifar, L. Melis and K. Chaudhuri, "Auditing f-differential privacy in one run",
     arXiv:2410.22235, 2024.
+    T. Steinke, M. Nasr and M. Jagielski, "Privacy auditing with one (1) training run", NeurIPS
+    2023.
     Xiang et al., arXiv:2509.08704, 2025.
 
     Examples
     --------
     >>> from skprivacy.metrics import bound_from_guesses
     >>> bound_from_guesses(180, 200, 2000, delta=1e-5)
-    epsilon >= 1.78 at delta=1e-05, 0.95 sure
+    epsilon >= 1.79 at delta=1e-05, 0.95 sure
     >>> bound_from_guesses(180, 200, 2000, bound="gaussian", delta=1e-5)
     epsilon >= 2.66 at delta=1e-05, 0.95 sure [the mechanism is Gaussian differentially private]
     """
     _check(right, guesses, n_coins, bound, delta, alpha)
     if bound == "approximate":
-        epsilon = largest_refuted(lambda e: refutes(right, guesses, n_coins, line(e, delta), alpha))
+        epsilon = _approximate(right, guesses, n_coins, delta, alpha)
         return GuessBound(epsilon, float(delta), float(alpha), bound)
     if bound == "gaussian":
         mu = largest_refuted(lambda m: refutes(right, guesses, n_coins, gaussian(m), alpha))
@@ -120,6 +125,33 @@ def bound_from_guesses(
         mu = largest_refuted(lambda m: surprise_apart(right, guesses, n_coins, m) < alpha)
     shown = gaussian_epsilon(mu, delta)
     return GuessBound(shown, float(delta), float(alpha), bound, mu, BOUNDS[bound])
+
+
+def _approximate(right: int, guesses: int, n_coins: int, delta: float, alpha: float) -> float:
+    """Return the bound of the theorem that is the sharper one for so many guesses.
+
+    **Guarantees.** Two theorems hold for every (epsilon, delta)-private mechanism. Which one is
+    used is settled by what is fixed before the coins are looked at, so the choice costs no error.
+    """
+    return _sharper(guesses, n_coins, delta, alpha)(right, guesses, n_coins, delta, alpha)
+
+
+@cache
+def _sharper(
+    guesses: int, n_coins: int, delta: float, alpha: float
+) -> Callable[[int, int, int, float, float], float]:
+    usual = round(0.9 * guesses)
+    return max((_binomial, _whole_curve), key=lambda of: of(usual, guesses, n_coins, delta, alpha))
+
+
+def _binomial(right: int, guesses: int, n_coins: int, delta: float, alpha: float) -> float:
+    """Return the bound of Steinke, Nasr and Jagielski: exact at delta 0, worse for many coins."""
+    return epsilon_from_guesses(right, guesses, n_coins, delta=delta, alpha=alpha)
+
+
+def _whole_curve(right: int, guesses: int, n_coins: int, delta: float, alpha: float) -> float:
+    """Return the bound of Mahloujifar, Melis and Chaudhuri."""
+    return largest_refuted(lambda e: refutes(right, guesses, n_coins, line(e, delta), alpha))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:

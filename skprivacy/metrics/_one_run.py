@@ -95,7 +95,8 @@ def telling_guesses(n_coins: int, inverse: Inverse, alpha: float) -> int:
 
 def usual_guesses(n_coins: int) -> int:
     """Return how many coins to guess for a tight bound on Gaussian noise of moderate size."""
-    return min(n_coins, round(5 * np.sqrt(n_coins)))
+    # near the best for mu of 1 and of 2, from 400 to 10,000 coins
+    return min(n_coins, round(4.9 * np.sqrt(n_coins)))
 
 
 def _margin(n_coins: int, guesses: int, inverse: Inverse, alpha: float) -> float:

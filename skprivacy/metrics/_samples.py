@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Float64Array", "Interval", "check_open_unit", "check_scores"]
+__all__ = ["Float64Array", "Interval", "check_delta", "check_open_unit", "check_scores"]
 
 Float64Array = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -41,3 +41,10 @@ def check_open_unit(name: str, value: float) -> float:
     if not 0 < value < 1:
         raise ValueError(f"{name}={value!r} must lie strictly between 0 and 1, for example 0.05.")
     return float(value)
+
+
+def check_delta(delta: float) -> None:
+    if not 0 <= delta < 1:
+        raise ValueError(
+            f"delta={delta!r} must lie in [0, 1). Pass the delta of the guarantee that is tested."
+        )

@@ -2,54 +2,39 @@
 
 from __future__ import annotations
 
-import math
-import numbers
-import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 from tqdm.auto import tqdm
 
-from .._sklearn import safe_indexing
+from .._sklearn import num_samples
 from ..accounting import NonPrivate, PrivacyGuarantee
-from ..attacks import (
-    AttackResult,
-    LabelInferenceAttack,
-    LossThreshold,
-    MembershipAttack,
-    ShadowPool,
-)
+from ..accounting.budget import LedgerError
+from ..attacks import ShadowPool
 from ..audit import Claim, claim_of
-from ..audit._ceiling import auc_ceiling
-from ..audit._private import holds_private_labels
 from ..audit.claims import total
-from ..audit.labels import NOT_MEMBERSHIP, guessed_labels, label_attack, protects_labels
+from ..exceptions import BudgetExceededError
+from ._attacked import Split, checked_attack, fit_and_attack
+from ._baselines import checked_baselines, fit_baseline
+from ._checks import checked_epsilons, checked_models, checked_refit, checked_scorers
+from ._parameters import epsilon_parameter
+from ._refitted import RefittedMixin
+from ._results import as_grid_search
+from ._shown import ShownMixin
 
 __all__ = ["PrivacySweepCV"]
 
-FPR = 0.01
 
-
-def _refitted(self: Any) -> bool:
-    if not hasattr(self, "estimator_"):
-        raise AttributeError(
-            "PrivacySweepCV keeps no model with refit=None. Set refit=<epsilon> to keep one."
-        )
-    return True
-
-
-class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
+class PrivacySweepCV(ShownMixin, RefittedMixin, MetaEstimatorMixin, BaseEstimator):
     """Cross-validated utility and membership leakage of a model at several privacy levels.
 
     For each epsilon and each split, one model is trained on the training folds. It is scored on
@@ -59,8 +44,9 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : estimator
-        A classifier or pipeline with a parameter ``epsilon``. It is cloned, never fitted itself.
+    estimator : estimator or dict of estimators
+        A classifier or pipeline with a parameter ``epsilon``, or several by their names. They are
+        cloned, never fitted themselves.
     epsilons : sequence of float
         The privacy levels, positive; ``numpy.inf`` requests a model without privacy.
     attack : MembershipAttack, default=None
@@ -73,15 +59,21 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         called ``epsilon``, nested (``dpsgdclassifier__epsilon``) or not.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`.
-    scoring : str or callable, default=None
-        The utility; ``None`` means the estimator's ``score``.
+    scoring : str, callable, list of str or dict, default=None
+        The utility; ``None`` means the estimator's ``score``. Several, by a list of names or a dict
+        of names and scorers, have the keys ``test_<name>``; the first is the one that is drawn.
     n_jobs : int, default=None
         Number of models to train in parallel with joblib.
     verbose : int, default=0
         Whether to show a progress bar.
-    refit : float, default=None
-        The epsilon (one of ``epsilons``) at which a final model is trained on all data. It is never
+    refit : float or tuple (str, float), default=None
+        The epsilon (one of ``epsilons``) at which a final model is trained on all data; of several
+        estimators, the name of one and an epsilon. It is never
         chosen by the scores: the best score would usually select the least privacy.
+    baseline : "auto", estimator, dict of estimators or None, default="auto"
+        What privacy is paid for with: models that are fitted on the same splits without protection.
+        "auto" is histogram gradient boosting, with text and categories as they are, and the model
+        itself at ``epsilon=inf``; one that does not take the records is left out. A dict has names.
 
     Attributes
     ----------
@@ -93,17 +85,24 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         ``claimed_epsilon``, the claim of a model with all of its private steps, and
         ``attack_auc_bound``, the highest AUC that this claim allows for any attack; the last two
         are NaN if nothing is proved for the model as a whole.
+    scores_ : list of str
+        Names of the scores, as in the keys of ``cv_results_``: "score", or those of ``scoring``.
     best_index_, best_score_, best_params_
-        The candidate with the highest mean test score.
+        The candidate with the highest mean test score, the first one of several.
+    baseline_results_ : dict of ndarray
+        The same keys for the baselines, named in ``param_baseline``; empty if there are none. They
+        are attacked if the attack needs no shadow models, and otherwise have NaN.
     charged_ : PrivacyGuarantee
-        Joint cost of ALL trained models, see Notes. There is no ``privacy_``: no guarantee covers
-        the scores, nor a model that was chosen by them.
+        Joint cost of ALL trained private models, see Notes. There is no ``privacy_``: no guarantee
+        covers the scores, nor a model that was chosen by them.
     guarantees_ : list of PrivacyGuarantee
         For each epsilon, the joint cost of the models of all its splits.
     attack_name_ : str
         Name of the attack.
-    n_splits_ : int
-        Number of splits.
+    n_samples_, n_splits_ : int
+        Number of records and of splits.
+    test_per_train_ : float
+        How many test records a split has for a training record, in the mean.
     estimator_ : estimator
         The model trained on all data, if ``refit`` is given. Its claim is the one that it would
         have without the sweep, provided that ``refit`` was chosen without looking at any scores.
@@ -117,10 +116,11 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
     -----
     **Guarantees.** A sweep is a tool for people who may see the data. Its models compose: releasing
     all of them costs candidates times folds (plus the refit), each with all of its private steps,
-    as stated by ``charged_``; its delta is the sum of all deltas. Shadow models are never returned
-    and are not counted. Test scores, attack results and the choice of an epsilon by them are
-    computed from the private data without noise; NO guarantee covers ``cv_results_``. Publishing
-    them, or tuning by them, leaks beyond every epsilon in the table.
+    as stated by ``charged_``; its delta is the sum of all deltas. Shadow models and baselines are
+    never returned and are not counted. Test scores, attack results and the choice of an epsilon by
+    them are computed from the private data without noise; NO guarantee covers ``cv_results_`` and
+    ``baseline_results_``. Publishing them, or tuning by them, leaks beyond every epsilon in the
+    table.
 
     **Edge cases.** A sweep with ``numpy.inf``, or over a model that makes no claim, costs
     epsilon = infinity, and ``charged_`` states the reason. It is an estimate if a step of the model
@@ -158,6 +158,7 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         n_jobs: int | None = None,
         verbose: int = 0,
         refit: float | None = None,
+        baseline: Any = "auto",
     ) -> None:
         self.estimator = estimator
         self.epsilons = epsilons
@@ -168,6 +169,7 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.refit = refit
+        self.baseline = baseline
 
     def fit(self, X: Any, y: Any, *, groups: Any = None) -> PrivacySweepCV:
         """Train, score and attack a model for each epsilon and split.
@@ -185,10 +187,12 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         -------
         self
         """
-        epsilons = _check_epsilons(self.epsilons, self.refit)
-        param = _check_param(self.estimator, self.param_name)
-        scorer = check_scoring(self.estimator, self.scoring)
-        attack = _check_attack(self.attack, holds_private_labels(self.estimator))
+        models, epsilons = checked_models(self.estimator), checked_epsilons(self.epsilons)
+        refit = checked_refit(self.refit, list(models), epsilons)
+        names = [epsilon_parameter(model, self.param_name) for model in models.values()]
+        first = next(iter(models.values()))
+        scorers = checked_scorers(first, self.scoring)
+        attack = checked_attack(self.attack, models.values())
         X, y, groups = indexable(X, y, groups)
         validate_data(self, X, skip_check_array=True)
         y = column_or_1d(y, warn=True)
@@ -196,219 +200,136 @@ class PrivacySweepCV(MetaEstimatorMixin, BaseEstimator):
         check_classification_targets(y)
         if len(np.unique(y)) < 2:
             raise ValueError("y must have at least two classes; got one class. Check the labels.")
-        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        cv = check_cv(self.cv, y, classifier=is_classifier(first))
         splits = list(cv.split(X, y, groups))
+        baselines = checked_baselines(self.baseline, models, names, epsilons, X)
 
-        candidates = [clone(self.estimator).set_params(**{param: e}) for e in epsilons]
-        pools: list[ShadowPool | None] = [None] * len(candidates)
-        if hasattr(attack, "n_shadows"):
-            progress = tqdm(candidates, disable=not self.verbose, desc="shadow models", unit="pool")
-            pools = [
-                ShadowPool(
-                    model,
-                    n_shadows=attack.n_shadows,
-                    n_jobs=self.n_jobs,
-                    random_state=attack.random_state,
-                ).fit(X, y)
-                for model in progress
-            ]
-        fits = Parallel(n_jobs=self.n_jobs, return_as="generator")(
-            delayed(_fit_and_attack)(clone(model), X, y, train, test, scorer, attack, pool)
-            for model, pool in zip(candidates, pools, strict=True)
-            for train, test in splits
+        params = [
+            {param: epsilon} | ({"estimator": name} if name else {})
+            for name, param in zip(models, names, strict=True)
+            for epsilon in epsilons
+        ]
+        candidates = [
+            clone(model).set_params(**{param: epsilon})
+            for model, param in zip(models.values(), names, strict=True)
+            for epsilon in epsilons
+        ]
+        pools = self._pools(candidates, attack, X, y)
+        rows = self._all(
+            "models",
+            (
+                delayed(_in_split)(
+                    fit_and_attack, X, y, *split, clone(model), scorers, attack, pool
+                )
+                for model, pool in zip(candidates, pools, strict=True)
+                for split in splits
+            ),
+            len(candidates) * len(splits),
         )
-        total = len(candidates) * len(splits)
-        rows = list(tqdm(fits, total=total, disable=not self.verbose, desc="models", unit="fit"))
-
-        self.n_splits_ = len(splits)
+        self.n_samples_, self.n_splits_ = num_samples(X), len(splits)
+        self.test_per_train_ = float(np.mean([len(test) / len(train) for train, test in splits]))
         self.attack_name_ = type(attack).__name__
-        self.cv_results_ = _format(rows, [{param: e} for e in epsilons], len(splits))
-        self.best_index_ = int(np.argmin(self.cv_results_["rank_test_score"]))
-        self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
+        self.cv_results_ = as_grid_search(rows, params, len(splits))
+        self.scores_ = list(scorers)
+        main = self.scores_[0]
+        self.best_index_ = int(np.argmin(self.cv_results_[f"rank_test_{main}"]))
+        self.best_score_ = float(self.cv_results_[f"mean_test_{main}"][self.best_index_])
         self.best_params_ = self.cv_results_["params"][self.best_index_]
+        self.baseline_results_ = self._compared(baselines, splits, X, y, scorers, attack)
         claims = [row["claim"] for row in rows]
         n = self.n_splits_
         self.guarantees_ = [_together(claims[i : i + n]) for i in range(0, len(claims), n)]
-        if self.refit is not None:
-            self.estimator_ = candidates[epsilons.index(float(self.refit))].fit(X, y)
+        if refit is not None:
+            with _saying_what_stays_charged(rows, len(rows) + 1):
+                self.estimator_ = candidates[refit].fit(X, y)
             claims.append(claim_of(self.estimator_, X))
         self.charged_ = _together(claims)
         return self
 
-    def plot(self, **kwargs: Any) -> Any:
-        """Plot utility and leakage over epsilon.
+    def _pools(self, candidates: list[Any], attack: Any, X: Any, y: Any) -> list[ShadowPool | None]:
+        """Return shadow models for each candidate, if the attack needs them."""
+        if not hasattr(attack, "n_shadows"):
+            return [None] * len(candidates)
+        progress = tqdm(candidates, disable=not self.verbose, desc="shadow models", unit="pool")
+        return [
+            ShadowPool(
+                model,
+                n_shadows=attack.n_shadows,
+                n_jobs=self.n_jobs,
+                random_state=attack.random_state,
+            ).fit(X, y)
+            for model in progress
+        ]
 
-        Parameters
-        ----------
-        **kwargs
-            Passed to :class:`~skprivacy.display.PrivacyUtilityDisplay`'s ``plot``.
+    def _compared(
+        self,
+        baselines: dict[str, Any],
+        splits: list[Any],
+        X: Any,
+        y: Any,
+        scorers: Any,
+        attack: Any,
+    ) -> dict[str, Any]:
+        """Return the results of the baselines; one that cannot be fitted is left out."""
+        optional = isinstance(self.baseline, str)
+        rows = self._all(
+            "baselines",
+            (
+                delayed(_in_split)(
+                    fit_baseline, X, y, *split, clone(model), scorers, attack, name, optional
+                )
+                for name, model in baselines.items()
+                for split in splits
+            ),
+            len(baselines) * len(splits),
+        )
+        n = len(splits)
+        each = {name: rows[n * i : n * i + n] for i, name in enumerate(baselines)}
+        fitted = {name: found for name, found in each.items() if None not in found}
+        if not fitted:
+            return {}
+        params = [{"baseline": name} for name in fitted]
+        return as_grid_search([row for found in fitted.values() for row in found], params, n)
 
-        Returns
-        -------
-        PrivacyUtilityDisplay
-        """
-        from ..display import PrivacyUtilityDisplay
-
-        return PrivacyUtilityDisplay.from_estimator(self, **kwargs)
-
-    @available_if(_refitted)
-    def predict(self, X: Any) -> np.ndarray:
-        """Predict with the refitted model."""
-        return self.estimator_.predict(X)
-
-    @available_if(_refitted)
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Predict probabilities with the refitted model."""
-        return self.estimator_.predict_proba(X)
-
-    @available_if(_refitted)
-    def score(self, X: Any, y: Any) -> float:
-        """Score the refitted model by ``scoring``."""
-        return check_scoring(self.estimator_, self.scoring)(self.estimator_, X, y)
+    def _all(self, what: str, tasks: Iterable[Any], total: int) -> list[Any]:
+        """Return the results of all tasks; one that is refused does not undo the earlier ones."""
+        rows: list[Any] = []
+        done = Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks)
+        with _saying_what_stays_charged(rows, total):
+            for row in tqdm(
+                done, total=total, disable=not (self.verbose and total), desc=what, unit="fit"
+            ):
+                rows.append(row)
+        return rows
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        inner = get_tags(self.estimator)
+        inner = get_tags(next(iter(checked_models(self.estimator).values())))
         tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
         if self.refit is not None:  # only then can it predict
             tags.estimator_type = inner.estimator_type
             tags.classifier_tags = inner.classifier_tags
         return tags
 
-    @property
-    def classes_(self) -> np.ndarray:
-        """Class labels of the refitted model."""
-        check_is_fitted(self, "estimator_")
-        return self.estimator_.classes_
+
+@contextmanager
+def _saying_what_stays_charged(done: Sized, total: int) -> Iterator[None]:
+    """Let the refusal of one model say that it does not undo the earlier ones."""
+    try:
+        yield
+    except (BudgetExceededError, LedgerError) as error:
+        raise type(error)(
+            f"The sweep ended after at least {len(done)} of its {total} models had been trained; "
+            "what they were charged stays charged, and no result is kept. Give the sweep a budget "
+            f"for all of its models, or sweep with budget=None on public data. Then: {error}"
+        ) from error
 
 
-def _check_epsilons(epsilons: Any, refit: Any) -> list[float]:
-    if isinstance(epsilons, (str, numbers.Real)) or not isinstance(epsilons, Iterable):
-        raise ValueError(
-            f"epsilons={epsilons!r} must be a list of positive numbers. Pass one, such as [1, 10]."
-        )
-    given = list(epsilons)
-    if not given:
-        raise ValueError("epsilons is empty. Pass at least one positive number.")
-    for epsilon in given:
-        if (
-            isinstance(epsilon, bool)
-            or not isinstance(epsilon, numbers.Real)
-            or not float(epsilon) > 0
-        ):
-            raise ValueError(
-                f"epsilons must be positive numbers; got {epsilon!r}. Remove or correct it."
-            )
-    values = [float(epsilon) for epsilon in given]
-    if len(set(values)) < len(values):
-        raise ValueError(f"epsilons={given!r} must not contain a value twice. Remove duplicates.")
-    if refit is not None and (isinstance(refit, bool) or refit not in values):
-        raise ValueError(f"refit={refit!r} must be None or one of epsilons={values}.")
-    return values
-
-
-def _check_param(estimator: Any, name: str | None) -> str:
-    if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
-        raise TypeError(
-            f"estimator={estimator!r} must be a scikit-learn estimator object. Pass an instance."
-        )
-    params = estimator.get_params(deep=True)
-    if name is not None:
-        if name not in params:
-            raise ValueError(
-                f"param_name={name!r} must be a parameter of {type(estimator).__name__}; "
-                f"it has {sorted(params)}."
-            )
-        return name
-    found = [p for p in params if p.rpartition("__")[2] == "epsilon"]
-    if not found:
-        raise ValueError(
-            f"{type(estimator).__name__} has no parameter epsilon. Pass a private model, or the "
-            "name of its privacy parameter as param_name."
-        )
-    if len(found) > 1:
-        raise ValueError(
-            f"{type(estimator).__name__} has {len(found)} parameters called epsilon ({found}). "
-            "Pass the name of the one to vary as param_name."
-        )
-    return found[0]
-
-
-def _check_attack(attack: Any, of_labels: bool) -> MembershipAttack | LabelInferenceAttack:
-    if of_labels or isinstance(attack, LabelInferenceAttack):
-        return label_attack(None if attack is None else [attack], None)
-    if attack is None:
-        return LossThreshold()
-    if not isinstance(attack, MembershipAttack):
-        raise TypeError(
-            f"attack={attack!r} must be a membership attack object or None. Pass an instance, such "
-            "as LossThreshold()."
-        )
-    if getattr(attack, "pool", None) is not None:
-        raise ValueError(
-            f"attack={attack!r} must not have a pool, as each epsilon needs separate shadow "
-            "models. Set pool=None and n_shadows."
-        )
-    return attack
-
-
-def _fit_and_attack(
-    model: Any, X: Any, y: Any, train: Any, test: Any, scorer: Any, attack: Any, pool: Any
-) -> dict[str, Any]:
-    X_in, y_in = safe_indexing(X, train), safe_indexing(y, train)
-    X_out, y_out = safe_indexing(X, test), safe_indexing(y, test)
-    known = np.concatenate([train, test])
-    start = time.perf_counter()
-    model.fit(X_in, y_in)
-    fitted = time.perf_counter()
-    test_score = scorer(model, X_out, y_out)
-    scored = time.perf_counter()
-    claim = claim_of(model, X_in)
-    if protects_labels(claim) != isinstance(attack, LabelInferenceAttack):
-        raise ValueError(
-            f"attack={attack!r} does not fit the claim {claim.guarantee!r}: {NOT_MEMBERSHIP}. Pass "
-            "a LabelInferenceAttack for it, and an attack on membership for any other."
-        )
-    if isinstance(attack, LabelInferenceAttack):
-        result: AttackResult = guessed_labels(model, attack, X_in, y_in, X_out, y_out)
-    else:
-        attack = clone(attack).set_params(target=model)
-        if pool is not None:
-            attack.set_params(pool=pool)
-        attack.fit(safe_indexing(X, known), safe_indexing(y, known))
-        result = attack.evaluate(X_in, y_in, X_out, y_out)
-    proved = claim.guarantee if claim.proved else None
-    return {
-        "fit_time": fitted - start,
-        "score_time": scored - fitted,
-        "test_score": test_score,
-        "train_score": scorer(model, X_in, y_in),
-        "attack_auc": result.auc,
-        f"attack_tpr_at_{FPR}": result.tpr_at_fpr(FPR).tpr,
-        "claimed_epsilon": math.nan if proved is None else proved.epsilon(),
-        "attack_auc_bound": math.nan if proved is None else auc_ceiling(proved),
-        "claim": claim,
-    }
-
-
-def _format(rows: list[dict[str, Any]], params: list[dict[str, float]], n_splits: int) -> dict:
-    """Arrange rows (candidate by candidate, split by split) as GridSearchCV does."""
-    (name,) = params[0]
-    values = np.ma.MaskedArray([p[name] for p in params], mask=False)
-    results: dict[str, Any] = {}
-    for key in (key for key in rows[0] if key != "claim"):
-        table = np.array([row[key] for row in rows], dtype=float).reshape(len(params), n_splits)
-        if not key.endswith("_time"):
-            results |= {f"split{i}_{key}": table[:, i] for i in range(n_splits)}
-        results[f"mean_{key}"] = table.mean(axis=1)
-        with np.errstate(invalid="ignore"):  # infinite epsilons have no spread
-            results[f"std_{key}"] = table.std(axis=1)
-        if key == "test_score":
-            ranked = rankdata(-np.nan_to_num(table.mean(axis=1), nan=-np.inf), method="min")
-            results["rank_test_score"] = ranked.astype(np.int32)
-        if key == "score_time":
-            results |= {f"param_{name}": values, "params": params}
-    return results
+def _in_split(
+    fit: Callable[..., Any], X: Any, y: Any, train: Any, test: Any, model: Any, *how: Any
+) -> Any:
+    """Run a fit on one split; records are divided where it runs."""
+    return fit(model, Split.of(X, y, train, test), *how)
 
 
 def _together(claims: list[Claim]) -> PrivacyGuarantee:

@@ -1,14 +1,17 @@
-"""Private neural networks (they need torch and skorch, which are imported on first use)."""
+"""Private neural networks; they need ``skprivacy[torch]``, which is imported on first use."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .._torch import torch_is_named
+
 if TYPE_CHECKING:
     from ._persistence import load_model, save_model
     from ._training.optimizers import PrivateAdam
     from .augmentation import RandomFlip, RandomShift
+    from .batch_norm import freeze_batch_norm
     from .consistency import ColumnCorruption, ConsistencyStudent
     from .distortion import RandomDistortion
     from .dp_net import DPNeuralNet
@@ -32,6 +35,7 @@ __all__ = [
     "ScatteringTransformer",
     "SimCLREncoder",
     "VATStudent",
+    "freeze_batch_norm",
     "load_model",
     "save_model",
 ]
@@ -51,6 +55,7 @@ _PUBLIC = {
     "ScatteringTransformer": "scattering",
     "SimCLREncoder": "encoders",
     "VATStudent": "vat",
+    "freeze_batch_norm": "batch_norm",
     "load_model": "_persistence",
     "save_model": "_persistence",
 }
@@ -58,7 +63,8 @@ _PUBLIC = {
 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
-        return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
+        with torch_is_named():
+            return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

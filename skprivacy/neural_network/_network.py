@@ -153,6 +153,8 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
 class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
     """Training and prediction of a private network; targets are for subclasses."""
 
+    _training: type[Training] = Training  # carries a run out; that of an audit watches it, too
+
     def _set_module_params(self, module_params: dict[str, Any]) -> None:
         for name in module_params:
             if not name.startswith("module__"):
@@ -248,7 +250,8 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             usable_device(self.device), 1 if config.views is None else config.views.count
         )
         start = self._agreed_start(peers, net.module_, config, first)
-        training = Training(config, start, net.criterion_, probe, SecureRandom(self.noise_seed))
+        random = SecureRandom(self.noise_seed)
+        training = self._training(config, start, net.criterion_, probe, random)
         self._run(fit, peers, net, training, data, first)
 
     def _plan(self, n: int) -> TrainingConfig:

@@ -279,6 +279,11 @@ def _each_value(column: pd.Series, function: Callable, dtype: Any) -> np.ndarray
     The cache is typed: 1, True and Decimal(1) are equal, but the result for a row must never depend
     on the values of other rows.
     """
+    if isinstance(column.dtype, (pd.StringDtype, pd.CategoricalDtype)):  # values of one type
+        places, values = pd.factorize(column)
+        missing = getattr(column.dtype, "na_value", np.nan)
+        found = np.array([function(value) for value in [*values.tolist(), missing]], dtype=dtype)
+        return found[places]  # the place of a missing value is -1, the last
     cached = lru_cache(maxsize=None, typed=True)(function)
     try:
         return np.fromiter(map(cached, column.tolist()), dtype, count=len(column))

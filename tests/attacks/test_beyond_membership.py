@@ -10,9 +10,9 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from skprivacy._clones import train_clone
 from skprivacy.attacks import PropertyInference
 from skprivacy.attacks.inversion import invert_class, judge_inversion
-from skprivacy.attacks.shadow import train_clone
 
 
 def blobs(seed, n=200):

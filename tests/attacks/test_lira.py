@@ -7,6 +7,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from skprivacy import audit
 from skprivacy.attacks import RMIA, LiRA, ShadowPool, _rehearsal, lira, scores
+from skprivacy.attacks._shadowed import Known
 from skprivacy.attacks.lira import USUAL
 
 
@@ -64,7 +65,8 @@ def gaussians(n_shadows, n, sd, gap, rng):
 def tuned(shadow, trained, **settings):
     """Let LiRA choose by these log-odds of shadow models."""
     attack = LiRA(**settings)
-    attack._tune(shadow, trained)
+    rows = np.ones(shadow.shape[1], dtype=bool)
+    attack._tune(Known(None, None, rows, shadow, trained))
     return attack
 
 
@@ -95,7 +97,7 @@ def test_the_target_plays_no_part_in_the_choice(forest):
 def test_the_twin_of_an_attacked_model_is_left_out():
     """Its members are exactly the others' non-members: with it, the choice would be of a twin."""
     trained = gaussians(8, 100, 1.0, 1.0, np.random.default_rng(0))[1]
-    trials = dict(_rehearsal._trials(trained))
+    trials = dict(_rehearsal.trials(trained))
     assert sorted(trials) == list(range(8))
     assert all(len(others) == 6 and k ^ 1 not in others for k, others in trials.items())
 

@@ -21,6 +21,7 @@ from skprivacy.attacks import (
     RMIA,
     AttributeInference,
     LabelOnlyAttack,
+    LearnedRatio,
     LiRA,
     LossThreshold,
     MembershipAttack,
@@ -36,13 +37,15 @@ from skprivacy.attacks import (
     scores,
 )
 
-# These need a target that is a network, and are asked the same questions in files of their own.
+# These need a target that is a network, or known members, and are asked the same questions in files
+# of their own.
 ON_NETWORKS = {
     "GradientNormAttack",
     "IndirectInference",
     "StolenMemoriesAttack",
     "WhiteBoxAttack",
 }
+OF_KNOWN_MEMBERS = {"SupervisedAttack"}
 
 
 def nudged(X):
@@ -55,6 +58,7 @@ ATTACKS = {
     "lira offline": LiRA(),
     "lira online": LiRA(online=True),
     "lira per example": LiRA(variance="per_example"),
+    "learned": LearnedRatio(),
     "rmia offline": RMIA(),
     "rmia online": RMIA(online=True),
     "strongest offline": StrongestAttack(),
@@ -81,7 +85,7 @@ def test_every_attack_is_tested():
     public = {name: getattr(attacks, name) for name in attacks.__all__}
     kinds = {k for k, v in public.items() if inspect.isclass(v) and issubclass(v, MembershipAttack)}
     tested = {type(attack).__name__ for attack in ATTACKS.values()}
-    assert kinds - {"MembershipAttack"} == tested | ON_NETWORKS
+    assert kinds - {"MembershipAttack"} == tested | ON_NETWORKS | OF_KNOWN_MEMBERS
 
 
 def template(name, pool=None):
@@ -354,7 +358,7 @@ def test_bad_membership_is_named(member, word, leaky):
 def test_other_mistakes_are_named(leaky):
     ridge = RidgeClassifier().fit(leaky.X, leaky.y)
     with pytest.raises(TypeError, match="predict_proba"):
-        LossThreshold(ridge).fit(leaky.X, leaky.y)
+        SignalThreshold(ridge).fit(leaky.X, leaky.y)
     attack = LossThreshold(leaky.target).fit(leaky.X, leaky.y)
     with pytest.raises(ValueError, match="'yew'"):
         attack.score_samples(leaky.X[:1], ["yew"])

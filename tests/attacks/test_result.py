@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from skprivacy.attacks import AttackResult
+from skprivacy.attacks import result as result_module
 from skprivacy.display import MembershipRocDisplay
 
 
@@ -70,6 +71,20 @@ def test_group_without_members_is_told(result):
     assert groups.loc[1.0, "n_in"] == 0
 
 
+def test_the_group_that_is_exposed_is_marked():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(2, 900))
+    scores[0, ::3] += 1
+    groups = AttackResult(*scores).by_group(*[np.arange(900) % 3] * 2)
+    assert groups["exposed"].tolist() == [True, False, False]
+    assert (groups["p_value"] <= 1).all()
+    lonely = AttackResult(*scores).by_group(np.arange(900) % 3, np.arange(900) % 2)
+    assert np.isnan(lonely.loc[2, "p_value"])
+    assert not lonely.loc[2, "exposed"]
+    few = AttackResult([9.0] * 4 + [1.0] * 9, np.zeros(20)).by_group([0] * 4 + [1] * 9, [0, 1] * 10)
+    assert few["exposed"].tolist() == [False, True]
+
+
 def test_groups_of_the_wrong_length(result):
     with pytest.raises(ValueError, match="one group per score"):
         result.by_group(np.zeros(3), np.zeros(150))
@@ -77,12 +92,19 @@ def test_groups_of_the_wrong_length(result):
 
 def test_null_groups_are_rarely_singled_out():
     # 20 groups of noise, 40 runs: any group excluding 0.5 is a false alarm of the whole run
-    alarms = 0
+    missed = marked = 0
     for seed in range(40):
         rng = np.random.default_rng(seed)
         groups = AttackResult(*rng.normal(size=(2, 800))).by_group(*[np.arange(800) % 20] * 2)
-        alarms += bool(((groups["auc_low"] > 0.5) | (groups["auc_high"] < 0.5)).any())
-    assert alarms <= 6  # P[Bin(40, 0.05) > 6] < 0.004
+        missed += bool(((groups["auc_low"] > 0.5) | (groups["auc_high"] < 0.5)).any())
+        marked += bool(groups["exposed"].any())
+    assert max(missed, marked) <= 6  # P[Bin(40, 0.05) > 6] < 0.004
+
+
+def test_planted_groups_without_correction_are_caught(monkeypatch):
+    monkeypatch.setattr(result_module, "holm", np.asarray)
+    with pytest.raises(AssertionError):
+        test_null_groups_are_rarely_singled_out()
 
 
 def test_precision_recall(result):

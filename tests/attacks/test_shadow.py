@@ -24,7 +24,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import ShadowPool
 from skprivacy.attacks._records import fingerprints
-from skprivacy.attacks.shadow import _safe_backend
+from skprivacy.attacks._shadow_training import _safe_backend
 
 
 class Remembering(ClassifierMixin, BaseEstimator):
@@ -144,6 +144,15 @@ def test_fingerprints_compare_values():
     assert (fingerprints(text) == fingerprints(text.astype({"b": float}))).all()
     assert fingerprints(np.array([["1"]], object)) != fingerprints(np.array([[1]], object))
     assert fingerprints(np.array([[np.nan, 1]])) == fingerprints(np.array([[np.nan, 1]]))
+
+
+def test_missing_text_is_the_same_in_every_kind_of_column():
+    text = pd.Series(["u", np.nan, "v", "u"], dtype=object)
+    base = fingerprints(text.to_frame())
+    assert base[0] == base[3]
+    assert len(set(base.tolist())) == 3
+    for kind in ("category", "string", "str" if pd.__version__ >= "3" else "category"):
+        assert (fingerprints(text.astype(kind).to_frame()) == base).all()
 
 
 def test_sparse_fingerprints_ignore_explicit_zeros():

@@ -121,7 +121,7 @@ def test_an_audit_trains_its_shadows_in_an_order_that_tells_no_member():
 
 
 def test_planted_order_of_members_first_is_caught(monkeypatch):
-    monkeypatch.setattr(runner, "_unordered", lambda X, y: (X, y))
+    monkeypatch.setattr(runner, "_unordered", lambda X, y, weights: (X, y, weights))
     with pytest.raises(AssertionError):
         test_an_audit_trains_its_shadows_in_an_order_that_tells_no_member()
 
@@ -132,7 +132,7 @@ class Guess(LiRA):
     def _learn(self, X, y, member):
         pass
 
-    def _tune(self, shadow, trained):
+    def _tune(self, known):
         self.power_ = float(np.random.default_rng(self.random_state).random())
 
     def _score(self, X, y):

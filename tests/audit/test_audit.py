@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.cluster import DBSCAN
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
@@ -29,7 +30,7 @@ from sklearn.preprocessing import (
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.accounting import ApproxDP, GaussianEvent, LaplaceEvent, NonPrivate, PrivacyGuarantee
-from skprivacy.attacks import AttackResult, LiRA, LossThreshold
+from skprivacy.attacks import AttackResult, LiRA, LossThreshold, SignalThreshold
 from skprivacy.audit import AttackFinding, _html, audit
 from skprivacy.audit._ceiling import auc_ceiling
 from skprivacy.exceptions import PrivacyLeakWarning
@@ -347,12 +348,21 @@ def test_frames():
             r"in the order audit\(model, X_train",
         ),
         ({"y_test": y[1000:, None]}, ValueError, "one label for each record"),
-        ({"model": LinearRegression().fit(X, y)}, TypeError, "got LinearRegression"),
+        ({"model": DBSCAN().fit(X)}, TypeError, "score of single records; got DBSCAN"),
         (
-            {"model": make_pipeline(Normalizer(), LinearRegression()).fit(X, y)},
+            {"model": make_pipeline(Normalizer(), DBSCAN()).fit(X)},
             TypeError,
-            "classifier with predict_proba; got LinearRegression",
+            r"got DBSCAN\. Expected a classifier with predict_proba",
         ),
+        (
+            {"model": LinearRegression().fit(X, y), "attacks": SignalThreshold()},
+            TypeError,
+            "SignalThreshold needs the class of each record, and LinearRegression gives residuals",
+        ),
+        ({"y_train": None, "y_test": None}, ValueError, "y=None must be what Claiming predicts"),
+        ({"y_test": None}, ValueError, "both be None, or neither"),
+        ({"sample_weight": np.ones(3)}, ValueError, "one weight for each of the 2000 records"),
+        ({"sample_weight": np.ones(2000)}, ValueError, "Claiming.fit takes none"),
         ({"n_shadows": 3}, ValueError, "even"),
     ],
 )

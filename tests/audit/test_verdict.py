@@ -13,6 +13,7 @@ from skprivacy.accounting import ApproxDP, GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LossThreshold
 from skprivacy.audit import AttackFinding, audit
 from skprivacy.audit import _refutation as refutation_module
+from skprivacy.audit import finding as finding_module
 from skprivacy.audit import report as report_module
 from skprivacy.metrics import _evidence
 
@@ -45,7 +46,7 @@ def test_a_claim_is_refuted_where_its_delta_is_not():
 
 
 def test_planted_verdict_of_one_point_is_caught(monkeypatch):
-    monkeypatch.setattr(report_module, "refutation", lambda evidence, guarantee: "")
+    monkeypatch.setattr(finding_module, "refutation", lambda evidence, guarantee: "")
     with pytest.raises(AssertionError):
         test_a_claim_is_refuted_where_its_delta_is_not()
 

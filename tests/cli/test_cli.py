@@ -1,5 +1,6 @@
 """The command line: results, exit codes, and one clear line for a user's mistake."""
 
+import argparse
 import json
 import os
 import re
@@ -13,8 +14,9 @@ import pytest
 
 import skprivacy
 import skprivacy.cli._data as cli_data
-from skprivacy import audit as audit_function
-from skprivacy.cli import main
+from skprivacy.audit import AuditReport, runner
+from skprivacy.audit import audit as audit_function
+from skprivacy.cli import _model, main
 from skprivacy.cli.main import _parser
 from skprivacy.exceptions import DatasetNotFoundError
 from skprivacy.preprocessing import Bounded, Categories, Schema
@@ -75,7 +77,11 @@ def test_sweep_of_a_table(folder, capsys):
     )
     assert code == 0
     assert "Traceback" not in err
-    results = pd.read_csv(folder / "results.csv")
+    everything = pd.read_csv(folder / "results.csv")
+    assert everything["model"].dropna().tolist() == ["histogram gradient boosting"]
+    assert everything["baseline"].tolist() == [False, False, False, True]
+    assert "histogram gradient boosting" in out
+    results = everything[everything["model"].isna()]
     assert results["epsilon"].tolist() == [1, 10, np.inf]
     assert (results["claimed_epsilon"] <= results["epsilon"]).all()
     assert results["claimed_epsilon"].iloc[0] > 0.9
@@ -100,10 +106,11 @@ def test_the_report_escapes_the_name_of_the_file(folder, capsys):
     assert "<script" not in page
 
 
-def test_sweep_with_lira(folder, capsys):
+@pytest.mark.parametrize("attack", ["lira", "strongest"])
+def test_sweep_with_shadow_models(attack, folder, capsys):
     code, out, _ = run(
-        "sweep data.csv --schema schema.json --epsilons 5 --cv 2 --delta 1e-4 --attack lira "
-        "--n-shadows 2 --quiet",
+        f"sweep data.csv --schema schema.json --epsilons 5 --cv 2 --delta 1e-4 --attack {attack} "
+        "--n-shadows 4 --quiet",
         capsys,
     )
     assert code == 0
@@ -117,15 +124,23 @@ NEVER = "--alpha 1e-7"
 def test_audit_of_an_honest_model(folder, capsys):
     code, out, _ = run(
         "audit data.csv --schema schema.json --epsilon 1 --delta 1e-4 --n-shadows 2 --quiet "
-        f"--out audit.html --csv audit.csv {NEVER}",
+        f"--out audit.html --csv audit.csv --subgroups city {NEVER}",
         capsys,
     )
     assert code == 0
     assert "Audit: consistent" in out
+    assert "city Rome" in (folder / "audit.html").read_text(encoding="utf-8")
     assert re.search(r"accuracy \d+ % on new records \(most frequent class: \d+ %\)", out)
     assert "zero-out" in out
     assert pd.read_csv(folder / "audit.csv")["violated"].tolist() == [False, False]
     assert "Consistent with the claim" in (folder / "audit.html").read_text(encoding="utf-8")
+
+
+def test_the_attacks_of_the_command_are_those_of_the_function():
+    """The command ran offline LiRA long after the function ran the strongest attack."""
+    by_default = runner.check_attacks(None)
+    offered = _model.make_attacks(argparse.Namespace(attack="both", n_shadows=16, seed=None))
+    assert [repr(attack) for attack in offered] == [repr(attack) for attack in by_default]
 
 
 def test_audit_that_refutes_returns_one(folder, capsys, monkeypatch):
@@ -142,6 +157,15 @@ def test_audit_that_refutes_returns_one(folder, capsys, monkeypatch):
     )
     assert code == 1
     assert "VIOLATED" in out
+
+
+def test_audit_of_doubtful_groups_returns_three(folder, capsys, monkeypatch):
+    """A script that goes by the exit code must not take doubt for consistency."""
+    monkeypatch.setattr(AuditReport, "doubt", "members look like non-members")
+    line = f"audit data.csv --schema schema.json --delta 1e-4 --attack loss --quiet {NEVER}"
+    code, out, _ = run(line, capsys)
+    assert code == 3
+    assert "DOUBTFUL" in out
 
 
 def test_without_schema_the_warning_is_loud(folder, capsys, monkeypatch):

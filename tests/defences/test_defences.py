@@ -15,6 +15,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
+from skprivacy.attacks import LabelOnlyAttack, LiRA, ShadowPool
 from skprivacy.audit import claim_of
 from skprivacy.datasets import make_location_like
 from skprivacy.defences import (
@@ -147,3 +148,45 @@ def test_memguard_keeps_its_distortion_on_average(leaking):
     # a mean of 320 sizes of at most 2, of 0.1 in expectation: the coins are seeded
     assert sizes[1] < 0.1 + 5 * np.sqrt(2 * 0.1 / 320)
     assert sizes[0] < sizes[1] < sizes[2]
+
+
+NET = LogisticRegression(C=30.0, tol=1e-2, max_iter=1000)  # learns 300 records by heart
+
+
+@pytest.fixture(scope="module")
+def attacked():
+    rows, labels = make_location_like(600, random_state=0, return_X_y=True)
+    return np.asarray(rows, dtype=float)[:, :200], labels
+
+
+def found(attack, target, attacked):
+    """Return the area under the curve of an attack on a model of the first half."""
+    rows, labels = attacked
+    attack.set_params(target=target).fit(rows, labels)
+    return attack.evaluate(rows[:300], labels[:300], rows[300:], labels[300:]).auc
+
+
+def test_temperature_fools_an_attacker_who_does_not_know_of_it(attacked):
+    rows, labels = attacked
+    target = TemperatureClassifier(NET, temperature=20.0).fit(rows[:300], labels[:300])
+    bare = ShadowPool(NET, n_shadows=8, random_state=0)
+    assert 0.5 < found(LiRA(pool=bare, online=True), target, attacked) < 0.7
+
+
+@pytest.mark.parametrize(
+    "defence",
+    [
+        TemperatureClassifier(NET, temperature=20.0),
+        TopKClassifier(NET, k=1),
+        RoundedClassifier(NET, decimals=1),
+        RoundedClassifier(NET, decimals=0),
+    ],
+    ids=["temperature", "top", "decimal", "label"],
+)
+def test_no_defence_survives_an_attacker_who_adapts(attacked, defence):
+    rows, labels = attacked
+    target = clone(defence).fit(rows[:300], labels[:300])
+    alike = ShadowPool(defence, n_shadows=8, random_state=0)
+    assert found(LiRA(pool=alike, online=True), target, attacked) > 0.95
+    labels_alone = LabelOnlyAttack(method="boundary", n_queries=50)
+    assert found(labels_alone, target, attacked) > 0.9

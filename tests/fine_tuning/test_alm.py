@@ -462,7 +462,42 @@ def test_a_search_over_a_frozen_encoder_fits_it_never_again():
 def test_public_records_as_long_as_the_private_ones_are_not_cut():
     same = DIGITS[-len(X) :]
     cross_validate(tuner(Counting()), X, Y, cv=3, params={"X_public": PublicRecords(same)})
-    assert Counting.seen == [len(same)] * 3
+    assert Counting.seen == [len(same)]
+
+
+def test_a_search_fits_an_unfitted_encoder_once_to_public_records():
+    """Not once a fold, nor once a candidate or a refit; only for other parameters of its own."""
+    public = PublicRecords(PUBLIC)
+    grid = {"epsilon": [1.0, 4.0], "head": ["prototypes", "softmax"]}
+    search = GridSearchCV(tuner(Counting()), grid, cv=3).fit(X, Y, X_public=public)
+    assert Counting.seen == [len(PUBLIC)]
+    assert search.best_score_ > 0.5
+    assert "the public records depend on no private record" in (
+        search.best_estimator_.privacy_.assumptions
+    )
+    search.best_estimator_.fit(X, Y, X_public=PUBLIC)
+    assert Counting.seen == [len(PUBLIC)] * 2, "records that are not wrapped keep no encoder"
+
+    wider = GridSearchCV(tuner(PCA()), {"encoder__n_components": [2, 16]}, cv=2)
+    wider.fit(X, Y, X_public=public)
+    assert wider.best_params_ == {"encoder__n_components": 16}
+    assert wider.best_estimator_.encoder_.components_.shape == (16, 64)
+    alone = PCA(16).fit(PUBLIC)
+    np.testing.assert_allclose(wider.best_estimator_.encoder_.components_, alone.components_)
+
+
+def test_an_unfitted_encoder_where_no_public_records_can_be_passed_is_refused():
+    """A sweep and shadow models have private records alone; the error says what to do."""
+    budget = PrivacyBudget(10.0, 1e-4)
+    model = tuner(Counting(), budget=budget)
+    for call in (
+        PrivacySweepCV(model, epsilons=[0.5, 8.0], cv=2).fit,
+        ShadowPool(model, n_shadows=4, random_state=0).fit,
+    ):
+        with pytest.raises(ValueError, match=r"never fitted to X.*FrozenEstimator\(encoder\)"):
+            call(X, Y)
+    assert set(Counting.seen) == {1}, "but for the one record of zeros that it is tried on"
+    assert budget.spent() == 0
 
 
 def test_in_a_pipeline_and_a_sweep():

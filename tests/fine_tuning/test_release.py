@@ -55,10 +55,44 @@ def test_the_account_of_logistic_noise_that_needs_less_is_taken():
     assert (many.norm, many.event) == ("l2", LogisticEvent(many.noise_multiplier, 2))
     assert noise_for("logistic", 1.0, 0.0, Sensitivity(1.0), HEAD).norm == "l1"
     assert noise_for("logistic", 1.0, 1e-5, Sensitivity(1.0), 4).norm == "l1"
-    # The head of the issue: ten classes on 64 features.
-    moments, pure = (noise_for("logistic", 1.0, d, Sensitivity(1.0), 640).std for d in (1e-5, 0.0))
-    assert pure**1 / moments > 10
-    print(pure / moments)
+
+
+@pytest.mark.parametrize("size", [HEAD, 640])
+def test_the_account_of_moments_needs_ten_times_less_noise_for_a_whole_head(size):
+    """Ten classes on 64 features: contrasts with a constant, and the plain weights."""
+    moments, pure = (noise_for("logistic", 1.0, d, Sensitivity(1.0), size).std for d in (1e-5, 0.0))
+    assert 10 < pure / moments < 12
+
+
+def check_that_noise_is_for_its_own_norm():
+    for l1, in_l1 in ((None, 0.3 * math.sqrt(HEAD)), (0.5, 0.5)):
+        for name, delta, expected in (
+            ("laplace", 0.0, in_l1),
+            ("laplace", 1e-5, in_l1),
+            ("logistic", 0.0, in_l1),
+            ("logistic", 1e-5, 0.3 if l1 is None else 0.5),  # whichever needs less
+            ("gaussian", 1e-5, 0.3),
+            ("k_norm", 0.0, 0.3),
+        ):
+            found = noise_for(name, 1.0, delta, Sensitivity(0.3, l1), HEAD)
+            assert found.sensitivity == pytest.approx(expected), name
+            by_moments = isinstance(found, Logistic) and found.norm == "l2"
+            assert by_moments == (name == "logistic" and expected == 0.3)
+
+
+def test_noise_is_for_the_sensitivity_in_its_own_norm():
+    check_that_noise_is_for_its_own_norm()
+
+
+@pytest.mark.parametrize("kind", [Laplace, Logistic])
+def test_noise_for_l2_where_l1_is_due_is_caught(kind, monkeypatch):
+    def wrong(epsilon, delta, moved, size):
+        return kind(1 / epsilon, moved.l2)
+
+    name = kind.__name__.lower()
+    monkeypatch.setitem(MECHANISMS, name, (wrong,))
+    with pytest.raises(AssertionError, match=name):
+        check_that_noise_is_for_its_own_norm()
 
 
 def test_logistic_noise_costs_little_more_than_gaussian_noise():

@@ -119,6 +119,21 @@ def test_the_sample_is_of_pairs_that_differ_in_one_record_and_within_what_is_pro
     assert 0 < few.l2 <= many.l2 < head.sensitivity(job).l2
 
 
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_matrix_norm_for_that_of_the_vector_is_caught(order, monkeypatch):
+    """The largest column sum, the largest singular value: of 6 features and 3 classes."""
+    right = sensitivity_module._largest
+
+    def wrong(moved):
+        found, matrices = right(moved), moved.reshape(len(moved), 6, 2)
+        norm = float(np.linalg.norm(matrices, order, axis=(1, 2)).max())
+        return replace(found, **{f"l{order}": norm})
+
+    monkeypatch.setattr(sensitivity_module, "_largest", wrong)
+    with pytest.raises(AssertionError):
+        test_the_sample_is_of_pairs_that_differ_in_one_record_and_within_what_is_proved()
+
+
 def test_gamma_is_that_of_rubinstein_and_alda():
     for m, expected in ((100, 0.160), (1000, 0.0565)):
         assert random_gamma(m) == pytest.approx(expected, abs=5e-4)

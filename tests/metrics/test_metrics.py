@@ -243,7 +243,7 @@ def of_threshold(members, others, alpha):
 
 
 def of_area(members, others, alpha):
-    area = _evidence._area(members, others, alpha)
+    area = _evidence.area_bound(members, others, alpha)
     return _evidence.Evidence((), area).epsilon(0.0)
 
 

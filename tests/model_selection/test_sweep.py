@@ -2,26 +2,44 @@
 
 import os
 import pickle
+from functools import partial
 from pathlib import Path
 
+import markupsafe
 import matplotlib
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from sklearn.metrics import make_scorer, recall_score
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_validate
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skprivacy.accounting import GaussianEvent, LaplaceEvent, NonPrivate, PrivacyGuarantee
+from skprivacy.accounting import (
+    GaussianEvent,
+    LaplaceEvent,
+    NonPrivate,
+    PrivacyBudget,
+    PrivacyGuarantee,
+)
 from skprivacy.attacks import LiRA, LossThreshold, ShadowPool
 from skprivacy.audit import claim_of
+from skprivacy.exceptions import BudgetExceededError
+from skprivacy.label_privacy import RandomizedResponseClassifier
+from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
+from skprivacy.model_selection._baselines import _boosting
 
 matplotlib.use("Agg")
+# Baselines take longer than all else here; they have tests of their own.
+sweep_of = partial(PrivacySweepCV, baseline=None)
 X, y = make_classification(400, n_features=8, flip_y=0.2, random_state=0)
 
 
@@ -67,8 +85,8 @@ def log(tmp_path):
 
 @parametrize_with_checks(
     [
-        PrivacySweepCV(Noisy(), epsilons=[1, 2], cv=2),
-        PrivacySweepCV(Noisy(), epsilons=[1, 2], cv=2, refit=2),
+        sweep_of(Noisy(), epsilons=[1, 2], cv=2),
+        sweep_of(Noisy(), epsilons=[1, 2], cv=2, refit=2),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
@@ -83,7 +101,7 @@ def test_scores_are_those_of_grid_search():
     cv = StratifiedKFold(4, shuffle=True, random_state=1)
     model = make_pipeline(StandardScaler(), Noisy())
     epsilons = [1, 3, 10]
-    sweep = PrivacySweepCV(model, epsilons=epsilons, cv=cv).fit(X, y)
+    sweep = sweep_of(model, epsilons=epsilons, cv=cv).fit(X, y)
     search = GridSearchCV(model, {"noisy__epsilon": epsilons}, cv=cv, return_train_score=True)
     expected = search.fit(X, y).cv_results_
     for key, values in expected.items():
@@ -99,7 +117,7 @@ def test_scores_are_those_of_grid_search():
 
 def test_attack_is_what_one_would_do_by_hand():
     cv = KFold(3, shuffle=True, random_state=0)
-    sweep = PrivacySweepCV(Noisy(), epsilons=[5], cv=cv).fit(X, y)
+    sweep = sweep_of(Noisy(), epsilons=[5], cv=cv).fit(X, y)
     for i, (train, test) in enumerate(cv.split(X)):
         attack = LossThreshold(Noisy(epsilon=5).fit(X[train], y[train])).fit(X, y)
         result = attack.evaluate(X[train], y[train], X[test], y[test])
@@ -112,7 +130,7 @@ def test_attack_is_what_one_would_do_by_hand():
 
 
 def test_a_memorising_level_shows(log):
-    sweep = PrivacySweepCV(Noisy(), epsilons=[1, np.inf], cv=3).fit(X, y)
+    sweep = sweep_of(Noisy(), epsilons=[1, np.inf], cv=3).fit(X, y)
     shallow, deep = sweep.cv_results_["mean_attack_auc"]
     assert shallow < 0.56
     assert deep > 0.62
@@ -122,7 +140,7 @@ def test_a_memorising_level_shows(log):
 def test_nothing_is_trained_twice(log, n_jobs):
     model = Noisy(log=str(log))
     attack = LiRA(n_shadows=4, random_state=0)
-    PrivacySweepCV(model, epsilons=[1, 8], cv=5, attack=attack, n_jobs=n_jobs).fit(X, y)
+    sweep_of(model, epsilons=[1, 8], cv=5, attack=attack, n_jobs=n_jobs).fit(X, y)
     done = fits(log)
     for epsilon in ("1.0", "8.0"):
         assert done.count([epsilon, "320"]) == 5  # a target for each split
@@ -133,7 +151,7 @@ def test_nothing_is_trained_twice(log, n_jobs):
 
 def test_jobs_change_nothing():
     one, two = (
-        PrivacySweepCV(
+        sweep_of(
             Noisy(), epsilons=[2, 8], cv=3, attack=LiRA(n_shadows=4, random_state=0), n_jobs=n_jobs
         )
         .fit(X, y)
@@ -146,7 +164,7 @@ def test_jobs_change_nothing():
 
 
 def test_the_ceiling_is_above_what_chance_gives_and_grows():
-    sweep = PrivacySweepCV(Noisy(), epsilons=[0.1, 1, 10, np.inf], cv=2).fit(X, y)
+    sweep = sweep_of(Noisy(), epsilons=[0.1, 1, 10, np.inf], cv=2).fit(X, y)
     ceiling = sweep.cv_results_["mean_attack_auc_bound"]
     assert (np.diff(ceiling) > 0).all()
     assert 0.5 < ceiling[0] < 0.55
@@ -154,7 +172,7 @@ def test_the_ceiling_is_above_what_chance_gives_and_grows():
 
 
 def test_the_cost_of_looking_composes():
-    sweep = PrivacySweepCV(Noisy(), epsilons=[1, 2], cv=3, refit=1).fit(X, y)
+    sweep = sweep_of(Noisy(), epsilons=[1, 2], cv=3, refit=1).fit(X, y)
     single = Noisy(epsilon=2).fit(X, y).privacy_
     assert sweep.charged_.relation == "zero_out"
     assert sweep.charged_.epsilon() > 1.7 * single.epsilon()
@@ -182,7 +200,7 @@ def test_pure_claims_add_up():
             self.privacy_ = PrivacyGuarantee(LaplaceEvent(1 / self.epsilon), relation=self.relation)
             return self
 
-    sweep = PrivacySweepCV(Pure(), epsilons=[1, 2], cv=3).fit(X, y)
+    sweep = sweep_of(Pure(), epsilons=[1, 2], cv=3).fit(X, y)
     assert [g.epsilon() for g in sweep.guarantees_] == pytest.approx([3, 6], rel=0.01)
     assert sweep.charged_.epsilon() == pytest.approx(9, rel=0.01)
 
@@ -193,7 +211,7 @@ def test_mixed_relations_are_never_summed():
             self.relation = "zero_out" if self.epsilon == 1 else "add_remove"
             return super().fit(X, y)
 
-    sweep = PrivacySweepCV(Mixed(), epsilons=[1, 2], cv=2).fit(X, y)
+    sweep = sweep_of(Mixed(), epsilons=[1, 2], cv=2).fit(X, y)
     assert np.isinf(sweep.charged_.epsilon())
     assert any(
         "add-remove and zero-out, which are never added up" in t for t in sweep.charged_.assumptions
@@ -203,28 +221,45 @@ def test_mixed_relations_are_never_summed():
 
 def test_without_a_claim_the_cost_is_infinite():
     model = make_pipeline(LogisticRegression())
-    sweep = PrivacySweepCV(
-        model, epsilons=[0.5, 1.0], cv=2, param_name="logisticregression__C"
-    ).fit(X, y)
+    sweep = sweep_of(model, epsilons=[0.5, 1.0], cv=2, param_name="logisticregression__C").fit(X, y)
     assert np.isinf(sweep.charged_.epsilon())
     assert np.isnan(sweep.cv_results_["mean_attack_auc_bound"]).all()
-    assert np.isinf(
-        PrivacySweepCV(Noisy(), epsilons=[1, np.inf], cv=2).fit(X, y).charged_.epsilon()
-    )
+    assert np.isinf(sweep_of(Noisy(), epsilons=[1, np.inf], cv=2).fit(X, y).charged_.epsilon())
 
 
 def test_refit_is_asked_for_and_never_chosen_by_the_scores(log):
-    sweep = PrivacySweepCV(Noisy(log=str(log)), epsilons=[1, 8], cv=2, refit=1).fit(X, y)
+    sweep = sweep_of(Noisy(log=str(log)), epsilons=[1, 8], cv=2, refit=1).fit(X, y)
     assert sweep.estimator_.epsilon == 1
     assert fits(log)[-1] == ["1.0", "400"]
     np.testing.assert_array_equal(sweep.predict(X), Noisy(epsilon=1).fit(X, y).predict(X))
     assert sweep.score(X, y) == np.mean(sweep.predict(X) == y)
     assert sweep.predict_proba(X).shape == (400, 2)
     assert list(sweep.classes_) == [0, 1]
-    bare = PrivacySweepCV(Noisy(), epsilons=[1], cv=2).fit(X, y)
+    bare = sweep_of(Noisy(), epsilons=[1], cv=2).fit(X, y)
     with pytest.raises(AttributeError, match="predict") as caught:
         bare.predict(X)
     assert "refit=<epsilon>" in str(caught.value.__cause__)
+
+
+def test_a_refusal_in_the_middle_says_what_stays_charged():
+    budget = PrivacyBudget(7.0)
+    model = OutputPerturbationClassifier(
+        bounds=(-4, 4), classes=[0, 1], relation="zero_out", budget=budget
+    )
+    with pytest.raises(BudgetExceededError, match=r"after at least 3 of its 6 models.*stays charg"):
+        sweep_of(model, epsilons=[2, 5], cv=3).fit(X, y)
+    assert budget.spent() == pytest.approx(6.0)
+
+
+def test_a_refitted_sweep_does_what_its_model_does():
+    model = OutputPerturbationClassifier(bounds=(-4, 4), classes=[0, 1], relation="zero_out")
+    sweep = sweep_of(model, epsilons=[2, 5], cv=2, refit=5).fit(X, y)
+    for method in ("predict", "predict_proba", "decision_function"):
+        found, expected = getattr(sweep, method)(X), getattr(sweep.estimator_, method)(X)
+        np.testing.assert_array_equal(found, expected)
+    search = GridSearchCV(LogisticRegression(), {"C": [1.0]}, cv=2).fit(X, y)
+    theirs = {name for name in dir(search) if name.startswith(("predict", "decision", "score"))}
+    assert {name for name in theirs if name[-1] != "_"} <= {*dir(PrivacySweepCV), "score_samples"}
 
 
 def test_frames_strings_groups_scoring_pickle():
@@ -234,7 +269,7 @@ def test_frames_strings_groups_scoring_pickle():
     groups = np.arange(len(y)) // 10
     from sklearn.model_selection import GroupKFold
 
-    sweep = PrivacySweepCV(
+    sweep = sweep_of(
         Noisy(), epsilons=[3], cv=GroupKFold(3), scoring="roc_auc", attack=LiRA(n_shadows=2)
     )
     sweep.fit(frame, names, groups=groups)
@@ -268,12 +303,19 @@ def test_frames_strings_groups_scoring_pickle():
         ({"attack": LiRA(pool=ShadowPool(Noisy()))}, "pool"),
         ({"cv": 1000}, "n_splits=1000"),
         ({"scoring": "no such"}, "no such"),
+        ({"scoring": 3}, "scoring=3 must be the name"),
+        ({"scoring": []}, "must name at least one scorer"),
+        ({"scoring": ["f1", "f1"]}, "must be different names"),
+        ({"scoring": ["f1", len]}, "must be different names"),
+        ({"scoring": {"a": "no such"}}, "no such"),
+        ({"scoring": {1: "f1"}}, "must name at least one scorer by a string"),
+        ({"scoring": lambda y: 0.0}, "scoring=.* must take an estimator, X and y"),
     ],
 )
 def test_wrong_parameters_are_told_before_any_training(changes, words, log):
     arguments = {"estimator": Noisy(log=str(log)), "epsilons": [1, 2], **changes}
     with pytest.raises((TypeError, ValueError), match=words):
-        PrivacySweepCV(**arguments).fit(X, y)
+        sweep_of(**arguments).fit(X, y)
     assert not fits(log)
 
 
@@ -287,7 +329,7 @@ def test_wrong_parameters_are_told_before_any_training(changes, words, log):
 )
 def test_wrong_labels_are_told_before_any_training(labels, words, log):
     with pytest.raises(ValueError, match=words):
-        PrivacySweepCV(Noisy(log=str(log)), epsilons=[1], cv=2).fit(X, labels)
+        sweep_of(Noisy(log=str(log)), epsilons=[1], cv=2).fit(X, labels)
     assert not fits(log)
 
 
@@ -298,13 +340,14 @@ def test_two_epsilons_need_a_name():
             self.inner = inner
 
     with pytest.raises(ValueError, match="2 parameters called epsilon"):
-        PrivacySweepCV(Two(inner=Noisy()), epsilons=[1]).fit(X, y)
+        sweep_of(Two(inner=Noisy()), epsilons=[1]).fit(X, y)
 
 
 def test_plot_draws_the_measured_numbers():
     import matplotlib.pyplot as plt
 
-    sweep = PrivacySweepCV(Noisy(), epsilons=[10, 1, np.inf], cv=2).fit(X, y)
+    given = {"line": LogisticRegression(), "trees": DecisionTreeClassifier(random_state=0)}
+    sweep = sweep_of(Noisy(), epsilons=[10, 1, np.inf], cv=2, baseline=given).fit(X, y)
     display = sweep.plot()
     above, below = display.axes_
     results = sweep.cv_results_
@@ -314,14 +357,209 @@ def test_plot_draws_the_measured_numbers():
         np.testing.assert_allclose(line.get_ydata(), results[f"mean_{key}"][[1, 0]])
     labels = [text.get_text() for text in below.get_legend().get_texts()]
     assert {"chance", "without privacy", "ceiling set by the guarantee"} <= set(labels)
-    np.testing.assert_allclose(above.lines[-1].get_ydata(), results["mean_test_score"][2])
+    lines = {line.get_label(): line.get_ydata()[0] for line in above.lines}
+    assert lines["without privacy"] == results["mean_test_score"][2]
+    for name, level in zip(given, sweep.baseline_results_["mean_test_score"], strict=True):
+        assert lines[name] == level
     plt.close(display.figure_)
 
 
+def test_the_default_baselines_are_what_one_would_do_by_hand():
+    cv = KFold(3, shuffle=True, random_state=0)
+    sweep = PrivacySweepCV(Noisy(), epsilons=[1], cv=cv).fit(X, y)
+    results = sweep.baseline_results_
+    boosting, sibling = HistGradientBoostingClassifier(random_state=0), Noisy(epsilon=np.inf)
+    names = ["histogram gradient boosting", "same model without privacy"]
+    assert list(results["param_baseline"]) == names
+    for row, model in enumerate((boosting, sibling)):
+        by_hand = cross_validate(model, X, y, cv=cv, return_train_score=True)
+        for i, (train, test) in enumerate(cv.split(X)):
+            assert results[f"split{i}_test_score"][row] == by_hand["test_score"][i]
+            assert results[f"split{i}_train_score"][row] == by_hand["train_score"][i]
+            attack = LossThreshold(clone(model).fit(X[train], y[train])).fit(X, y)
+            auc = attack.evaluate(X[train], y[train], X[test], y[test]).auc
+            assert results[f"split{i}_attack_auc"][row] == pytest.approx(auc)
+    # the level without privacy is above what the shallow tree reaches, and it leaks
+    assert results["mean_test_score"][0] > sweep.cv_results_["mean_test_score"][0]
+    assert (results["mean_attack_auc"] > 0.6).all()
+
+
+def test_baselines_are_not_charged_and_the_sibling_is_not_trained_twice(log):
+    model = Noisy(log=str(log))
+    alone = sweep_of(Noisy(), epsilons=[1, 2], cv=2).fit(X, y)
+    sweep = PrivacySweepCV(model, epsilons=[1, 2], cv=2).fit(X, y)
+    assert sweep.charged_ == alone.charged_
+    assert fits(log).count(["inf", "200"]) == 2
+    with_infinity = PrivacySweepCV(model, epsilons=[1, np.inf], cv=2).fit(X, y)
+    assert list(with_infinity.baseline_results_["param_baseline"]) == [
+        "histogram gradient boosting"
+    ]
+    assert fits(log).count(["inf", "200"]) == 4
+    budget = PrivacyBudget(10.0)
+    private = OutputPerturbationClassifier(
+        bounds=(-4, 4), classes=[0, 1], relation="zero_out", budget=budget
+    )
+    sweep = PrivacySweepCV(private, epsilons=[1, 2], cv=2).fit(X, y)
+    assert len(sweep.baseline_results_["params"]) == 2
+    assert budget.spent() == pytest.approx(6.0)
+
+
+def test_baselines_of_ones_own():
+    given = {"trees": DecisionTreeClassifier(random_state=0), "line": LogisticRegression()}
+    sweep = sweep_of(Noisy(), epsilons=[1], cv=2, baseline=given, scoring="roc_auc").fit(X, y)
+    assert list(sweep.baseline_results_["param_baseline"]) == ["trees", "line"]
+    one = sweep_of(Noisy(), epsilons=[1], cv=2, baseline=make_pipeline(LogisticRegression()))
+    one.fit(X, y)
+    assert list(one.baseline_results_["param_baseline"]) == ["LogisticRegression"]
+    assert one.baseline_results_["mean_test_score"][0] > 0.7
+    shadows = LiRA(n_shadows=2, random_state=0)
+    other = sweep_of(Noisy(), epsilons=[1], cv=2, baseline=given, attack=shadows).fit(X, y)
+    assert np.isnan(other.baseline_results_["mean_attack_auc"]).all()
+    assert sweep_of(Noisy(), epsilons=[1], cv=2).fit(X, y).baseline_results_ == {}
+    for wrong in (LogisticRegression, "auto!", {"a": 3}):
+        with pytest.raises(TypeError, match=r"baseline=.* must be an estimator object"):
+            sweep_of(Noisy(), epsilons=[1], cv=2, baseline=wrong).fit(X, y)
+
+
+def test_boosting_takes_what_a_schema_takes():
+    import pandas as pd
+
+    from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+
+    rng = np.random.default_rng(0)
+    town = rng.choice(["a", "b", "c"], len(y))
+    frame = pd.DataFrame({"x": X[:, 0], "town": np.where(y == 1, town, "c")})
+    schema = Schema({"x": Bounded(-4, 4), "town": Categories(["a", "b", "c"])})
+    model = make_pipeline(
+        SchemaTransformer(schema),
+        OutputPerturbationClassifier(bounds=(-1, 1), classes=[0, 1], relation="zero_out"),
+    )
+    for records in (frame, frame.astype({"town": "category"})):
+        results = PrivacySweepCV(model, epsilons=[1], cv=2).fit(records, y).baseline_results_
+        assert results["mean_test_score"][0] > 0.6  # the town alone tells two thirds
+    text = frame[["town"]].to_numpy(object)
+    assert _boosting(text).fit(text, y).score(text, y) > 0.6
+    counts = sparse.csr_matrix((town == "c").astype(float)[:, None])
+    assert _boosting(counts).fit(counts, y).predict(counts).shape == y.shape
+    gaps = frame.assign(x=np.where(rng.random(len(y)) < 0.2, np.nan, frame["x"]))
+    assert PrivacySweepCV(model, epsilons=[1], cv=2).fit(gaps, y).baseline_results_
+
+
+def test_a_baseline_that_cannot_be_fitted_is_left_out_or_told():
+    class Picky(Noisy):
+        def fit(self, X, y):
+            if np.isinf(self.epsilon):
+                raise ValueError("epsilon must be finite")
+            return super().fit(X, y)
+
+    sweep = PrivacySweepCV(Picky(), epsilons=[1], cv=2).fit(X, y)
+    assert list(sweep.baseline_results_["param_baseline"]) == ["histogram gradient boosting"]
+    with pytest.raises(ValueError, match="finite"):
+        sweep_of(Noisy(), epsilons=[1], cv=2, baseline=Picky(epsilon=np.inf)).fit(X, y)
+
+
+def test_the_page_shows_every_result_and_is_complete_by_itself(tmp_path):
+    given = {"<b>trees</b>": DecisionTreeClassifier(random_state=0)}
+    sweep = sweep_of(Noisy(), epsilons=[1, 2, 5, np.inf], cv=3, baseline=given).fit(X, y)
+    page = sweep.to_html(tmp_path / "sweep.html", name="<i>people</i>")
+    assert page == (tmp_path / "sweep.html").read_text(encoding="utf-8")
+    assert "<b>trees" not in page
+    assert "<i>people" not in page
+    assert "&lt;b&gt;trees&lt;/b&gt;" in page
+    results = (sweep.cv_results_, sweep.baseline_results_)
+    for score in np.concatenate([r["mean_test_score"] for r in results]):
+        assert f"{score:.3f}" in page
+    for told in (sweep.smallest_epsilon(0.01), sweep.knee()):
+        assert str(markupsafe.escape(repr(told))) in page
+    assert "400 records" in page
+    assert "at delta = 1e-06, zero-out" in page
+    assert "a stub" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert 'src="data:image/png' in page
+
+
+def test_several_scores_are_those_of_grid_search():
+    import matplotlib.pyplot as plt
+
+    cv = StratifiedKFold(3, shuffle=True, random_state=1)
+    scoring = {"auc": "roc_auc", "recall": make_scorer(recall_score)}
+    given = {"line": LogisticRegression()}
+    sweep = sweep_of(Noisy(), epsilons=[1, 3, 10], cv=cv, scoring=scoring, baseline=given, refit=3)
+    sweep.fit(X, y)
+    search = GridSearchCV(
+        Noisy(), {"epsilon": [1, 3, 10]}, cv=cv, scoring=scoring, refit=False,
+        return_train_score=True,
+    ).fit(X, y)  # fmt: skip
+    for key, values in search.cv_results_.items():
+        if "test_" in key or "train_" in key:
+            np.testing.assert_allclose(sweep.cv_results_[key], values, err_msg=key)
+        assert key in sweep.cv_results_
+    assert sweep.scores_ == ["auc", "recall"]
+    assert sweep.best_index_ == np.argmax(search.cv_results_["mean_test_auc"])
+    assert sweep.score(X, y) == search.scorer_["auc"](sweep.estimator_, X, y)
+    assert sweep.smallest_epsilon(0.1) == sweep.smallest_epsilon(0.1, score="auc")
+    assert sweep.knee(score="recall").epsilon in (1, 3, 10)
+    above = sweep.plot().axes_[0]
+    assert above.get_ylabel() == "Test auc"
+    line = above.containers[0].lines[0]
+    np.testing.assert_allclose(line.get_ydata(), search.cv_results_["mean_test_auc"])
+    plt.close(above.figure)
+    assert f"{sweep.baseline_results_['mean_test_auc'][0]:.3f}" in sweep.to_html()
+    names = sweep_of(Noisy(), epsilons=[1], cv=2, scoring=["accuracy", "f1"]).fit(X, y)
+    assert {"mean_test_accuracy", "rank_test_f1"} <= set(names.cv_results_)
+    with pytest.raises(ValueError, match="score='nothing' must be one of"):
+        sweep.knee(score="nothing")
+
+
+def test_several_estimators_in_one_sweep_and_one_picture():
+    import matplotlib.pyplot as plt
+
+    linear = OutputPerturbationClassifier(bounds=(-4, 4), classes=[0, 1], relation="zero_out")
+    two = {"tree": make_pipeline(FunctionTransformer(np.tanh), Noisy()), "linear": linear}
+    cv = KFold(2, shuffle=True, random_state=0)
+    sweep = PrivacySweepCV(two, epsilons=[1, 3, 9], cv=cv, refit=("tree", 3)).fit(X, y)
+    results = sweep.cv_results_
+    assert results["params"][0] == {"noisy__epsilon": 1.0, "estimator": "tree"}
+    assert results["params"][3] == {"epsilon": 1.0, "estimator": "linear"}
+    assert results["param_estimator"].tolist() == ["tree"] * 3 + ["linear"] * 3
+    assert results["param_noisy__epsilon"].mask.tolist() == [False] * 3 + [True] * 3
+    alone = sweep_of(two["tree"], epsilons=[1, 3, 9], cv=cv).fit(X, y)
+    for key in ("mean_test_score", "mean_attack_auc", "mean_claimed_epsilon"):
+        np.testing.assert_array_equal(results[key][:3], alone.cv_results_[key])
+    assert list(sweep.baseline_results_["param_baseline"]) == [
+        "histogram gradient boosting", "tree without privacy", "linear without privacy"
+    ]  # fmt: skip
+    assert sweep.estimator_[-1].epsilon == 3
+    assert len(sweep.guarantees_) == 6
+    # six models of each, and the refitted one: those of the line are pure, so they add up
+    assert sweep.charged_.epsilon() > 2 * (1 + 3 + 9)
+    assert sweep.knee() == sweep.knee(estimator="tree")
+    assert sweep.smallest_epsilon(1.0, estimator="linear").epsilon == 1
+    with pytest.raises(ValueError, match="estimator='forest' must be one of"):
+        sweep.knee(estimator="forest")
+    above, below = sweep.plot().axes_
+    for ax, key in ((above, "mean_test_score"), (below, "mean_attack_auc")):
+        drawn = {c.get_label().split(":")[0]: c.lines[0].get_ydata() for c in ax.containers}
+        np.testing.assert_allclose(drawn["tree"], results[key][:3])
+        np.testing.assert_allclose(drawn["linear"], results[key][3:])
+    plt.close(above.figure)
+    page = sweep.to_html()
+    assert "linear: smallest epsilon" in page
+    label = RandomizedResponseClassifier(GaussianNB(), classes=[0, 1])
+    for estimator, refit, words in [
+        ({}, None, "must name at least one estimator"),
+        ({"tree": Noisy(), "labels": label}, None, "Sweep them separately"),
+        (two, 3, r"refit=3 must be None or \(name, epsilon\)"),
+        (two, ("bush", 3), "refit="),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            sweep_of(estimator, epsilons=[1, 3], cv=2, refit=refit).fit(X, y)
+
+
 def test_progress_is_shown_on_request(capsys):
-    PrivacySweepCV(Noisy(), epsilons=[1], cv=2).fit(X, y)
+    sweep_of(Noisy(), epsilons=[1], cv=2).fit(X, y)
     assert capsys.readouterr().err == ""
-    PrivacySweepCV(Noisy(), epsilons=[1], cv=2, verbose=1).fit(X, y)
+    sweep_of(Noisy(), epsilons=[1], cv=2, verbose=1).fit(X, y)
     assert "2/2" in capsys.readouterr().err
 
 
@@ -330,16 +568,16 @@ def test_no_record_is_kept():
     canary = 0.1234567890123456
     data = X.copy()
     data[17] = canary
-    sweep = PrivacySweepCV(
-        Noisy(), epsilons=[1, 2], cv=2, attack=LiRA(n_shadows=2, random_state=0)
-    ).fit(data, np.where(y == 1, "label-canary-yes", "no"))
+    sweep = sweep_of(Noisy(), epsilons=[1, 2], cv=2, attack=LiRA(n_shadows=2, random_state=0)).fit(
+        data, np.where(y == 1, "label-canary-yes", "no")
+    )
     kept = pickle.dumps(sweep)
     assert np.float64(canary).tobytes() not in kept
     assert b"label-canary" not in kept
 
 
 def test_a_step_that_saw_the_data_takes_the_proof_away():
-    sweep = PrivacySweepCV(make_pipeline(StandardScaler(), Noisy()), epsilons=[1, 2], cv=2)
+    sweep = sweep_of(make_pipeline(StandardScaler(), Noisy()), epsilons=[1, 2], cv=2)
     charged = sweep.fit(X, y).charged_
     assert charged.kind == "estimate"
     assert any(
@@ -347,7 +585,7 @@ def test_a_step_that_saw_the_data_takes_the_proof_away():
     )
     for key in ("claimed_epsilon", "attack_auc_bound"):
         assert np.isnan(sweep.cv_results_[f"mean_{key}"]).all()
-    alone = PrivacySweepCV(Noisy(), epsilons=[1, 2], cv=2).fit(X, y)
+    alone = sweep_of(Noisy(), epsilons=[1, 2], cv=2).fit(X, y)
     assert alone.charged_.kind == "proved"
     assert not any("reveals nothing" in assumption for assumption in alone.charged_.assumptions)
 
@@ -356,11 +594,11 @@ def test_a_function_that_mixes_records_takes_the_proof_away():
     """It needs no fit; each split tries it on its own records."""
     apart, mixed = FunctionTransformer(np.tanh), FunctionTransformer(lambda Z: Z - Z.mean(axis=0))
     for step, kind in ((apart, "proved"), (mixed, "estimate")):
-        sweep = PrivacySweepCV(make_pipeline(step, Noisy()), epsilons=[1], cv=2).fit(X, y)
+        sweep = sweep_of(make_pipeline(step, Noisy()), epsilons=[1], cv=2).fit(X, y)
         assert sweep.charged_.kind == kind
         assert np.isnan(sweep.cv_results_["mean_claimed_epsilon"]).all() == (kind == "estimate")
     told = "step 'functiontransformer' treats each record by itself (tried on 20 records)"
-    tried = PrivacySweepCV(make_pipeline(apart, Noisy()), epsilons=[1], cv=2).fit(X, y)
+    tried = sweep_of(make_pipeline(apart, Noisy()), epsilons=[1], cv=2).fit(X, y)
     assert told in tried.charged_.assumptions
 
 
@@ -376,17 +614,17 @@ def test_the_claimed_epsilon_is_that_of_the_whole_model():
             return X
 
     model = make_pipeline(Scaling(), Noisy())
-    sweep = PrivacySweepCV(model, epsilons=[1, np.inf], cv=2, refit=1).fit(X, y)
+    sweep = sweep_of(model, epsilons=[1, np.inf], cv=2, refit=1).fit(X, y)
     claimed = sweep.cv_results_["mean_claimed_epsilon"]
     assert claimed[0] > 20
     assert np.isinf(claimed[1])
     assert sweep.guarantees_[0].epsilon() > 40
-    bounded = PrivacySweepCV(model, epsilons=[1], cv=2, refit=1).fit(X, y)
+    bounded = sweep_of(model, epsilons=[1], cv=2, refit=1).fit(X, y)
     assert bounded.charged_.epsilon() > 60
 
 
 def test_a_sweep_holds_unprotected_scores_and_so_claims_nothing_itself():
-    sweep = PrivacySweepCV(Noisy(), epsilons=[1, 2], cv=2, refit=1).fit(X, y)
+    sweep = sweep_of(Noisy(), epsilons=[1, 2], cv=2, refit=1).fit(X, y)
     assert not hasattr(sweep, "privacy_")
     claim = claim_of(sweep, X)
     assert claim.reason == "no claim: chosen by unprotected scores"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,6 +21,7 @@ from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegresso
 from skprivacy.neural_network._training.distributed import ProcessGroup
 from skprivacy.neural_network._training.engine import Training
 
+PATIENCE = timedelta(seconds=15)  # also for the start of both processes on a busy machine
 N, FIRST = 600, 250  # records, and how many of them are the first process's
 
 
@@ -295,6 +298,28 @@ def dying(rank: int, folder: Path) -> dict[str, Any]:
 
 
 SCENES = [same_as_one, claims, noise, sensitivity, parts, budget, mistakes, failing_step, dying]
+
+
+def freezing(rank: int, folder: Path) -> dict[str, Any]:
+    """The second process answers no more in the middle of a training."""
+    X, y = data()
+    original = Training.step
+
+    def freeze(self, *args):
+        if rank == 1 and self._step == 3:
+            time.sleep(3600)
+        return original(self, *args)
+
+    with mock.patch.object(Training, "step", freeze):
+        return {"error": said(lambda: private(distributed="replicated").fit(X, y))}
+
+
+def run_freezing(rank: int, folder: str, results: Any) -> None:
+    warnings.simplefilter("ignore")
+    dist.init_process_group(
+        "gloo", f"file://{folder}/rendezvous", rank=rank, world_size=2, timeout=PATIENCE
+    )
+    results.put((rank, "freezing", freezing(rank, Path(folder))))
 
 
 def run(rank: int, folder: str, results: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -14,24 +15,30 @@ from . import processes
 pytestmark = pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """Return by scene what each of two processes found."""
+@contextmanager
+def two_processes(target, folder):
+    """Run ``target`` in two processes, which put what they found into the queue."""
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    folder = str(tmp_path_factory.mktemp("processes"))
-    started = [context.Process(target=processes.run, args=(r, folder, queue)) for r in range(2)]
-    found: dict = {scene.__name__: {} for scene in processes.SCENES}
+    started = [context.Process(target=target, args=(r, str(folder), queue)) for r in range(2)]
     try:
         for process in started:
             process.start()
+        yield queue
+    finally:
+        for process in started:
+            process.join(timeout=2)
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Return by scene what each of two processes found."""
+    found: dict = {scene.__name__: {} for scene in processes.SCENES}
+    with two_processes(processes.run, tmp_path_factory.mktemp("processes")) as queue:
         while not found["dying"]:  # only the first process comes to the end of this one
             rank, scene, result = queue.get(timeout=120)
             found[scene][rank] = result
-    finally:
-        for process in started:
-            process.join(timeout=10)
-            process.kill()
     return found
 
 
@@ -156,6 +163,13 @@ def test_a_process_that_fails_stops_the_others_and_nothing_is_lost(results):
 def test_a_process_that_dies_stops_the_others(results):
     assert "lost the others" in results["dying"][0]["error"]
     assert "stays charged" in results["dying"][0]["error"]
+
+
+def test_a_process_that_answers_no_more_is_waited_for_as_long_as_the_caller_said(tmp_path):
+    with two_processes(processes.run_freezing, tmp_path) as queue:
+        rank, _, found = queue.get(timeout=120)  # 30 minutes, if the timeout were not passed on
+    assert rank == 0
+    assert "has not answered within the timeout" in found["error"]
 
 
 def test_without_a_process_group_the_way_is_told():

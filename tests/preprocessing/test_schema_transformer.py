@@ -233,3 +233,16 @@ def test_fast_on_adult_sized_data():
         transformer.transform(X)
         seconds.append(time.process_time() - start)
     assert min(seconds) < 0.2
+
+
+def test_the_kind_of_a_text_column_changes_nothing():
+    """Columns of one type are looked up once per distinct value."""
+    told = pd.Series(["a", "b", None, "c", "a"], dtype=object)
+    transformer = SchemaTransformer(Schema({"x": Categories(["b", "a"])}))
+    frames = [told.astype(kind).to_frame("x") for kind in (object, "category", "string")]
+    codes = [transformer.fit(frame).transform(frame).tolist() for frame in frames]
+    assert codes[0] == [[0, 1], [1, 0], [0, 0], [0, 0], [0, 1]]
+    assert codes[1] == codes[2] == codes[0]
+    numbers = pd.Series([1, 2, None, 3], dtype="category").to_frame("x")
+    transformer = SchemaTransformer(Schema({"x": Categories([1, 2])}))
+    assert transformer.fit_transform(numbers).tolist() == [[1, 0], [0, 1], [0, 0], [0, 0]]

@@ -16,7 +16,8 @@ from ..pld.pairs import both
 
 __all__ = ["PrivateSelection"]
 
-_LEAST = 1e-15  # smallest delta on the privacy curve
+_LEAST = 1e-15  # smallest delta on the privacy curve, of runs that cannot fail
+_ROUNDING = 1e-4  # share by which the probability of failure is exceeded
 _MOST = 350.0  # the exponential of twice as much is the largest that does not overflow
 _POINTS = 250
 
@@ -86,7 +87,8 @@ class PrivateSelection(
             delta(epsilon + (eta + 1) e) <= E K delta_1(epsilon).
         """
         one = pld(self.event, relation)
-        top = one.epsilon(_LEAST)
+        least = one.infinity * (1 + _ROUNDING) + _LEAST  # delta is never below what can fail
+        top = one.epsilon(least) if least < 1 else math.inf
         if not top < _MOST:
             raise NoLossDistributionError(
                 f"{self!r} has privacy losses too large for a distribution. Use more noise."

@@ -114,7 +114,8 @@ def refuse_mixing_layers(module: nn.Module) -> None:
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
             raise ValueError(
                 f"Layer {name!r} is a {kind}: it mixes the examples of a batch, so one record "
-                "reaches every other record's gradient. Use LayerNorm or GroupNorm."
+                "reaches every other record's gradient. Use LayerNorm or GroupNorm; of a module "
+                "that was trained on public records, freeze_batch_norm(module)."
             )
         if getattr(layer, "track_running_stats", False):
             raise ValueError(

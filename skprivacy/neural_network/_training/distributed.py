@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -64,14 +65,16 @@ class ProcessGroup:
 
     **Edge cases.** A process that fails before training makes all others fail with its message. One
     that fails or dies while training breaks the connections of the group; the others raise
-    ``RuntimeError``, the charge stays, and the estimators are as they were.
+    ``RuntimeError``, the charge stays, and the estimators are as they were. The same holds for one
+    that answers no more, after the timeout which ``init_process_group`` was given (30 minutes if
+    none was).
     """
 
     def __init__(self, data: str) -> None:
         self.replicated = data == "replicated"
         self.rank = dist.get_rank()
         # A separate group: breaking it off leaves the caller's alone.
-        self._group: Any = dist.new_group(backend="gloo")
+        self._group: Any = dist.new_group(backend="gloo", timeout=_callers_timeout())
         self._training = False
         self._numbers: list[int] = []
 
@@ -176,10 +179,22 @@ class ProcessGroup:
         except RuntimeError as error:
             raise RuntimeError(
                 f"Process {self.rank} of {dist.get_world_size()} lost the others: one of them has "
-                "failed or died (see its own message). This training is broken off; what the "
+                "failed or died (see its own message), or has not answered within the timeout of "
+                "init_process_group. This training is broken off; what the "
                 "budget was charged stays charged, the model is as it was before. Start all "
                 "processes again."
             ) from error
+
+
+def _callers_timeout() -> timedelta:
+    """Return how long the default group waits; a group made of it would wait for 30 minutes.
+
+    torch has no public word for it.
+    """
+    group: Any = dist.group.WORLD
+    device = "cpu" if "gloo" in dist.get_backend_config() else "cuda"
+    timeout: timedelta = group._get_backend(torch.device(device)).options._timeout
+    return timeout
 
 
 def _fingerprint(inputs: Tensor | MappedRows, targets: Tensor) -> str:

@@ -95,12 +95,12 @@ class Training:
                 config.noise_multiplier, config.max_grad_norm, config
             )
             loss = copy.deepcopy(loss).to(self.device)  # what it may keep of the records is dropped
-            clipped = ClippedGradientSum(
+            self._clipped = ClippedGradientSum(
                 self.module, loss, self._mechanism.sensitivity, self._clip, probe
             )
-            self._sum = BatchSum(clipped, self._grad, float(config.batch_size), config.views)
+            self._sum = BatchSum(self._clipped, self._grad, float(config.batch_size), config.views)
             self._optimizer = self._make_optimizer()
-        self.gradients = clipped.gradients.name
+        self.gradients = self._clipped.gradients.name
         self._rate = config.step_size(len(self._weights))
         self._sampler = config.noise_kind.sampler(config)
         self._average = WeightAverage(config)

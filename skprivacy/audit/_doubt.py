@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ..attacks import AttackResult
@@ -21,7 +22,8 @@ def why_doubtful(
     ----------
     results : sequence of AttackResult
     own, new : (float, int)
-        Share of the members, and of the non-members, on which the model is right, and their number.
+        Share of the members, and of the non-members, on which the model is right, and their
+        number; NaN for models that are neither right nor wrong.
     alpha : float
         Error probability over all signs together (Bonferroni).
 
@@ -39,6 +41,8 @@ def why_doubtful(
                 f"{result.attack} ranks members below non-members (AUC {result.auc:.3f}, at most "
                 f"{high:.3f})"
             )
+    if math.isnan(own[0]):
+        own, new = (0.0, own[1]), (0.0, new[1])
     most_own = clopper_pearson(round(own[0] * own[1]), own[1], share)[1]
     least_new = clopper_pearson(round(new[0] * new[1]), new[1], share)[0]
     if least_new > most_own:

@@ -1,0 +1,65 @@
+"""A ledger that was exported: its lines can be checked and added up, but not added to."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+from .ledger import Ledger
+from .log import COLUMNS, SCHEMA, LedgerError
+from .scopes import scope_of
+from .statement import Statement
+
+__all__ = ["lines_of", "statement_of"]
+
+
+class _ExportedLedger(Ledger):
+    """The lines of a ledger, without the ledger.
+
+    Parameters
+    ----------
+    address : str
+        A name for error messages.
+    lines : sequence of tuple
+        What ``Ledger.records`` returned.
+    """
+
+    _guards = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+    _n_guards = 0  # they guard a database that others can write to
+
+    def __init__(self, address: str, lines: Sequence[Sequence[Any]]) -> None:
+        self.address = address
+        self._lines = [tuple(line) for line in lines]
+        self.forget()
+
+    def create(self, body: str) -> None:
+        raise LedgerError(f"{self.address} is a copy of a ledger and cannot be written to.")
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+            try:
+                connection.execute(SCHEMA[0])
+                connection.executemany(
+                    f"INSERT INTO log ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._lines
+                )
+                connection.execute("PRAGMA query_only=ON")
+                yield connection
+            except (sqlite3.Error, OverflowError) as error:
+                raise LedgerError(
+                    f"{self.address} holds no lines of a ledger ({error})."
+                ) from error
+
+
+def lines_of(budget: Statement) -> tuple[str, list[list[Any]]]:
+    """Return the scope of a budget, and all lines of its ledger, checked."""
+    return budget._scope, [list(line) for line in budget._ledger.records()]
+
+
+def statement_of(name: str, scope: str, lines: Sequence[Sequence[Any]]) -> Statement:
+    """Return what the lines of a ledger say: its charges, their sum, and ``verify()``."""
+    statement = Statement.__new__(Statement)
+    statement._attach(_ExportedLedger(name, lines), scope_of(scope))
+    return statement

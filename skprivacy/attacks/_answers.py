@@ -1,0 +1,235 @@
+"""One number for each record from whatever a model answers: how well the answer fits the record.
+
+Attacks compare such numbers, of the target and of shadow models, so an attack that works on one
+kind of model works on all. What a model is asked for is decided here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+
+from .._validation import label_columns
+from . import scores
+from ._predictions import predict_aligned
+
+__all__ = ["PROBABILITIES", "Answers", "answers_of", "learns_classes", "one_label", "targets_of"]
+
+Float64Array = NDArray[np.float64]
+Classes = Any  # an array, or None
+
+# A density may be zero where there is no record; its logarithm stays a number.
+_LOWEST = -1e9
+
+
+class Answers(NamedTuple):
+    """What a model is asked for, and what its answers say of records.
+
+    ``ask(model, X, classes)`` returns an array with one row for each record;
+    ``minus_loss(answer, y, model, classes)`` how well it fits, higher for members.
+    ``log_odds`` of the same arguments is the same on the scale of log-odds; None where the model
+    gives no probability, so that nothing but other models' answers tells what is much.
+    ``needs_y`` is false where records alone are learned, ``by_class`` true where ``classes`` count.
+    """
+
+    name: str
+    ask: Callable[[Any, Any, Classes], Any]
+    minus_loss: Callable[[Any, NDArray[Any], Any, Classes], Float64Array]
+    log_odds: Callable[[Any, NDArray[Any], Any, Classes], Float64Array] | None = None
+    needs_y: bool = True
+    by_class: bool = False
+
+    def signal(self, model: Any, X: Any, y: NDArray[Any], classes: Classes) -> Float64Array:
+        """Return log-odds, or minus the loss where there are none."""
+        judge = self.minus_loss if self.log_odds is None else self.log_odds
+        return judge(self.ask(model, X, classes), y, model, classes)
+
+    def minus_losses(self, model: Any, X: Any, y: NDArray[Any], classes: Classes) -> Float64Array:
+        return self.minus_loss(self.ask(model, X, classes), y, model, classes)
+
+
+def answers_of(model: Any, y: NDArray[Any]) -> Answers:
+    """Return what a fitted model is asked for.
+
+    Raises
+    ------
+    NotFittedError
+        If it is a classifier without ``classes_``.
+    TypeError
+        If nothing that it gives tells one record from another.
+    """
+    if hasattr(model, "classes_"):
+        if hasattr(model, "predict_proba"):
+            return PROBABILITIES if y.ndim == 1 and not _has_many(model) else LABEL_SETS
+        if hasattr(model, "decision_function"):
+            return MARGINS
+        raise TypeError(
+            f"{type(model).__name__} has no predict_proba and no decision_function, one of which "
+            "this attack needs. Use LabelOnlyAttack, which needs only predicted labels."
+        )
+    if learns_classes(model):
+        raise NotFittedError(
+            f"target={type(model).__name__} must be a fitted model; it is no regressor, gives no "
+            "score_samples and has no classes_. Call target.fit first."
+        )
+    if hasattr(model, "score_samples"):
+        return DENSITIES
+    if _kind(model) == "regressor":
+        return RESIDUALS
+    if _is_centred(model):
+        return DISTANCES
+    raise TypeError(
+        f"target must give a score of single records; got {_last(model)}. Expected a classifier "
+        "with predict_proba or decision_function, a regressor, a model with score_samples, or "
+        "clusters with centres."
+    )
+
+
+def learns_classes(estimator: Any) -> bool:
+    """Return whether an estimator, fitted or not, is a classifier."""
+    kind = _kind(estimator)
+    if kind is None:
+        return not hasattr(estimator, "score_samples")
+    return kind == "classifier"
+
+
+def targets_of(y: Any, n_records: int) -> NDArray[Any]:
+    """Return y as an array; all zeros for models that learn from records without it."""
+    if sparse.issparse(y):
+        y = y.toarray()
+    return np.zeros(n_records, dtype=int) if y is None else np.asarray(y)
+
+
+def one_label(y: NDArray[Any]) -> NDArray[Any]:
+    """Return one label for each record: all of its labels as text, if it has several."""
+    return y if y.ndim == 1 else np.array([" ".join(map(str, row)) for row in y.tolist()])
+
+
+def _kind(estimator: Any) -> str | None:
+    return get_tags(estimator).estimator_type if hasattr(estimator, "__sklearn_tags__") else None
+
+
+def _has_many(model: Any) -> bool:
+    return isinstance(model.classes_, list)
+
+
+def _is_centred(model: Any) -> bool:
+    last = model[-1] if isinstance(model, Pipeline) else model
+    centres = hasattr(last, "cluster_centers_") or hasattr(last, "subcluster_centers_")
+    return centres and hasattr(model, "transform")
+
+
+def _last(model: Any) -> str:
+    return type(model[-1] if isinstance(model, Pipeline) else model).__name__
+
+
+def _loss(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+    return scores.loss(proba, label_columns(y, classes))
+
+
+def _logit(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+    return scores.logit(proba, label_columns(y, classes))
+
+
+def _mean_log(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+    """Return the mean log-probability of a record's labels: that of their geometric mean."""
+    if y.ndim != 2:
+        raise ValueError(
+            f"y has shape {y.shape}, and {type(model).__name__} predicts several labels of a "
+            "record; expected one column for each. Pass y in the form the model was fitted with."
+        )
+    if isinstance(proba, list):
+        columns = [
+            _at(part, _columns_or_last(y[:, k], np.asarray(model.classes_[k])))
+            for k, part in enumerate(proba)
+        ]
+        own = np.column_stack(columns)
+    else:
+        proba = np.asarray(proba, dtype=float)
+        _check_columns(proba, y, model, "predict_proba")
+        own = np.where(y != 0, proba, 1 - proba)
+    return np.log(np.clip(own, scores.FLOOR, 1.0)).mean(axis=1)
+
+
+def _mean_logit(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+    mean = _mean_log(proba, y, model, classes)
+    return mean - np.log(np.maximum(-np.expm1(mean), scores.FLOOR))
+
+
+def _check_columns(answer: Float64Array, y: NDArray[Any], model: Any, method: str) -> None:
+    if answer.shape != y.shape:
+        raise ValueError(
+            f"{type(model).__name__}.{method} returned shape {answer.shape}; expected one column "
+            f"for each label of y, which has shape {y.shape}."
+        )
+
+
+def _at(proba: Any, column: NDArray[np.intp]) -> Float64Array:
+    padded = np.column_stack([np.asarray(proba, dtype=float), np.zeros(len(proba))])
+    return padded[np.arange(len(padded)), column]
+
+
+def _columns_or_last(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the column of each label; one past the last for labels that the model never saw."""
+    columns = np.searchsorted(classes, y)
+    known = classes[np.minimum(columns, len(classes) - 1)] == y
+    return np.where(known, columns, len(classes))
+
+
+def _margin(decision: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+    """Return the decision value of the record's class, less the highest of another one."""
+    decision = np.asarray(decision, dtype=float)
+    if y.ndim == 2:
+        _check_columns(decision, y, model, "decision_function")
+        return np.mean(np.where(y != 0, decision, -decision), axis=1)
+    own = np.asarray(model.classes_)
+    column = _columns_or_last(y, own)
+    if decision.ndim == 1:
+        return np.select([column == 0, column == 1], [-decision, decision], -np.abs(decision))
+    if decision.shape[1] != len(own):
+        raise ValueError(
+            f"{type(model).__name__}.decision_function returned shape {decision.shape}; expected "
+            f"one column for each of {len(own)} classes. Use decision_function_shape='ovr'."
+        )
+    padded = np.column_stack([decision, decision.min(axis=1)])
+    rest = padded.copy()
+    rest[np.arange(len(y)), column] = -np.inf
+    return padded[np.arange(len(y)), column] - rest.max(axis=1)
+
+
+def _given(answer: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+    return np.maximum(np.asarray(answer, dtype=float), _LOWEST)
+
+
+def _nearest(distance: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+    return -np.min(np.asarray(distance, dtype=float), axis=1)
+
+
+def _residual(answer: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+    answer = np.asarray(answer, dtype=float).reshape(len(y), -1)
+    truth = np.asarray(y, dtype=float).reshape(len(y), -1)
+    if answer.shape != truth.shape:
+        raise ValueError(
+            f"y has {truth.shape[1]} values for each record, and {type(model).__name__}.predict "
+            f"returned {answer.shape[1]}. Pass y in the form the model was fitted with."
+        )
+    return -np.linalg.norm(answer - truth, axis=1)
+
+
+PROBABILITIES = Answers("class probabilities", predict_aligned, _loss, _logit, by_class=True)
+LABEL_SETS = Answers(
+    "label probabilities", lambda model, X, _: model.predict_proba(X), _mean_log, _mean_logit
+)
+MARGINS = Answers("margins", lambda model, X, _: model.decision_function(X), _margin)
+DENSITIES = Answers(
+    "log-densities", lambda model, X, _: model.score_samples(X), _given, needs_y=False
+)
+DISTANCES = Answers("distances", lambda model, X, _: model.transform(X), _nearest, needs_y=False)
+RESIDUALS = Answers("residuals", lambda model, X, _: model.predict(X), _residual)

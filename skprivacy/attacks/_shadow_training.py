@@ -1,0 +1,146 @@
+"""Training of shadow models: one by one or stacked, and kept in a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import joblib
+import numpy as np
+from joblib.parallel import get_active_backend
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from .._clones import train_clone
+from .._stacked import train_stacked
+
+__all__ = ["Jobs", "files_of", "open_folder", "train_shadows"]
+
+
+class Jobs(NamedTuple):
+    """The rows, the seed and the file, or None, of each model."""
+
+    rows: list[NDArray[np.intp]]
+    seeds: NDArray[Any]
+    files: list[Path | None]
+
+
+def train_shadows(
+    estimator: Any,
+    data: tuple[Any, NDArray[Any], NDArray[Any] | None],
+    jobs: Jobs,
+    *,
+    stacked: bool,
+    n_jobs: int | None,
+    verbose: int,
+) -> list[Any]:
+    """Train a clone for each job, or load it if its file exists.
+
+    ``data`` holds the records, what is predicted, and weights or None.
+    """
+    with _safe_backend():
+        if stacked:
+            return _train_stacked(estimator, *data[:2], jobs, n_jobs, verbose)
+        trained = joblib.Parallel(n_jobs=n_jobs, verbose=verbose)(
+            joblib.delayed(_train)(estimator, data, *job) for job in zip(*jobs, strict=True)
+        )
+    return list(trained)
+
+
+def _safe_backend() -> AbstractContextManager[Any]:
+    """Return a context in which joblib forks no process that may have used torch.
+
+    A fork copies torch's thread pool without its threads; the child then waits for them forever.
+    """
+    backend, n_jobs = get_active_backend()
+    forks = type(backend).__name__ == "MultiprocessingBackend"
+    if forks and "torch" in sys.modules:
+        return joblib.parallel_config("loky", n_jobs=n_jobs)
+    return nullcontext()
+
+
+def _train(
+    estimator: Any, data: tuple[Any, Any, Any], rows: NDArray[np.intp], seed: int, file: Path | None
+) -> Any:
+    if file is not None and file.exists():
+        return joblib.load(file)
+    X, y, weights = data
+    return _save(train_clone(estimator, X, y, rows, seed, weights), file)
+
+
+def _train_stacked(
+    estimator: Any,
+    X: Any,
+    y: NDArray[Any],
+    jobs: Jobs,
+    n_jobs: int | None,
+    verbose: int,
+) -> list[Any]:
+    """Load the models that are saved and train the others."""
+    rows, seeds, files = jobs
+    models = [joblib.load(file) if file is not None and file.exists() else None for file in files]
+    missing = [i for i, model in enumerate(models) if model is None]
+    with tqdm(total=len(missing), desc="shadow models", unit="model", disable=not verbose) as bar:
+
+        def keep(i: int, model: Any) -> None:
+            models[missing[i]] = _save(model, files[missing[i]])
+            bar.update()
+
+        train_stacked(
+            estimator,
+            X,
+            y,
+            [rows[i] for i in missing],
+            [seeds[i] for i in missing],
+            n_jobs=n_jobs,
+            done=keep,
+        )
+    return models
+
+
+def _save(model: Any, file: Path | None) -> Any:
+    if file is not None:
+        unfinished = file.with_suffix(f".{os.getpid()}")
+        joblib.dump(model, unfinished)
+        os.replace(unfinished, file)  # an interruption leaves a whole file or none
+    return model
+
+
+def files_of(folder: Path | None, n_shadows: int) -> list[Path | None]:
+    return [folder and folder / f"shadow_{i:04d}.joblib" for i in range(n_shadows)]
+
+
+def open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
+    """Return the seed of the pool in the folder, after checking that the pool is the same."""
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = folder / "pool.json"
+    if not plan.exists():
+        if any(folder.glob("shadow_*.joblib")):
+            raise ValueError(
+                f"path={str(folder)!r} holds shadow models, but not {plan.name!r}, which says what "
+                "each was trained on: they cannot be used again. Restore that file, pass another "
+                "folder, or delete this one."
+            )
+        unfinished = plan.with_suffix(f".{os.getpid()}")
+        unfinished.write_text(json.dumps({"content": content, "seed": seed}))
+        os.replace(unfinished, plan)
+        return seed
+    try:
+        known = json.loads(plan.read_text())
+        content_known, seed_known = known["content"], int(known["seed"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{plan} is damaged ({error}), so that it is unknown what the shadow models beside it "
+            "were trained on. Restore that file, pass another folder, or delete this one."
+        ) from error
+    if content_known != content:
+        raise ValueError(
+            f"path={str(folder)!r} holds shadow models of other records, of another estimator "
+            f"or of another number than n_shadows={n_shadows}. Pass another folder, or delete "
+            "this one."
+        )
+    return seed_known

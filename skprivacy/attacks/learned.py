@@ -1,0 +1,253 @@
+"""A likelihood ratio that is learned from shadow models attacked with each other."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from .._sklearn import safe_indexing
+from . import scores
+from ._answers import one_label
+from ._records import fingerprints
+from ._rehearsal import N_RECORDS, found_members, trials
+from ._shadowed import Known, ShadowedAttack
+from ._surroundings import Surroundings
+
+__all__ = ["LearnedRatio"]
+
+Float64Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+FLOORS = (1e-3, 0.03)
+PRIOR = 4.0
+COMPARE = (scores.lira_online, scores.lira_offline)
+NEIGHBOURS = (1, 5, 25)
+# Beyond these, neighbours are not worth their time: records, and differences of their features.
+MOST_SEARCHED = 10_000
+MOST_DIFFERENCES = 2e10
+
+
+class LearnedRatio(ShadowedAttack):
+    """Learn to recognise members on shadow models: LiRA's and RMIA's scores, and the neighbours'.
+
+    Each shadow model is attacked with the others, and a logistic regression learns from their
+    members what the scores of :class:`LiRA` and :class:`RMIA` together say of membership. It also
+    sees how the model answers the nearest other records: if those of the same class are members,
+    they explain a rise of the record's own probability. On nearest neighbours and forests this is
+    much stronger than the scores by themselves.
+
+    Parameters
+    ----------
+    target : fitted classifier with ``predict_proba``, default=None
+        The target model. None makes a template for ``clone`` and ``set_params``.
+    n_shadows : int, default=16
+        Number of shadow models to train if ``pool`` is None; even, at least 4.
+    pool : ShadowPool, default=None
+        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
+        trained on the records given to ``fit``. None clones the target. It must have been trained
+        on every record that is given to ``fit`` or scored.
+    n_jobs : int, default=None
+        Number of shadow models trained in parallel, if ``pool`` is None.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the shadow pool, if ``pool`` is None.
+    fpr : float, default=0.05
+        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+
+    Attributes
+    ----------
+    pool_ : ShadowPool
+        The fitted pool.
+    model_ : Pipeline
+        The logistic regression.
+    power_ : float
+        Share of members found in shadow models attacked with the others, by regressions that did
+        not learn from the attacked model.
+
+    Notes
+    -----
+    The score is the log-odds of membership. Neighbours are sought among the records given to
+    ``fit``: the 25 nearest, numbers standardised and other columns as indicators. They are left out
+    for more than 10,000 distinct records, and where the search would take more than seconds.
+
+    **Guarantees.** Neither the target nor who its members are plays a part in what is learned, nor
+    does the order of the records.
+
+    Learning from shadow models how to weigh a score by the difficulty of the record, neighbours
+    included, is the idea of the reference, whose attack learns from one reference model.
+
+    References
+    ----------
+    H. Shi, T. Ouyang, A. Wang. Learning-based difficulty calibration for enhanced membership
+    inference attacks. IEEE EuroS&P 2024.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import LearnedRatio
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = LearnedRatio(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    True
+    """
+
+    online = True  # every record is compared with models that were trained on it, too
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        n_shadows: int = 16,
+        pool: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        fpr: float = 0.05,
+    ) -> None:
+        self.target = target
+        self.n_shadows = n_shadows
+        self.pool = pool
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.fpr = fpr
+
+    def _learn(self, X: Any, y: NDArray[Any], member: Mask | None) -> None:
+        super()._learn(X, y, member)
+        self._check_known(X)
+        self._tune(self._known_to_pool(X, y))
+        if self.model_ is None:
+            raise ValueError(
+                f"pool holds {self.pool_.n_shadows} shadow models, which cannot be attacked with "
+                "each other on these records; expected at least 4, and records on which all of "
+                "them differ in training. Pass a larger pool and all of its records."
+            )
+        self._meet(X, y)
+
+    def _tune(self, known: Known) -> None:
+        prints, classes = fingerprints(known.X), one_label(known.y)
+        labels = np.unique(classes, return_inverse=True)[1]
+        order = np.lexsort((labels, prints))
+        shadow, out = known.shadow[:, order], ~known.trained[:, order]
+        rows = np.random.default_rng(0).permutation(len(order))[:N_RECORDS]
+        first = np.unique(prints[order], return_index=True)[1]  # of records that are copies
+        self._places = np.flatnonzero(known.rows)[order][first]
+        self._near, near = None, None
+        if _searchable(known.X, len(first)):
+            listed = safe_indexing(known.X, order[first])
+            self._near = _Near(Surroundings(listed, max(NEIGHBOURS)), classes[order[first]])
+            near = self._near.of(safe_indexing(known.X, order[rows]), classes[order[rows]])
+
+        def view(attacked: int, others: list[int]) -> Float64Array:
+            seen = _figures(shadow[attacked, rows], shadow[others][:, rows], out[others][:, rows])
+            if near is None:
+                return seen
+            excess = _excess(
+                shadow[attacked, first], shadow[others][:, first], out[others][:, first]
+            )
+            return np.hstack([seen, _around(excess, *near)])
+
+        tried = list(trials(~out))
+        seen = {attacked: view(attacked, others) for attacked, others in tried}
+        member = {attacked: ~out[attacked, rows] for attacked in seen}
+        self.power_ = _power(seen, member)
+        self.model_: Any = _fitted(seen, member) if self.power_ else None
+
+    def _meet(self, X: Any, y: NDArray[Any]) -> None:
+        """Ask the target about the neighbours."""
+        target, shadow, out = self._asked(X, y)
+        self._excess = _excess(target, shadow, out)[self._places]
+
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        self._check_known(X)
+        seen = _figures(*self._asked(X, y))
+        if self._near is not None:
+            seen = np.hstack([seen, _around(self._excess, *self._near.of(X, one_label(y)))])
+        return np.asarray(self.model_.decision_function(seen))
+
+    def _asked(self, X: Any, y: NDArray[Any]) -> tuple[Float64Array, Float64Array, Mask]:
+        return self._target_logit(X, y), self.pool_.logits(X, y), self.pool_.left_out(X)
+
+
+class _Near(NamedTuple):
+    """The records among which neighbours are sought, and their classes."""
+
+    surroundings: Surroundings
+    classes: NDArray[Any]
+
+    def of(self, X: Any, y: NDArray[Any]) -> tuple[NDArray[np.intp], Mask]:
+        """Return each record's neighbours, nearest first, and which are of its class."""
+        near = self.surroundings.of(X)
+        return near, self.classes[near] == y[:, None]
+
+
+def _searchable(X: Any, n_distinct: int) -> bool:
+    if np.ndim(X) < 2:  # texts
+        return False
+    differences = n_distinct**2 * float(np.prod(X.shape[1:]))
+    return 1 < n_distinct <= MOST_SEARCHED and differences <= MOST_DIFFERENCES
+
+
+def _figures(target: Float64Array, shadow: Float64Array, out: Mask) -> Float64Array:
+    """Return what is compared for each record by itself, one column each.
+
+    Logarithmic beyond 1, since ratios have heavy tails.
+    """
+    columns = []
+    for floor in FLOORS:
+        own, others = scores.smoothed(target, floor), scores.smoothed(shadow, floor)
+        columns += [compare(own, others, out, prior=PRIOR) for compare in COMPARE]
+    p, p_all = expit(target), expit(shadow)
+    p_out, p_in = (np.mean(p_all, axis=0, where=of) for of in (out, ~out))
+    mean = (p_in + p_out) / 2
+    columns += [np.log((p + FLOORS[0]) / (q + FLOORS[0])) for q in (mean, p_out)]
+    m_out, sd_out = scores._spread(others, out, PRIOR)
+    m_in, sd_in = scores._spread(others, ~out, PRIOR)
+    excess, effect, variance = own - (m_in + m_out) / 2, m_in - m_out, sd_in**2 + sd_out**2
+    columns += [p, mean, excess, effect, sd_out, sd_in, excess * effect]
+    columns += [excess * effect / variance, effect**2 / variance, excess / np.sqrt(variance)]
+    return np.arcsinh(np.column_stack(columns))
+
+
+def _excess(target: Float64Array, shadow: Float64Array, out: Mask) -> Float64Array:
+    """Return how far the target's log-odds are above the middle of the shadow models'."""
+    own, others = scores.smoothed(target, FLOORS[-1]), scores.smoothed(shadow, FLOORS[-1])
+    return own - sum(np.mean(others, axis=0, where=of) for of in (out, ~out)) / 2
+
+
+def _around(excess: Float64Array, near: NDArray[np.intp], same: Mask) -> Float64Array:
+    """Return the neighbours' mean excess, by whether they are of the class, and how many are."""
+    columns = []
+    for k in NEIGHBOURS:
+        values, alike = excess[near[:, :k]], same[:, :k]
+        columns += [np.where(chosen, values, 0).mean(axis=1) for chosen in (alike, ~alike)]
+        columns.append(alike.mean(axis=1))
+    return np.column_stack(columns)
+
+
+def _fitted(seen: dict[int, Float64Array], member: dict[int, Mask]) -> Any:
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    return model.fit(np.vstack(list(seen.values())), np.concatenate(list(member.values())))
+
+
+def _power(seen: dict[int, Float64Array], member: dict[int, Mask]) -> float:
+    """Return the share of members found in models that the regression did not learn from.
+
+    Nor from those trained on the complements, which come next to them in a pool: they have the same
+    members, in reverse.
+    """
+    found = []
+    for pair in {attacked // 2 for attacked in seen}:
+        others = [attacked for attacked in seen if attacked // 2 != pair]
+        if not others:
+            return 0.0
+        model = _fitted({k: seen[k] for k in others}, {k: member[k] for k in others})
+        for attacked in set(seen) - set(others):
+            score = model.decision_function(seen[attacked])
+            found.append(found_members(score, member[attacked]))
+    return float(np.mean(found)) if found else 0.0

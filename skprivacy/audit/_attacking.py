@@ -1,0 +1,80 @@
+"""Attacks on a model whose members are known: each is run and held against a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from .._sklearn import num_samples, safe_indexing
+from ..attacks import AttackResult, MembershipAttack
+from ..attacks._answers import targets_of
+from ..attacks._records import as_records, concat, fingerprints
+from .claims import Claim
+from .finding import AttackFinding
+
+__all__ = ["Records", "findings_of", "together"]
+
+Records = tuple[Any, Any, Any, Any]  # X_train, y_train, X_test, y_test
+
+
+def findings_of(
+    attacks: Sequence[MembershipAttack],
+    records: Records,
+    claim: Claim,
+    alpha: float,
+    *,
+    verbose: int = 0,
+) -> tuple[AttackFinding, ...]:
+    """Run attacks that have a target, and a pool if they need one.
+
+    Each gets its share of the error probability (Bonferroni), since the verdict is a statement
+    about all attacks together.
+    """
+    findings = []
+    for attack in tqdm(attacks, disable=not verbose, desc="attacks", unit="attack"):
+        run = _of_known_members if attack._needs_members else _of_unknown_members
+        result = run(attack, records)
+        findings.append(AttackFinding.of(result, claim.guarantee, alpha, alpha / len(attacks)))
+    return tuple(findings)
+
+
+def together(records: Records) -> tuple[Any, NDArray[Any]]:
+    """Return members and non-members as one sample."""
+    X_train, y_train, X_test, y_test = records
+    targets = targets_of(y_train, num_samples(X_train)), targets_of(y_test, num_samples(X_test))
+    return concat(as_records(X_train), as_records(X_test)), np.concatenate(targets)
+
+
+def _of_unknown_members(attack: MembershipAttack, records: Records) -> AttackResult:
+    return attack.fit(*together(records)).evaluate(*records)
+
+
+def _of_known_members(attack: MembershipAttack, records: Records) -> AttackResult:
+    """Let an attack learn from one half of the members and non-members; judge it on the other.
+
+    The halves are not exchanged and judged together, which would use all records: the two attack
+    models and the records that each is judged on then depend on each other, and intervals for
+    independent records are too narrow. Records that are alike are in one half.
+    """
+    X, y = together(records)
+    member = np.arange(len(y)) < num_samples(records[0])
+    known = fingerprints(X) % np.uint64(2) == 0
+    parts = [
+        np.flatnonzero(half & group) for half in (known, ~known) for group in (member, ~member)
+    ]
+    if min(map(len, parts)) < 2:
+        raise ValueError(
+            f"{type(attack).__name__} learns from one half of the records and is judged on the "
+            f"other, but there are {int(member.sum())} members and {int((~member).sum())} "
+            "non-members, too few distinct ones; expected dozens. Pass more records."
+        )
+    learned = np.flatnonzero(known)
+    attack.fit(safe_indexing(X, learned), y[learned], member[learned])
+    inside, outside = parts[2:]
+    return attack.evaluate(
+        safe_indexing(X, inside), y[inside], safe_indexing(X, outside), y[outside]
+    )

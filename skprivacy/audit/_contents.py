@@ -1,0 +1,119 @@
+"""All that a fitted model holds: its arrays and the objects inside it, at any depth."""
+
+from __future__ import annotations
+
+import logging
+import numbers
+import pickle
+import warnings
+from dataclasses import dataclass, field
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+__all__ = ["Contents", "contents_of"]
+
+_CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, logging.Logger)
+_WORKING = ("fit", "predict", "transform", "named_parameters")  # what makes an object a part
+
+
+@dataclass
+class Contents:
+    """What was found inside a model.
+
+    Attributes
+    ----------
+    arrays : list of array-like
+        Arrays, sparse matrices, tables, and nested lists of numbers as arrays; each once.
+    parts : list of object
+        Estimators, transformers and torch modules, outer ones before those inside them.
+    complete : bool
+        Whether all could be looked at.
+    """
+
+    arrays: list[Any] = field(default_factory=list)
+    parts: list[Any] = field(default_factory=list)
+    complete: bool = True
+
+
+def contents_of(model: Any) -> Contents:
+    """Return all arrays and parts of a model: those in its attributes and those in its pickle.
+
+    Going through a pickle reaches what attributes do not: the trees of compiled classes. Nothing
+    is copied or written, and functions and classes are not entered.
+    """
+    collector = _Collector()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            collector.dump(model)
+        except RecursionError:
+            collector.found.complete = False
+    return collector.found
+
+
+class _Nowhere:
+    def write(self, data: Any) -> int:
+        return len(data)
+
+
+class _Collector(pickle.Pickler):
+    """A pickler that keeps what it comes by, and writes nothing.
+
+    **Edge cases.** An object that cannot be pickled is entered by its attributes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_Nowhere(), protocol=5)
+        self.found = Contents()
+        self._seen: dict[int, Any] = {}  # keeps them alive, so that no identity is used twice
+
+    def persistent_id(self, value: Any) -> int | None:
+        """Return a number for what need not be entered; keep what is looked for."""
+        if isinstance(value, _CODE):
+            return 1
+        if isinstance(value, (np.ndarray, pd.DataFrame, pd.Series)) or sparse.issparse(value):
+            self._keep(value)
+            return None if isinstance(value, np.ndarray) and value.dtype.hasobject else 1
+        if type(value).__module__.startswith("torch") and hasattr(value, "detach"):
+            self._keep(value.detach().cpu().float().numpy(), of=value)
+            return 1
+        if isinstance(value, (list, tuple)):
+            self._keep_rows(value)
+        elif any(hasattr(type(value), name) for name in _WORKING) and id(value) not in self._seen:
+            self._seen[id(value)] = value
+            self.found.parts.append(value)
+        return None
+
+    def reducer_override(self, value: Any) -> Any:
+        inside = [getattr(value, "__dict__", None)]
+        try:
+            reduced = value.__reduce_ex__(5)
+            if isinstance(reduced, tuple):
+                arguments, *states = reduced[1:]
+                inside += [arguments, *(_entered(state) for state in states)]
+        except Exception:  # whatever a class raises that is not made to be pickled
+            pass
+        return list, (inside,)
+
+    def _keep(self, array: Any, of: Any = None) -> None:
+        held = array if of is None else of
+        if id(held) not in self._seen:
+            self._seen[id(held)] = held
+            self.found.arrays.append(array)
+
+    def _keep_rows(self, value: Any) -> None:
+        """Keep a list of lists of numbers, a table without numpy."""
+        first = value[0] if value else None
+        if isinstance(first, (list, tuple)) and first and isinstance(first[0], numbers.Real):
+            try:
+                self._keep(np.array(value, dtype=float), of=value)
+            except (TypeError, ValueError):  # not of one length, or not numbers alone
+                return
+
+
+def _entered(state: Any) -> Any:
+    return list(state) if hasattr(state, "__next__") else state

@@ -1,0 +1,176 @@
+"""Who is most exposed: classes, subgroups and single records, with few false alarms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import type_of_target
+
+from .._sklearn import num_samples, safe_indexing
+from ..attacks import AttackResult
+from ..attacks.result import FEWEST
+from ..metrics import auc, auc_interval
+from ..metrics._area import auc_p_value
+from ..metrics._multiplicity import holm
+
+__all__ = ["GroupExposure", "exposed_records", "group_exposures", "partitions_of"]
+
+MOST_SUBGROUPS = 100
+Partition = tuple[NDArray[Any], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class GroupExposure:
+    """How far one attack tells the members of one group from its non-members.
+
+    Attributes
+    ----------
+    by : str
+        What groups the records: "class", or the subgroups' column.
+    group : str
+        The group's value.
+    attack : str
+    n_in, n_out : int
+        Number of its members and non-members.
+    auc, auc_low, auc_high : float
+        Area under the ROC curve and its interval; all intervals of a report hold together.
+    p_value : float
+        Adjusted by Holm's method for all attacks and groups of a report.
+    exposed : bool
+        Whether its members score above its non-members, beyond chance.
+    """
+
+    by: str
+    group: str
+    attack: str
+    n_in: int
+    n_out: int
+    auc: float
+    auc_low: float
+    auc_high: float
+    p_value: float
+    exposed: bool
+
+
+def partitions_of(
+    subgroups: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any
+) -> dict[str, Partition]:
+    """Return the groups of members and of non-members, by what groups them.
+
+    Raises
+    ------
+    ValueError
+        If the subgroups are no column of both tables and no pair of arrays, or too many.
+    """
+    partitions = {}
+    if y_train is not None and type_of_target(y_train) in ("binary", "multiclass"):
+        partitions["class"] = (_named(y_train), _named(y_test))
+    if subgroups is None:
+        return partitions
+    if isinstance(subgroups, (str, int, np.integer)) and not isinstance(subgroups, bool):
+        name = str(subgroups)
+        try:
+            pair = tuple(safe_indexing(X, subgroups, axis=1) for X in (X_train, X_test))
+        except (KeyError, ValueError, IndexError, TypeError) as error:
+            raise ValueError(
+                f"subgroups={subgroups!r} must be a column of X_train and X_test, or a pair of "
+                f"arrays (groups_train, groups_test); there is no such column ({error})."
+            ) from error
+    else:
+        name, pair = "subgroup", _checked_pair(subgroups, X_train, X_test)
+    if len(distinct := np.unique(np.concatenate([_named(part) for part in pair]))) > MOST_SUBGROUPS:
+        raise ValueError(
+            f"subgroups has {len(distinct):,} different values; expected at most {MOST_SUBGROUPS}. "
+            "Put them into classes, such as ages into decades."
+        )
+    return partitions | {name: (_named(pair[0]), _named(pair[1]))}
+
+
+def group_exposures(
+    results: Sequence[AttackResult], partitions: dict[str, Partition], alpha: float
+) -> tuple[GroupExposure, ...]:
+    """Compare members with non-members, for every attack and every group.
+
+    First comes the group whose AUC is largest for sure, by the low ends of the intervals.
+
+    **Guarantees.** Any group is called exposed falsely with probability at most ``alpha``, and any
+    interval misses with probability at most ``alpha``, over all attacks and groups together.
+
+    **Edge cases.** Groups of fewer than five members or non-members are left out: so few show
+    nothing, and a table of them would itself disclose.
+    """
+    found = []
+    for result in results:
+        for by, (groups_in, groups_out) in partitions.items():
+            if len(result.scores_in) != len(groups_in):  # judged on a part of the records
+                continue
+            for group in np.intersect1d(groups_in, groups_out):
+                scores_in = result.scores_in[groups_in == group]
+                scores_out = result.scores_out[groups_out == group]
+                if min(len(scores_in), len(scores_out)) < FEWEST:
+                    continue
+                found.append((by, str(group), result.attack, scores_in, scores_out))
+    adjusted = holm([auc_p_value(scores_in, scores_out) for *_, scores_in, scores_out in found])
+    exposures = []
+    for (by, group, attack, scores_in, scores_out), p_value in zip(found, adjusted, strict=True):
+        low, high = auc_interval(scores_in, scores_out, alpha=alpha / len(found))
+        area, sizes = auc(scores_in, scores_out), (len(scores_in), len(scores_out))
+        exposures.append(
+            GroupExposure(
+                by, group, attack, *sizes, area, low, high, float(p_value), bool(p_value <= alpha)
+            )
+        )
+    return tuple(sorted(exposures, key=lambda e: (-e.auc_low, -e.auc)))
+
+
+def exposed_records(results: Sequence[AttackResult], alpha: float) -> pd.DataFrame:
+    """Return the members that stand out beyond chance: their rows, and the attack that shows it.
+
+    **Guarantees.** A share of at most ``alpha`` of them is expected to score like non-members, over
+    all attacks together: each has its part of ``alpha``.
+    """
+    found = []
+    for result in results:
+        table = replace(result, alpha=alpha / len(results)).records()
+        table = table[table["exposed"]].rename_axis("row").reset_index()
+        if len(table):
+            found.append(table.assign(attack=result.attack))
+    columns = ["row", "attack", "risk", "q_value"]
+    if not found:
+        return pd.DataFrame(columns=columns)
+    ranked = pd.concat(found)[columns].sort_values(["q_value", "risk", "row"], kind="stable")
+    return ranked.drop_duplicates("row").reset_index(drop=True)
+
+
+def _checked_pair(subgroups: Any, X_train: Any, X_test: Any) -> tuple[Any, Any]:
+    pair = tuple(subgroups) if isinstance(subgroups, (list, tuple)) else ()
+    wanted = (num_samples(X_train), num_samples(X_test))
+    if len(pair) != 2 or any(np.ndim(part) != 1 for part in pair):
+        raise ValueError(
+            f"subgroups={type(subgroups).__name__} must be a column of X_train and X_test, or a "
+            "pair of arrays (groups_train, groups_test)."
+        )
+    if (given := tuple(map(len, pair))) != wanted:
+        raise ValueError(
+            f"subgroups has {given[0]:,} and {given[1]:,} values; expected one for each record, "
+            f"{wanted[0]:,} in X_train and {wanted[1]:,} in X_test."
+        )
+    return pair
+
+
+def _named(values: Any) -> NDArray[Any]:
+    """Return the values as text, so that missing ones form a group too."""
+    flat = values.toarray().ravel() if hasattr(values, "toarray") else np.asarray(values).ravel()
+    return np.array([_text(value) for value in flat.tolist()], dtype=str)
+
+
+def _text(value: Any) -> str:
+    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+        return "missing"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,46 @@
+"""What a report says of a model and its records, whatever the attacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._sklearn import num_samples
+from ..attacks._answers import one_label, targets_of
+from .claims import Claim
+
+__all__ = ["facts_of"]
+
+
+def facts_of(
+    model: Any, claim: Claim, X_train: Any, y_train: Any, X_test: Any, y_test: Any
+) -> dict[str, Any]:
+    """Return what a report says of a model and its claim, whatever the attacks."""
+    return {
+        "model": " ".join(repr(model).split()),
+        "guarantee": claim.guarantee,
+        "reason": claim.reason,
+        "uncovered": claim.uncovered,
+        "charged": claim.charged,
+        "n_train": num_samples(X_train),
+        "n_test": num_samples(X_test),
+        "train_accuracy": _accuracy(model, X_train, y_train),
+        "test_accuracy": _accuracy(model, X_test, y_test),
+        "majority_share": _majority_share(model, y_test),
+    }
+
+
+def _accuracy(model: Any, X: Any, y: Any) -> float:
+    """Return the share of records whose labels are all right; NaN for models without classes."""
+    if not hasattr(model, "classes_"):
+        return float("nan")
+    right = np.asarray(model.predict(X)) == targets_of(y, num_samples(X))
+    return float(np.mean(right.reshape(len(right), -1).all(axis=1)))
+
+
+def _majority_share(model: Any, y: Any) -> float:
+    if not hasattr(model, "classes_"):
+        return float("nan")
+    labels = one_label(targets_of(y, 0))
+    return float(np.unique(labels, return_counts=True)[1].max() / len(labels))

@@ -1,0 +1,240 @@
+"""Training records that a model carries inside it, found without knowing the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.stats import binom
+
+from .._sklearn import num_samples
+from ..attacks._records import fingerprints
+from ..metrics import clopper_pearson
+from ._contents import Contents
+from ._views import as_table, tables
+
+__all__ = ["StoredRecords", "stored_records"]
+
+Digests = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
+
+# Models that predict from the records themselves, whatever form they keep them in.
+IN_CONTEXT = ("TabPFNClassifier", "TabPFNRegressor", "TabICLClassifier", "TabICLRegressor")
+# Records that nobody has, made to learn how often such rows stand in an array by chance.
+MOST_STRANGERS = 1000
+FEWEST_STRANGERS = 20
+MOST_NUMBERS = 10**7
+RARE = 1e-5  # how likely a row is to be a record by chance, where it was never seen to be one
+SURE = 1e-4  # error probability at which an array is taken to hold records
+
+
+@dataclass(frozen=True)
+class StoredRecords:
+    """How many training records stand in a model, and where.
+
+    Attributes
+    ----------
+    n_train : int
+        Number of training records found.
+    places : tuple of str
+        The attributes that hold them, as far as they are known.
+    in_context : str
+        The class that is known to carry records, in whatever form; empty without one.
+    """
+
+    n_train: int
+    places: tuple[str, ...]
+    in_context: str
+
+
+def stored_records(contents: Contents, X_train: Any, X_new: Any, common: int) -> StoredRecords:
+    """Count the training records that stand in the arrays of a model.
+
+    Parameters
+    ----------
+    contents : Contents
+    X_train, X_new : array-like of shape (n_train, n_features) and (n_new, n_features)
+        ``X_new`` may be None.
+    common : int
+        A row that so many records share identifies none of them and is not counted.
+
+    Notes
+    -----
+    Rows are compared in single precision, as they are given and as every pipeline, transformer and
+    bagging inside the model shows them to what follows. A row of equal numbers, such as zeros, is
+    not counted: arrays hold such rows for other reasons.
+
+    Small whole numbers stand in arrays by chance: counts, codes, the children of a tree's nodes. So
+    an array counts only if training records stand in it more often than strangers do: new records,
+    and rows with each number from another training record.
+
+    **Edge cases.** A record that is a single whole number is not looked for. Records that are kept
+    in another form, such as compressed or encrypted, are not found.
+    """
+    known = _Digested(contents.arrays)
+    new_views = iter(()) if X_new is None else tables(X_new, contents.parts)
+    train = np.zeros(num_samples(X_train), bool)
+    places: dict[str, None] = {}
+    numbers_alone = False
+    for number, view in enumerate(tables(X_train, contents.parts)):
+        new = next(new_views, None)
+        numbers_alone |= number == 0 and _is_one_whole_number(view)
+        arrays = known.like(view)
+        if not arrays or (numbers_alone and view.shape[1] == 1):
+            continue
+        table = _Table(view, _digest(view))
+        chance = table.chance(new)
+        identifying = table.identifying(common)
+        for array, digests in arrays:
+            hits = identifying & np.isin(table.digests, digests)
+            if hits.any() and not chance.explains(table, identifying, hits, digests):
+                train |= hits
+                places |= dict.fromkeys(_places(array, contents.parts))
+    names = [type(part).__name__ for part in contents.parts]
+    in_context = next((name for name in names if name in IN_CONTEXT), "")
+    return StoredRecords(int(train.sum()), tuple(places), in_context)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Records as a part of the model sees them, with a fingerprint of each."""
+
+    rows: Any
+    digests: Digests
+
+    @property
+    def width(self) -> int:
+        return int(self.rows.shape[1])
+
+    def identifying(self, common: int) -> Mask:
+        """Return which rows fewer than ``common`` records share, and whose numbers differ."""
+        _, group, counts = np.unique(self.digests, return_inverse=True, return_counts=True)
+        rare = counts[group] < common
+        if sparse.issparse(self.rows):
+            return rare & (np.diff(self.rows.indptr) > 0)
+        if self.rows.dtype == object or self.width == 1:
+            return rare
+        return rare & (self.rows != self.rows[:, :1]).any(axis=1)
+
+    def chance(self, new: Any) -> _Chance:
+        """Return what is known of rows that might be records of this kind."""
+        rng = np.random.default_rng(0)
+        n = min(MOST_STRANGERS, max(MOST_NUMBERS // self.width, 1))
+        drawn = self.rows[rng.integers(0, len(self.digests), n)]
+        drawn = drawn.toarray() if sparse.issparse(drawn) else drawn
+        other = np.take_along_axis(drawn, rng.integers(0, n, drawn.shape), axis=0)
+        if self.width == 1 and drawn.dtype != object:  # there is nothing to combine
+            other = (drawn + other) / 2
+        mixed = _digest(other)
+        likely = np.isin(mixed, self.digests)
+        others = [mixed[~likely]]
+        if new is not None and new.shape[1] == self.width:
+            others.append(np.setdiff1d(_digest(new), self.digests))
+        return _Chance(np.unique(np.concatenate(others)), float(likely.mean()))
+
+
+@dataclass(frozen=True)
+class _Chance:
+    """Rows that might be records and are not, and how likely a row of this kind is one."""
+
+    strangers: Digests
+    likely: float
+
+    def explains(self, table: _Table, identifying: Mask, hits: Mask, digests: Digests) -> bool:
+        """Return whether an array may hold these rows without holding records.
+
+        It does not if the array holds records above all, more than such rows happen to be, and
+        hardly any strangers; or if far more of the records than of the strangers stand in it. Where
+        every possible row is a record, there are no strangers, and an array of records must hold
+        most of them.
+        """
+        n, found = int(identifying.sum()), int(hits.sum())
+        if len(self.strangers) < FEWEST_STRANGERS:
+            return 2 * found <= n
+        by_chance = int(np.isin(self.strangers, digests).sum())
+        rows = np.unique(digests)
+        records = int(np.isin(rows, table.digests).sum())
+        if 2 * records > len(rows) and 5 * by_chance / len(self.strangers) <= found / n:
+            return bool(binom.sf(records - 1, len(rows), max(self.likely, RARE)) >= SURE)
+        high = clopper_pearson(by_chance, len(self.strangers), SURE)[1]
+        return bool(clopper_pearson(found, n, SURE)[0] <= high)
+
+
+def _is_one_whole_number(view: Any) -> bool:
+    """Return whether a record is a whole number and no more: every array of counts holds such."""
+    if view.shape[1] > 1 or sparse.issparse(view) or view.dtype == object:
+        return False
+    return bool((view == np.round(view)).all())
+
+
+class _Digested:
+    """The rows of arrays, cut to the width of the records that are looked for."""
+
+    def __init__(self, arrays: list[Any]) -> None:
+        self._values = [
+            (array, values) for array in arrays if (values := _values(array)) is not None
+        ]
+        self._cut: dict[tuple[int, bool], list[tuple[Any, Digests]]] = {}
+
+    def like(self, view: Any) -> list[tuple[Any, Digests]]:
+        """Return each array that can be read as rows like those of a view, with their digests.
+
+        Arrays of one row are put together: a record may have each an array of its own.
+        """
+        width, text = int(view.shape[1]), view.dtype == object
+        if (width, text) not in self._cut:
+            held = [(array, v) for array, v in self._values if (v.dtype == object) is text]
+            cut = [(array, _digest(rows)) for array, v in held for rows in _cut(v, width)]
+            several = [(array, digests) for array, digests in cut if len(digests) > 1]
+            single = [digests for _, digests in cut if len(digests) == 1]
+            united = np.unique(np.concatenate(single)) if single else np.zeros(0, np.uint64)
+            self._cut[width, text] = several + [(None, united)] * (len(united) > 1)
+        return self._cut[width, text]
+
+
+def _values(array: Any) -> Any:
+    """Return an array that may hold records; None for one that cannot."""
+    if isinstance(array, (pd.DataFrame, pd.Series)):
+        return as_table(array.to_frame() if isinstance(array, pd.Series) else array)
+    if sparse.issparse(array):
+        return array if array.dtype.kind in "biuf" else None
+    kinds = "biufO" if array.ndim == 2 else "biuf"
+    return array if array.dtype.kind in kinds and array.size else None
+
+
+def _cut(values: Any, width: int) -> Iterator[Any]:
+    if sparse.issparse(values):
+        if values.shape[1] == width:
+            yield sparse.csr_matrix(values)
+        return
+    if values.size % width:
+        return
+    if values.dtype != object or values.shape[1] == width:
+        yield values.reshape(-1, width)
+    if values.ndim == 2 and values.shape[0] == width != values.shape[1] and values.dtype != object:
+        yield values.T
+
+
+def _digest(rows: Any) -> Digests:
+    """Return a fingerprint of each row, the same for a sparse row and a dense one."""
+    if sparse.issparse(rows):
+        parts = [rows[i : i + 1000].toarray() for i in range(0, max(rows.shape[0], 1), 1000)]
+        return np.concatenate([_digest(part) for part in parts])
+    with np.errstate(over="ignore"):
+        values = rows if rows.dtype == object else rows.astype(np.float32)
+    return fingerprints(values)
+
+
+def _places(array: Any, parts: list[Any]) -> list[str]:
+    """Return the attributes that hold an array; the parts alone if none holds it directly."""
+    return [
+        f"{type(part).__name__}.{name}"
+        for part in parts
+        for name, value in getattr(part, "__dict__", {}).items()
+        if value is array
+    ]

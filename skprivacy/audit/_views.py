@@ -1,0 +1,94 @@
+"""Records as the parts of a model see them: what pipelines and ensembles pass on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.pipeline import Pipeline
+
+from .._validation import all_numbers
+from ..attacks._records import as_records
+from ._contents import contents_of
+
+__all__ = ["as_table", "tables"]
+
+MOST_VIEWS = 200  # a bagging of columns shows each of its parts another table
+
+
+def tables(X: Any, parts: list[Any]) -> Iterator[Any]:
+    """Yield the records as they are, and as the parts of a model show them to one another."""
+    seen: dict[int, Any] = {}
+    for view in _views(as_records(X), parts):
+        if id(view) not in seen and (table := as_table(view)) is not None:
+            seen[id(view)] = view
+            yield table
+        if len(seen) > MOST_VIEWS:
+            return
+
+
+def _views(X: Any, parts: list[Any]) -> Iterator[Any]:
+    yield X
+    entered: set[int] = set()
+    for part in parts:
+        if id(part) in entered:
+            continue
+        inside: list[tuple[Any, Any]] = []  # what is shown, and to what
+        if isinstance(part, Pipeline):
+            inside = list(_steps(part, X))
+        elif getattr(part, "estimators_features_", None) is not None:
+            inside = list(_columns(part, X))
+        elif hasattr(part, "transform") and not hasattr(part, "predict"):
+            inside = [(view, None) for view in _tried(part, X)]
+        if inside:
+            entered |= {id(inner) for inner in contents_of(part).parts}
+        for view, inner in inside:
+            yield from _views(view, [p for p in contents_of(inner).parts if p is not part])
+
+
+def _steps(pipeline: Any, X: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each step of a pipeline with the records that it sees."""
+    for _, step in pipeline.steps:
+        if step is None or isinstance(step, str):
+            continue
+        yield X, step
+        if not (after := _tried(step, X)):
+            return
+        [X] = after
+    yield X, None
+
+
+def _columns(bagging: Any, X: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each part of a bagging with the columns that it sees."""
+    table = as_table(X)
+    for columns, part in zip(bagging.estimators_features_, bagging.estimators_, strict=True):
+        every = np.array_equal(columns, np.arange(0 if table is None else table.shape[1]))
+        if table is not None:
+            yield (X if every else table[:, columns]), part
+
+
+def _tried(step: Any, view: Any) -> list[Any]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            after = step.transform(view)
+    except Exception:  # a step that was made for other columns, or is not fitted
+        return []
+    return [after] if hasattr(after, "shape") else []
+
+
+def as_table(view: Any) -> Any:
+    """Return records as an array of two dimensions or a CSR matrix; None if they are neither."""
+    if sparse.issparse(view):
+        return sparse.csr_matrix(view)
+    if isinstance(view, pd.DataFrame):
+        return view.to_numpy(dtype=float if all_numbers(view) else object, na_value=np.nan)
+    values = np.asarray(view)
+    if values.ndim < 2 or not values.size or values.dtype.kind not in "biufOUS":
+        return None
+    flat = values.reshape(len(values), -1)
+    return flat if flat.dtype.kind in "biuf" else flat.astype(object)

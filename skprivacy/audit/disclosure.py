@@ -1,0 +1,370 @@
+"""Checks of a fitted model in seconds: what its structure may disclose, without attacking it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import is_regressor
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted
+
+from .._sklearn import num_samples
+from ..attacks._records import as_records
+from ..metrics import clopper_pearson
+from . import _html
+from ._cells import PredictionGroups, leaf_sizes, n_parameters, prediction_groups
+from ._contents import Contents, contents_of
+from ._plain import plain
+from ._stored import stored_records
+from .claims import claim_of
+
+__all__ = ["DisclosureCheck", "DisclosureReport", "check_disclosure"]
+
+SIGNS = (
+    "These are signs: a flag proves no leak, and none proves no privacy. Attacks measure leaks "
+    "(skprivacy.audit); only a guarantee of differential privacy bounds them."
+)
+
+_AT_LEAST = ("smallest leaf", "k-anonymity", "degrees of freedom")
+_MEANING = {
+    "stored records": "records that stand in the model itself",
+    "smallest leaf": "the fewest records that decide an end of a tree",
+    "k-anonymity": "the fewest records that get the same answer",
+    "class disclosure": "records whose label the answer gives away",
+    "degrees of freedom": "records beyond the numbers fitted to them",
+    "error gap": "how much more often it is right on its own records",
+}
+
+
+@dataclass(frozen=True)
+class DisclosureCheck:
+    """One sign, looked for in a model.
+
+    Attributes
+    ----------
+    name : str
+    flagged : bool or None
+        Whether the sign was found; None if the model does not allow the check.
+    value : float or None
+        The figure that was compared with the threshold.
+    threshold : float
+        The least that is wanted of leaves, predictions and degrees of freedom; of others the most.
+    says : str
+        What was found, or why the check does not apply, in words.
+    """
+
+    name: str
+    flagged: bool | None
+    value: float | None
+    threshold: float
+    says: str
+
+    @property
+    def meaning(self) -> str:
+        """What the figure is, in a few words."""
+        return _MEANING[self.name]
+
+    @property
+    def allowed(self) -> str:
+        """The threshold in words."""
+        bound = "at least" if self.name in _AT_LEAST else "at most"
+        return f"{bound} {self.threshold:g}"
+
+
+@dataclass(frozen=True)
+class DisclosureReport:
+    """Signs that a model discloses records; returned by :func:`check_disclosure`.
+
+    Attributes
+    ----------
+    model : str
+        The model and its parameters.
+    checks : tuple of DisclosureCheck
+    claim : str
+        The privacy that the model claims, in words; the checks do not test it.
+    n_train : int
+        Number of training records.
+    """
+
+    model: str
+    checks: tuple[DisclosureCheck, ...]
+    claim: str
+    n_train: int
+
+    @property
+    def flagged(self) -> tuple[str, ...]:
+        """Names of the signs that were found."""
+        return tuple(check.name for check in self.checks if check.flagged)
+
+    def __getitem__(self, name: str) -> DisclosureCheck:
+        for check in self.checks:
+            if check.name == name:
+                return check
+        raise KeyError(f"{name!r}; the checks are {[check.name for check in self.checks]}")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per check."""
+        return pd.DataFrame([asdict(check) for check in self.checks])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the checks as JSON-serialisable values; they name no record."""
+        return plain(asdict(self) | {"flagged": list(self.flagged), "note": SIGNS})
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def _repr_html_(self) -> str:
+        return _html.render("_disclosure.html", disclosure=self, signs=SIGNS)
+
+    def __repr__(self) -> str:
+        marks = {True: "!", False: "-", None: "?"}
+        applied = sum(check.flagged is not None for check in self.checks)
+        lines = [
+            f"Disclosure checks: {len(self.flagged)} of {applied} flagged",
+            f"  claimed: {self.claim}",
+            *(f"  {marks[check.flagged]} {check.name}: {check.says}" for check in self.checks),
+            f"  {SIGNS}",
+        ]
+        return "\n".join(lines)
+
+
+def check_disclosure(
+    model: Any,
+    X_train: Any,
+    y_train: Any = None,
+    X_new: Any = None,
+    y_new: Any = None,
+    *,
+    min_records: int = 10,
+    min_degrees_of_freedom: int = 10,
+    max_gap: float = 0.1,
+) -> DisclosureReport:
+    """Look for signs that a fitted model discloses training records, without attacking it.
+
+    Nothing is trained, so this takes seconds where an audit trains shadow models. Official
+    statistics check tables in the same way before they are released.
+
+    Parameters
+    ----------
+    model : fitted estimator or torch module
+        Any: pipelines, searches, ensembles and other wrappers are looked into.
+    X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
+        All records that the model was trained on. ``y_train`` may be None; class disclosure and the
+        error gap are then not checked.
+    X_new, y_new : array-like of shape (n_new, n_features) and (n_new,), default=None
+        Records of the same population that it was not trained on, for the error gap. They also
+        show which arrays hold rows of this kind by chance.
+    min_records : int, default=10
+        The fewest records that may share a leaf or a prediction. A row of features that this many
+        training records share does not identify anybody. Statistical offices ask for 3 to 10
+        records behind a published cell; this is the cautious end.
+    min_degrees_of_freedom : int, default=10
+        The fewest residual degrees of freedom: with none left, the fitted numbers may determine the
+        records. 10 is common in research data centres.
+    max_gap : float, default=0.1
+        The largest error gap. It is the advantage over guessing of an attacker who calls a record a
+        member if its error is small.
+
+    Returns
+    -------
+    DisclosureReport
+
+    Raises
+    ------
+    NotFittedError
+        If the model is not fitted.
+    ValueError
+        If records and labels differ in length, or a threshold is out of range.
+
+    Notes
+    -----
+    **The checks.**
+
+    - *stored records*: rows of ``X_train`` inside the model, as in nearest neighbours, support
+      vectors and Gaussian processes. They are searched for in all arrays that the model holds, so
+      that a class nobody knows is found too. Who gets such a model gets the records.
+    - *smallest leaf*: the fewest records in a leaf of any tree. The leaf's value tells of them.
+    - *k-anonymity*: the fewest records with the same prediction (Samarati and Sweeney 1998).
+    - *class disclosure*: records whose prediction tells the label for certain: all who share it
+      have one label, or a probability is 1.
+    - *degrees of freedom*: records minus fitted parameters.
+    - *error gap*: how much more often the error of training records is small (at most their mean
+      error) than that of new ones; for classifiers, the difference in accuracy (Yeom et al. 2018).
+
+    **Guarantees.** None. A flag proves no leak: whoever sees only a model's answers does not see
+    records inside it. No flag proves no privacy. A model that claims a guarantee is reported as
+    such, and the claim is not tested; :func:`~skprivacy.audit.audit` tests it. The checks read
+    private data, so their figures are not private.
+
+    **Edge cases.** Predictions that vary from record to record, such as those of a linear model,
+    form no groups, and k-anonymity does not apply. Trees and parameters are counted in
+    scikit-learn's models and torch modules, not in those of other libraries. Records are found as
+    they are given, and as pipelines and transformers inside the model transform them; other forms
+    are not found. Leaves of a forest count the distinct records of their bootstrap sample.
+
+    References
+    ----------
+    P. Samarati, L. Sweeney. Protecting privacy when disclosing information: k-anonymity and its
+    enforcement through generalization and suppression. SRI International, 1998.
+    S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha. Privacy risk in machine learning: analyzing the
+    connection to overfitting. CSF 2018.
+    J. Smith, R. J. Preen, A. McCarthy, A. Crespi-Boixader, J. Liley, S. Rogers. Safe machine
+    learning model release from trusted research environments: the AI-SDC package. 2022.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> from skprivacy import check_disclosure
+    >>> X, y = make_classification(200, random_state=0)
+    >>> report = check_disclosure(KNeighborsClassifier().fit(X, y), X, y)
+    >>> report["stored records"].says
+    '200 of 200 training records stand in KNeighborsClassifier._fit_X'
+    >>> report["smallest leaf"].flagged is None
+    True
+    """
+    trainable = hasattr(model, "fit")  # a bare torch module is not
+    if trainable:
+        check_is_fitted(model)
+    _check_records(X_train, y_train, X_new, y_new)
+    _check_thresholds(min_records, min_degrees_of_freedom, max_gap)
+    contents, n = contents_of(model), num_samples(X_train)
+    groups = prediction_groups(model, X_train, as_records(X_train))
+    leaves = leaf_sizes(contents.parts)
+    claim = claim_of(model, X_train).guarantee if trainable else None
+    return DisclosureReport(
+        model=" ".join(repr(model).split()),
+        checks=(
+            _stored(contents, X_train, X_new, min_records),
+            _smallest_leaf(leaves, min_records),
+            _k_anonymity(groups, len(leaves) > 0, min_records),
+            _class_disclosure(model, groups, y_train),
+            _degrees_of_freedom(n, n_parameters(contents.parts), min_degrees_of_freedom),
+            _error_gap(model, X_train, y_train, X_new, y_new, max_gap),
+        ),
+        claim="none" if claim is None else repr(claim),
+        n_train=n,
+    )
+
+
+def _stored(contents: Contents, X_train: Any, X_new: Any, min_records: int) -> DisclosureCheck:
+    found, n = stored_records(contents, X_train, X_new, min_records), num_samples(X_train)
+    where = f" in {', '.join(found.places)}" if found.places else ""
+    if found.n_train:
+        says = f"{found.n_train:,} of {n:,} training records stand{where or ' in the model'}"
+    elif found.in_context:
+        says = f"{found.in_context} predicts from the training records and carries them"
+    else:
+        says = "no training record was found in the model's arrays"
+    if not contents.complete:
+        says += "; the model is nested too deeply to be searched wholly"
+    flagged = bool(found.n_train or found.in_context)
+    known = flagged or contents.complete
+    return DisclosureCheck("stored records", flagged if known else None, found.n_train, 0, says)
+
+
+def _smallest_leaf(sizes: Any, min_records: int) -> DisclosureCheck:
+    name = "smallest leaf"
+    if not len(sizes):
+        return _not_applied(name, min_records, "the model has no trees of scikit-learn")
+    small = int((sizes < min_records).sum())
+    return DisclosureCheck(
+        name,
+        small > 0,
+        int(sizes.min()),
+        min_records,
+        f"fewest records in a leaf: {sizes.min():,}; {small:,} of {len(sizes):,} leaves hold fewer "
+        f"than {min_records}",
+    )
+
+
+def _k_anonymity(
+    groups: PredictionGroups | None, has_leaves: bool, min_records: int
+) -> DisclosureCheck:
+    name = "k-anonymity"
+    if groups is None:
+        return _not_applied(name, min_records, "the model predicts nothing")
+    if not (has_leaves or groups.shared):
+        return _not_applied(name, min_records, "predictions vary from record to record")
+    k = int(groups.sizes.min())
+    few = int(groups.sizes[groups.sizes < min_records].sum())
+    says = f"k = {k:,}: {few:,} records share their prediction with fewer than {min_records - 1}"
+    return DisclosureCheck(name, k < min_records, k, min_records, f"{says} others")
+
+
+def _class_disclosure(model: Any, groups: PredictionGroups | None, y: Any) -> DisclosureCheck:
+    name = "class disclosure"
+    if y is None or groups is None or np.ndim(y) != 1 or not hasattr(model, "predict_proba"):
+        return _not_applied(name, 0, "it needs one label a record and predict_proba")
+    told = int(groups.disclosed(y).sum())
+    says = f"the prediction of {told:,} of {len(groups.group):,} records tells their class"
+    return DisclosureCheck(name, told > 0, told, 0, f"{says} for certain")
+
+
+def _degrees_of_freedom(n: int, parameters: int, least: int) -> DisclosureCheck:
+    name = "degrees of freedom"
+    if not parameters:
+        return _not_applied(name, least, "the model has no parameters that could be counted")
+    left = n - parameters
+    says = f"{left:,}: {n:,} records minus {parameters:,} fitted numbers"
+    return DisclosureCheck(name, left < least, left, least, says)
+
+
+def _error_gap(
+    model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any, largest: float
+) -> DisclosureCheck:
+    name = "error gap"
+    if y_train is None or y_new is None or np.ndim(y_train) != 1:
+        return _not_applied(name, largest, "it needs labels of training records and of new ones")
+    if not (hasattr(model, "classes_") or is_regressor(model)):
+        return _not_applied(name, largest, "the model predicts no labels")
+    own, new = _errors(model, X_train, y_train), _errors(model, X_new, y_new)
+    few, others = own <= own.mean(), new <= own.mean()
+    gap = float(few.mean() - others.mean())
+    low = clopper_pearson(int(few.sum()), len(few))[0]
+    high = clopper_pearson(int(others.sum()), len(others))[1]
+    right = "right" if hasattr(model, "classes_") else "off by little"
+    says = (
+        f"the model is {right} on {100 * few.mean():.1f} % of the training records and on "
+        f"{100 * others.mean():.1f} % of the new ones"
+    )
+    return DisclosureCheck(name, gap > largest and low > high, gap, largest, says)
+
+
+def _errors(model: Any, X: Any, y: Any) -> Any:
+    predicted, true = np.asarray(model.predict(X)), np.asarray(y)
+    if hasattr(model, "classes_"):
+        return (predicted != true).astype(float)
+    return (predicted.reshape(true.shape).astype(float) - true) ** 2
+
+
+def _not_applied(name: str, threshold: float, why: str) -> DisclosureCheck:
+    return DisclosureCheck(name, None, None, threshold, f"not checked: {why}")
+
+
+def _check_records(X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> None:
+    if num_samples(X_train) < 1:
+        raise ValueError("X_train has no records; pass those that the model was trained on.")
+    if X_new is None and y_new is not None:
+        raise ValueError("y_new was given without X_new; pass the records of these labels too.")
+    for part, X, y in (("train", X_train, y_train), ("new", X_new, y_new)):
+        if X is None or y is None:
+            continue
+        try:
+            check_consistent_length(X, y)
+        except ValueError as error:
+            raise ValueError(f"X_{part} and y_{part} differ in length: {error}") from error
+
+
+def _check_thresholds(min_records: Any, min_degrees_of_freedom: Any, max_gap: Any) -> None:
+    named = {"min_records": min_records, "min_degrees_of_freedom": min_degrees_of_freedom}
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name}={value!r} must be a whole number of at least 1, such as 10.")
+    if not isinstance(max_gap, (int, float)) or not 0 <= max_gap <= 1:
+        raise ValueError(f"max_gap={max_gap!r} must be a number between 0 and 1, such as 0.1.")

@@ -1,0 +1,96 @@
+"""What one attack shows, compared with the claimed guarantee."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..attacks import AttackResult
+from ..metrics._evidence import Evidence, gather
+from ._refutation import curve_of, refutation
+
+__all__ = ["AttackFinding", "claimed_delta", "evidence_against"]
+
+FPRS = (0.01, 0.001)
+
+
+@dataclass(frozen=True)
+class AttackFinding:
+    """Result of one attack, compared with the claimed guarantee.
+
+    Attributes
+    ----------
+    result : AttackResult
+        The scores and all figures derived from them.
+    epsilon_lower_bound : float
+        The largest epsilon refuted by this attack at the delta of the claim, corrected for the
+        number of attacks.
+    refutation : str
+        How it contradicts the claimed trade-off curve, from the same bounds; empty if it does not.
+    points : tuple of dict
+        For each reported false positive rate: ``fpr``, ``tpr``, ``low``, ``high``,
+        ``realised_fpr``, ``refused`` and ``bound``, the highest ``tpr`` that the claim allows (None
+        without a claim).
+    """
+
+    result: AttackResult
+    epsilon_lower_bound: float
+    points: tuple[dict[str, Any], ...]
+    refutation: str = ""
+
+    @classmethod
+    def of(
+        cls, result: AttackResult, guarantee: Any, alpha: float, corrected: float
+    ) -> AttackFinding:
+        """Compare a result with a guarantee.
+
+        Parameters
+        ----------
+        result : AttackResult
+        guarantee : PrivacyGuarantee or None
+        alpha : float
+            Error probability of the intervals.
+        corrected : float
+            Error probability of the epsilon lower bound and of the refutation together.
+        """
+        result = replace(result, alpha=alpha)
+        delta = claimed_delta(guarantee)
+        points = []
+        for fpr in FPRS:
+            point = result.tpr_at_fpr(fpr)
+            points.append(
+                {
+                    "fpr": fpr,
+                    "tpr": point.tpr,
+                    "low": point.interval[0],
+                    "high": point.interval[1],
+                    "realised_fpr": point.realised_fpr,
+                    "refused": point.refused,
+                    "bound": None if guarantee is None else float(guarantee.tpr_bound(fpr)),
+                }
+            )
+        found = evidence_against(result.scores_in, result.scores_out, guarantee, corrected)
+        refuted = refutation(found, guarantee)
+        return cls(result, found.epsilon(delta), tuple(points), refuted)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain values, without the scores of records."""
+        return {
+            "attack": self.result.attack,
+            "auc": self.result.auc,
+            "auc_interval": list(self.result.auc_interval),
+            "points": list(self.points),
+            "epsilon_lower_bound": self.epsilon_lower_bound,
+            "refutation": self.refutation,
+        }
+
+
+def claimed_delta(guarantee: Any) -> float:
+    """Return the delta of the claimed epsilon; 0 for pure differential privacy."""
+    return 0.0 if guarantee is None else float(guarantee.at_delta or 0.0)
+
+
+def evidence_against(scores_in: Any, scores_out: Any, guarantee: Any, alpha: float) -> Evidence:
+    """Return what the scores show, at the delta of the claim and against its whole curve."""
+    curve = curve_of(guarantee)
+    return gather(scores_in, scores_out, delta=claimed_delta(guarantee), alpha=alpha, curve=curve)

@@ -1,0 +1,252 @@
+"""An audit from tables of probabilities alone: no model, no records."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+
+from ..accounting import ApproxDP, PrivacyGuarantee
+from ..attacks import (
+    LossThreshold,
+    MembershipAttack,
+    ShadowPool,
+    StrongestAttack,
+    SupervisedAttack,
+)
+from ..attacks._tables import PredictionTable, check_table, check_trained
+from ._attacking import findings_of
+from ._exposure import group_exposures, partitions_of
+from ._facts import facts_of
+from .claims import NO_CLAIM, Claim
+from .report import AuditReport
+from .runner import check_alpha, check_attacks, wants_pool
+
+__all__ = ["audit_predictions"]
+
+NO_SHADOWS = (
+    "There are no predictions of shadow models, which say what is usual for each record. The "
+    "attacks that were run need none and are weaker. Pass shadow_probas and shadow_trained."
+)
+# Standard deviations that a fair draw of halves does not reach: once in 10^9 shadow models.
+_BEYOND_CHANCE = 6.1
+
+
+def audit_predictions(
+    proba_in: ArrayLike,
+    y_in: ArrayLike,
+    proba_out: ArrayLike,
+    y_out: ArrayLike,
+    *,
+    shadow_probas: ArrayLike | None = None,
+    shadow_trained: ArrayLike | None = None,
+    classes: ArrayLike | None = None,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    attacks: Iterable[MembershipAttack] | None = None,
+    alpha: float = 0.05,
+    verbose: int = 0,
+) -> AuditReport:
+    """Audit a model of which only predictions are at hand, from any language.
+
+    Parameters
+    ----------
+    proba_in : array-like of shape (n_in, n_classes)
+        The model's probabilities for records that it was trained on. A DataFrame's columns name the
+        classes.
+    y_in : array-like of shape (n_in,)
+        Their true classes.
+    proba_out, y_out : array-like of shape (n_out, n_classes) and (n_out,)
+        The same for records of the same population that it was not trained on.
+    shadow_probas : array-like of shape (n_shadows, n_in + n_out, n_classes), default=None
+        Probabilities by models that were trained like it: for its members, then for the others.
+        None leaves the attacks that need none, which are weaker.
+    shadow_trained : array-like of bool of shape (n_shadows, n_in + n_out), default=None
+        Which of these models was trained on which record. Take a random half of all records for
+        one, whoever is a member, and the other half for the next. Models that were trained on none
+        of them (all False) will do as well, for weaker attacks.
+    classes : array-like of shape (n_classes,), default=None
+        The class of each column. None: the names of a DataFrame's columns, or else the sorted
+        labels if there are as many, or else 0, 1, ...
+    epsilon, delta : float, default=None and 0.0
+        The claim to test. None: there is none.
+    attacks : iterable of MembershipAttack, default=None
+        Attacks without a target. None means the loss threshold, and with shadow models
+        :class:`~skprivacy.attacks.StrongestAttack`, without them
+        :class:`~skprivacy.attacks.SupervisedAttack`, which learns from one half of the members and
+        non-members and is judged on the other.
+    alpha : float, default=0.05
+        Error probability: a true claim is reported as violated with at most this probability, over
+        all attacks together.
+    verbose : int, default=0
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    AuditReport
+        What was not measured, and why, is among its caveats.
+
+    Raises
+    ------
+    ValueError
+        If tables are no probabilities of records and classes, labels are unknown, or who is a
+        member can be told from ``shadow_trained``.
+
+    Notes
+    -----
+    **Guarantees.** Those of :func:`~skprivacy.audit.audit`: a measured epsilon is a LOWER bound,
+    which refutes a claim and never confirms one. The claim is taken as given and is marked as an
+    estimate. A true one is reported as violated with at most the probability ``alpha`` if, given
+    the model, records are independent, and if the shadow models were trained without regard to
+    who its members are.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skprivacy.audit import audit_predictions
+    >>> X, y = make_classification(2000, flip_y=0.2, random_state=0)
+    >>> tree = DecisionTreeClassifier(random_state=0).fit(X[:1000], y[:1000])
+    >>> proba = tree.predict_proba(X)
+    >>> report = audit_predictions(proba[:1000], y[:1000], proba[1000:], y[1000:], epsilon=0.1)
+    >>> report.verdict, report.not_measured
+    ('VIOLATED', ('StrongestAttack',))
+    """
+    check_alpha(alpha)
+    names = _classes(classes, proba_in, (y_in, y_out))
+    inside, outside = check_table("proba_in", proba_in), check_table("proba_out", proba_out)
+    for name, table, label in (("in", inside, y_in), ("out", outside, y_out)):
+        _check_group(name, table, label, names)
+    n_in = len(inside)
+    everything = np.concatenate([inside, outside])
+    X = np.arange(float(len(everything)))  # no table: what stands beside a record means nothing
+    records = X[:n_in], np.asarray(y_in), X[n_in:], np.asarray(y_out)
+    pool = _pool(X, n_in, shadow_probas, shadow_trained, names)
+    model = PredictionTable(X, everything, names)
+    claim = Claim(None, NO_CLAIM) if epsilon is None else Claim(_guarantee(epsilon, delta))
+    chosen = [
+        clone(attack).set_params(target=model)
+        for attack in (_usual(pool) if attacks is None else check_attacks(attacks))
+    ]
+    served = [attack for attack in chosen if wants_pool(attack)]
+    if served and pool is None:
+        raise ValueError(
+            f"attacks={attacks!r} holds {type(served[0]).__name__}, which needs shadow models. "
+            "Pass shadow_probas and shadow_trained."
+        )
+    for attack in served:
+        attack.set_params(pool=pool)
+    findings = findings_of(chosen, records, claim, alpha, verbose=verbose)
+    return AuditReport(
+        **facts_of(model, claim, *records),
+        findings=findings,
+        alpha=float(alpha),
+        n_shadows=0 if pool is None else pool.n_shadows,
+        n_shared=0,
+        not_measured=("StrongestAttack",) if pool is None else (),
+        why_not_measured=NO_SHADOWS,
+        exposures=group_exposures(
+            [finding.result for finding in findings], partitions_of(None, *records), float(alpha)
+        ),
+    )
+
+
+def _usual(pool: ShadowPool | None) -> list[MembershipAttack]:
+    if pool is None:
+        return [LossThreshold(), SupervisedAttack()]
+    trained = pool.masks_
+    return [LossThreshold(), StrongestAttack(online=bool(trained.any(axis=0).all()))]
+
+
+def _classes(classes: Any, proba: Any, labels: tuple[Any, Any]) -> NDArray[Any]:
+    """Return the class of each column."""
+    n_classes = np.shape(proba)[-1] if np.ndim(proba) else 0
+    if classes is None and hasattr(proba, "columns"):
+        classes = list(proba.columns)
+    if classes is not None:
+        named = np.asarray(classes)
+        if named.ndim != 1 or len(np.unique(named)) != len(named) or len(named) != n_classes:
+            raise ValueError(
+                f"classes={named.tolist()[:20]} must be one distinct name for each of the "
+                f"{n_classes} columns of proba_in."
+            )
+        return named
+    known = np.unique(np.concatenate([np.ravel(part) for part in labels]))
+    return known if len(known) == n_classes else np.arange(n_classes)
+
+
+def _check_group(name: str, table: NDArray[np.float64], y: Any, classes: NDArray[Any]) -> None:
+    if table.shape[1] != len(classes):
+        raise ValueError(
+            f"proba_{name} has {table.shape[1]} columns; expected one for each of the "
+            f"{len(classes)} classes."
+        )
+    if np.shape(y) != (len(table),):
+        raise ValueError(
+            f"y_{name} has shape {np.shape(y)}; expected one label for each of the {len(table)} "
+            f"rows of proba_{name}."
+        )
+    if len(table) < 2:
+        raise ValueError(f"proba_{name} must have at least 2 rows; got {len(table)}.")
+    unknown = ~np.isin(np.asarray(y), classes)
+    if unknown.any():
+        raise ValueError(
+            f"y_{name} holds labels without a column: "
+            f"{np.unique(np.asarray(y)[unknown])[:5].tolist()}; the columns are "
+            f"{classes.tolist()[:20]}. Pass classes, in the order of the columns."
+        )
+
+
+def _guarantee(epsilon: float, delta: float) -> PrivacyGuarantee:
+    if isinstance(epsilon, bool) or not isinstance(epsilon, numbers.Real) or not epsilon >= 0:
+        raise ValueError(f"epsilon={epsilon!r} must be a number of at least 0, or None.")
+    if isinstance(delta, bool) or not isinstance(delta, numbers.Real) or not 0 <= delta < 1:
+        raise ValueError(f"delta={delta!r} must be a number of at least 0 and below 1.")
+    return PrivacyGuarantee(
+        ApproxDP(float(epsilon), float(delta)),
+        at_delta=float(delta) or None,
+        kind="estimate",
+        assumptions=("the claim is what was passed as epsilon and delta",),
+    )
+
+
+def _pool(X: Any, n_in: int, probas: Any, trained: Any, classes: NDArray[Any]) -> ShadowPool | None:
+    if probas is None and trained is None:
+        return None
+    if probas is None or trained is None:
+        raise ValueError("shadow_probas and shadow_trained must both be given, or neither.")
+    tables = check_table("shadow_probas", probas, ndim=3)
+    if tables.shape[1:] != (len(X), len(classes)):
+        raise ValueError(
+            f"shadow_probas has shape {tables.shape}; expected (n_shadows, {len(X)}, "
+            f"{len(classes)}): for all members and then all non-members, with the columns of "
+            "proba_in."
+        )
+    if len(tables) < 2:
+        raise ValueError("shadow_probas must be of at least 2 models; got 1. Train more.")
+    inside = check_trained("shadow_trained", trained, tables.shape[:2])
+    _check_drawn_blindly(inside, n_in)
+    return ShadowPool.from_predictions(X, tables, inside, classes)
+
+
+def _check_drawn_blindly(trained: NDArray[np.bool_], n_in: int) -> None:
+    """Refuse shadow models whose training records tell who the target's members are.
+
+    What is compared with such models differs between members and non-members by that alone.
+    """
+    for number, row in enumerate(trained):
+        shares = row[:n_in].mean(), row[n_in:].mean()
+        share, n = row.mean(), len(row)
+        spread = math.sqrt(share * (1 - share) * n / (n_in * (n - n_in)))
+        if spread and abs(shares[0] - shares[1]) > _BEYOND_CHANCE * spread:
+            raise ValueError(
+                f"shadow_trained tells who is a member: shadow model {number} was trained on "
+                f"{100 * shares[0]:.0f} % of the members and {100 * shares[1]:.0f} % of the "
+                "others, which no random half of all records is. Draw the records of each shadow "
+                "model from members and non-members alike, or use models trained on neither."
+            )

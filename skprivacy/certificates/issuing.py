@@ -1,0 +1,180 @@
+"""Certificates are written: what a model claims, was charged and leaks, under one signature."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import sys
+from datetime import datetime, timezone
+from importlib import metadata
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from .._output import output_path
+from ..accounting import PrivacyBudget, PrivacyGuarantee
+from ..accounting.budget.exported import lines_of
+from ..accounting.events import flatten
+from ..audit import AuditReport, Claim, claim_of
+from ..preprocessing import Schema
+from .files import digest_of_file, guarantee_in_file
+from .signing import Key, digest, private_key, sign
+
+__all__ = ["FORMAT", "SECTIONS", "certificate", "schema_digest"]
+
+FORMAT = 1
+SECTIONS = ("about", "model", "claim", "ledger", "audit")
+_LIBRARIES = ("skprivacy", "numpy", "scipy", "scikit-learn", "torch", "cryptography")
+
+
+def certificate(
+    model: Any,
+    path: str | PathLike[str],
+    *,
+    key: Key,
+    model_file: str | PathLike[str],
+    budget: PrivacyBudget | None = None,
+    report: AuditReport | None = None,
+    schema: Schema | None = None,
+    issuer: str = "",
+    password: str | None = None,
+) -> dict[str, Any]:
+    """Write a signed certificate of a model's privacy, which a stranger can check without data.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        A private model, bare or in a pipeline, with a proved guarantee.
+    path : str or Path
+        The JSON file to write.
+    key : str, Path or Ed25519PrivateKey
+        The private key, from :func:`create_key`.
+    model_file : str or Path
+        The file in which the model is handed out, for example from ``save_model``. The certificate
+        is about this file, bit by bit.
+    budget : PrivacyBudget, default=None
+        The budget that the model was charged to. **All lines of its ledger are written**, so that
+        they can be checked: the charges of other models too.
+    report : AuditReport, default=None
+        What :func:`skprivacy.audit` found; its figures are measured, not proved.
+    schema : Schema, default=None
+        The schema of the data, of which the digest is written.
+    issuer : str, default=""
+        Who answers for it. The signature shows whose key it was, not whose name.
+    password : str, default=None
+        Of the private key.
+
+    Returns
+    -------
+    dict
+        What was written.
+
+    Raises
+    ------
+    ValueError
+        If the model has no proved guarantee, the file is another model's, the ledger has no charge
+        for it, or the report is about another claim. Nothing is written then.
+
+    Notes
+    -----
+    **Guarantees.** Nothing about records is written but what the model, the ledger and the report
+    disclose already. Whoever signs vouches for what no file can show: that this model was
+    trained as the events say.
+
+    See Also
+    --------
+    verify_certificate : Checks a certificate.
+    """
+    claim, file = claim_of(model), Path(model_file)
+    _check_proved(claim)
+    guarantee = claim.guarantee
+    assert guarantee is not None
+    inside = guarantee_in_file(file)
+    if inside is not None and PrivacyGuarantee.from_dict(inside).event != _last(model).event:
+        raise ValueError(
+            f"model_file={str(file)!r} states another guarantee than model: it was saved from "
+            "another model or an earlier fit. Save the model again with save_model."
+        )
+    if report is not None and report.guarantee != guarantee:
+        raise ValueError(
+            f"report is about another claim, {report.guarantee!r}, than the model's, "
+            f"{guarantee!r}. Audit this model."
+        )
+    values = (
+        {
+            "format": FORMAT,
+            "issued": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "issuer": str(issuer),
+            "schema": None if schema is None else schema_digest(schema),
+            "versions": _versions(),
+        },
+        {"class": type(model).__name__, "name": file.name, "sha256": digest_of_file(file)},
+        {
+            "guarantee": guarantee.to_dict(),
+            "epsilon": _plain(guarantee.epsilon()),
+            "delta": guarantee.at_delta or 0.0,
+            "words": repr(guarantee),
+        },
+        None if budget is None else _ledger(budget, guarantee),
+        None if report is None else report.to_dict(),
+    )
+    sections = dict(zip(SECTIONS, values, strict=True))
+    signed = {**sections, "signature": sign(sections, private_key(key, password))}
+    text = json.dumps(signed, indent=2, allow_nan=False)
+    output_path(path).write_text(text + "\n", encoding="utf-8")
+    return signed
+
+
+def schema_digest(schema: Schema) -> str:
+    """Return the digest of what a schema says, however its file is written."""
+    return digest(schema.to_dict())
+
+
+def _check_proved(claim: Claim) -> None:
+    if claim.proved:
+        return
+    uncovered = "".join(f" Step {name!r}: {why}." for name, why in claim.uncovered.items())
+    why = claim.reason or f"its guarantee is of kind {getattr(claim.guarantee, 'kind', None)!r}"
+    raise ValueError(
+        f"A certificate states a proved guarantee, and this model has none: {why}.{uncovered}"
+    )
+
+
+def _last(model: Any) -> PrivacyGuarantee:
+    """Return the guarantee of the step that is saved: the last one of a pipeline."""
+    found: PrivacyGuarantee = (model[-1] if hasattr(model, "steps") else model).privacy_
+    return found
+
+
+def _ledger(budget: PrivacyBudget, guarantee: PrivacyGuarantee) -> dict[str, Any]:
+    last, spent = budget.verify(), budget.guarantee()
+    if (spent.relation, spent.unit) != (guarantee.relation, guarantee.unit) or (
+        flatten(guarantee.event) - flatten(spent.event)
+    ):
+        raise ValueError(
+            f"{budget!r} holds no charge for all releases of the model. Pass the budget that the "
+            "model and its preprocessing were fitted with."
+        )
+    scope, lines = lines_of(budget)
+    return {
+        "scope": scope,
+        "digest": last,
+        "epsilon": _plain(spent.epsilon()),
+        "delta": spent.at_delta or 0.0,
+        "lines": lines,
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "platform": sys.platform}
+    for name in _LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _plain(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,101 @@
+"""Epsilon from the events of a certificate, by two accountants that share no code."""
+
+from __future__ import annotations
+
+import math
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from ..accounting import (
+    ApproxDP,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    PoissonSampled,
+    epsilon_of,
+)
+from ..accounting.events import flatten
+
+__all__ = ["Bracket", "agree", "bracket_of", "has_second_accountant"]
+
+Bracket = tuple[float, float]
+
+GRID = 1e-4  # of privacy losses, in dp_accounting
+MOST_PARTS, LEAST_NOISE = 1_000_000, 0.05  # beyond, dp_accounting takes minutes and gigabytes
+ROUNDING = 1e-6  # relative, between two computers
+
+
+def has_second_accountant() -> bool:
+    """Return whether dp_accounting is installed."""
+    return find_spec("dp_accounting") is not None
+
+
+def agree(stated: float, event: Event, delta: float, relation: str) -> float | None:
+    """Return the epsilon of an event if it is not the one that is stated, else None."""
+    found = epsilon_of(event, delta, relation)
+    same = math.isclose(stated, found, rel_tol=ROUNDING, abs_tol=1e-12)
+    return None if same else found
+
+
+def bracket_of(event: Event, delta: float, relation: str) -> Bracket | None:
+    """Return a lower and an upper bound on epsilon by dp_accounting.
+
+    Returns
+    -------
+    (float, float) or None
+        None if dp_accounting knows no loss distribution for one of the events, or they are too
+        many or have too little noise for it.
+    """
+    if sum(flatten(event).values()) > MOST_PARTS:
+        return None
+    bounds = [_epsilon(event, delta, relation, pessimistic) for pessimistic in (False, True)]
+    low, high = bounds
+    return None if low is None or high is None else (low, high)
+
+
+def _epsilon(event: Event, delta: float, relation: str, pessimistic: bool) -> float | None:
+    whole: Any = None
+    for part, count in flatten(event).items():
+        known = _distribution(part, relation, pessimistic)
+        if known is None:
+            return None
+        repeated = known if count == 1 else known.self_compose(count)
+        whole = repeated if whole is None else whole.compose(repeated)
+    return None if whole is None else float(whole.get_epsilon_for_delta(delta))
+
+
+def _distribution(event: Event, relation: str, pessimistic: bool) -> Any:
+    pld = import_module("dp_accounting.pld.privacy_loss_distribution")
+    rate, inner = 1.0, event
+    if isinstance(event, PoissonSampled):
+        if relation not in ("add_remove", "zero_out"):
+            return None
+        rate, inner = event.sampling_rate, event.event
+    options = {
+        "sampling_prob": rate,
+        "value_discretization_interval": GRID,
+        "pessimistic_estimate": pessimistic,
+        "use_connect_dots": pessimistic,
+    }
+    if isinstance(inner, GaussianEvent) and inner.noise_multiplier >= LEAST_NOISE:
+        return pld.from_gaussian_mechanism(inner.noise_multiplier, **options)
+    if isinstance(inner, LaplaceEvent) and inner.noise_multiplier >= LEAST_NOISE:
+        return pld.from_laplace_mechanism(inner.noise_multiplier, **options)
+    if isinstance(inner, ApproxDP) and rate == 1 and inner.epsilon <= 1 / LEAST_NOISE:
+        more, less = _worst_pair(inner)
+        return pld.from_two_probability_mass_functions(
+            less, more, pessimistic_estimate=pessimistic, value_discretization_interval=GRID
+        )
+    return None
+
+
+def _worst_pair(event: ApproxDP) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the log-probabilities of the worst (epsilon, delta)-DP mechanism on two data sets."""
+    share = math.log1p(-event.delta)
+    high = share - math.log1p(math.exp(-event.epsilon))
+    low = high - event.epsilon
+    more, less = {"yes": high, "no": low}, {"yes": low, "no": high}
+    if event.delta:
+        more["certain"], less["impossible"] = (math.log(event.delta),) * 2
+    return more, less

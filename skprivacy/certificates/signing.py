@@ -1,0 +1,179 @@
+"""Ed25519 signatures over the sections of a certificate."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+__all__ = [
+    "Key",
+    "altered_sections",
+    "create_key",
+    "digest",
+    "fingerprint",
+    "private_key",
+    "public_key",
+    "sign",
+]
+
+Key = str | PathLike[str] | Ed25519PrivateKey
+ALGORITHM = "Ed25519"
+_RAW = serialization.Encoding.Raw, serialization.PublicFormat.Raw
+
+
+def create_key(path: str | PathLike[str], *, password: str | None = None) -> str:
+    """Create a key to sign certificates with.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file of the private key, which must not exist; only its owner can read it. The public
+        key, for those who check certificates, is written beside it, with ``.pub`` added.
+    password : str, default=None
+        Encrypts the private key.
+
+    Returns
+    -------
+    str
+        The fingerprint of the key. Publish it where strangers trust it to be yours.
+
+    Raises
+    ------
+    FileExistsError
+        If there is a file at one of the two paths; a key is never overwritten.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from skprivacy.certificates import create_key
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fingerprint = create_key(Path(folder) / "hospital.pem")
+    ...     sorted(path.name for path in Path(folder).iterdir())
+    ['hospital.pem', 'hospital.pem.pub']
+    """
+    key, private, public = Ed25519PrivateKey.generate(), Path(path), Path(f"{os.fspath(path)}.pub")
+    if public.exists():
+        raise FileExistsError(f"There is a key at {public} already; pass another path.")
+    protected = (
+        serialization.BestAvailableEncryption(password.encode())
+        if password
+        else serialization.NoEncryption()
+    )
+    text = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protected
+    )
+    with open(os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(text)
+    public.write_bytes(
+        key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+    )
+    return fingerprint(key.public_key())
+
+
+def private_key(key: Key, password: str | None) -> Ed25519PrivateKey:
+    """Read the private key that :func:`create_key` wrote."""
+    if isinstance(key, Ed25519PrivateKey):
+        return key
+    found: Any = None
+    try:
+        found = serialization.load_pem_private_key(
+            Path(key).read_bytes(), password.encode() if password else None
+        )
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ValueError(
+            f"key={str(key)!r} is no private key, or its password is wrong ({error}). Create one "
+            "with skprivacy.certificates.create_key."
+        ) from error
+    if not isinstance(found, Ed25519PrivateKey):
+        raise ValueError(f"key={str(key)!r} is no Ed25519 key. Create one with create_key.")
+    return found
+
+
+def public_key(key: str | PathLike[str] | Ed25519PublicKey) -> Ed25519PublicKey:
+    """Read a public key: a file that :func:`create_key` wrote."""
+    if isinstance(key, Ed25519PublicKey):
+        return key
+    found: Any = None
+    try:
+        found = serialization.load_pem_public_key(Path(key).read_bytes())
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise ValueError(
+            f"key={str(key)!r} is no public key ({error}). It is the file whose name ends in .pub."
+        ) from error
+    if not isinstance(found, Ed25519PublicKey):
+        raise ValueError(f"key={str(key)!r} is no Ed25519 key.")
+    return found
+
+
+def fingerprint(key: Ed25519PublicKey) -> str:
+    """Return a short name of a public key that nobody else's key has."""
+    return "sha256:" + hashlib.sha256(key.public_bytes(*_RAW)).hexdigest()
+
+
+def digest(value: Any) -> str:
+    """Return the digest of a JSON value, whatever the order of its keys."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sign(sections: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
+    """Return the signature: of the digests of the sections, so that altered ones can be named."""
+    digests = {name: digest(section) for name, section in sections.items()}
+    return {
+        "algorithm": ALGORITHM,
+        "digests": digests,
+        "public_key": _text(key.public_key().public_bytes(*_RAW)),
+        "value": _text(key.sign(_signed(digests))),
+    }
+
+
+def altered_sections(
+    sections: dict[str, Any], signature: Any
+) -> tuple[Ed25519PublicKey, list[str]]:
+    """Return who signed, and which sections are not those that were signed.
+
+    Raises
+    ------
+    ValueError
+        If the signature itself does not hold.
+    """
+    try:
+        if signature["algorithm"] != ALGORITHM:
+            raise ValueError(f"its algorithm is {signature['algorithm']!r}, not {ALGORITHM}")
+        key = Ed25519PublicKey.from_public_bytes(_bytes(signature["public_key"]))
+        digests = {str(k): str(v) for k, v in signature["digests"].items()}
+        key.verify(_bytes(signature["value"]), _signed(digests))
+    except InvalidSignature:
+        raise ValueError("it was not made by this key for these sections") from None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it is incomplete ({error!r})") from None
+    names = sorted({*digests, *sections})
+    return key, [
+        name for name in names
+        if name not in sections or digests.get(name) != digest(sections[name])
+    ]  # fmt: skip
+
+
+def _signed(digests: dict[str, str]) -> bytes:
+    text = json.dumps(digests, sort_keys=True, separators=(",", ":"))
+    return b"skprivacy certificate\n" + text.encode()
+
+
+def _text(raw: bytes) -> str:
+    return base64.b64encode(raw).decode("ascii")
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)

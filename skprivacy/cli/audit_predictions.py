@@ -1,0 +1,182 @@
+"""``skprivacy audit-predictions``: test a claim by tables of predictions, from any language."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from .._output import without_formulas
+from ..preprocessing.columns import category_key
+from ._console import UserError, check_outputs, say, show
+from .audit import EXIT_CODES
+
+__all__ = ["add_parser", "run"]
+
+MEMBER, LABEL = "member", "label"
+EXAMPLES = f"""\
+examples:
+  skprivacy audit-predictions target.csv
+  skprivacy audit-predictions target.csv --shadows shadow1.csv shadow2.csv --epsilon 1 --delta 1e-5
+
+Each table has a header line, a row for each record and the columns
+  {MEMBER}   1 if the model was trained on the record, 0 if not
+  {LABEL}    the record's true class
+and one column for each class, named like it, of its probabilities. The table of a shadow model has
+the same records in the same order; its column {MEMBER!r} says what THAT model was trained on. Train
+them in pairs: one on a random half of all records, members of the target or not, one on the other.
+
+exit codes: as of `skprivacy audit`.
+"""
+_TRUE, _FALSE = {"1", "1.0", "true", "yes"}, {"0", "0.0", "false", "no"}
+
+
+class _Table(NamedTuple):
+    member: NDArray[np.bool_]
+    label: NDArray[Any]
+    proba: NDArray[np.float64]
+    classes: list[str]
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "audit-predictions",
+        help="test a claim by what a model of any language predicts",
+        description="Attack a model of which only predictions are at hand: a CSV table of its "
+        "probabilities for records that it was trained on and for others, and tables of shadow "
+        "models, if there are any.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("table", metavar="TABLE.csv", help="predictions of the model to audit")
+    parser.add_argument(
+        "--shadows",
+        metavar="FILE.csv",
+        nargs="+",
+        default=[],
+        help="predictions of models trained like it on other halves of the records; without them "
+        "the attacks are weaker",
+    )
+    claim = parser.add_argument_group("claim")
+    claim.add_argument("--epsilon", type=float, help="epsilon of the claim (default: no claim)")
+    claim.add_argument(
+        "--delta", type=float, default=0.0, help="delta of the claim (default: %(default)s)"
+    )
+    claim.add_argument(
+        "--alpha",
+        type=float,
+        default=0.05,
+        help="error probability of the verdict (default: %(default)s)",
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument("--out", metavar="FILE.html", help="write a self-contained report")
+    output.add_argument("--csv", metavar="FILE.csv", help="write the table of attacks")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the audit; return the exit code of its verdict."""
+    from ..audit import audit_predictions
+
+    check_outputs(args.out, args.csv)
+    target = _read(args.table)
+    shadows = [_like(target, args.table, name) for name in args.shadows]
+    inside, outside = np.flatnonzero(target.member), np.flatnonzero(~target.member)
+    if not len(inside) or not len(outside):
+        raise UserError(
+            f"{args.table} must hold members and non-members; its column {MEMBER!r} says "
+            f"{bool(len(inside))} of all records."
+        )
+    order = np.concatenate([inside, outside])
+    given: dict[str, Any] = {}
+    if shadows:
+        given["shadow_probas"] = np.stack([table.proba[order] for table in shadows])
+        given["shadow_trained"] = np.stack([table.member[order] for table in shadows])
+    report = audit_predictions(
+        target.proba[inside],
+        target.label[inside],
+        target.proba[outside],
+        target.label[outside],
+        classes=target.classes,
+        epsilon=args.epsilon,
+        delta=args.delta,
+        alpha=args.alpha,
+        **given,
+    )
+    show(report)
+    if args.csv:
+        without_formulas(report.to_frame()).to_csv(args.csv, index=False)
+    if args.out:
+        report.to_html(args.out)
+    for name in filter(None, (args.out, args.csv)):
+        say(f"wrote {name}")
+    return EXIT_CODES.get(report.verdict, 0)
+
+
+def _read(name: str) -> _Table:
+    """Read a table; all problems are told with its name.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, lacks a column, or holds what is no number, label or membership.
+    """
+    try:
+        frame = pd.read_csv(Path(name), skipinitialspace=True, dtype=str, keep_default_na=False)
+    except FileNotFoundError:
+        raise UserError(f"there is no file {name}.") from None
+    except (ValueError, OSError) as error:
+        raise UserError(f"{name} cannot be read as a CSV table: {error}") from error
+    if missing := [column for column in (MEMBER, LABEL) if column not in frame]:
+        raise UserError(
+            f"{name} lacks the column {missing[0]!r}; it has {', '.join(map(str, frame))}. The "
+            "help lists the columns of a table."
+        )
+    classes = [str(column) for column in frame if column not in (MEMBER, LABEL)]
+    try:
+        proba = frame[classes].astype(float).to_numpy()
+    except ValueError as error:
+        raise UserError(f"{name} holds what is no probability: {error}.") from None
+    known = {_key(column): column for column in classes}
+    labels = [known.get(_key(label)) for label in frame[LABEL]]
+    if None in labels:
+        raise UserError(
+            f"{name} holds the label {frame[LABEL].iloc[labels.index(None)]!r} without a column; "
+            f"the columns of classes are {', '.join(classes)}."
+        )
+    member = frame[MEMBER].str.strip().str.lower()
+    if len(wrong := member[~member.isin(_TRUE | _FALSE)]):
+        raise UserError(f"{name} has {wrong.iloc[0]!r} in column {MEMBER!r}; expected 1 or 0.")
+    return _Table(member.isin(_TRUE).to_numpy(), np.array(labels), proba, classes)
+
+
+def _key(text: str) -> str:
+    """Return the text by which labels are compared, so that "1" and "1.0" are equal."""
+    try:
+        number = float(text)
+    except ValueError:
+        return category_key(text)
+    return category_key(number) if math.isfinite(number) else category_key(text)
+
+
+def _like(target: _Table, target_name: str, name: str) -> _Table:
+    """Read the table of a shadow model, with its columns in the order of the target's."""
+    table = _read(name)
+    if sorted(table.classes) != sorted(target.classes):
+        raise UserError(
+            f"{name} has the classes {', '.join(table.classes)}; {target_name} has "
+            f"{', '.join(target.classes)}."
+        )
+    if table.label.tolist() != target.label.tolist():
+        raise UserError(
+            f"{name} must hold the records of {target_name} in the same order; it has "
+            f"{len(table.label)} rows with other labels than its {len(target.label)}."
+        )
+    columns = [table.classes.index(column) for column in target.classes]
+    return table._replace(proba=table.proba[:, columns], classes=target.classes)

@@ -1,0 +1,48 @@
+"""``skprivacy verify``: check a certificate, without data and without trust in its issuer."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ._console import UserError, show
+
+__all__ = ["add_parser", "run"]
+
+EXAMPLES = """\
+examples:
+  skprivacy verify certificate.json model.safetensors --key hospital.pem.pub
+
+exit codes: 0 the certificate holds, 1 it does not, 2 an error.
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "verify",
+        help="check the certificate of a private model",
+        description="Check the signature and the digests of a certificate, compute every epsilon "
+        "again, and say what holds, what is assumed and what was only measured.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("certificate", metavar="CERTIFICATE.json", help="the certificate")
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="the model file")
+    parser.add_argument("--key", metavar="KEY.pub", help="the issuer's public key")
+    parser.add_argument("--schema", metavar="SCHEMA.json", help="the schema that was used")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; return the exit code."""
+    from ..certificates import verify_certificate
+    from ..preprocessing import Schema
+
+    try:
+        schema = None if args.schema is None else Schema.from_json(args.schema)
+        found = verify_certificate(args.certificate, args.model, key=args.key, schema=schema)
+    except OSError as error:
+        raise UserError(f"{error.filename or error}: cannot be read. Check the path.") from error
+    show(found)
+    return 0 if found.holds else 1

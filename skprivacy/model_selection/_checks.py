@@ -1,0 +1,98 @@
+"""Parameters of a sweep that are refused before anything is fitted."""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sklearn.metrics import check_scoring
+
+__all__ = ["checked_epsilons", "checked_models", "checked_refit", "checked_scorers"]
+
+
+def checked_epsilons(epsilons: Any) -> list[float]:
+    """Return the privacy levels as they were given, all of them positive."""
+    if isinstance(epsilons, (str, numbers.Real)) or not isinstance(epsilons, Iterable):
+        raise ValueError(
+            f"epsilons={epsilons!r} must be a list of positive numbers. Pass one, such as [1, 10]."
+        )
+    given = list(epsilons)
+    if not given:
+        raise ValueError("epsilons is empty. Pass at least one positive number.")
+    for epsilon in given:
+        if (
+            isinstance(epsilon, bool)
+            or not isinstance(epsilon, numbers.Real)
+            or not float(epsilon) > 0
+        ):
+            raise ValueError(
+                f"epsilons must be positive numbers; got {epsilon!r}. Remove or correct it."
+            )
+    values = [float(epsilon) for epsilon in given]
+    if len(set(values)) < len(values):
+        raise ValueError(f"epsilons={given!r} must not contain a value twice. Remove duplicates.")
+    return values
+
+
+def checked_models(estimator: Any) -> dict[str, Any]:
+    """Return the private models by their names; a single one has none."""
+    if not isinstance(estimator, Mapping):
+        return {"": estimator}
+    if not estimator or not all(isinstance(name, str) and name for name in estimator):
+        raise ValueError(f"estimator={estimator!r} must name at least one estimator by a string.")
+    return dict(estimator)
+
+
+def checked_refit(refit: Any, names: list[str], epsilons: list[float]) -> int | None:
+    """Return the number of the candidate to train on all records, if any."""
+    if refit is None:
+        return None
+    several = names != [""]
+    name, epsilon = ("", refit)
+    if several and isinstance(refit, tuple) and len(refit) == 2:
+        name, epsilon = refit
+    if name not in names or isinstance(epsilon, bool) or epsilon not in epsilons:
+        of = f"(name, epsilon), with a name of {names} and an epsilon" if several else "one"
+        raise ValueError(f"refit={refit!r} must be None or {of} of epsilons={epsilons}.")
+    return names.index(name) * len(epsilons) + epsilons.index(float(epsilon))
+
+
+def checked_scorers(estimator: Any, scoring: Any) -> dict[str, Any]:
+    """Return the scorers by their names, or refuse one before anything is fitted.
+
+    A single one is called "score"; several have the names in ``scoring``, of which the first counts
+    wherever one is needed.
+    """
+    if isinstance(scoring, Mapping):
+        named = dict(scoring)
+    elif isinstance(scoring, (list, tuple)):
+        named = {name: name for name in scoring if isinstance(name, str)}
+        if len(named) < len(scoring):
+            raise ValueError(
+                f"scoring={scoring!r} must be different names of scorers. Pass a dict for scorers "
+                "that have no name."
+            )
+    else:
+        return {"score": _checked_scorer(estimator, scoring)}
+    if not named or not all(isinstance(name, str) for name in named):
+        raise ValueError(f"scoring={scoring!r} must name at least one scorer by a string.")
+    return {name: _checked_scorer(estimator, given) for name, given in named.items()}
+
+
+def _checked_scorer(estimator: Any, scoring: Any) -> Any:
+    if scoring is not None and not isinstance(scoring, str) and not callable(scoring):
+        raise ValueError(
+            f"scoring={scoring!r} must be the name of a scorer, a callable scorer(estimator, X, y) "
+            "or None, or a list or dict of these. Pass one of sklearn.metrics.get_scorer_names()."
+        )
+    if callable(scoring):
+        try:
+            inspect.signature(scoring).bind(estimator, None, None)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"scoring={scoring!r} must take an estimator, X and y. Pass a scorer, such as "
+                "sklearn.metrics.make_scorer(metric)."
+            ) from None
+    return check_scoring(estimator, scoring)

@@ -1,0 +1,132 @@
+"""Reading an epsilon off the results of a sweep, with an interval."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+__all__ = ["EpsilonInterval", "knee", "smallest_epsilon"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class EpsilonInterval:
+    """A privacy level that was read off a sweep; **no guarantee covers the choice**.
+
+    Attributes
+    ----------
+    epsilon : float
+        The level. Infinity if no swept level will do.
+    low, high : float
+        The levels between which it lies. Infinity if the results do not bound it.
+    meaning : str
+        What was read off.
+    """
+
+    epsilon: float
+    low: float
+    high: float
+    meaning: str
+
+    def __repr__(self) -> str:
+        shown = ["none of those swept" if math.isinf(e) else f"{e:g}" for e in self._levels]
+        return f"{self.meaning}: {shown[0]} (from {shown[1]} to {shown[2]})"
+
+    @property
+    def _levels(self) -> tuple[float, float, float]:
+        return self.epsilon, self.low, self.high
+
+
+def smallest_epsilon(
+    epsilons: Floats,
+    scores: Floats,
+    reference: Floats,
+    loss: float,
+    test_per_train: float,
+    confidence: float,
+    name: str,
+) -> EpsilonInterval:
+    """Return the smallest epsilon from which on at most ``loss`` of the score is lost.
+
+    Parameters
+    ----------
+    epsilons : ndarray of shape (n_levels,)
+        Increasing.
+    scores : ndarray of shape (n_levels, n_splits)
+    reference : ndarray of shape (n_splits,)
+        What is lost from.
+    loss : float
+    test_per_train : float
+        How many test records there are for a training record.
+    confidence : float
+    name : str
+        Of the reference.
+
+    Returns
+    -------
+    EpsilonInterval
+
+    Notes
+    -----
+    Losses are paired by split. Splits share training records, so the variance of their mean is
+    (1 / n_splits + test_per_train) times that of a split (Nadeau and Bengio 2003). Levels are
+    tested one after another, from the largest down until it is no longer shown that no more than
+    ``loss`` is lost, which gives ``high``; and from the smallest up as long as it is shown that
+    more is lost, which gives ``low``. The first error in such a sequence is the only one that
+    counts, so both ends together err with a probability of 1 - ``confidence``, if a larger epsilon
+    never loses more, and as far as the correction of the variance, which is a heuristic, holds.
+    """
+    lost = reference - scores
+    mean, n = lost.mean(axis=1), lost.shape[1]
+    width = stats.t.ppf((1 + confidence) / 2, n - 1) * np.sqrt(
+        (1 / n + test_per_train) * lost.var(axis=1, ddof=1)
+    )
+    too_much = mean - width > loss
+    return EpsilonInterval(
+        _from_there_on(epsilons, mean <= loss),
+        float(np.r_[epsilons, math.inf][np.r_[~too_much, True].argmax()]),
+        _from_there_on(epsilons, mean + width <= loss),
+        f"smallest epsilon that loses at most {loss:g} against {name}",
+    )
+
+
+def knee(epsilons: Floats, scores: Floats) -> EpsilonInterval:
+    """Return where the mean score over ln epsilon lies farthest above its chord.
+
+    Parameters
+    ----------
+    epsilons : ndarray of shape (n_levels,)
+        Increasing and finite.
+    scores : ndarray of shape (n_levels, n_splits)
+
+    Returns
+    -------
+    EpsilonInterval
+        From the smallest to the largest knee of a single split.
+
+    Notes
+    -----
+    The offline Kneedle of Satopaa et al. (2011), without smoothing.
+    """
+    of_splits = [_knee(epsilons, column) for column in scores.T]
+    return EpsilonInterval(
+        _knee(epsilons, scores.mean(axis=1)), min(of_splits), max(of_splits), "knee"
+    )
+
+
+def _knee(epsilons: Floats, scores: Floats) -> float:
+    x = np.log(epsilons)
+    rise = np.interp(x, x[[0, -1]], scores[[0, -1]])
+    return float(epsilons[int((scores - rise).argmax())])
+
+
+def _from_there_on(epsilons: Floats, good: NDArray[np.bool_]) -> float:
+    """Return the first level from which on all are good, or infinity."""
+    bad = np.flatnonzero(~good)
+    first = int(bad[-1]) + 1 if len(bad) else 0
+    return float(epsilons[first]) if first < len(epsilons) else math.inf

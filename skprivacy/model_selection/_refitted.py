@@ -1,0 +1,66 @@
+"""What a sweep does by its refitted model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from ._checks import checked_scorers
+
+__all__ = ["RefittedMixin"]
+
+
+def _refitted(method: str) -> Callable[[Any], bool]:
+    """Return whether the refitted model has a method."""
+
+    def check(self: Any) -> bool:
+        if not hasattr(self, "estimator_"):
+            raise AttributeError(
+                "PrivacySweepCV keeps no model with refit=None. Set refit=<epsilon> to keep one."
+            )
+        return hasattr(self.estimator_, method)
+
+    return check
+
+
+class RefittedMixin:
+    """The methods of a model that a sweep has trained on all records, if it was told to."""
+
+    scoring: Any
+    estimator_: Any
+
+    @available_if(_refitted("predict"))
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict with the refitted model."""
+        return self.estimator_.predict(X)
+
+    @available_if(_refitted("predict_proba"))
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Predict probabilities with the refitted model."""
+        return self.estimator_.predict_proba(X)
+
+    @available_if(_refitted("predict_log_proba"))
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Predict log-probabilities with the refitted model."""
+        return self.estimator_.predict_log_proba(X)
+
+    @available_if(_refitted("decision_function"))
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the scores of the refitted model."""
+        return self.estimator_.decision_function(X)
+
+    @available_if(_refitted("score"))
+    def score(self, X: Any, y: Any) -> float:
+        """Score the refitted model by ``scoring``, the first of several."""
+        scorer = next(iter(checked_scorers(self.estimator_, self.scoring).values()))
+        return scorer(self.estimator_, X, y)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Class labels of the refitted model."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.classes_

@@ -1,0 +1,195 @@
+"""A scorer that watches how much models leak while a search of scikit-learn compares them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_consistent_length
+
+from .._sklearn import safe_indexing
+from .._validation import label_columns
+from ..attacks._predictions import class_list, predict_aligned
+from ..attacks._records import as_records, fingerprints
+from ..attacks.scores import loss
+from ..metrics import auc
+
+__all__ = ["loss_auc", "make_leakage_scorer"]
+
+Measure = Callable[[Any, Any, Any, Any, Any], float]
+HOW = "Pass make_leakage_scorer the same X, y, groups and cv as the search"
+
+
+def loss_auc(model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> float:
+    """Return how well the loss tells a model's training records from new ones.
+
+    Parameters
+    ----------
+    model : fitted classifier or regressor
+    X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
+        The records that the model was trained on.
+    X_new, y_new : array-like of shape (n_new, n_features) and (n_new,)
+        Records of the same population that it was not trained on.
+
+    Returns
+    -------
+    area : float
+        Probability that a training record has a smaller loss than a new one; 0.5 is chance. The
+        loss is the cross-entropy, the squared error of a regressor, or the error of a classifier
+        without probabilities.
+
+    References
+    ----------
+    S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha. Privacy risk in machine learning: analyzing the
+    connection to overfitting. CSF 2018.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skprivacy.model_selection import loss_auc
+    >>> X, y = make_classification(400, flip_y=0.5, random_state=0)
+    >>> tree = DecisionTreeClassifier(random_state=0).fit(X[:200], y[:200])
+    >>> loss_auc(tree, X[:200], y[:200], X[200:], y[200:]) > 0.6
+    True
+    """
+    return auc(_minus_loss(model, X_train, y_train), _minus_loss(model, X_new, y_new))
+
+
+def _minus_loss(model: Any, X: Any, y: Any) -> NDArray[np.float64]:
+    y = np.asarray(y)
+    if not hasattr(model, "classes_"):
+        return -((np.asarray(model.predict(X), dtype=float).reshape(y.shape) - y) ** 2)
+    if not hasattr(model, "predict_proba"):
+        return (np.asarray(model.predict(X)) == y).astype(float)
+    classes = class_list(model.classes_, y)
+    return loss(predict_aligned(model, X, classes), label_columns(y, classes))
+
+
+def make_leakage_scorer(
+    X: Any, y: Any, *, cv: Any = None, groups: Any = None, measure: Measure = loss_auc
+) -> LeakageScorer:
+    """Return a scorer of leakage for ``GridSearchCV``, ``cross_validate`` and their like.
+
+    A scorer is shown a fitted model and its test fold, but not the training fold, without which
+    membership cannot be measured. This one knows all records and the splits: it finds the split
+    by its test fold, so that it compares exactly the records that the model was trained on with
+    exactly those that were held out.
+
+    Parameters
+    ----------
+    X, y : array-like of shape (n_samples, n_features) and (n_samples,)
+        All records, as they are passed to the search's ``fit``.
+    cv : int, cross-validation generator or iterable, default=None
+        As in the search, with three folds or more. It must split alike each time: a splitter that
+        shuffles needs a ``random_state``.
+    groups : array-like of shape (n_samples,), default=None
+        As they are passed to the search's ``fit``.
+    measure : callable, default=loss_auc
+        What is measured: a function ``(model, X_train, y_train, X_new, y_new) -> float`` that is
+        larger for models that leak more.
+
+    Returns
+    -------
+    scorer : callable
+        ``scorer(model, X_fold, y_fold)`` returns MINUS the measure, because scikit-learn takes
+        larger scores for better ones; hence the usual name, ``neg_leakage``.
+
+    Raises
+    ------
+    ValueError
+        If the records differ in length, or ``cv`` splits differently each time or in two; by the
+        scorer, if it is shown a fold of other splits.
+
+    Notes
+    -----
+    The scores are computed from private data without noise. Choosing a model by them has no
+    guarantee, like every choice of a search; a small score shows only that this measure found
+    little.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skprivacy import make_leakage_scorer
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> search = GridSearchCV(
+    ...     DecisionTreeClassifier(random_state=0),
+    ...     {"max_depth": [2, None]},
+    ...     scoring={"accuracy": "accuracy", "neg_leakage": make_leakage_scorer(X, y, cv=3)},
+    ...     cv=3,
+    ...     refit="accuracy",
+    ... ).fit(X, y)
+    >>> search.cv_results_["mean_test_neg_leakage"].round(2)
+    array([-0.53, -0.65])
+    """
+    return LeakageScorer(X, y, cv, groups, measure)
+
+
+class LeakageScorer:
+    """Knows the training fold of each test fold; returned by :func:`make_leakage_scorer`."""
+
+    def __init__(self, X: Any, y: Any, cv: Any, groups: Any, measure: Measure) -> None:
+        check_consistent_length(X, y, groups)
+        if not callable(measure):
+            raise TypeError(
+                f"measure={measure!r} must be a function (model, X_train, y_train, X_new, y_new) "
+                "that returns a number, such as skprivacy.model_selection.loss_auc."
+            )
+        self.X, self.y, self.measure = X, y, measure
+        records = _fingerprints(X, y)
+        self._splits: dict[bytes, tuple[Any, Any]] = {}
+        for classifier in (False, True):  # an integer means other splits for either
+            splitter = check_cv(cv, y, classifier=classifier)
+            splits, again = (list(splitter.split(X, y, groups)) for _ in range(2))
+            if not all(map(_same_split, splits, again)):
+                raise ValueError(
+                    f"cv={cv!r} splits differently each time, so that no split of the search can "
+                    "be known. Pass random_state=0 to it, and the same cv to the search."
+                )
+            shown = [[_digest(records[fold]) for fold in split] for split in splits]
+            if {own for own, _ in shown} & {held_out for _, held_out in shown}:
+                raise ValueError(
+                    f"cv={cv!r} trains on a fold that it holds out elsewhere, so that a fold does "
+                    "not tell which model it is shown to. Pass at least three folds."
+                )
+            for digests, split in zip(shown, splits, strict=True):
+                self._splits |= dict.fromkeys(digests, split)  # a search may score both folds
+
+    def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
+        """Return minus the leakage of a model that was trained without this fold."""
+        if y is None:
+            raise ValueError(f"y is None; leakage is measured from records and labels. {HOW}.")
+        found = self._splits.get(_digest(_fingerprints(X, y)))
+        if found is None:
+            raise ValueError(f"X is no fold of the splits that this scorer knows. {HOW}.")
+        parts = list(self._parts(*found))
+        return -float(self.measure(estimator, *parts))
+
+    def _parts(self, own: Any, held_out: Any) -> Iterator[Any]:
+        for fold in (own, held_out):
+            yield safe_indexing(self.X, fold)
+            yield safe_indexing(self.y, fold)
+
+    def __repr__(self) -> str:
+        return f"LeakageScorer({getattr(self.measure, '__name__', self.measure)})"
+
+
+def _same_split(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def _fingerprints(X: Any, y: Any) -> NDArray[np.uint64]:
+    """Return a fingerprint of each record with its label."""
+    labels = np.asarray(y).reshape(len(np.asarray(y)), -1)
+    return fingerprints(as_records(X)) * np.uint64(0x9E3779B97F4A7C15) + fingerprints(labels)
+
+
+def _digest(records: NDArray[np.uint64]) -> bytes:
+    """Return a digest of a fold, whatever the order of its records."""
+    return hashlib.blake2b(np.sort(records).tobytes(), digest_size=16).digest()

@@ -1,0 +1,402 @@
+"""Private search for hyper-parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.utils import column_or_1d, get_tags, indexable
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._config import warn_caller
+from .._sklearn import Interval
+from .._validation import check_column_names, check_delta_is_small, check_unmasked
+from ..accounting import PrivacyBudget
+from ..base import PrivateEstimatorMixin
+from ..mechanisms import SecureRandom
+from ._candidates import Candidates, public_settings
+from ._held_out import HeldOut, record_score
+from ._parameters import epsilon_parameter
+from ._plan import SearchPlan
+from ._prepared import PreparedSearch
+from ._trials import NumberOfTrials
+
+__all__ = ["PrivateSearchCV"]
+
+_NOISY = 0.05  # share of a score's range that its noise may have before the search warns
+_GIVEN_TO_SEARCH = {
+    "budget": "each trial would be charged to",
+    "n_records": "counts all records, of which a trial is fitted on some",
+    "noise_multiplier": "leaves a trial no epsilon to set",
+    "noise_seed": "would give all trials the same noise",
+}
+
+
+def _best_has(name: str) -> Callable[[Any], bool]:
+    return lambda self: hasattr(getattr(self, "best_estimator_", self.estimator), name)
+
+
+class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
+    """Hyper-parameter search that is itself differentially private.
+
+    Each trial draws hyper-parameters uniformly, fits the private estimator with them on most of
+    the records and scores it on the others with noise. How many trials there are is drawn at
+    random. The best of them is kept: its model, its settings and its noisy score. Everything
+    else is discarded, and ``privacy_`` covers what is kept.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A private estimator of this library, or a pipeline that ends with one and whose other steps
+        learn nothing from private records. It is cloned, never fitted itself. Its ``epsilon`` and
+        ``delta`` are replaced by what each trial may cost.
+    param_distributions : dict or list of dict
+        The settings, as in :class:`~sklearn.model_selection.RandomizedSearchCV`: names and lists of
+        values, or distributions with a method ``rvs``. They must be public. Parameters that decide
+        about privacy, such as ``epsilon``, are refused.
+    epsilon : float, default=1.0
+        Privacy loss of the **whole search**, in nats.
+    delta : float, default=1e-6
+        The delta of the whole search, below 1 / number of records. With 0 everything is pure,
+        which costs a search much more.
+    n_trials : float, default=10
+        Mean number of trials, above 1. More trials leave less epsilon for each.
+    eta : float, default=1.0
+        Shape of the number of trials, above -1: 1 is geometric, 0 logarithmic; a larger one is
+        closer to a Poisson distribution, which varies less and costs more.
+    n_candidates : int, default=32
+        How many settings are drawn from ``param_distributions`` by ``random_state``, if not all of
+        them are lists. Trials draw from these, or else from the whole grid.
+    scoring : {"accuracy", "neg_mean_absolute_error", "neg_mean_squared_error"} or callable, \
+default=None
+        What is best: a mean over held-out records. ``None``: accuracy of classifiers, squared error
+        of regressors; errors are clipped to the estimator's ``target_bounds``. A callable
+        ``scoring(y_true, y_pred)`` returns a number from 0 to 1 for each record, whatever the other
+        records are.
+    test_size : float, default=0.2
+        Share of the records that are scored on, in (0, 1). They are drawn once, by nobody's data.
+    n_records : int, default=None
+        A public figure for the number of records, which is needed if the guarantee hides how many
+        there are (add/remove). An estimator that has a parameter ``n_records`` is given its share.
+    random_state : int, RandomState instance or None, default=None
+        Draws ``n_candidates`` settings from distributions. Trials are never reproducible by it.
+    budget : PrivacyBudget, default=None
+        Charged once for the whole search, before the first trial.
+    noise_seed : int, default=None
+        Makes trials, noise and sampling reproducible **and the guarantee void**. For tests only.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        The model of the best trial, which has learned from ``1 - test_size`` of the records. Its
+        ``privacy_`` is that of the search.
+    best_params_ : dict
+        Its hyper-parameters.
+    best_score_ : float
+        Its noisy score. As the best of several noisy ones it is too high in the mean.
+    plan_ : SearchPlan
+        What was spent on what.
+    candidates_ : list of dict
+        The settings that trials drew from.
+    privacy_ : PrivacyGuarantee
+        What is guaranteed, under which relation and assumptions.
+    privacy_event_ : Event
+        What was released.
+    epsilon_, delta_ : float
+        The guaranteed epsilon, and the delta at which it holds.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of features, when all of them are strings.
+
+    Raises
+    ------
+    TypeError
+        If the estimator is not private, or what a fit of it would guarantee is not known.
+    ValueError
+        If a parameter is invalid, a step learns from private records outside any guarantee, or
+        candidates claim different relations. Raised before anything is charged.
+
+    Notes
+    -----
+    **Guarantees.** All fitted attributes, hence all predictions, have the guarantee ``privacy_``.
+    What each candidate would claim is found by rehearsing its fit up to where it would be charged;
+    a trial that then claims anything else ends the search. The number of trials K is random (a
+    truncated negative binomial) and must stay secret, as must the trials that lost: given K, the
+    guarantee would be that of K trials, composed. So there are no ``cv_results_``, and warnings and
+    progress of the trials are not shown. How long a search takes is **not** protected: it tells
+    about how many trials there were. Who is held out is a random choice that nobody learns, and the
+    seeds of all draws are secure chance.
+
+    **Edge cases.** K has no upper limit: with a mean of 10, one search in a hundred takes more than
+    43 trials. A record that a model cannot predict, such as one with NaN, counts as wrong. An error
+    in a trial ends the search, which stays charged.
+
+    References
+    ----------
+    J. Liu and K. Talwar, "Private selection from private candidates", STOC 2019.
+
+    N. Papernot and T. Steinke, "Hyperparameter tuning with Renyi differential privacy", ICLR 2022.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skprivacy.datasets import load_demo
+    >>> from skprivacy.linear_model import OutputPerturbationClassifier
+    >>> from skprivacy.model_selection import PrivateSearchCV
+    >>> from skprivacy.preprocessing import SchemaTransformer
+    >>> digits = load_demo()
+    >>> model = make_pipeline(
+    ...     SchemaTransformer(digits.schema),
+    ...     OutputPerturbationClassifier(
+    ...         bounds=(-1, 1), classes=digits.classes, relation="zero_out"
+    ...     ),
+    ... )
+    >>> search = PrivateSearchCV(
+    ...     model, {"outputperturbationclassifier__alpha": [0.001, 0.1, 10.0]}, epsilon=8.0
+    ... )
+    >>> search.fit(digits.data, digits.target).privacy_
+    (8.00, 1e-06)-DP, zero-out, proved assuming ...
+    >>> sorted(search.best_params_)
+    ['outputperturbationclassifier__alpha']
+    """
+
+    _parameter_constraints: dict = {
+        "epsilon": [Interval(Real, 0, None, closed="neither")],
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "n_trials": [Interval(Real, 1, None, closed="neither")],
+        "eta": [Interval(Real, -1, None, closed="neither")],
+        "n_candidates": [Interval(Integral, 1, None, closed="left")],
+        "scoring": [str, callable, None],
+        "test_size": [Interval(Real, 0, 1, closed="neither")],
+        "n_records": [Interval(Integral, 1, None, closed="left"), None],
+        "random_state": ["random_state"],
+        "budget": [PrivacyBudget, None],
+        "noise_seed": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_distributions: Any,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        n_trials: float = 10,
+        eta: float = 1.0,
+        n_candidates: int = 32,
+        scoring: Any = None,
+        test_size: float = 0.2,
+        n_records: int | None = None,
+        random_state: Any = None,
+        budget: PrivacyBudget | None = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.param_distributions = param_distributions
+        self.epsilon = epsilon
+        self.delta = delta
+        self.n_trials = n_trials
+        self.eta = eta
+        self.n_candidates = n_candidates
+        self.scoring = scoring
+        self.test_size = test_size
+        self.n_records = n_records
+        self.random_state = random_state
+        self.budget = budget
+        self.noise_seed = noise_seed
+
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> PrivateSearchCV:
+        """Search, and keep the best trial.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Private records.
+        y : array-like of shape (n_samples,)
+            Private labels or targets.
+        **fit_params : dict
+            Passed to every fit unchanged: public things, such as a PATE model's ``X_public``.
+
+        Returns
+        -------
+        self : PrivateSearchCV
+        """
+        with self._private_fit() as fit:
+            random = self._random()
+            trials = self._checked()
+            candidates = self._candidates()
+            drawn = random.integers(len(candidates.settings), trials.draw(random))
+            search = self._prepared(trials, candidates, X, y, fit_params, random)
+            whole = search.plan.guarantee
+            fit.assume(*whole.assumptions)
+            with fit.charged(whole.event, relation=whole.relation, at_delta=self.delta):
+                best = search.best_of(drawn, random)
+            self.plan_, self.candidates_ = search.plan, candidates.settings
+            self.best_estimator_, self.best_params_ = best.model, best.params
+            self.best_score_ = search.score.mean(best.noisy_sum, search.data.expected)
+            # On its own, too, the model cost what the search has cost.
+            part = candidates.private_part(best.model)
+            for name in ("privacy_", "privacy_event_", "epsilon_", "delta_"):
+                setattr(part, name, getattr(self, name))
+        return self
+
+    def plan(self, X: Any, y: Any, **fit_params: Any) -> SearchPlan:
+        """Return what a search would do and what it would cost. Nothing is charged or released.
+
+        Parameters
+        ----------
+        X, y, **fit_params
+            As for :meth:`fit`; only public facts are used, such as the number of features.
+
+        Returns
+        -------
+        SearchPlan
+        """
+        copy = clone(self)
+        trials, candidates = copy._checked(), copy._candidates()
+        return copy._prepared(trials, candidates, X, y, fit_params, SecureRandom()).plan
+
+    def _random(self) -> SecureRandom:
+        """Return the source of all chance: of the trials, of who is held out, and of noise."""
+        return SecureRandom(self.noise_seed)
+
+    def _checked(self) -> NumberOfTrials:
+        self._validate_params()
+        check_delta_is_small(self.delta)
+        return NumberOfTrials.of_mean(float(self.n_trials), float(self.eta))
+
+    def _candidates(self) -> Candidates:
+        prefix = epsilon_parameter(self.estimator).removesuffix("epsilon")
+        params = self.estimator.get_params()
+        for name, instead in _GIVEN_TO_SEARCH.items():
+            if params.get(prefix + name) is not None:
+                raise ValueError(
+                    f"The estimator has {prefix + name}={params[prefix + name]!r}, which {instead}."
+                    f" Pass {name} to PrivateSearchCV instead."
+                )
+        fixed = {}
+        if self.n_records is not None:
+            fixed["n_records"] = max(1, round((1 - self.test_size) * self.n_records))
+        settings = public_settings(self.param_distributions, self.n_candidates, self.random_state)
+        candidates = Candidates(self.estimator, prefix, settings, fixed)
+        candidates.check()
+        return candidates
+
+    def _prepared(
+        self,
+        trials: NumberOfTrials,
+        candidates: Candidates,
+        X: Any,
+        y: Any,
+        fit_params: dict[str, Any],
+        random: SecureRandom,
+    ) -> PreparedSearch:
+        """Return a search within the budget; nothing has been charged or released."""
+        check_column_names(X)
+        check_unmasked(y, "y")
+        X, y = indexable(X, y)
+        validate_data(self, X, skip_check_array=True)
+        y = column_or_1d(y, warn=True)
+        part = candidates.private_part(candidates.estimator)
+        score = record_score(self.scoring, self.estimator, getattr(part, "target_bounds", None))
+        data = HeldOut.drawn(X, y, self.test_size, self.n_records, random)
+        search = PreparedSearch.within(
+            self.epsilon, self.delta, trials, candidates, score, data, fit_params
+        )
+        relation = search.plan.guarantee.relation
+        if (relation == "add_remove") != (self.n_records is not None):
+            raise ValueError(
+                f"n_records={self.n_records!r} does not fit relation={relation!r}: the number of "
+                "records is private under 'add_remove' alone, and a public figure for it is needed "
+                "there. Set n_records, or the estimator's relation."
+            )
+        if search.plan.score_std > _NOISY * (score.high - score.low):
+            warn_caller(
+                f"The scores ({score.name}) by which the search chooses carry noise of standard "
+                f"deviation {search.plan.score_std:.2g}: it chooses nearly at random, and each "
+                f"trial has an epsilon of {search.plan.trial_epsilon:.2g} instead of "
+                f"{self.epsilon:g}. Searching does not pay here: fit the estimator once, with its "
+                "defaults.",
+                UserWarning,
+            )
+        return search
+
+    @available_if(_best_has("predict"))
+    def predict(self, X: Any) -> NDArray:
+        """Predict with the best model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.predict(X)
+
+    @available_if(_best_has("predict_proba"))
+    def predict_proba(self, X: Any) -> NDArray:
+        """Predict probabilities with the best model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.predict_proba(X)
+
+    @available_if(_best_has("decision_function"))
+    def decision_function(self, X: Any) -> NDArray:
+        """Return the scores of the best model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.decision_function(X)
+
+    @available_if(_best_has("score"))
+    def score(self, X: Any, y: Any) -> float:
+        """Return the best model's score on these records, which is not protected.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.score(X, y)
+
+    @property
+    def classes_(self) -> NDArray:
+        """Class labels of the best model."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.classes_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.estimator_type, tags.classifier_tags = inner.estimator_type, inner.classifier_tags
+        tags.regressor_tags = inner.regressor_tags
+        tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
+        return tags

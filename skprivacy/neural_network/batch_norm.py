@@ -1,0 +1,94 @@
+"""Batch normalisation of a network that was trained elsewhere: what it computes afterwards."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+__all__ = ["freeze_batch_norm"]
+
+
+def freeze_batch_norm(module: nn.Module) -> nn.Module:
+    """Return a copy of a pre-trained module whose batch normalisations no longer see a batch.
+
+    Each becomes what it is in evaluation: a fixed scale and shift of each channel, from the
+    statistics that it has kept. The copy computes what the module does in evaluation, and can be
+    fine-tuned with privacy, which batch normalisation itself can not.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Trained on public records. It is left as it is.
+
+    Returns
+    -------
+    torch.nn.Module
+        In evaluation mode. The scales and shifts are no parameters: they stay as they are.
+
+    Raises
+    ------
+    ValueError
+        If a batch normalisation keeps no statistics.
+
+    Notes
+    -----
+    **Guarantees.** Each example's output is a function of that example alone, as far as batch
+    normalisation is concerned. The statistics are those of the records that the module was trained
+    on, and are published with it: they must be public, as its weights must.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from torch import nn
+    >>> from skprivacy.neural_network import DPSGDClassifier, SimCLREncoder, freeze_batch_norm
+    >>> X, y = load_digits(return_X_y=True)
+    >>> encoder = SimCLREncoder(16, epochs=1, random_state=0).fit(X[:1000])
+    >>> body = freeze_batch_norm(encoder.module_)
+    >>> module = nn.Sequential(body, nn.ReLU(), nn.Linear(16, 10))
+    >>> model = DPSGDClassifier(module=module, classes=range(10), epsilon=8.0, epochs=5)
+    >>> model.fit(X[1000:], y[1000:]).privacy_.assumptions[1]
+    'the weights that training starts from are public'
+    """
+    frozen = copy.deepcopy(module).eval()
+    if isinstance(frozen, _BatchNorm):
+        return _ScaleAndShift(frozen, "")
+    made: dict[nn.Module, nn.Module] = {}  # one that is used in two places stays one
+    for path, parent in list(frozen.named_modules()):
+        for name, layer in parent._modules.items():
+            if isinstance(layer, _BatchNorm):
+                if layer not in made:
+                    made[layer] = _ScaleAndShift(layer, f"{path}.{name}".lstrip("."))
+                setattr(parent, name, made[layer])
+    return frozen
+
+
+class _ScaleAndShift(nn.Module):
+    """A fixed scale and shift of each channel, the second dimension."""
+
+    def __init__(self, norm: _BatchNorm, name: str) -> None:
+        super().__init__()
+        mean, variance = norm.running_mean, norm.running_var
+        if mean is None or variance is None:
+            raise ValueError(
+                f"module: layer {name!r} is a {type(norm).__name__} without running statistics, so "
+                "that there is nothing to freeze. Train it with track_running_stats=True, or use "
+                "GroupNorm."
+            )
+        with torch.no_grad():
+            scale = torch.rsqrt(variance.double() + norm.eps)
+            if norm.affine:
+                scale = scale * norm.weight.double()
+            shift = -mean.double() * scale
+            if norm.affine and norm.bias is not None:
+                shift = shift + norm.bias.double()
+        self.register_buffer("scale", scale.to(mean.dtype))
+        self.register_buffer("shift", shift.to(mean.dtype))
+        self.scale: Tensor
+        self.shift: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        shape = (-1, *[1] * (x.ndim - 2))
+        return x * self.scale.reshape(shape) + self.shift.reshape(shape)

@@ -1,0 +1,118 @@
+"""What is learned from known members is judged on others, and null targets tell nothing."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from skprivacy.attacks import GradientNormAttack, LossThreshold, SupervisedAttack
+from skprivacy.audit import audit
+
+LINEAR = make_pipeline(StandardScaler(), LogisticRegression(C=0.1))
+
+
+def halves(n_in, n):
+    member, known = np.arange(n) < n_in, np.arange(n) % 2 == 0
+    return member, known, np.flatnonzero(member & ~known), np.flatnonzero(~member & ~known)
+
+
+def test_it_finds_more_than_the_loss(leaky):
+    member, known, inside, outside = halves(300, 600)
+    X, y = leaky.X, leaky.y
+    attack = SupervisedAttack(leaky.target).fit(X[known], y[known], member[known])
+    result = attack.evaluate(X[inside], y[inside], X[outside], y[outside])
+    loss = LossThreshold(leaky.target).fit(X, y)
+    assert result.auc > loss.evaluate(X[inside], y[inside], X[outside], y[outside]).auc - 0.02
+    assert result.auc_interval[0] > 0.6
+    called = attack.predict(X, y)
+    assert called[inside].mean() > called[outside].mean() + 0.2
+
+
+def test_it_learns_what_the_loss_does_not_tell():
+    """A target that is undecided about its own records, and at random about others."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(800, 5)), rng.integers(0, 2, 800)
+    member, known, inside, outside = halves(400, 800)
+
+    class Denying(DecisionTreeClassifier):
+        def predict_proba(self, records):
+            own = np.isin(records[:, 0], X[member, 0])
+            others = np.column_stack([0.5 + records[:, 1].clip(-2, 2) / 5] * 2)
+            others[:, 1] = 1 - others[:, 0]
+            return np.where(own[:, None], 0.5 + records[:, 2:3].clip(-1, 1) * [0.01, -0.01], others)
+
+    target = Denying().fit(X, y)
+    attack = SupervisedAttack(target).fit(X[known], y[known], member[known])
+    evaluated = X[inside], y[inside], X[outside], y[outside]
+    assert attack.evaluate(*evaluated).auc > 0.9
+    assert LossThreshold(target).fit(X, y).evaluate(*evaluated).auc < 0.6
+
+
+@pytest.mark.parametrize("model", [None, LINEAR])
+def test_null(model, noisy_problem):
+    misses, runs = 0, 4 if model is None else 30
+    for seed in range(runs):
+        X, y = noisy_problem(seed, 400)
+        target = DecisionTreeClassifier(min_samples_leaf=3, random_state=seed).fit(X[:80], y[:80])
+        X, y = X[80:], y[80:]
+        member, known, inside, outside = halves(160, 320)
+        attack = SupervisedAttack(target, attack_model=model).fit(X[known], y[known], member[known])
+        result = attack.evaluate(X[inside], y[inside], X[outside], y[outside])
+        low, high = result.auc_interval
+        misses += not low <= 0.5 <= high
+        assert result.epsilon_lower_bound(alpha=1e-7) == 0
+    assert misses <= binom.ppf(0.9999, runs, 0.05)
+
+
+def test_records_of_known_membership_do_not_judge_it(leaky):
+    member = np.arange(600) < 300
+    attack = SupervisedAttack(leaky.target, attack_model=LINEAR)
+    with pytest.raises(ValueError, match="member=None must be"):
+        attack.fit(leaky.X, leaky.y)
+    attack.fit(leaky.X, leaky.y, member)
+    with pytest.raises(ValueError, match="600 of the records were given to fit"):
+        attack.evaluate(*leaky.split)
+
+
+def test_exchanged_halves_judged_together_are_too_sure():
+    """Why one half alone is judged: both halves' results are of one sign, so they spread wider.
+
+    A record's only trait is one of two values, and nothing depends on who is a member. An attack
+    model that learned from one half calls members what there were more of.
+    """
+    rng, n = np.random.default_rng(0), 200
+    trait, member = (rng.integers(0, 2, (4000, 2, n)) == 1 for _ in range(2))
+    excess = np.sum(np.where(trait == member, 1, -1), axis=2)
+    sign = np.where(excess >= 0, 1, -1)
+    one = sign[:, 1] * excess[:, 0]
+    both = one + sign[:, 0] * excess[:, 1]
+    assert one.var() == pytest.approx(n, rel=0.1)  # as if records were independent
+    assert both.var() > 1.5 * 2 * n
+
+
+def test_copies_of_a_record_are_on_one_side_of_an_audit(leaky):
+    X, y = np.repeat(leaky.X, 2, axis=0), np.repeat(leaky.y, 2)
+    parts = (X[:600], y[:600], X[600:], y[600:])
+    report = audit(leaky.target, *parts, attacks=SupervisedAttack(attack_model=LINEAR))
+    assert report.findings[0].result.auc_interval[0] > 0.5
+
+
+def test_too_few_records_are_told(leaky):
+    X, y = leaky.X, leaky.y
+    with pytest.raises(ValueError, match="are 3 members and 3 non-members, too few"):
+        audit(leaky.target, X[:3], y[:3], X[300:303], y[300:303], attacks=SupervisedAttack())
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_white_box_attacks_on_known_members_run_in_an_audit(leaky):
+    """They ended in "member=None must be"."""
+    net = clone(MLPClassifier((50,), solver="lbfgs", max_iter=60, random_state=0))
+    net.fit(leaky.X[:300], leaky.y[:300])
+    report = audit(net, *leaky.split, attacks=GradientNormAttack())
+    assert report.findings[0].result.auc > 0.55
+    assert len(report.findings[0].result.scores_in) < 200

@@ -1,0 +1,373 @@
+"""Certificates: what a stranger can check, and that nothing in them can be altered unnoticed."""
+
+from __future__ import annotations
+
+import copy
+import json
+import warnings
+from contextlib import suppress
+from unittest import mock
+
+import joblib
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skprivacy import (
+    DPSGDClassifier,
+    ObjectivePerturbationClassifier,
+    PrivacyBudget,
+    Schema,
+    audit,
+    certificate,
+    verify_certificate,
+)
+from skprivacy.certificates import create_key, recomputing, verification
+from skprivacy.certificates.issuing import SECTIONS
+from skprivacy.certificates.signing import digest, private_key, sign
+from skprivacy.cli import main
+from skprivacy.exceptions import PrivacyWarning
+from skprivacy.neural_network import save_model
+from skprivacy.preprocessing import Bounded, PrivateStandardScaler
+
+X = np.random.RandomState(0).uniform(-1, 1, size=(400, 3))
+Y = (X[:, 0] > 0).astype(int)
+SCHEMA = Schema({"a": Bounded(0, 1)})
+
+
+@pytest.fixture(scope="module")
+def issued(tmp_path_factory):
+    """Return a folder with a key, a model, and its certificate with a ledger and an audit."""
+    folder = tmp_path_factory.mktemp("issued")
+    budget = PrivacyBudget(epsilon=3, delta=1e-4, path=folder / "ledger")
+    model = DPSGDClassifier(epsilon=1, delta=1e-4, classes=[0, 1], budget=budget, epochs=2)
+    model.fit(X[:200], Y[:200])
+    report = audit(model, X[:200], Y[:200], X[200:], Y[200:], n_shadows=4)
+    save_model(model, folder / "model.safetensors")
+    create_key(folder / "key.pem")
+    certificate(
+        model, folder / "certificate.json", key=folder / "key.pem",
+        model_file=folder / "model.safetensors", budget=budget, report=report, schema=SCHEMA,
+        issuer="St. Mary",
+    )  # fmt: skip
+    joblib.dump((model, budget, report), folder / "parts.joblib")
+    return folder
+
+
+@pytest.fixture
+def parts(issued):
+    return joblib.load(issued / "parts.joblib")
+
+
+def content(issued):
+    return json.loads((issued / "certificate.json").read_text())
+
+
+def verified(issued, tmp_path, changed, second=False, **options):
+    """Return what is said of a changed certificate; dp_accounting takes a second each time."""
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps(changed))
+    options = {"key": issued / "key.pem.pub", "schema": SCHEMA, **options}
+    with mock.patch.object(verification, "has_second_accountant", return_value=second):
+        return verify_certificate(path, issued / "model.safetensors", **options)
+
+
+def signed_anew(issued, changed):
+    """Sign what was changed with the issuer's own key: the issuer is the liar."""
+    sections = {name: changed[name] for name in SECTIONS}
+    return {**sections, "signature": sign(sections, private_key(issued / "key.pem", None))}
+
+
+def failed(found):
+    return {check.name: check.words for check in found.checks if check.status == "FAILED"}
+
+
+def test_a_certificate_holds_and_says_what_is_assumed_and_measured(issued):
+    found = verify_certificate(
+        issued / "certificate.json", issued / "model.safetensors",
+        key=issued / "key.pem.pub", schema=SCHEMA,
+    )  # fmt: skip
+    assert found.holds
+    assert all(check.status == "holds" for check in found.checks)
+    shown = repr(found)
+    assert "It states of model.safetensors, a DPSGDClassifier: (1.00, 0.0001)-DP" in shown
+    assert "by St. Mary" in shown
+    assert "made by the key that you trust" in shown
+    assert "the number of records is public" in shown
+    assert "AUC" in shown
+
+
+def test_what_was_not_checked_is_said(issued):
+    found = verify_certificate(issued / "certificate.json")
+    assert found.holds
+    left = [check.name for check in found.checks if check.status == "not checked"]
+    assert left == ["the model file model.safetensors", "the schema"]
+    assert "Whose key that is was not checked" in repr(found)
+
+
+def leaves(value, path=()):
+    """Yield the path of every number, text, null and empty list in a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in items:
+        if isinstance(inner, dict | list) and inner:
+            yield from leaves(inner, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def altered(value):
+    if isinstance(value, bool) or value is None:
+        return "altered"
+    if isinstance(value, int | float):
+        return value + 1
+    return value + "x" if isinstance(value, str) else [*value, "x"]
+
+
+def changed_at(original, path, change=altered):
+    changed = copy.deepcopy(original)
+    inner = changed
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = change(inner[path[-1]])
+    return changed
+
+
+def test_every_altered_field_is_noticed_and_its_section_named(issued, tmp_path):
+    original = content(issued)
+    paths = list(leaves(original))
+    assert len(paths) > 100
+    for path in paths:
+        found = verified(issued, tmp_path, changed_at(original, path))
+        assert not found.holds, path
+        reasons = failed(found)
+        told = reasons.get("the signature") or reasons["the file"]
+        if path[0] != "signature" and path != ("about", "format"):
+            assert f"altered after signing: {path[0]}" in told, path
+
+
+@pytest.mark.parametrize("section", [*SECTIONS, "signature"])
+def test_a_section_that_is_missing_or_added_is_noticed(issued, tmp_path, section):
+    original = content(issued)
+    less = {name: value for name, value in original.items() if name != section}
+    assert not verified(issued, tmp_path, less).holds
+    assert not verified(issued, tmp_path, {**original, "more": 1}).holds
+    assert not verified(issued, tmp_path, {**original, section: None}).holds
+
+
+def test_a_certificate_signed_by_somebody_else_is_refused(issued, tmp_path):
+    create_key(tmp_path / "other.pem")
+    sections = {name: content(issued)[name] for name in SECTIONS}
+    forged = {**sections, "signature": sign(sections, private_key(tmp_path / "other.pem", None))}
+    assert "signed by another key" in failed(verified(issued, tmp_path, forged))["the signature"]
+    assert verified(issued, tmp_path, forged, key=None).holds  # and says whose key is not known
+
+
+EVENT = ("claim", "guarantee", "event")
+LIES = [
+    (("claim", "epsilon"), lambda e: e / 2, "epsilon of the model"),
+    (("claim", "epsilon"), lambda _: None, "epsilon of the model"),
+    (("claim", "delta"), lambda d: d / 10, "delta"),
+    (("claim", "words"), lambda w: w.replace("1.00", "0.10"), "the words"),
+    (("claim", "guarantee", "kind"), lambda _: "estimate", "the kind"),
+    (("claim", "guarantee", "relation"), lambda _: "add_remove", "the words"),
+    (("claim", "guarantee", "relation"), lambda _: "nonsense", "epsilon"),
+    (("claim", "guarantee", "assumptions"), lambda _: [], "the words"),
+    ((*EVENT, "count"), lambda n: n // 2, "epsilon of the model"),
+    ((*EVENT, "event", "event", "noise_multiplier"), lambda z: 2 * z, "epsilon of the model"),
+    ((*EVENT, "event", "sampling_rate"), lambda q: q / 2, "epsilon of the model"),
+    ((*EVENT, "type"), lambda _: "Unknown", "epsilon"),
+    (("model", "sha256"), lambda d: d[::-1], "the model file model.safetensors"),
+    (("ledger", "epsilon"), lambda e: e / 2, "epsilon of all charges"),
+    (("ledger", "delta"), lambda d: d / 10, "the ledger"),
+    (("ledger", "digest"), lambda d: d[::-1], "the ledger"),
+    (("ledger", "lines"), lambda lines: lines[:-1], "the ledger"),
+    (("ledger", "lines"), lambda lines: lines[1:], "the ledger"),
+    (("ledger", "lines"), lambda _: [], "the ledger"),
+    (("ledger", "lines"), lambda _: "nonsense", "the ledger"),
+    (("ledger", "lines", 0, 6), lambda b: b.replace("3.0", "30.0"), "the ledger"),
+    (("ledger", "lines", 2, 6), lambda b: b.replace("2.66", "9.99"), "the ledger"),
+    (("ledger", "lines", 2, 3), lambda at: at - 1e6, "the ledger"),
+    (("ledger", "scope"), lambda _: "/other/", "the ledger"),
+    (("audit", "verdict"), lambda _: "VIOLATED", "the audit"),
+    (("audit", "claim", "at_delta"), lambda d: d / 10, "the audit"),
+    (("about", "schema"), lambda d: d[::-1], "the schema"),
+]
+
+
+@pytest.mark.parametrize(("path", "lie", "named"), LIES, ids=range(len(LIES)))
+def test_an_issuer_who_lies_is_contradicted_by_the_rest(issued, tmp_path, path, lie, named):
+    forged = signed_anew(issued, changed_at(content(issued), path, lie))
+    found = verified(issued, tmp_path, forged)
+    assert not found.holds
+    assert named in failed(found), failed(found)
+    assert "the signature" not in failed(found)
+
+
+def test_a_claim_with_too_little_noise_is_found_by_the_second_accountant(
+    issued, tmp_path, monkeypatch
+):
+    """Plant the bug in our own accountant: dp_accounting does not share it."""
+    monkeypatch.setattr(recomputing, "epsilon_of", lambda *args: 0.5)
+    forged = signed_anew(issued, changed_at(content(issued), ("claim", "epsilon"), lambda _: 0.5))
+    assert failed(verified(issued, tmp_path, forged, second=True)) == {
+        "epsilon of the model, by dp_accounting": "at least 0.99882 and at most 0.99922",
+        "epsilon of all charges": "0.999566 is stated, and the events make it 0.5",
+    }
+
+
+def test_a_ledger_that_went_beyond_its_cap_is_refused(issued, tmp_path, monkeypatch):
+    """The lines are consistent, so only adding them up shows it."""
+    from skprivacy.accounting.budget import log
+
+    forged = content(issued)
+    previous = ""
+    for line in forged["ledger"]["lines"]:
+        if line[1] == "budget":
+            line[6] = line[6].replace("3.0", "0.3")
+        line[7] = previous = log._digest(previous, *line[:7])
+    forged["ledger"]["digest"] = previous
+    found = verified(issued, tmp_path, signed_anew(issued, forged))
+    assert "exceed its cap" in failed(found)["the ledger"]
+
+
+def test_another_model_file_is_refused(issued, tmp_path, parts):
+    other = tmp_path / "model.safetensors"
+    other.write_bytes((issued / "model.safetensors").read_bytes() + b" ")
+    found = verify_certificate(issued / "certificate.json", other)
+    assert "another file" in failed(found)["the model file model.safetensors"]
+    model = parts[0]
+    again = DPSGDClassifier(epsilon=2, delta=1e-4, classes=[0, 1], epochs=1).fit(X, Y)
+    save_model(again, other)
+    with pytest.raises(ValueError, match="states another guarantee"):
+        certificate(model, tmp_path / "c.json", key=issued / "key.pem", model_file=other)
+    assert not (tmp_path / "c.json").exists()
+
+
+def test_a_model_without_a_charge_in_the_budget_gets_no_certificate(issued, tmp_path, parts):
+    model, _, _ = parts
+    empty = PrivacyBudget(epsilon=3, delta=1e-4, path=tmp_path / "empty", relation="zero_out")
+    with pytest.raises(ValueError, match="no charge for all releases"):
+        certificate(
+            model, tmp_path / "c.json", key=issued / "key.pem",
+            model_file=issued / "model.safetensors", budget=empty,
+        )  # fmt: skip
+
+
+def test_a_report_about_another_claim_is_refused(issued, tmp_path, parts):
+    report = parts[2]
+    other = DPSGDClassifier(epsilon=2, delta=1e-4, classes=[0, 1], epochs=1).fit(X, Y)
+    save_model(other, tmp_path / "m.safetensors")
+    with pytest.raises(ValueError, match="report is about another claim"):
+        certificate(
+            other, tmp_path / "c.json", key=issued / "key.pem",
+            model_file=tmp_path / "m.safetensors", report=report,
+        )  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
+def test_only_proved_guarantees_are_certified(issued, tmp_path):
+    model = make_pipeline(
+        StandardScaler(), ObjectivePerturbationClassifier(delta=1e-5, classes=[0, 1], radius=2)
+    ).fit(X, Y)
+    joblib.dump(model, tmp_path / "m.joblib")
+    with pytest.raises(ValueError, match=r"proved guarantee.*'standardscaler'"):
+        certificate(
+            model, tmp_path / "c.json", key=issued / "key.pem", model_file=tmp_path / "m.joblib"
+        )
+
+
+def test_a_pipeline_is_certified_with_the_cost_of_all_its_steps(issued, tmp_path):
+    budget = PrivacyBudget(epsilon=3, delta=1e-4, path=tmp_path / "ledger")
+    scaler = PrivateStandardScaler(epsilon=0.5, bounds=(-1, 1), budget=budget)
+    last = ObjectivePerturbationClassifier(
+        epsilon=1, delta=1e-5, classes=[0, 1], radius=2, budget=budget
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        model = make_pipeline(scaler, last).fit(X, Y)
+    joblib.dump(model, tmp_path / "m.joblib")
+    written = certificate(
+        model, tmp_path / "c.json", key=issued / "key.pem", model_file=tmp_path / "m.joblib",
+        budget=budget,
+    )  # fmt: skip
+    assert written["claim"]["epsilon"] == pytest.approx(1.5, rel=0.01)
+    found = verify_certificate(tmp_path / "c.json", tmp_path / "m.joblib")
+    assert found.holds
+    assert "this kind of file states no guarantee" in repr(found)
+    # without the scaler's charge
+    lone = PrivacyBudget(epsilon=3, delta=1e-4, path=tmp_path / "lone")
+    with lone.charge(last.privacy_.event, who="the model alone", relation=last.privacy_.relation):
+        pass
+    with pytest.raises(ValueError, match="no charge for all releases"):
+        certificate(
+            model, tmp_path / "d.json", key=issued / "key.pem",
+            model_file=tmp_path / "m.joblib", budget=lone,
+        )  # fmt: skip
+
+
+def test_keys_are_private_and_never_overwritten(tmp_path):
+    fingerprint = create_key(tmp_path / "key.pem", password="secret")
+    assert fingerprint.startswith("sha256:")
+    assert (tmp_path / "key.pem").stat().st_mode & 0o077 == 0
+    for name in ("key.pem", "key.pem.pub"):
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(FileExistsError):
+            create_key(tmp_path / "key.pem")
+        assert (tmp_path / name).read_bytes() == before
+    with pytest.raises(ValueError, match="password"):
+        private_key(tmp_path / "key.pem", None)
+    with pytest.raises(ValueError, match="password"):
+        private_key(tmp_path / "key.pem", "wrong")
+    assert private_key(tmp_path / "key.pem", "secret")
+    with pytest.raises(ValueError, match="no public key"):
+        verify_certificate(tmp_path / "key.pem", key=tmp_path / "key.pem")
+
+
+def test_a_digest_does_not_depend_on_the_order_of_keys():
+    assert digest({"a": 1, "b": [2.5]}) == digest({"b": [2.5], "a": 1})
+    assert digest({"a": 1}) != digest({"a": 2})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_no_forged_certificate_makes_the_check_fail_with_an_error(issued, tmp_path_factory, data):
+    original = content(issued)
+    path = data.draw(st.sampled_from(list(leaves(original))))
+    cut = path[: data.draw(st.integers(1, len(path)))]
+    forged = changed_at(original, cut, lambda _: data.draw(JSON))
+    if forged == original:
+        return
+    with suppress(ValueError, KeyError):  # NaN, or no such section
+        forged = signed_anew(issued, forged)
+    found = verified(issued, tmp_path_factory.mktemp("forged"), forged)
+    assert isinstance(repr(found), str)
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", "1", '{"about": NaN}', "[" * 100_000])
+def test_what_is_no_certificate_is_said_to_be_none(tmp_path, text):
+    (tmp_path / "c.json").write_text(text)
+    found = verify_certificate(tmp_path / "c.json")
+    assert not found.holds
+    assert "no certificate" in repr(found)
+
+
+def test_the_command_line_verifies(issued, tmp_path, capsys):
+    line = ["verify", str(issued / "certificate.json"), str(issued / "model.safetensors")]
+    assert main([*line, "--key", str(issued / "key.pem.pub")]) == 0
+    assert "The certificate holds." in capsys.readouterr().out
+    (tmp_path / "c.json").write_text(json.dumps(changed_at(content(issued), ("about", "issuer"))))
+    assert main(["verify", str(tmp_path / "c.json")]) == 1
+    assert "altered after signing: about" in capsys.readouterr().out
+    assert main(["verify", str(tmp_path / "none.json")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    assert main([*line[:2], str(tmp_path / "none")]) == 2

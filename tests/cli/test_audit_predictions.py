@@ -1,0 +1,108 @@
+"""``skprivacy audit-predictions`` on tables that any language can write."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+
+from skprivacy.cli import main
+
+N = 400
+NAMES = np.array(["1", "no", "yes"])
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """The table of a forest and of four shadow forests, in pairs; members in no order."""
+    folder = tmp_path_factory.mktemp("tables")
+    X, y = make_classification(N, n_informative=6, n_classes=3, flip_y=0.3, random_state=0)
+    rng = np.random.default_rng(0)
+    forest = RandomForestClassifier(10, random_state=0)
+    target, one, two = rng.random((3, N)) < 0.5
+    trained = {"target": target, "s1": one, "s2": ~one, "s3": two, "s4": ~two}
+    for name, member in trained.items():
+        proba = clone(forest).fit(X[member], y[member]).predict_proba(X)
+        frame = pd.DataFrame(proba, columns=NAMES)
+        if name == "s2":
+            frame = frame[NAMES[::-1]]
+        frame.insert(1, "label", NAMES[y])
+        frame["member"] = member if name == "s1" else member.astype(int)
+        if name == "s4":
+            frame["label"] = frame["label"].replace("1", "1.0")
+        frame.to_csv(folder / f"{name}.csv", index=False)
+    return folder
+
+
+def test_tables_of_shadow_models_serve_the_strongest_attack(tables, tmp_path, capsys):
+    page, csv = tmp_path / "audit.html", tmp_path / "audit.csv"
+    shadows = [str(tables / f"s{i}.csv") for i in (1, 2, 3, 4)]
+    claim = ["--epsilon", "0.1", "--delta", "1e-6"]
+    outputs = ["--out", str(page), "--csv", str(csv)]
+    target = str(tables / "target.csv")
+    assert main(["audit-predictions", target, "--shadows", *shadows, *claim, *outputs]) == 1
+    shown = capsys.readouterr().out
+    assert "Audit: VIOLATED" in shown
+    assert "Not measured" not in shown
+    table = pd.read_csv(csv)
+    assert table["auc"].max() > 0.9
+    assert not table["attack"].str.contains("Supervised").any()
+    assert "VIOLATED" in page.read_text()
+
+
+def test_without_shadow_models_the_report_says_so(tables, capsys):
+    assert main(["audit-predictions", str(tables / "target.csv")]) == 0
+    shown = capsys.readouterr().out
+    assert "Audit: no claim" in shown
+    assert "SupervisedAttack: AUC" in shown
+    assert "Not measured: StrongestAttack" in shown
+
+
+def changed(tables, tmp_path, change):
+    frame = pd.read_csv(tables / "target.csv", dtype=str)
+    path = tmp_path / "changed.csv"
+    change(frame).to_csv(path, index=False)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: f.drop(columns="member"), "changed.csv lacks the column 'member'"),
+        (lambda f: f.assign(member="0"), "must hold members and non-members"),
+        (lambda f: f.assign(member="maybe"), "has 'maybe' in column 'member'; expected 1 or 0"),
+        (lambda f: f.assign(label="perhaps"), "label 'perhaps' without a column"),
+        (lambda f: f.assign(no="high"), "what is no probability"),
+        (lambda f: f.assign(no=""), "what is no probability"),
+        (lambda f: f.assign(no="0.9"), "do not sum to one"),
+        (lambda f: f.assign(no="nan"), "proba_in holds NaN"),
+    ],
+)
+def test_wrong_tables_are_told_in_one_line(change, words, tables, tmp_path, capsys):
+    assert main(["audit-predictions", changed(tables, tmp_path, change)]) == 2
+    told = capsys.readouterr().err
+    assert words in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: f[::-1], "must hold the records of"),
+        (lambda f: f[:9], "it has 9 rows"),
+        (lambda f: f.rename(columns={"no": "nope"}).assign(label="1"), "has the classes"),
+    ],
+)
+def test_tables_of_other_records_are_refused(change, words, tables, tmp_path, capsys):
+    wrong, target = changed(tables, tmp_path, change), str(tables / "target.csv")
+    assert main(["audit-predictions", target, "--shadows", wrong]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_missing_files_and_folders_are_told_first(tables, capsys):
+    assert main(["audit-predictions", "nowhere.csv"]) == 2
+    assert "there is no file nowhere.csv" in capsys.readouterr().err
+    target = str(tables / "target.csv")
+    assert main(["audit-predictions", target, "--out", "no/such/page.html"]) == 2
+    assert "there is no folder" in capsys.readouterr().err

@@ -1,0 +1,97 @@
+"""A bound over many splits that holds, and an estimate that says that it is none."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import binom
+
+from skprivacy.metrics import (
+    EpsilonEstimate,
+    _resampling,
+    bootstrap_epsilon,
+    epsilon_lower_bound,
+    multi_split_bound,
+)
+
+
+def gaussian(seed, n=1000, shift=1.0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=n) + shift, rng.normal(size=n)
+
+
+def response(rng, n, epsilon):
+    keep = expit(epsilon)
+    return (rng.random(n) < keep).astype(float), (rng.random(n) >= keep).astype(float)
+
+
+def wrong(runs=200, alpha=0.2, **asked):
+    rng = np.random.default_rng(0)
+    found = [
+        multi_split_bound(*response(rng, 60, 0.5), alpha=alpha, random_state=run, **asked)
+        for run in range(runs)
+    ]
+    return sum(epsilon > 0.5 for epsilon in found), binom.isf(1e-6, runs, alpha)
+
+
+def test_many_splits_exceed_the_truth_with_at_most_alpha():
+    above, most = wrong(n_splits=10)
+    assert above <= most
+
+
+@pytest.mark.parametrize(("n_splits", "counts"), [(1, 1), (2, 1), (5, 3), (20, 10)])
+def test_half_of_the_splits_must_agree(monkeypatch, n_splits, counts):
+    """The third of five, the tenth of twenty: what half of them at least reach."""
+    shown = iter(np.random.default_rng(0).permutation(n_splits) + 1.0)
+    asked = []
+
+    def points(members, others, *, delta, alpha, rng):
+        asked.append(alpha)
+        return ((0.5, 0.5 * np.exp(-next(shown))),)
+
+    monkeypatch.setattr(_resampling, "split_points", points)
+    found = multi_split_bound(*gaussian(0, 60, 0.0), alpha=0.2, n_splits=n_splits)
+    assert found == pytest.approx(n_splits + 1 - counts)
+    assert asked == [0.05] * n_splits  # a quarter: half for the area, and half again by Markov
+
+
+def test_many_splits_are_steadier_than_one():
+    data = gaussian(1, 400, shift=2.0)
+    one = [epsilon_lower_bound(*data, delta=1e-5, random_state=s) for s in range(10)]
+    many = [multi_split_bound(*data, delta=1e-5, random_state=s) for s in range(10)]
+    assert np.std(many) < np.std(one) / 2
+    assert np.mean(many) > np.mean(one) - 0.5
+
+
+def test_direction_and_few_records():
+    members, others = gaussian(2, shift=2.0)
+    assert multi_split_bound(others, members) > 1
+    assert multi_split_bound([1.0], others) == 0
+
+
+def test_the_estimate_says_that_it_is_none():
+    data = gaussian(3, shift=2.0)
+    found = bootstrap_epsilon(*data, delta=1e-5, n_draws=50)
+    assert isinstance(found, EpsilonEstimate)
+    assert "an estimate, not a bound" in repr(found)
+    assert found.low < found.epsilon < found.high
+    # true: 10.0; the best threshold of 1,000 records shows less
+    assert epsilon_lower_bound(*data, delta=1e-5) < found.epsilon < 10
+    assert bootstrap_epsilon(*data[::-1], n_draws=50).epsilon > 1
+
+
+def test_the_estimate_is_above_the_truth_where_there_is_none():
+    """Which is why it refutes nothing."""
+    assert bootstrap_epsilon(*gaussian(4, shift=0.0), n_draws=50).high > 0
+
+
+@pytest.mark.parametrize("ask", [multi_split_bound, bootstrap_epsilon])
+def test_mistakes_are_named(ask):
+    data = gaussian(0, 50)
+    for wrong, message in (({"delta": 1.0}, "delta"), ({"alpha": 0.0}, "alpha")):
+        with pytest.raises(ValueError, match=message):
+            ask(*data, **wrong)
+    number = "n_splits" if ask is multi_split_bound else "n_draws"
+    with pytest.raises(ValueError, match=f"{number}=0 must be a whole number"):
+        ask(*data, **{number: 0})
+    with pytest.raises(ValueError, match="at least 10 of each"):
+        bootstrap_epsilon(*gaussian(0, 5))
