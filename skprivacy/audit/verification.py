@@ -12,23 +12,35 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
-from ..accounting import PrivacyGuarantee, VoteBlock
+from ..accounting import (
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    LogisticEvent,
+    PoissonSampled,
+    PrivacyGuarantee,
+    RandomizedResponseEvent,
+)
 from ..accounting._event import flatten
+from ..accounting.events.streams import MatrixFactorization
 from ..metrics import GuessBound
 from ..metrics._fresh_runs import Counts, Curve, refuted_epsilon, refuted_mu
 from ..metrics._guesses import BOUNDS, gaussian_epsilon
 from ._attack import Attack, Effort
 from ._fits import Fits
 from ._neighbours import Pair, Public, default_records, neighbours
+from ._telling import at_telling_epsilon
 
 __all__ = ["PrivacyVerification", "verify_privacy", "verify_release"]
 
-# The epsilons that are looked at, and how often the best attack that the claim allows may err: a
-# mistake in the size of the noise then shows in the fewest runs, whatever the noise is.
-_EPSILONS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 14.0, 18.0, 24.0, 32.0, 48.0, 64.0)
-_TELLING = 0.1
-_FLAT = 1.05
 _DELTA = 1e-5
+# Their cost is that of everything that the mechanism answers.
+_TELLING_ALL = (
+    DiscreteGaussianEvent, DiscreteLaplaceEvent, GaussianEvent, LaplaceEvent, LogisticEvent,
+    MatrixFactorization, RandomizedResponseEvent,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -226,7 +238,7 @@ def verify_privacy(
     started = time.perf_counter()
     X, y, public = _records(estimator, X, y)
     fits = Fits(estimator, dict(fit_params or {}), claim, _probes(X, public))
-    fits, guarantee = _at_telling_epsilon(fits, (X, y), epsilon)
+    fits, guarantee = at_telling_epsilon(fits, (X, y), epsilon)
     fits = replace(fits, answers=_adds_up_answers(guarantee))
     pairs = list(neighbours(guarantee.relation, X, y, public, erased=_dealt_by_hash(estimator)))
     return _verified(
@@ -340,8 +352,16 @@ def _dealt_by_hash(estimator: Any) -> bool:
 
 
 def _adds_up_answers(guarantee: PrivacyGuarantee) -> bool:
-    """Return whether a claim is one of all answers of mechanisms; of votes, winners are told."""
-    return not any(isinstance(part, VoteBlock) for part in flatten(guarantee.event))
+    """Return whether a claim is one of all answers of mechanisms, released together.
+
+    That of votes is of the winners alone, that of a private selection of the best run.
+    """
+
+    def tells_all(event: Event) -> bool:
+        inner = event.event if isinstance(event, PoissonSampled) else event
+        return isinstance(inner, _TELLING_ALL)
+
+    return all(tells_all(part) for part in flatten(guarantee.event))
 
 
 def _quick(guarantee: PrivacyGuarantee) -> Curve:
@@ -350,37 +370,6 @@ def _quick(guarantee: PrivacyGuarantee) -> Curve:
     fpr = np.r_[0.0, low, (1 - low[:-1])[::-1], 1.0]
     tpr = guarantee.tpr_bound(fpr)
     return lambda rates: np.interp(rates, fpr, tpr)
-
-
-def _at_telling_epsilon(
-    fits: Fits, data: tuple[Any, Any], epsilon: float | None
-) -> tuple[Fits, PrivacyGuarantee]:
-    """Return the fits at the epsilon that is asked for, or that shows most, with their claim."""
-    if epsilon is not None:
-        changed = fits.at(epsilon)
-        if changed is None:
-            raise ValueError(
-                f"epsilon={epsilon!r} cannot be set: the estimator has not one parameter of "
-                "this name, or claim was given. Leave epsilon=None."
-            )
-        return changed, changed.claim(data)
-    options = [(fits, fits.claim(data))]
-    for value in _EPSILONS if fits.at(1.0) is not None else ():
-        changed = fits.at(value)
-        assert changed is not None
-        options.append((changed, changed.claim(data)))
-    errors = [_error(guarantee) for _, guarantee in options]
-    least = min(errors)
-    if least > _TELLING:  # no epsilon tells more: the smallest of those that tell as much
-        enough = [i for i, error in enumerate(errors) if error <= _FLAT * least]
-        return options[min(enough, key=lambda i: options[i][1].epsilon())]
-    return options[int(np.argmin(np.abs(np.log(np.maximum(errors, 1e-9) / _TELLING))))]
-
-
-def _error(guarantee: PrivacyGuarantee) -> float:
-    """Return the rate of errors, of both kinds alike, of the best attack that a claim allows."""
-    rates = np.geomspace(1e-6, 0.5, 200)
-    return float(rates[np.argmax(guarantee.tpr_bound(rates) >= 1 - rates)])
 
 
 def _records(estimator: Any, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any] | None, Public]:

@@ -13,12 +13,23 @@ from sklearn.linear_model import LinearRegression
 import skprivacy
 from skprivacy.accounting import (
     ApproxDP,
+    Composed,
     GaussianEvent,
     LaplaceEvent,
+    Mixture,
+    PoissonSampled,
     PrivacyBudget,
     PrivacyGuarantee,
+    PrivateSelection,
+    Repeated,
 )
-from skprivacy.audit import PrivacyVerification, _attack, verify_privacy, verify_release
+from skprivacy.audit import (
+    PrivacyVerification,
+    _attack,
+    verification,
+    verify_privacy,
+    verify_release,
+)
 from skprivacy.audit._fits import Fits
 from skprivacy.linear_model import FunctionalMechanismRegressor
 from skprivacy.mechanisms import Gaussian, Laplace, RandomizedResponse, SecureRandom
@@ -346,3 +357,23 @@ def test_errors_of_releases():
 def test_it_is_public():
     assert skprivacy.verify_privacy is verify_privacy
     assert PrivacyVerification.__module__ == "skprivacy.audit.verification"
+
+
+SEARCH = PrivateSelection(LaplaceEvent(1.0), 1.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("event", "all_told"),
+    [
+        (Repeated(PoissonSampled(0.1, GaussianEvent(1.0)), 9), True),
+        (Composed((LaplaceEvent(1.0), GaussianEvent(2.0))), True),
+        (SEARCH, False),
+        (Composed((LaplaceEvent(1.0), SEARCH)), False),
+        (Mixture((0.5, 0.5), (SEARCH, LaplaceEvent(1.0))), False),
+        (ApproxDP(1.0, 1e-6), False),  # whose noise is not released
+    ],
+    ids=str,
+)
+def test_answers_count_only_where_the_claim_is_one_of_all_answers(event, all_told):
+    """The answers of a search's losing trials are not released: with them, its claim is false."""
+    assert verification._adds_up_answers(PrivacyGuarantee(event, 1e-5)) is all_told

@@ -11,8 +11,16 @@ from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 
+from skprivacy.ensemble import ConfidentGNMax, PATEClassifier, PrivateKNNClassifier
 from skprivacy.fine_tuning import ALMFineTuner, GradientHead
+from skprivacy.label_privacy import (
+    ALIBIClassifier,
+    LP2STClassifier,
+    RandomizedResponseClassifier,
+)
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,
@@ -38,6 +46,19 @@ def _network(kind: Any, **fixed: Any) -> Callable[[], Any]:
         "hidden_layer_sizes": (), "batch_size": 24, "epochs": 2, "delta": 1e-4,
         "learning_rate": 0.1, **fixed,
     }  # fmt: skip
+    return lambda: kind(**kept)
+
+
+def _votes(**fixed: Any) -> Callable[[], Any]:
+    kept = {
+        "teacher": KNeighborsClassifier(1), "student": GaussianNB(), "n_teachers": 3,
+        "n_queries": 3, "classes": TWO, "delta": 1e-4, "keep_labels": True, **fixed,
+    }  # fmt: skip
+    return lambda: PATEClassifier(**kept)
+
+
+def _labels(kind: Any, **fixed: Any) -> Callable[[], Any]:
+    kept = {"estimator": GaussianNB(), "classes": TWO, "keep_labels": True, **fixed}
     return lambda: kind(**kept)
 
 
@@ -72,9 +93,26 @@ VERIFIED: dict[str, Callable[[], Any]] = {
     "ALMFineTuner-prototypes": lambda: ALMFineTuner(
         PCA(1), head="prototypes", classes=TWO, delta=1e-4
     ),
+    "ALMFineTuner-least-squares": lambda: ALMFineTuner(
+        PCA(1), head="least_squares", mechanism="gaussian", classes=TWO, delta=1e-4
+    ),
+    # With so few numbers "auto" takes this noise, which is smaller.
+    "ALMFineTuner-least-squares-k-norm": lambda: ALMFineTuner(
+        PCA(1), head="least_squares", mechanism="k_norm", classes=TWO, delta=1e-4
+    ),
+    "PATEClassifier": _votes(),
+    "PATEClassifier-confident": _votes(aggregator=ConfidentGNMax(threshold=2.5, max_answers=3)),
+    "PrivateKNNClassifier": lambda: PrivateKNNClassifier(
+        GaussianNB(), n_neighbors=3, sampling_rate=1.0, n_queries=3, classes=TWO, delta=1e-4
+    ),
+    "RandomizedResponseClassifier": _labels(RandomizedResponseClassifier),
+    "LP2STClassifier": _labels(LP2STClassifier),
+    "ALIBIClassifier": _labels(ALIBIClassifier),
 }  # fmt: skip
 
 # They learn from public records beside the private ones.
 FIT_PARAMS: dict[str, dict[str, Any]] = {
-    name: {"X_public": PUBLIC} for name in VERIFIED if name.startswith("ALM")
+    name: {"X_public": PUBLIC}
+    for name in VERIFIED
+    if name.startswith(("ALM", "PATE", "PrivateKNN"))
 }
