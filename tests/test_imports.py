@@ -40,6 +40,7 @@ ANYWHERE = {
     "exceptions",
     "_clones",
     "_config",
+    "_global_chance",
     "_output",
     "_sklearn",
     "_torch",

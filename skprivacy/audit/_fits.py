@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-import random
 import secrets
-import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from .._global_chance import seeded_globally
 from ..accounting import ApproxDP, PrivacyGuarantee
 from ..mechanisms.base import answers
 from ._released import numbers_of
@@ -195,32 +194,5 @@ class Fits:
         if not self._keeps_seeds:
             yield
             return
-        before = _states()
-        _set_states(_FIXED)
-        try:
+        with seeded_globally(0):
             yield
-        finally:
-            _set_states(before)
-
-
-def _states() -> tuple[Any, Any, Any]:
-    """Return the states of the global generators of random, numpy and, if imported, torch."""
-    torch = sys.modules.get("torch")
-    return random.getstate(), np.random.get_state(), torch and torch.get_rng_state()  # noqa: NPY002
-
-
-def _set_states(states: tuple[Any, Any, Any]) -> None:
-    of_python, of_numpy, of_torch = states
-    random.setstate(of_python)
-    np.random.set_state(of_numpy)  # noqa: NPY002
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.set_rng_state(_torch_state(0) if of_torch is None else of_torch)
-
-
-@cache
-def _torch_state(seed: int) -> Any:
-    return sys.modules["torch"].Generator().manual_seed(seed).get_state()
-
-
-_FIXED = (random.Random(0).getstate(), np.random.RandomState(0).get_state(), None)

@@ -10,13 +10,45 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["numbers_of"]
+from ..accounting import (
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    LogisticEvent,
+    PoissonSampled,
+    PrivacyGuarantee,
+    RandomizedResponseEvent,
+)
+from ..accounting._event import flatten
+from ..accounting.events.streams import MatrixFactorization
 
+__all__ = ["adds_up_answers", "numbers_of"]
+
+# Their cost is that of everything that the mechanism answers.
+_TELLING_ALL = (
+    DiscreteGaussianEvent, DiscreteLaplaceEvent, GaussianEvent, LaplaceEvent, LogisticEvent,
+    MatrixFactorization, RandomizedResponseEvent,
+)  # fmt: skip
 # What is public by itself: the parameters are skipped as well.
 _PUBLIC = {"privacy_", "privacy_event_", "epsilon_", "delta_", "n_features_in_", "accountant"}
 _ANSWERS = ("predict_proba", "decision_function", "predict", "transform")
 _MOST = 20_000  # numbers of a model
 _DEPTH = 8
+
+
+def adds_up_answers(guarantee: PrivacyGuarantee) -> bool:
+    """Return whether a claim is one of all answers of mechanisms, released together.
+
+    That of votes is of the winners alone, that of a private selection of the best run.
+    """
+
+    def tells_all(event: Event) -> bool:
+        inner = event.event if isinstance(event, PoissonSampled) else event
+        return isinstance(inner, _TELLING_ALL)
+
+    return all(tells_all(part) for part in flatten(guarantee.event))
 
 
 def numbers_of(model: Any, probes: Any) -> NDArray[np.float64]:

@@ -12,35 +12,19 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
-from ..accounting import (
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
-    Event,
-    GaussianEvent,
-    LaplaceEvent,
-    LogisticEvent,
-    PoissonSampled,
-    PrivacyGuarantee,
-    RandomizedResponseEvent,
-)
-from ..accounting._event import flatten
-from ..accounting.events.streams import MatrixFactorization
+from ..accounting import PrivacyGuarantee
 from ..metrics import GuessBound
 from ..metrics._fresh_runs import Counts, Curve, refuted_epsilon, refuted_mu
 from ..metrics._guesses import BOUNDS, gaussian_epsilon
 from ._attack import Attack, Effort
 from ._fits import Fits
 from ._neighbours import Pair, Public, default_records, neighbours
+from ._released import adds_up_answers
 from ._telling import at_telling_epsilon
 
 __all__ = ["PrivacyVerification", "verify_privacy", "verify_release"]
 
 _DELTA = 1e-5
-# Their cost is that of everything that the mechanism answers.
-_TELLING_ALL = (
-    DiscreteGaussianEvent, DiscreteLaplaceEvent, GaussianEvent, LaplaceEvent, LogisticEvent,
-    MatrixFactorization, RandomizedResponseEvent,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -239,7 +223,7 @@ def verify_privacy(
     X, y, public = _records(estimator, X, y)
     fits = Fits(estimator, dict(fit_params or {}), claim, _probes(X, public))
     fits, guarantee = at_telling_epsilon(fits, (X, y), epsilon)
-    fits = replace(fits, answers=_adds_up_answers(guarantee))
+    fits = replace(fits, answers=adds_up_answers(guarantee))
     pairs = list(neighbours(guarantee.relation, X, y, public, erased=_dealt_by_hash(estimator)))
     return _verified(
         fits, pairs, guarantee, effort, alpha, started,
@@ -349,19 +333,6 @@ def _bounds(counts: tuple[Counts, ...], delta: float, alpha: float) -> tuple[Gue
 def _dealt_by_hash(estimator: Any) -> bool:
     """Return whether a blank record gets a place of its own, not that of another."""
     return any(isinstance(v, str) and v == "hash" for v in estimator.get_params().values())
-
-
-def _adds_up_answers(guarantee: PrivacyGuarantee) -> bool:
-    """Return whether a claim is one of all answers of mechanisms, released together.
-
-    That of votes is of the winners alone, that of a private selection of the best run.
-    """
-
-    def tells_all(event: Event) -> bool:
-        inner = event.event if isinstance(event, PoissonSampled) else event
-        return isinstance(inner, _TELLING_ALL)
-
-    return all(tells_all(part) for part in flatten(guarantee.event))
 
 
 def _quick(guarantee: PrivacyGuarantee) -> Curve:

@@ -139,6 +139,9 @@ def verify_certificate(
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return Verification((Check("the file", FAILED, f"this is no certificate: {error}"),))
     checks = [_signature(sections, signature, trusted)]
+    if checks[0].status == FAILED:
+        rest = Check("the rest", OPEN, "what is not signed as it should be is not looked at")
+        return Verification((*checks, rest))
     checks += _guarded("the model file", lambda: _model(sections, file))
     checks += _guarded("epsilon", lambda: _claim(sections["claim"]))
     checks += _guarded("the ledger", lambda: _ledger(sections))

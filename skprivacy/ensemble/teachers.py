@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._clones import shadow_clone
+from .._global_chance import seeded_globally
 from .._sklearn import num_samples, safe_indexing
 from .._stacked import is_mlp, train_alone
 
@@ -203,19 +202,5 @@ def _own_chance(seed: int) -> Iterator[None]:
     A teacher may draw from them. How far those before it have drawn depends on their records, and
     so it would with those beside it: in threads, of this fit or another, one waits for the other.
     """
-    with _one_teacher:
-        torch = sys.modules.get("torch")
-        generator = torch and torch.default_generator
-        # NPY002 asks for a generator of one's own; the one that NumPy shares is what is meant.
-        before = random.getstate(), np.random.get_state(), generator and generator.get_state()  # noqa: NPY002
-        random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002 (as above)
-        if generator:
-            generator.manual_seed(seed)
-        try:
-            yield
-        finally:
-            random.setstate(before[0])
-            np.random.set_state(before[1])  # noqa: NPY002 (as above)
-            if generator:
-                generator.set_state(before[2])
+    with _one_teacher, seeded_globally(seed):
+        yield

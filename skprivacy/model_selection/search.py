@@ -243,6 +243,7 @@ default=None
             part = candidates.private_part(best.model)
             for name in ("privacy_", "privacy_event_", "epsilon_", "delta_"):
                 setattr(part, name, getattr(self, name))
+            part.budget = self.budget  # what it is fitted on later is charged, too
         return self
 
     def plan(self, X: Any, y: Any, **fit_params: Any) -> SearchPlan:

@@ -26,11 +26,11 @@ from skprivacy.accounting import (
 from skprivacy.audit import (
     PrivacyVerification,
     _attack,
-    verification,
     verify_privacy,
     verify_release,
 )
 from skprivacy.audit._fits import Fits
+from skprivacy.audit._released import adds_up_answers
 from skprivacy.linear_model import FunctionalMechanismRegressor
 from skprivacy.mechanisms import Gaussian, Laplace, RandomizedResponse, SecureRandom
 from skprivacy.mechanisms.base import answers
@@ -376,4 +376,4 @@ SEARCH = PrivateSelection(LaplaceEvent(1.0), 1.0, 0.5)
 )
 def test_answers_count_only_where_the_claim_is_one_of_all_answers(event, all_told):
     """The answers of a search's losing trials are not released: with them, its claim is false."""
-    assert verification._adds_up_answers(PrivacyGuarantee(event, 1e-5)) is all_told
+    assert adds_up_answers(PrivacyGuarantee(event, 1e-5)) is all_told

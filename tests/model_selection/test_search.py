@@ -167,7 +167,8 @@ def test_the_budget_is_charged_once_and_before_the_first_trial():
     assert budget.spent() == pytest.approx(search.epsilon_)
     with pytest.raises(BudgetExceededError):
         searched(epsilon=2.0, budget=budget).fit(X, y)
-    assert search.best_estimator_.budget is None
+    with pytest.raises(BudgetExceededError):  # a later fit of the best is charged, too
+        search.best_estimator_.fit(X, y)
 
 
 # The law of what is released, enumerated ------------------------------------------------------
@@ -522,6 +523,25 @@ def test_global_generators_do_not_tell_how_many_trials_there_were():
         drawn.add(search.best_estimator_.drawn_)
     assert len(afterwards) == 1
     assert all(len(set(numbers)) == 3 for numbers in zip(*drawn, strict=True))
+
+
+def test_each_trial_has_a_secret_seed_of_its_own():
+    """One seed of 32 bits for all could be found by trying, and would tell which trial won."""
+    seeds = []
+
+    class Seeded(Majority):
+        def fit(self, X, y):
+            seeds.append(torch.initial_seed())
+            return super().fit(X, y)
+
+    search = PrivateSearchCV(Seeded(), {"turned": [False, True]}, epsilon=20.0, delta=0.0)
+    with mock.patch.object(NumberOfTrials, "draw", return_value=4):
+        torch.manual_seed(0)
+        search.fit(np.zeros((50, 1)), np.tile([0, 1], 25))
+    trials = seeds[-4:]
+    assert len(set(trials)) == 4
+    assert 0 not in trials
+    assert torch.initial_seed() == 0
 
 
 def test_no_kind_of_error_tells_that_a_record_was_held_out():
