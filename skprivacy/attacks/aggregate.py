@@ -13,9 +13,9 @@ from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator
 from sklearn.covariance import ledoit_wolf
 from sklearn.utils import check_array
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from .._sklearn import Interval, StrOptions
 from .result import AttackResult
 
 __all__ = ["AggregateAttack", "ExpectedPower", "expected_power"]
