@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from .._blas import one_blas_thread
 from .._sklearn import safe_indexing
 from . import scores
 from ._answers import one_label
@@ -232,7 +233,8 @@ def _around(excess: Float64Array, near: NDArray[np.intp], same: Mask) -> Float64
 
 def _fitted(seen: dict[int, Float64Array], member: dict[int, Mask]) -> Any:
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    return model.fit(np.vstack(list(seen.values())), np.concatenate(list(member.values())))
+    with one_blas_thread():
+        return model.fit(np.vstack(list(seen.values())), np.concatenate(list(member.values())))
 
 
 def _power(seen: dict[int, Float64Array], member: dict[int, Mask]) -> float:
