@@ -424,7 +424,7 @@ def test_networks_that_canaries_do_not_fit_are_refused_before_anything_is_charge
         (None, {"score": max}, ValueError, "Leave it out"),
         (None, {"n_canaries": 19}, ValueError, "n_canaries=19"),
         (None, {"records": (sparse.csr_matrix(X), y)}, ValueError, "dense matrix"),
-        (None, {"records": (X.astype(str) + "x", y)}, ValueError, "X holds text"),
+        (None, {"records": (np.char.add(X.astype(str), "x"), y)}, ValueError, "X holds text"),
         (make_pipeline(StandardScaler(), DPSGDClassifier()), {}, TypeError, "got Pipeline"),
         (DPNeuralNet(nn.Linear, nn.MSELoss), {}, TypeError, "got DPNeuralNet"),
     ],
