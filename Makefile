@@ -17,6 +17,7 @@ help:
 	@echo "make quick      the inner loop, under a minute: style, types, and the tests that cost little"
 	@echo "make test       install, check style and types, run the tests and the doctests"
 	@echo "make test-slow  the long proofs: many models, whole data sets"
+	@echo "make fuzz       ten thousand odd inputs into every public entry"
 	@echo "make durations  what each test costs in processor time, into costs.tsv"
 	@echo "make bench      speed against peers, interleaved"
 	@echo "make bench-pate PATE on MNIST and its students (SKPRIVACY_DATA, see skprivacy.datasets)"
@@ -85,3 +86,8 @@ $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints-lowest.txt --editable ".[test]"
 	@touch $@
+
+# Input that nobody expects, into every public entry: tests/fuzz draws anew in each run.
+.PHONY: fuzz
+fuzz: $(VENV)/.installed-test
+	SKPRIVACY_FUZZ=12 $(BIN)/python -m pytest -q $(PARALLEL) --hypothesis-profile=fuzz tests/fuzz
