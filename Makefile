@@ -18,6 +18,7 @@ help:
 	@echo "make test       install, check style and types, run the tests and the doctests"
 	@echo "make test-slow  the long proofs: many models, whole data sets"
 	@echo "make test-matrix  the tests with the oldest and newest versions of all, on each Python"
+	@echo "make fuzz       ten thousand odd inputs into every public entry"
 	@echo "make durations  what each test costs in processor time, into costs.tsv"
 	@echo "make bench      speed against peers, interleaved"
 	@echo "make bench-pate PATE on MNIST and its students (SKPRIVACY_DATA, see skprivacy.datasets)"
@@ -99,3 +100,7 @@ test-newest-%:
 	.venv-newest-$*/bin/python -m pip install --quiet --disable-pip-version-check \
 		--upgrade --upgrade-strategy eager --editable ".[test]" $(WITH)
 	.venv-newest-$*/bin/python -m pytest -q $(PARALLEL) $(TESTS)
+# Input that nobody expects, into every public entry: tests/fuzz draws anew in each run.
+.PHONY: fuzz
+fuzz: $(VENV)/.installed-test
+	SKPRIVACY_FUZZ=12 $(BIN)/python -m pytest -q $(PARALLEL) --hypothesis-profile=fuzz tests/fuzz

@@ -14,6 +14,7 @@ __all__ = [
     "all_numbers",
     "check_column_names",
     "check_delta_is_small",
+    "check_flat",
     "check_numbers",
     "check_unmasked",
     "label_columns",
@@ -45,6 +46,21 @@ def check_unmasked(values: Any, name: str = "X") -> None:
         raise ValueError(
             f"{name} is a masked array, whose mask would be ignored. Drop the masked records, or "
             f"pass {name}.filled(numpy.nan): a record with NaN is left out."
+        )
+
+
+def check_flat(values: NDArray, name: str = "value") -> None:
+    """Refuse what is no flat array of float32 or float64, to which noise is added in place."""
+    if not isinstance(values, np.ndarray):
+        raise TypeError(
+            f"{name} is of type {type(values).__name__}; expected a flat array of float32 or "
+            "float64, to which noise is added in place."
+        )
+    check_unmasked(values, name)
+    if values.ndim != 1 or values.dtype not in (np.float32, np.float64):
+        raise ValueError(
+            f"{name} has shape {values.shape} and dtype {values.dtype}; expected a flat array "
+            f"of float32 or float64. Flatten it with {name}.reshape(-1) first."
         )
 
 
