@@ -100,6 +100,7 @@ test-newest-%:
 	.venv-newest-$*/bin/python -m pip install --quiet --disable-pip-version-check \
 		--upgrade --upgrade-strategy eager --editable ".[test]" $(WITH)
 	.venv-newest-$*/bin/python -m pytest -q $(PARALLEL) $(TESTS)
+
 # Input that nobody expects, into every public entry: tests/fuzz draws anew in each run.
 .PHONY: fuzz
 fuzz: $(VENV)/.installed-test
