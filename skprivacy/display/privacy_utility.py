@@ -203,8 +203,10 @@ class PrivacyUtilityDisplay:
                     label=label,
                 )
                 label = "_"  # one for all of them
-        highest = np.nanmax(self.attack_auc + self.attack_auc_std)
-        lowest = np.nanmin(self.attack_auc - self.attack_auc_std)
+        measured = np.isfinite(self.attack_auc)
+        spread = np.where(measured, self.attack_auc_std, 0.0)
+        highest = np.max(self.attack_auc + spread, where=measured, initial=0.5)
+        lowest = np.min(self.attack_auc - spread, where=measured, initial=0.5)
         # The guarantee's bound soon nears 1; the axis follows the measurements instead, over a
         # range wide enough not to magnify noise.
         ax.set_ylim(min(0.45, lowest - 0.02), min(1.02, max(0.7, highest + 0.12)))
@@ -234,7 +236,7 @@ class PrivacyUtilityDisplay:
                     capsize=3,
                     label=f"{name}: {label}" if name else label,
                 )
-            if free.any():
+            if free.any() and np.isfinite(mean[free]).all():
                 (level,), (spread,) = mean[free], std[free]
                 shown = f"{name} without privacy" if name else "without privacy"
                 ax.axhline(level, color=own, linestyle="--", linewidth=1.2, label=shown)

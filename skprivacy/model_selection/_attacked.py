@@ -41,10 +41,10 @@ def checked_attack(attack: Any, models: Iterable[Any]) -> MembershipAttack | Lab
             f"attack={attack!r} must be a membership attack object or None. Pass an instance, such "
             "as LossThreshold()."
         )
-    if getattr(attack, "pool", None) is not None:
+    if hasattr(getattr(attack, "pool", None), "estimators_"):
         raise ValueError(
-            f"attack={attack!r} must not have a pool, as each epsilon needs separate shadow "
-            "models. Set pool=None and n_shadows."
+            f"attack={attack!r} must not have a fitted pool, as each epsilon needs separate shadow "
+            "models. Set pool=None and n_shadows, or pass a pool that is not fitted."
         )
     if attack._needs_members:
         raise ValueError(

@@ -179,6 +179,24 @@ class ShownMixin:
         private = [row for row in candidates if np.isfinite(row["epsilon"])]
         return by_group(private, reference, (self.subgroups_, name), splits, confidence)
 
+    def plot_by_group(self, axes: Any = None) -> Any:
+        """Plot what privacy costs the subgroups that it costs most, and how exposed they are.
+
+        Parameters
+        ----------
+        axes : sequence of two matplotlib Axes, default=None
+            Utility above, attack below. None makes a new figure.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+            Of the first estimator and at most five groups: those that lose most at an epsilon. The
+            level without privacy is that of the best baseline.
+        """
+        from ._page import of_groups_drawn
+
+        return of_groups_drawn(self).plot(axes=axes)
+
     def _splits(self, confidence: float) -> Splits:
         """Return what the splits tell, after checking what is asked of them."""
         if not 0 < confidence < 1:

@@ -19,6 +19,7 @@ from skprivacy.accounting import GaussianEvent, PrivacyBudget, PrivacyGuarantee
 from skprivacy.attacks import LiRA
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
+from skprivacy.preprocessing import PrivateStandardScaler
 
 from .test_sweep import Noisy, sweep_of
 
@@ -187,3 +188,21 @@ def test_parameters_are_those_of_a_search():
     # without refit the earlier model must not answer in its place
     assert not hasattr(fitted.set_params(refit=None).fit(X, y), "predict")
     assert not hasattr(fitted, "estimator_")
+
+
+def test_all_private_steps_of_a_pipeline_are_in_the_total():
+    """A private scaler and a model, each with its epsilon, on every split and once more."""
+    model = make_pipeline(
+        PrivateStandardScaler(epsilon=0.5, bounds=(-6, 6), relation="zero_out"),
+        OutputPerturbationClassifier(bounds=(-3, 3), classes=[0, 1], relation="zero_out"),
+    )
+    name = "outputperturbationclassifier__epsilon"
+    sweep = sweep_of(model, epsilons=[1.0, 2.0], cv=3, param_name=name, refit=2.0).fit(X, y)
+    claimed = sweep.cv_results_["mean_claimed_epsilon"]
+    np.testing.assert_allclose(claimed, [1.5, 2.5], rtol=1e-3)
+    each = [guarantee.epsilon() for guarantee in sweep.guarantees_]
+    np.testing.assert_allclose(each, [4.5, 7.5], rtol=1e-3)
+    assert sweep.charged_.epsilon() == pytest.approx(3 * 1.5 + 4 * 2.5, rel=1e-3)
+    assert sweep.charged_.kind == "proved"
+    with pytest.raises(ValueError, match="2 parameters called epsilon"):
+        sweep_of(model, epsilons=[1.0], cv=3).fit(X, y)
