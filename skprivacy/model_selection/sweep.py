@@ -17,6 +17,7 @@ from sklearn.utils.validation import validate_data
 from tqdm.auto import tqdm
 
 from .._sklearn import num_samples
+from .._validation import as_frame
 from ..accounting import NonPrivate, PrivacyGuarantee
 from ..accounting.budget import LedgerError
 from ..attacks import ShadowPool
@@ -193,7 +194,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, MetaEstimatorMixin, BaseEstimato
         first = next(iter(models.values()))
         scorers = checked_scorers(first, self.scoring)
         attack = checked_attack(self.attack, models.values())
-        X, y, groups = indexable(X, y, groups)
+        X, y, groups = indexable(as_frame(X), y, groups)
         validate_data(self, X, skip_check_array=True)
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
