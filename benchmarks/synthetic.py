@@ -31,7 +31,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from attacks import _keel  # beside this file
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
@@ -102,6 +101,8 @@ def mbi() -> Table:
 
 def keel(name: str) -> Table:
     """A public table, so that its ranges may be read off it; repeated records once."""
+    from attacks import _keel  # beside this file; loads what the other tables need not
+
     X, y = _keel(name)
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])]).assign(target=y)
     for column in frame:

@@ -71,7 +71,9 @@ class NumberCells:
     def values(self, codes: NDArray[np.int64], shares: NDArray[np.float64]) -> NDArray[Any]:
         left, right = self.left[codes], self.right[codes]
         numbers = left + shares * (right - left)
-        return np.minimum(np.floor(numbers), right - 1) if self.whole else numbers
+        if self.whole:
+            return np.minimum(np.floor(numbers), right - 1)
+        return np.minimum(numbers, np.nextafter(right, left))  # the right edge is the next cell's
 
 
 Cells = NumberCells | ValueCells

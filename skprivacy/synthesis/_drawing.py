@@ -32,7 +32,9 @@ def drawn(
     n, width = len(rows), table.shape[1]
     reached = np.cumsum(np.maximum(table, 0.0) + _FLOOR, axis=1)
     reached /= reached[:, -1:]
-    order = np.lexsort((random.uniform(size=n), rows))
+    order = random.permutation(n)
+    narrow = rows.astype(np.min_scalar_type(len(table)))  # 16 bits are sorted by their digits
+    order = order[np.argsort(narrow[order], kind="stable")]
     row = rows[order]
     together = np.bincount(row, minlength=len(table))
     rank = np.arange(n) - (np.cumsum(together) - together)[row]

@@ -15,6 +15,9 @@ from ._junction import Clique, JunctionTree
 __all__ = ["GraphicalModel", "Measurement"]
 
 _RIDGE = 0.005  # trusts the noisy tables about as far as their noise, and no potential diverges
+# Tables of less noise are taken for ones of this: that records are a sample makes them less certain
+# anyway, and potentials of empty cells would go so far down that L-BFGS takes thousands of steps.
+_LEAST_STD = 3.0
 _PAIRS = 10  # that L-BFGS remembers
 
 Floats = NDArray[np.float64]
@@ -83,7 +86,7 @@ class GraphicalModel:
         homes = [self.tree.home(m.columns, self.sizes) for m in self.measurements]
         noisy = np.concatenate([m.table.ravel() for m in self.measurements])
         stds = [np.broadcast_to(m.std, m.table.shape).ravel() for m in self.measurements]
-        std = np.concatenate(stds)
+        std = np.maximum(np.concatenate(stds), _LEAST_STD)
         ridge = _RIDGE * std**2
         # About the root of the Hessian's diagonal, with which all directions are equally curved.
         curvature = np.sqrt((np.maximum(noisy, std) + ridge) / self.total)
