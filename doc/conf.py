@@ -82,6 +82,7 @@ REFERENCE = {
     "Private ensembles": "ensemble",
     "Fine-tuning": "fine_tuning",
     "Private labels": "label_privacy",
+    "Synthetic tables": "synthesis",
     "Preprocessing and statistics": "preprocessing",
     "Defences without proof": "defences",
     "Attacks": "attacks",

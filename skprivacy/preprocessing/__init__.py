@@ -8,6 +8,7 @@ from .scaler import PrivateStandardScaler
 from .schema import Schema
 from .smoothing import SmoothedClassifier
 from .statistics import private_mean, private_quantile, private_sum, private_variance
+from .summary import Summary, private_summary
 from .transformer import SchemaTransformer
 
 __all__ = [
@@ -18,11 +19,13 @@ __all__ = [
     "Schema",
     "SchemaTransformer",
     "SmoothedClassifier",
+    "Summary",
     "make_private_pipeline",
     "private_count",
     "private_histogram",
     "private_mean",
     "private_quantile",
     "private_sum",
+    "private_summary",
     "private_variance",
 ]

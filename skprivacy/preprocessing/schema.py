@@ -14,6 +14,7 @@ import pandas as pd
 
 from .. import _config
 from .._output import output_path
+from .._validation import as_frame
 from ..mechanisms.bounds import checked_bounds
 from .columns import Bounded, Categories, Column, category_key
 
@@ -258,6 +259,7 @@ class Schema(Mapping[str, Column]):
             "Schema.infer reads bounds and categories off the data: they leak, and no guarantee "
             "covers the leak, unless the data is public. Write a Schema from the data's codebook."
         )
+        X = as_frame(X)
         frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
         columns = {
             _name(label): _inferred(_name(label), frame[label], max_categories)
