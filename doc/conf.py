@@ -45,7 +45,8 @@ intersphinx_timeout = 5
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
-    "subsection_order": [f"../examples/{part}" for part in ("train", "choose", "audit")],
+    "subsection_order": [f"../examples/{part}" for part in ("train", "choose", "audit", "papers")],
+    "within_subsection_order": "ExampleTitleSortKey",
     "filename_pattern": "/plot_",
     "abort_on_example_error": True,
     "image_scrapers": ("matplotlib",),
