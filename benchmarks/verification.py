@@ -18,16 +18,16 @@ from collections import Counter
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
 from skprivacy.audit import verify_privacy
-from tests.audit.planted import BUGS, epsilon_of_bug, planted, why_not
+from tests.audit.planted import BUGS, epsilon_of_bug, planted, runs_for, why_not
 from tests.audit.verified import FIT_PARAMS, VERIFIED
 
 
-def tried(bug: str, name: str, n_runs: int) -> bool:
+def tried(bug: str, name: str, n_runs: int | None) -> bool:
     """Verify one estimator with one bug in it, and print what was found."""
     started, processor = time.perf_counter(), time.process_time()
     with planted(bug, name):
         found = verify_privacy(
-            VERIFIED[name](), epsilon=epsilon_of_bug(name), n_runs=n_runs,
+            VERIFIED[name](), epsilon=epsilon_of_bug(name), n_runs=n_runs or runs_for(bug),
             fit_params=FIT_PARAMS.get(name),
         )  # fmt: skip
     print(
@@ -46,7 +46,7 @@ def main() -> None:
     )
     parser.add_argument("--bugs", nargs="*", default=[""], help="parts of names")
     parser.add_argument("--estimators", nargs="*", default=[""], help="beginnings of names")
-    parser.add_argument("--runs", type=int, default=2_000)
+    parser.add_argument("--runs", type=int, help="fresh runs a side; else as many as a bug takes")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     bugs = [bug for bug in BUGS if any(part in bug for part in options.bugs)]

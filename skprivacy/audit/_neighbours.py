@@ -131,6 +131,8 @@ def neighbours(
     -----
     **Edge cases.** Without labels, and under "label" without two labels, there are fewer pairs.
     """
+    if relation == "label" and y is not None:
+        yield from _each_label(X, y, public)
     for of_record, x, target in _records(X, y, public):
         for of_others, others, labels in _others(X, y, x, target, public, relation):
             name = f"{of_record} among {of_others}"
@@ -149,6 +151,15 @@ def neighbours(
                 there = 2 * public.middle - x
                 label = None if target is None else public.other(target)
             yield Pair(name, here, (np.vstack([others, there]), _behind(labels, label)))
+
+
+def _each_label(X: NDArray[np.float64], y: NDArray[Any], public: Public) -> Iterator[Pair]:
+    """Yield pairs that differ in one label: reports have places, and one may be without noise."""
+    for i, own in enumerate(y):
+        changed = y.copy()
+        changed[i] = public.other(own)
+        if not np.array_equal(changed, y):
+            yield Pair(f"the label of record {i} of the data", (X, y), (X, changed))
 
 
 def _behind(labels: NDArray[Any] | None, target: Any) -> NDArray[Any] | None:

@@ -23,14 +23,30 @@ from skprivacy.mechanisms import (
 )
 
 from ..test_mutants import patched
-from .planted import BUGS, epsilon_of_bug, planted, scaled, why_not
+from .bugs import scaled
+from .planted import BUGS, FAINT, epsilon_of_bug, mechanism_of, planted, runs_for, why_not
 from .verified import FIT_PARAMS, VERIFIED
 
+# Those that take longest, or have not been tried with every bug: benchmarks/verification.py does.
+LEFT_OUT = {
+    "ALMFineTuner-least-squares-k-norm", "ALMFineTuner-gradient", "RandomizedResponseClassifier",
+}  # fmt: skip
+
+
+def tried(bug, name):
+    if why_not(bug, name):
+        return False
+    faint = bug in FAINT or bug == "one number bare"
+    return name not in LEFT_OUT and not (name == "LP2STClassifier" and faint)
+
+
+# One estimator for each mechanism.
 CASES = [
     pytest.param(bug, name, id=f"{bug}-{name}")
     for bug in BUGS
-    for name in VERIFIED
-    if not why_not(bug, name)
+    for name in {
+        mechanism_of(name): name for name in reversed(VERIFIED) if tried(bug, name)
+    }.values()
 ]
 
 
@@ -45,7 +61,7 @@ def verified(name, epsilon, n_runs):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the bugs compute with NaN
 def test_planted_bug_is_shown(bug, name):
     with planted(bug, name):
-        assert verified(name, epsilon_of_bug(name), 4_000).broken
+        assert verified(name, epsilon_of_bug(name), runs_for(bug)).broken
 
 
 def test_there_are_twenty_bugs_and_each_fits_some_estimator():
@@ -61,6 +77,9 @@ LIES = 1 / (1 + np.exp(2.0))
 VECTOR = (np.array([1.0, 0.0, 0.0]), np.zeros(3))
 MECHANISMS = {
     "Laplace": (Laplace(1 / EPSILON, 1.0), Laplace(0.9 / EPSILON, 1.0), (1.0, 0.0), 16_000),
+    "Laplace, two numbers": (
+        Laplace(0.4, 2.0), Laplace(0.36, 2.0), (np.ones(2), np.zeros(2)), 64_000,
+    ),
     "Gaussian": (Gaussian(0.4, 1.0), Gaussian(0.36, 1.0), (1.0, 0.0), 12_000),
     "Logistic": (Logistic(1 / EPSILON, 1.0), Logistic(0.9 / EPSILON, 1.0), (1.0, 0.0), 16_000),
     "KNorm": (KNorm(0.5, 1.0), KNorm(0.45, 1.0), (1.0, 0.0), 30_000),
@@ -82,7 +101,7 @@ MECHANISMS = {
 def test_noise_of_a_mechanism_that_is_10_percent_too_small_is_shown(name):
     honest, weaker, pair, n_runs = MECHANISMS[name]
     random = SecureRandom()
-    pure = name in ("Laplace", "KNorm", "RandomizedResponse")
+    pure = isinstance(honest, (Laplace, KNorm, RandomizedResponse))
     claim = PrivacyGuarantee(honest.event, at_delta=None if pure else 1e-5)
     found = verify_release(
         lambda value: weaker.release(np.array(value), random), [pair], claim, n_runs=n_runs
