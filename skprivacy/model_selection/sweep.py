@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from .._clones import check_weights, weight_name
 from .._sklearn import num_samples
+from .._validation import as_frame
 from ..accounting import NonPrivate, PrivacyGuarantee
 from ..audit import Claim, claim_of
 from ..audit.claims import total as total_of
@@ -223,7 +224,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         first = next(iter(models.values()))
         scorers = checked_scorers(first, self.scoring)
         attack = checked_attack(self.attack, models.values())
-        X, y, groups = indexable(X, y, groups)
+        X, y, groups = indexable(as_frame(X), y, groups)
         validate_data(self, X, skip_check_array=True)
         y = checked_targets(models.values(), y)
         by, of_each = (None, None) if subgroups is None else subgroups_of(subgroups, X)
