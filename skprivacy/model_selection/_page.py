@@ -59,7 +59,11 @@ def cost_in_words(sweep: Any) -> str:
     if not private:
         return "epsilon = infinity"
     left_out = len(private) < len(sweep.guarantees_)
-    return bare(composed(private)) + (" (without the non-private ones)" if left_out else "")
+    try:
+        whole = composed(private)
+    except ValueError as error:  # of several relations or units
+        return f"epsilon = infinity ({error})"
+    return bare(whole) + (" (without the non-private ones)" if left_out else "")
 
 
 def figure_of(sweep: Any) -> Figure:
