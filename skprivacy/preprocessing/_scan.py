@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ __all__ = ["Scan"]
 
 STEPS = 1 << 16  # of a number in [-1, 1], rounded towards 0 so that it stays within
 _WHOLE = 1 << 53  # to which sums are clipped: float64 holds whole numbers up to here
+ROWS_AT_A_TIME = 3_000_000  # of some persons, all of whose rows are looked at together
+ROWS_BEFORE_A_WRITE = 20_000
 _NUMBERS = (
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
     "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN",
@@ -79,39 +82,62 @@ class Scan:
                     "whole numbers or booleans. Convert the column, or correct the schema."
                 )
 
-    def run(self, connection: Any) -> tuple[int, list[int], list[NDArray[np.float64]]]:
-        """Return the number of rows that count, the sums in steps, and the cells of marginals."""
+    def run(self, connection: Any, folder: str) -> tuple[int, list[int], list[NDArray[np.float64]]]:
+        """Return the number of rows that count, the sums in steps, and the cells of marginals.
+
+        Rows of persons are written to ``folder``, in parts that fit into memory.
+        """
         counts = [np.zeros(math.prod(shape)) for shape in self.shapes]
         n, sums = 0, [0] * len(self.means)
+        at = 1 + len(counts)
         level = (1 << len(counts)) - 1  # of the grand total: every marginal is summed over
-        for which, *row in connection.execute(self._query()).fetchall():
-            cells, total, parts = row[: len(counts)], row[len(counts)], row[len(counts) + 1 :]
+        for row in self._totals(connection, folder):
+            which, cells, (total, *parts) = row[0], row[1:at], row[at:]
             if which == level:
-                n, sums = int(total), [_clipped(part or 0) for part in parts]
+                n += int(total)
+                sums = [x + int(part or 0) for x, part in zip(sums, parts, strict=True)]
                 continue
             (i,) = (i for i in range(len(counts)) if not which >> (len(counts) - 1 - i) & 1)
             if cells[i] is not None:
-                counts[i][cells[i]] = _clipped(total)
-        return n, sums, [c.reshape(s) for c, s in zip(counts, self.shapes, strict=True)]
+                counts[i][cells[i]] += _clipped(total)
+        tables = [c.reshape(shape) for c, shape in zip(counts, self.shapes, strict=True)]
+        return _clipped(n), [_clipped(x) for x in sums], tables
+
+    def _totals(self, connection: Any, folder: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the level, the cell of each marginal, the number of rows and the sums."""
+        cells = [
+            f"CAST({self._cell(names)} AS INTEGER) AS m{i}"
+            for i, names in enumerate(self.marginals)
+        ]
+        steps = [f"CAST({self._steps(n)} AS INTEGER) AS z{i}" for i, n in enumerate(self.means)]
+        values = ", ".join(["CAST(1 AS TINYINT) AS one", *cells, *steps])
+        if self.person is None:
+            query = self._added(f"SELECT {values} FROM {self._source()}")
+            yield from connection.execute(query).fetchall()
+            return
+        ((rows,),) = connection.execute(f"SELECT count(*) FROM {self._source()}").fetchall()
+        parts, who = 1 + rows // ROWS_AT_A_TIME, _name(self.person)
+        connection.execute(f"SET partitioned_write_flush_threshold = {ROWS_BEFORE_A_WRITE}")
+        connection.execute(
+            f"COPY (SELECT hash({who}) % {parts} AS part, {who} AS who, file_index, "
+            f"file_row_number, {values} FROM {self._source()} WHERE {who} IS NOT NULL) "
+            f"TO {_text(folder)} (FORMAT parquet, PARTITION_BY (part), OVERWRITE_OR_IGNORE)"
+        )
+        for part in Path(folder).glob("part=*"):
+            source = f"read_parquet({_text(str(part / '*.parquet'))}, hive_partitioning = false)"
+            kept = (
+                f"SELECT * FROM {source} QUALIFY row_number() OVER (PARTITION BY who "
+                f"ORDER BY file_index, file_row_number) <= {self.max_rows}"
+            )
+            yield from connection.execute(self._added(kept)).fetchall()
 
     def _source(self) -> str:
         return f"read_parquet([{', '.join(map(_text, self.files))}])"
 
-    def _query(self) -> str:
-        cells = [f"({self._cell(names)}) AS m{i}" for i, names in enumerate(self.marginals)]
-        steps = [f"({self._steps(name)}) AS z{i}" for i, name in enumerate(self.means)]
-        marks, sums = (
-            [f"m{i}" for i in range(len(cells))],
-            [f"sum(z{i})" for i in range(len(steps))],
-        )
-        parts = ["1 AS one", *cells, *steps]
-        rows = f"SELECT {', '.join(parts)} FROM {self._source()}"
-        if self.person is not None:
-            who = _name(self.person)
-            rows += (
-                f" WHERE {who} IS NOT NULL QUALIFY row_number() OVER (PARTITION BY {who} "
-                f"ORDER BY file_index, file_row_number) <= {self.max_rows}"
-            )
+    def _added(self, rows: str) -> str:
+        """Return the query that adds rows up, all of them and by the cells of each marginal."""
+        marks = [f"m{i}" for i in range(len(self.marginals))]
+        sums = [f"sum(z{i})" for i in range(len(self.means))]
         level = f"grouping({', '.join(marks)})" if marks else "0"
         sets = ", ".join(["()", *(f"({mark})" for mark in marks)])
         return (

@@ -68,7 +68,8 @@ def private_summary(
 ) -> Release:
     """Return the number of rows, means and marginals of Parquet files of any size.
 
-    DuckDB scans the files once; what exceeds ``memory`` is written to ``directory``. Everything is
+    DuckDB scans the files once. With ``person`` it writes the columns that are needed to
+    ``directory`` on the way, and then looks at the rows of some persons at a time. Everything is
     one release with one charge.
 
     Parameters
@@ -126,8 +127,8 @@ def private_summary(
     person count depends on that person's rows alone. The noise is exact.
 
     **Edge cases.** A value that is missing or none of the categories is in no cell of a marginal.
-    Infinity is clipped. What is written to ``directory`` holds private rows; DuckDB encrypts it
-    with a key that it does not keep.
+    Infinity is clipped. What is written to ``directory`` holds private rows, unencrypted, until the
+    function returns; a process that is killed leaves it behind.
 
     Examples
     --------
@@ -152,15 +153,16 @@ def private_summary(
     size = 1 + len(scan.means) + len(scan.marginals)
     most = scan.max_rows * (2.0 if relation == "replace_one" else 1.0)
     mechanism = additive(epsilon, delta, most * size, most * math.sqrt(size))
-    with _connection(memory, directory) as connection:
+    with _connection(memory, directory) as (connection, folder):
         scan.checked_types(connection)
         with private_release(
             mechanism.event, relation=relation, at_delta=delta, who="private_summary",
             budget=budget, noise_seed=noise_seed, assumptions=assumptions, unit=person or "record",
         ) as privacy:  # fmt: skip
-            n, sums, cells = scan.run(connection)
-            exact = [np.array([n]), np.array(sums) / STEPS, *(table.ravel() for table in cells)]
-            noisy = mechanism.release(np.concatenate(exact), SecureRandom(noise_seed))
+            n, sums, cells = scan.run(connection, folder)
+            numbers = np.array([n, *(part / STEPS for part in sums)], dtype=np.float64)
+            exact = np.concatenate([numbers, *(table.ravel() for table in cells)])
+            noisy = mechanism.release(exact, SecureRandom(noise_seed))
     return Release(_read(noisy, scan, max(1.0, noisy[0], mechanism.std)), privacy)
 
 
@@ -241,7 +243,7 @@ def _checked(
 
 
 @contextmanager
-def _connection(memory: str, directory: Path | None) -> Iterator[Any]:
+def _connection(memory: str, directory: Path | None) -> Iterator[tuple[Any, str]]:
     """Open an empty database that spills into a folder which is removed with it."""
     try:
         import duckdb
@@ -251,10 +253,9 @@ def _connection(memory: str, directory: Path | None) -> Iterator[Any]:
             "duckdb."
         ) from error
     with tempfile.TemporaryDirectory(dir=directory) as folder:
-        settings: dict[str, str | bool | int | float | list[str]] = {
+        settings: dict[str, Any] = {
             "memory_limit": memory,
-            "temp_directory": folder,
-            "temp_file_encryption": "true",
+            "temp_directory": f"{folder}/spilled",
             "preserve_insertion_order": "false",
             "autoinstall_known_extensions": "false",
         }
@@ -265,11 +266,11 @@ def _connection(memory: str, directory: Path | None) -> Iterator[Any]:
                 f"memory={memory!r} must be a size such as '512MB' ({error})."
             ) from error
         try:
-            yield connection
+            yield connection, f"{folder}/rows"
         except duckdb.Error as error:
             raise ValueError(
                 f"path could not be read by DuckDB ({type(error).__name__}). Check that the files "
-                "exist, are whole, and that there is room for what does not fit into memory."
+                f"exist and are whole, or try more memory than {memory!r} or a roomier directory."
             ) from None
         finally:
             connection.close()
