@@ -10,7 +10,7 @@ SOURCES = pyproject.toml constraints.txt
 JOBS ?= logical
 PARALLEL = --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo quick test test-slow durations lint bench bench-pate doc dist clean
+.PHONY: help demo quick test test-slow verification durations lint bench bench-pate doc dist clean
 
 help:
 	@echo "make demo       install, train, draw the privacy-utility curve, write report.html and curve.png"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-slow  the long proofs: many models, whole data sets"
 	@echo "make test-matrix  the tests with the oldest and newest versions of all, on each Python"
 	@echo "make fuzz       ten thousand odd inputs into every public entry"
+	@echo "make verification  planted bugs by estimator, shown by verify_privacy: an hour or two"
 	@echo "make durations  what each test costs in processor time, into costs.tsv"
 	@echo "make bench      speed against peers, interleaved"
 	@echo "make bench-pate PATE on MNIST and its students (SKPRIVACY_DATA, see skprivacy.datasets)"
@@ -54,6 +55,9 @@ test: lint
 
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -m slow
+
+verification: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/verification.py
 
 durations: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -p tests.cpu_durations --cpu-durations=costs.tsv

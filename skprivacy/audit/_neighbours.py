@@ -15,6 +15,9 @@ __all__ = ["Pair", "Public", "default_records", "neighbours"]
 _N_DEFAULT = 24
 _FAR = (2.0, 10.0, 1e3)  # how far outside the bounds outliers lie, in half-widths
 _FAR_TARGET = 1e6
+# So many records so near the middle push a linear model as far as a few extreme ones, and curve
+# its loss less: one record more moves its minimum nearly as far as any can.
+_MANY, _FAINT = 10, 0.1
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,8 @@ def neighbours(
     -----
     **Edge cases.** Without labels, and under "label" without two labels, there are fewer pairs.
     """
+    if relation == "label" and y is not None:
+        yield from _each_label(X, y, public)
     for of_record, x, target in _records(X, y, public):
         for of_others, others, labels in _others(X, y, x, target, public, relation):
             name = f"{of_record} among {of_others}"
@@ -146,6 +151,15 @@ def neighbours(
                 there = 2 * public.middle - x
                 label = None if target is None else public.other(target)
             yield Pair(name, here, (np.vstack([others, there]), _behind(labels, label)))
+
+
+def _each_label(X: NDArray[np.float64], y: NDArray[Any], public: Public) -> Iterator[Pair]:
+    """Yield pairs that differ in one label: reports have places, and one may be without noise."""
+    for i, own in enumerate(y):
+        changed = y.copy()
+        changed[i] = public.other(own)
+        if not np.array_equal(changed, y):
+            yield Pair(f"the label of record {i} of the data", (X, y), (X, changed))
 
 
 def _behind(labels: NDArray[Any] | None, target: Any) -> NDArray[Any] | None:
@@ -200,6 +214,10 @@ def _others(
         other = np.asarray([public.other(target)], dtype=np.asarray(y).dtype)
         near = np.clip(x, public.low, public.high)
         yield "copies with another target", np.tile(near, (n, 1)), np.repeat(other, n, axis=0)
+        if relation == "add_remove":  # else the claim may be one of so many records
+            faint = public.middle + _FAINT * (near - public.middle)
+            opposed = np.repeat(other, _MANY * n, axis=0)
+            yield "many faint copies with another target", np.tile(faint, (_MANY * n, 1)), opposed
     same = np.tile(public.middle, (n, 1))
     null = None if y is None else np.repeat(np.asarray([_null(y, public)], y.dtype), n, axis=0)
     if relation == "zero_out":

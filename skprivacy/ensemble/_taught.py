@@ -112,6 +112,9 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         schema = self.schema
         if schema is None:
             schema = Schema.infer(X if isinstance(X, pd.DataFrame) else pd.DataFrame(X))
+        else:
+            schema.warn_if_inferred()
+        if schema.inferred:
             fit.assume("the schema is public (it was read off the data)")
         if len(schema) != self.n_features_in_:
             raise ValueError(
@@ -119,6 +122,7 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
                 "schema of the records that reach the teacher, or X_public."
             )
         check_columns(schema, X)
+        schema.check_kinds(type(self).__name__, missing=True)
         return schema
 
     def _aggregator(

@@ -59,7 +59,11 @@ def cost_in_words(sweep: Any) -> str:
     if not private:
         return "epsilon = infinity"
     left_out = len(private) < len(sweep.guarantees_)
-    return bare(composed(private)) + (" (without the non-private ones)" if left_out else "")
+    try:
+        whole = composed(private)
+    except ValueError as error:  # of several relations or units
+        return f"epsilon = infinity ({error})"
+    return bare(whole) + (" (without the non-private ones)" if left_out else "")
 
 
 def figure_of(sweep: Any) -> Figure:
@@ -72,6 +76,8 @@ def figure_of(sweep: Any) -> Figure:
 def of_groups_drawn(sweep: Any) -> PrivacyUtilityDisplay:
     """Return the picture of the subgroups that lose most, with what they have without privacy."""
     found = sweep.by_group()
+    if found.empty:
+        raise ValueError("No group has five test records in every split. Use coarser subgroups.")
     found = found[found["model"] == found["model"].iloc[0]]
     worst = found.groupby("group")["loss"].max().nlargest(_MOST_DRAWN).index
     drawn = found[found["group"].isin(worst)]

@@ -1,7 +1,11 @@
 """Preprocessing that costs no privacy, or states its privacy cost."""
 
+from .checking import ColumnCheck, SchemaCheck
 from .columns import Bounded, Categories
 from .counts import private_count, private_histogram
+from .dates import Dates
+from .drafting import SchemaDraft, draft_schema
+from .hashed import Hashed
 from .local import LocalPerturbation
 from .pipeline import make_private_pipeline
 from .scaler import PrivateStandardScaler
@@ -14,12 +18,18 @@ from .transformer import SchemaTransformer
 __all__ = [
     "Bounded",
     "Categories",
+    "ColumnCheck",
+    "Dates",
+    "Hashed",
     "LocalPerturbation",
     "PrivateStandardScaler",
     "Schema",
+    "SchemaCheck",
+    "SchemaDraft",
     "SchemaTransformer",
     "SmoothedClassifier",
     "Summary",
+    "draft_schema",
     "make_private_pipeline",
     "private_count",
     "private_histogram",

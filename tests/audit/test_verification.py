@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from scipy.stats import binom
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import LinearRegression
 
 import skprivacy
@@ -30,8 +30,13 @@ from skprivacy.audit import (
     verify_release,
 )
 from skprivacy.audit._fits import Fits
+from skprivacy.audit._neighbours import Public, neighbours
 from skprivacy.audit._released import adds_up_answers
-from skprivacy.linear_model import FunctionalMechanismRegressor
+from skprivacy.linear_model import (
+    FunctionalMechanismRegressor,
+    OutputPerturbationClassifier,
+    perturbation,
+)
 from skprivacy.mechanisms import Gaussian, Laplace, RandomizedResponse, SecureRandom
 from skprivacy.mechanisms.base import answers
 from skprivacy.metrics._fresh_runs import (
@@ -377,3 +382,36 @@ SEARCH = PrivateSelection(LaplaceEvent(1.0), 1.0, 0.5)
 def test_answers_count_only_where_the_claim_is_one_of_all_answers(event, all_told):
     """The answers of a search's losing trials are not released: with them, its claim is false."""
     assert adds_up_answers(PrivacyGuarantee(event, 1e-5)) is all_told
+
+
+def test_under_label_privacy_each_label_is_changed_in_turn():
+    """One report without noise stands in one place: of LP2ST not at that of the last record."""
+    X, y = np.arange(6.0)[:, None], np.array([0, 1, 1, 0, 1, 0])
+    public = Public(np.zeros(1), np.full(1, 5.0), (0, 1), numbers=False)
+    changed = [
+        np.flatnonzero(pair.data[1] != pair.other[1]).tolist()
+        for pair in neighbours("label", X, y, public, erased=False)
+        if pair.data[0] is X
+    ]
+    assert changed == [[i] for i in range(6)]
+
+
+def test_a_linear_classifier_moves_nearly_as_far_as_its_sensitivity_among_faint_records():
+    """Among a few ordinary records it moves by less than half of that."""
+    model = OutputPerturbationClassifier(
+        epsilon=4.0, bounds=UNIT, classes=[0, 1], fit_intercept=False, radius=1.0
+    )
+    public = Public(-np.ones(1), np.ones(1), (0, 1), numbers=False)
+    data = np.linspace(-1, 1, 24)[:, None], np.arange(24) % 2
+    moved = {}
+    with mock.patch.object(Laplace, "_noise", lambda *args: np.zeros(args[2], np.int64)):
+        for pair in neighbours("add_remove", *data, public, erased=False):
+            one, other = (clone(model).fit(*side).coef_[0, 0] for side in (pair.data, pair.other))
+            moved[pair.name] = abs(one - other)
+    with mock.patch.object(perturbation, "_additive", wraps=perturbation._additive) as made:
+        clone(model).fit(*data)
+    sensitivity = made.call_args.args[2]
+    faint = [share for name, share in moved.items() if "faint" in name]
+    plain = [share for name, share in moved.items() if "faint" not in name]
+    assert 0.7 * sensitivity < max(faint) <= sensitivity
+    assert max(plain) < 0.6 * sensitivity

@@ -218,6 +218,8 @@ def test_mixed_relations_are_never_summed():
         "add-remove and zero-out, which are never added up" in t for t in sweep.charged_.assumptions
     )
     assert [g.relation for g in sweep.guarantees_] == ["zero_out", "add_remove"]
+    told = "would cost epsilon = infinity (the parts hold for the relations add-remove and zero-out"
+    assert told in sweep.to_html()
 
 
 def test_without_a_claim_the_cost_is_infinite():
