@@ -77,7 +77,7 @@ dist: $(VENV)/.installed
 	$(BIN)/python -m build
 
 clean:
-	rm -rf $(VENV) .venv-lowest .venv-newest-* build dist doc/_build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-lowest .venv-newest-* build dist doc/_build doc/gallery doc/generated .pytest_cache .mypy_cache .ruff_cache
 
 # The tests with the oldest and with the newest versions that pyproject.toml allows. The oldest have
 # wheels for Python 3.10 and 3.11 only. `make test-newest-3.12 WITH="scikit-learn==1.8.*"` tries one

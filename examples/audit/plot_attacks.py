@@ -48,4 +48,7 @@ for (name, attack), colour in zip(attacks.items(), colours, strict=True):
         name=f"{name}, AUC {result.auc:.2f}",
     )  # fmt: skip
     print(f"{name:22} {result}")
+handles, names = ax.get_legend_handles_labels()
+once = dict(zip(names, handles, strict=True))  # each display has drawn the line of chance
+ax.legend(once.values(), once.keys(), loc="lower right", fontsize=8)
 plt.show()

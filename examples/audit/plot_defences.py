@@ -53,12 +53,12 @@ for name, model in models.items():
 # %%
 places = np.arange(len(rows))[::-1]
 table = np.array(list(rows.values()))
-_, ax = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
+_, ax = plt.subplots(figsize=(9.5, 4.2), layout="constrained")
 ax.hlines(places, table[:, 1], table[:, 2], color="#d5dde3", lw=3)
 ax.plot(table[:, 1], places, "o", color="#1b6ca8", label="attacker does not know the defence")
 ax.plot(table[:, 2], places, "D", color="#c0392b", label="attacker knows it")
 ax.axvline(0.5, linestyle=":", color="#5f6b76", label="guessing")
 ax.set_yticks(places, list(rows))
 ax.set(xlabel="AUC of the attack")
-ax.legend(loc="lower left", fontsize=8)
+ax.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)
 plt.show()

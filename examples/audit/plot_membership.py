@@ -39,4 +39,7 @@ for (name, model), colour in zip(models.items(), ("#c0392b", "#1b6ca8"), strict=
         bound=getattr(target, "privacy_", None),
     )  # fmt: skip
 ax.set(xlabel="others accused by mistake", ylabel="members found")
+handles, names = ax.get_legend_handles_labels()
+once = dict(zip(names, handles, strict=True))  # each display has drawn the line of chance
+ax.legend(once.values(), once.keys(), loc="lower right", fontsize=8)
 plt.show()

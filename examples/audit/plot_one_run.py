@@ -43,6 +43,7 @@ for place, (name, colour) in enumerate(shown.items()):
     ax.plot(claims, measured, "o-", color=colour, label=f"measured: {name}")
 ax.set(xscale="log", yscale="log", xlabel="claimed epsilon", ylabel="epsilon, at least")
 ax.set_xticks(claims, [f"{c:g}" for c in claims])
+ax.set_yticks(claims, [f"{c:g}" for c in claims])
 ax.minorticks_off()
 ax.legend()
 plt.show()

@@ -51,5 +51,5 @@ plt.show()
 
 # %%
 # At a small epsilon nearly every label is a lie, and training with noise that all records share is
-# ahead although it promises more. From about 2 on most labels are true, and features are free.
-# The two epsilons are of different promises, so that only the accuracies may be compared.
+# ahead although it promises more. At a large one most labels are true, and features are as they
+# were. The two epsilons are of different promises, so that only the accuracies may be compared.

@@ -19,8 +19,8 @@ X_private, y_private = X[:1000], y[:1000]
 X_public, X_new, y_new = X[1000:1400], X[1400:], y[1400:]  # public records have no labels
 
 # %%
-# More teachers drown the noise in their votes, and each of them has seen fewer records: with 160,
-# six.
+# Single fits: more teachers drown the noise in their votes, and each of them has seen fewer
+# records: with 160, six.
 teachers = (10, 20, 40, 80, 160)
 scores = {}
 for epsilon in (1.0, 4.0):
