@@ -4,8 +4,8 @@
 
 facts   linear models at epsilon 0.1 and 1, with bounds and classes given by hand and the default
         radius, and by ``make_private_pipeline``
-bins    ``DPSGDClassifier`` at epsilon 0.1, 1, 3 and 10 and delta 1e-6: as it comes, with 100 epochs,
-        and as it comes with 16 bins for each bounded column
+bins    ``DPSGDClassifier`` at epsilon 0.1, 1, 3 and 10 and delta 1e-6: as it comes, with 100
+        epochs, and as it comes with 16 bins for each bounded column
 
 Nothing was chosen by these numbers.
 """
