@@ -53,7 +53,10 @@ CONVOLUTION = {
     "module": SmallConvNet, "batch_size": 1024, "epochs": 20, "max_grad_norm": 0.1,
     "learning_rate": 6.0,
 }  # fmt: skip
-SCATTERING = {"hidden_layer_sizes": (), "batch_size": 15_000, "epochs": 50}
+SCATTERING = {
+    "hidden_layer_sizes": (), "batch_size": 15_000, "epochs": 50, "learning_rate": 1.0,
+    "schedule": "constant",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

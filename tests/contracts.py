@@ -451,4 +451,5 @@ def check_public_size(case: Case) -> None:
             warnings.simplefilter("error")
             fits.append(case.make(n_records=N, batch_size=7).fit(*case.data(n)))
     assert len({(m.n_steps_, m.noise_multiplier_, m.privacy_event_) for m in fits}) == 1
+    assert len({str(getattr(m, "settings_", None)) for m in fits}) == 1
     assert {m.privacy_.relation for m in fits} == {"add_remove"}

@@ -198,16 +198,29 @@ def scales_by_data(original):
 def divides_by_n(original):
     """Take the realised number of records for the public one."""
 
-    def plan(self, n):
+    def plan(self, n, recipe):
         made, self.n_records = self.n_records, None
         try:
-            result = original(self, n)
+            result = original(self, n, recipe)
         finally:
             self.n_records = made
         object.__setattr__(result, "relation", "add_remove")
         return result
 
     return plan
+
+
+def chooses_by_n(original):
+    """Let the settings follow from the realised number of records."""
+
+    def recipe(self, n, *facts):
+        made, self.n_records = self.n_records, None
+        try:
+            return original(self, n, *facts)
+        finally:
+            self.n_records = made
+
+    return recipe
 
 
 def seeded(original):
@@ -343,6 +356,9 @@ MUTANTS = {
     "data kept": (DPSGDClassifier, "fit", keeps_data, contracts.check_no_traces),
     "scaled by the data": (DPSGDClassifier, "fit", scales_by_data, contracts.check_replay),
     "realised n": (DPSGDClassifier, "_plan", divides_by_n, contracts.check_public_size),
+    "settings by realised n": (
+        DPSGDClassifier, "_recipe", chooses_by_n, contracts.check_public_size,
+    ),
 }  # fmt: skip
 
 

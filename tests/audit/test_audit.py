@@ -504,8 +504,9 @@ def test_forgotten_noise_is_caught():
 
     def report():
         model = DPSGDClassifier(
-            epsilon=0.1, delta=1e-5, classes=[0, 1], epochs=100, learning_rate=1.0, random_state=0
-        ).fit(*parts[:2])
+            epsilon=0.1, delta=1e-5, classes=[0, 1], epochs=100, learning_rate=1.0, random_state=0,
+            hidden_layer_sizes=(64,), schedule="constant",
+        ).fit(*parts[:2])  # fmt: skip
         assert model.epsilon_ <= 0.1
         # sampling and noise are never seeded, so this alpha is how often the test errs
         return audit(model, *parts, attacks=[LossThreshold()], alpha=1e-7)

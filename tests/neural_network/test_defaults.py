@@ -49,10 +49,10 @@ def test_training_lasts_as_long_as_the_signal_allows():
         known = facts(epsilon=epsilon)
         time = 0.5 * known.signal / 4
         steps, took = run(chosen(AUTO, known))
-        assert steps == pytest.approx(32 * math.sqrt(time), abs=20)  # in epochs of 20
+        assert steps == pytest.approx(32 * math.sqrt(time), rel=0.03)  # in whole epochs
         assert took == pytest.approx(time)
-        _, alone = run(chosen(AUTO | {"hidden_layer_sizes": ()}, known))
-        assert alone == pytest.approx(2 * time)
+        steps, took = run(chosen(AUTO | {"hidden_layer_sizes": ()}, known))
+        assert took == pytest.approx(min(2 * time, 2.0 * steps))  # a rate of at most 2
 
 
 @pytest.mark.parametrize("given", [{"epochs": 7}, {"batch_size": 250}, {"epochs": 100}])
