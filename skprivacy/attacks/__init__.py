@@ -3,6 +3,7 @@
 from .attribute import AttributeInference, AttributeResult
 from .generalized import VulnerableRecordsAttack
 from .generative import GenerativeAttack
+from .generators import DensityRatio, NearestGenerated
 from .gradient_norm import GradientNormAttack
 from .indirect import IndirectInference
 from .label_inference import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
@@ -28,6 +29,7 @@ __all__ = [
     "AttackResult",
     "AttributeInference",
     "AttributeResult",
+    "DensityRatio",
     "GenerativeAttack",
     "GradientNormAttack",
     "IndirectInference",
@@ -40,6 +42,7 @@ __all__ = [
     "LossThreshold",
     "MLLeaksAttack",
     "MembershipAttack",
+    "NearestGenerated",
     "PropertyInference",
     "QuantileAttack",
     "ReferenceThreshold",
