@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
+if TYPE_CHECKING:  # the command line shows its help without it
+    import pandas as pd
 
 __all__ = ["displayable", "output_path", "without_formulas", "without_mathtext"]
 

@@ -28,6 +28,7 @@ __all__ = [
     "margin",
     "max_confidence",
     "modified_entropy",
+    "pooled_variance",
     "rmia",
     "smoothed",
 ]
@@ -51,27 +52,92 @@ def _others(proba: Float64Array, label: Labels) -> Float64Array:
 
 
 def correctness(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return 1 if the model predicts the true class, else 0 (gap attack, Yeom et al. 2018)."""
+    """Return 1 if the model predicts the true class, else 0 (gap attack, Yeom et al. 2018).
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_records, n_classes)
+        Probabilities by the model; rows sum to one.
+    label : ndarray of int of shape (n_records,)
+        The column of each record's true class.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
+    """
     return (proba.argmax(axis=1) == label).astype(float)
 
 
 def confidence(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return the probability of the true class."""
+    """Return the probability of the true class.
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_records, n_classes)
+        Probabilities by the model; rows sum to one.
+    label : ndarray of int of shape (n_records,)
+        The column of each record's true class.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
+    """
     return _of_label(proba, label)
 
 
 def max_confidence(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return the highest probability; the label is ignored (ML-Leaks adversary 3, Salem 2019)."""
+    """Return the highest probability; the label is ignored (ML-Leaks adversary 3, Salem 2019).
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_records, n_classes)
+        Probabilities by the model; rows sum to one.
+    label : ndarray of int of shape (n_records,)
+        The column of each record's true class.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
+    """
     return proba.max(axis=1)
 
 
 def loss(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return minus the cross-entropy loss (Yeom et al. 2018)."""
+    """Return minus the cross-entropy loss (Yeom et al. 2018).
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_records, n_classes)
+        Probabilities by the model; rows sum to one.
+    label : ndarray of int of shape (n_records,)
+        The column of each record's true class.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
+    """
     return np.log(np.maximum(_of_label(proba, label), FLOOR))
 
 
 def entropy(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return minus the entropy of the prediction; the label is ignored."""
+    """Return minus the entropy of the prediction; the label is ignored.
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_records, n_classes)
+        Probabilities by the model; rows sum to one.
+    label : ndarray of int of shape (n_records,)
+        The column of each record's true class.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
+    """
     return np.sum(proba * np.log(np.maximum(proba, FLOOR)), axis=1)
 
 
@@ -80,6 +146,18 @@ def modified_entropy(proba: Float64Array, label: Labels) -> Float64Array:
 
     The modified entropy, ``-(1 - p_y) ln p_y - sum over i != y of p_i ln(1 - p_i)``, is small for
     a confident correct prediction and large for a confident wrong one.
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_records, n_classes)
+        Probabilities by the model; rows sum to one.
+    label : ndarray of int of shape (n_records,)
+        The column of each record's true class.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
     """
     p = _of_label(proba, label)
     rest = _others(proba, label)
@@ -91,13 +169,38 @@ def logit(proba: Float64Array, label: Labels) -> Float64Array:
     """Return the log-odds of the true class: ``ln p_y - ln(1 - p_y)`` (Carlini et al. 2022).
 
     ``1 - p_y`` is the sum over the other classes: near ``p_y = 1``, subtraction loses precision.
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_records, n_classes)
+        Probabilities by the model; rows sum to one.
+    label : ndarray of int of shape (n_records,)
+        The column of each record's true class.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
     """
     p = np.maximum(_of_label(proba, label), FLOOR)
     return np.log(p) - np.log(np.maximum(_others(proba, label).sum(axis=1), FLOOR))
 
 
 def margin(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return the probability of the true class minus the highest other one, in [-1, 1]."""
+    """Return the probability of the true class minus the highest other one, in [-1, 1].
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_records, n_classes)
+        Probabilities by the model; rows sum to one.
+    label : ndarray of int of shape (n_records,)
+        The column of each record's true class.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
+    """
     return _of_label(proba, label) - _others(proba, label).max(axis=1)
 
 
@@ -126,6 +229,11 @@ def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
     floor : float
         At least 0. The result lies within ``+-ln(1 / floor + 1)``.
 
+    Returns
+    -------
+    ndarray
+        Of the shape of ``log_odds``.
+
     Examples
     --------
     >>> import numpy as np
@@ -136,21 +244,38 @@ def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
     return np.log(expit(log_odds) + floor) - np.log(expit(-log_odds) + floor)
 
 
+def pooled_variance(values: Float64Array, used: NDArray[np.bool_]) -> float:
+    """Return the variance within columns over the rows where ``used``, one for all columns.
+
+    The means of columns already account for differences between records.
+
+    **Edge cases.** 0 if no column has two rows.
+    """
+    _, squares, free = _deviations(values, used)
+    return float(squares.sum() / max(int(free.sum()), 1))
+
+
+def _deviations(
+    values: Float64Array, used: NDArray[np.bool_]
+) -> tuple[Float64Array, Float64Array, NDArray[np.intp]]:
+    """Return means, sums of squared deviations and degrees of freedom of columns."""
+    count = used.sum(axis=0)
+    mean = np.sum(values, axis=0, where=used) / np.maximum(count, 1)
+    squares = np.sum((values - mean) ** 2, axis=0, where=used)
+    return mean, squares, np.maximum(count - 1, 0)
+
+
 def _spread(
-    values: Float64Array, used: NDArray[np.bool_], prior: float
+    values: Float64Array, used: NDArray[np.bool_], prior: float, pooled: float | None
 ) -> tuple[Float64Array, Float64Array]:
     """Return mean and standard deviation of each column over the rows where ``used``.
 
-    The variance of each column is averaged with that of all columns, which counts for ``prior``
-    rows. The latter pools the deviations WITHIN columns: the means already account for differences
-    between records. The result never falls below ``1e-6`` of log-odds, so that models that
-    do not vary at all cause no division by zero.
+    The variance of each column is averaged with the pooled one, which counts for ``prior`` rows.
+    The result never falls below ``1e-6`` of log-odds, so that models that do not vary at all cause
+    no division by zero.
     """
-    count = used.sum(axis=0)
-    mean = np.sum(values, axis=0, where=used) / count
-    squares = np.sum((values - mean) ** 2, axis=0, where=used)
-    free = count - 1
-    pooled = squares.sum() / max(int(free.sum()), 1)
+    mean, squares, free = _deviations(values, used)
+    pooled = pooled_variance(values, used) if pooled is None else pooled
     if math.isinf(prior):
         variance = np.full(len(mean), pooled)
     else:
@@ -159,7 +284,12 @@ def _spread(
 
 
 def lira_offline(
-    target: Float64Array, shadow: Float64Array, out: NDArray[np.bool_], *, prior: float = math.inf
+    target: Float64Array,
+    shadow: Float64Array,
+    out: NDArray[np.bool_],
+    *,
+    prior: float = math.inf,
+    pooled: tuple[float, float] | None = None,
 ) -> Float64Array:
     """Compare the target's signal with those of models that were not trained on the record.
 
@@ -174,6 +304,10 @@ def lira_offline(
     prior : float, default=inf
         Number of models for which the variance of all records counts in that of each record: 0 for
         variances of their own, infinity for one variance of all.
+    pooled : tuple (out, in) of float, default=None
+        That variance of all records, by :func:`pooled_variance`, in models that were not and that
+        were trained on them. ``None`` takes it from these records: the score of each then depends
+        on which others it is asked with.
 
     Returns
     -------
@@ -188,17 +322,32 @@ def lira_offline(
     >>> lira_offline(np.array([3.0]), np.array([[0.0], [2.0]]), np.array([[True], [True]]))
     array([1.41421356])
     """
-    mean, deviation = _spread(shadow, out, prior)
+    mean, deviation = _spread(shadow, out, prior, pooled and pooled[0])
     return (target - mean) / deviation
 
 
 def lira_online(
-    target: Float64Array, shadow: Float64Array, out: NDArray[np.bool_], *, prior: float = math.inf
+    target: Float64Array,
+    shadow: Float64Array,
+    out: NDArray[np.bool_],
+    *,
+    prior: float = math.inf,
+    pooled: tuple[float, float] | None = None,
 ) -> Float64Array:
     """Return the log-likelihood ratio of the target's signal, with against without the record.
 
-    Parameters and return shape are those of :func:`lira_offline`; every record needs at least one
-    model trained on it and one that was not.
+    Parameters
+    ----------
+    target, shadow, out : ndarray
+        As in :func:`lira_offline`; every record needs at least one model that was trained on it,
+        and one that was not.
+    prior : float, default=inf
+        As in :func:`lira_offline`.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
 
     Examples
     --------
@@ -209,8 +358,8 @@ def lira_online(
     >>> lira_online(np.array([3.0, ]), shadow, out)   # half-way
     array([0.])
     """
-    mean_out, sd_out = _spread(shadow, out, prior)
-    mean_in, sd_in = _spread(shadow, ~out, prior)
+    mean_out, sd_out = _spread(shadow, out, prior, pooled and pooled[0])
+    mean_in, sd_in = _spread(shadow, ~out, prior, pooled and pooled[1])
     z_out, z_in = (target - mean_out) / sd_out, (target - mean_in) / sd_in
     return (z_out**2 - z_in**2) / 2 + np.log(sd_out) - np.log(sd_in)
 
@@ -228,6 +377,11 @@ def rmia(
         The same for the records of the population.
     gamma : float, default=1.0
         Factor by which a ratio must exceed another one.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Between 0 and 1; higher means member.
 
     References
     ----------
@@ -255,6 +409,12 @@ def break_ties(share: Float64Array, finer: Float64Array, steps: int) -> Float64A
     finer : ndarray of shape (n_records,)
         Any score; higher means member.
     steps : int
+        How many steps the shares have between 0 and 1.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
 
     Examples
     --------

@@ -5,23 +5,19 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.multiclass import type_of_target
 
 from .. import _config
 from ..datasets.catalogue import CATALOGUE
 from ..exceptions import DatasetNotFoundError
-from ..preprocessing import Bounded, Categories, Schema
-from ..preprocessing.columns import category_key
+from ..preprocessing import Bounded, Categories, Dates, Hashed, Schema
+from ..preprocessing._values import category_key, column_numbers
+from . import _tables
 from ._console import UserError, say
 
-__all__ = ["Records", "add_arguments", "load"]
-
-_CLASSES_READ = "the set of class labels is public (it was read from the data)"
-MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "None", "?"]
+__all__ = ["Records", "add_arguments", "described", "load", "load_schema"]
 
 
 @dataclass(frozen=True)
@@ -32,8 +28,11 @@ class Records:
     X: pd.DataFrame
     y: np.ndarray
     schema: Schema
-    classes: np.ndarray
-    assumptions: tuple[str, ...] = ()  # what must be public although it was read from the data
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the target holds classes, and no numbers."""
+        return self.schema.target_bounds is None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,17 +41,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "data",
         metavar="DATA",
-        help="name of a data set (see `skprivacy datasets`), or path of a CSV file with a header "
-        "line",
+        help="name of a data set (see `skprivacy datasets`), or path of a table with a header "
+        "line: CSV, Parquet, Arrow (.feather) or Excel (.xlsx)",
     )
-    group.add_argument("--target", help="column of the CSV file to predict")
+    group.add_argument("--target", help="column of the table to predict")
     group.add_argument(
         "--schema",
         metavar="FILE",
-        help="JSON file of PUBLIC bounds and categories (see doc/datasets); without it they are "
-        "read from the data, which leaks them",
+        help="JSON file of PUBLIC bounds and categories (see `skprivacy schema`); without it they "
+        "are read from the data, which leaks them",
     )
     group.add_argument("--rows", type=int, metavar="N", help="use only the first N rows")
+    _tables.add_arguments(group)
 
 
 def load(args: argparse.Namespace) -> Records:
@@ -61,8 +61,10 @@ def load(args: argparse.Namespace) -> Records:
     Raises
     ------
     UserError
-        If it cannot be read, or is not a classification task.
+        If it cannot be read, or holds nothing that can be learned.
     """
+    if args.rows is not None and args.rows < 1:
+        raise UserError(f"--rows must be at least 1; got {args.rows}.")
     if args.data in {"demo", *CATALOGUE}:
         if args.target or args.schema:
             raise UserError(
@@ -70,12 +72,9 @@ def load(args: argparse.Namespace) -> Records:
             )
         records = _named(args.data)
     else:
-        records = _csv(Path(args.data), args.target, args.schema)
-    if args.rows is not None:
-        if args.rows < 1:
-            raise UserError(f"--rows must be at least 1; got {args.rows}.")
-        records = replace(records, X=records.X[: args.rows], y=records.y[: args.rows])
-    if len(np.unique(records.y)) < 2:
+        records = _of_file(Path(args.data), args)
+    records = replace(records, X=records.X[: args.rows], y=records.y[: args.rows])
+    if records.classifies and len(np.unique(records.y)) < 2:
         raise UserError(f"{records.name} must have at least two classes; it has one.")
     return records
 
@@ -88,22 +87,23 @@ def _named(name: str) -> Records:
             say(f"Adult is not available, so the demo runs on the embedded digits. ({error})")
             return _named("digits")
     bunch = CATALOGUE[name].load(as_frame=True)
-    return Records(name, bunch.data, np.asarray(bunch.target), bunch.schema, bunch.classes)
+    return Records(name, bunch.data, np.asarray(bunch.target), bunch.schema)
 
 
-def _csv(path: Path, target: str | None, schema_path: str | None) -> Records:
+def _of_file(path: Path, args: argparse.Namespace) -> Records:
     if not path.exists():
         raise UserError(
             f"{path} is neither a file nor the name of a data set. The names are "
             f"{', '.join(['demo', *CATALOGUE])}."
         )
-    schema = None if schema_path is None else _schema(Path(schema_path))
+    schema = None if args.schema is None else load_schema(args.schema)
+    target = args.target
     if schema and target:
         _check_target(target, schema)
     target = target or (schema.target if schema else None)
     if target is None:
         raise UserError(f"{path} has no known target. Give the column to predict by --target NAME.")
-    frame = _read(path, schema, target)
+    frame = described(path, args, schema, target)
     if target not in frame:
         raise UserError(f"{path} has no column {target!r}; it has {', '.join(map(str, frame))}.")
     if frame[target].isna().any():
@@ -113,12 +113,6 @@ def _csv(path: Path, target: str | None, schema_path: str | None) -> Records:
         )
     X = frame.drop(columns=target)
     if schema is None:
-        kind = type_of_target(frame[target])
-        if kind not in ("binary", "multiclass"):
-            raise UserError(
-                f"column {target!r} must hold classes; it holds {kind} values. Choose another "
-                "--target."
-            )
         schema = Schema.infer(X, frame[target])
     if absent := [name for name in schema if name not in X]:
         raise UserError(
@@ -127,11 +121,9 @@ def _csv(path: Path, target: str | None, schema_path: str | None) -> Records:
         )
     if extra := [str(name) for name in X if name not in schema]:
         say(f"Columns that the schema does not describe are not used: {', '.join(extra)}.")
-    y, classes = _labels(frame[target], schema)
-    classes_read = schema.inferred or schema.classes is None
-    return Records(
-        path.name, X[list(schema)], y, schema, classes, (_CLASSES_READ,) if classes_read else ()
-    )
+    _tell_losses(path, schema, X)
+    y = _labels(frame[target], schema) if schema.target_bounds is None else _numbers(frame[target])
+    return Records(path.name, X[list(schema)], y, schema)
 
 
 def _check_target(target: str, schema: Schema) -> None:
@@ -144,40 +136,47 @@ def _check_target(target: str, schema: Schema) -> None:
         raise UserError(f"--target {target!r} is also a feature of the schema. Remove it there.")
 
 
-def _schema(path: Path) -> Schema:
+def load_schema(name: str) -> Schema:
+    """Read a schema; a missing file is told as a mistake of ``--schema``."""
     try:
-        return Schema.from_json(path)
+        return Schema.from_json(Path(name))
     except FileNotFoundError as error:
-        raise UserError(f"there is no schema file {path}. Check --schema.") from error
+        raise UserError(f"there is no schema file {name}. Check --schema.") from error
 
 
-def _read(path: Path, schema: Schema | None, target: str) -> pd.DataFrame:
-    """Read a CSV file; with a schema, categories stay text and only numbers can be missing."""
-    options: dict[str, Any] = {}
-    if schema is not None:
-        texts = [name for name, fact in schema.items() if isinstance(fact, Categories)]
-        bounded = [name for name, fact in schema.items() if isinstance(fact, Bounded)]
-        options = {
-            "dtype": dict.fromkeys([*texts, target], str),
-            "keep_default_na": False,
-            "na_values": {**dict.fromkeys(bounded, MISSING), target: [""]},
-        }
-    try:
-        frame = pd.read_csv(path, skipinitialspace=True, low_memory=False, **options)
-    except (ValueError, OSError) as error:  # parser, encoding and file errors alike
-        raise UserError(f"{path} cannot be read as a CSV table: {error}") from error
-    if not len(frame):
-        raise UserError(f"{path} must have at least one row; it has none.")
-    return frame
+def described(
+    path: Path, args: argparse.Namespace, schema: Schema | None, target: str | None
+) -> pd.DataFrame:
+    """Read a table; with a schema, categories stay text and only numbers can be missing."""
+    if schema is None:
+        return _tables.read(path, args)
+    texts = [name for name, fact in schema.items() if isinstance(fact, Categories | Dates | Hashed)]
+    missing = {name: _tables.MISSING for name, fact in schema.items() if isinstance(fact, Bounded)}
+    if target is not None:
+        missing[target] = [""]
+        texts += [] if schema.target_bounds is not None else [target]
+    return _tables.read(path, args, texts, missing)
 
 
-def _labels(column: pd.Series, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
-    """Return labels as the schema writes them, and all classes."""
+def _tell_losses(path: Path, schema: Schema, X: pd.DataFrame) -> None:
+    """Say which columns lose values: nothing else would, and the model would only be worse."""
+    lost = [column for column in schema.check(X).columns if not column.fits]
+    if lost:
+        named = ", ".join(f"{column.name} ({column.share_lost:.0%})" for column in lost[:5])
+        say(
+            f"The schema clips or does not know values of {named}"
+            f"{f' and {len(lost) - 5} more columns' if lost[5:] else ''}. For the data holder: "
+            f"`skprivacy schema check` says why."
+        )
+
+
+def _labels(column: pd.Series, schema: Schema) -> np.ndarray:
+    """Return labels as the schema writes them."""
     if schema.classes is None:
         _config.leak(
             f"The classes of {column.name!r} are read from the data. List them in the schema."
         )
-        return np.asarray(column), np.unique(np.asarray(column))
+        return np.asarray(column)
     known = {category_key(label): label for label in schema.classes}
     found = [known.get(category_key(label)) for label in column]
     if None in found:
@@ -186,4 +185,15 @@ def _labels(column: pd.Series, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
             f"column {column.name!r} holds {unknown!r}, which is not one of the schema's classes "
             f"{list(schema.classes)}. Correct the column or the schema."
         )
-    return np.array(found), np.array(schema.classes)
+    return np.array(found)
+
+
+def _numbers(column: pd.Series) -> np.ndarray:
+    values = column_numbers(column)
+    if not np.isfinite(values).all():
+        wrong = column[~np.isfinite(values)].iloc[0]
+        raise UserError(
+            f"column {column.name!r} holds {wrong!r}, and the schema says that it is a number "
+            "(target_bounds). Correct the column, the schema or --decimal."
+        )
+    return values

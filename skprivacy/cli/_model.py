@@ -1,43 +1,65 @@
-"""The model trained by the commands: public preprocessing and a private network."""
+"""The model trained by the commands: public preprocessing and a private estimator."""
 
 from __future__ import annotations
 
 import argparse
+import ast
+import inspect
 from typing import Any
 
-import numpy as np
+from sklearn.base import is_regressor
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from ..attacks import LiRA, LossThreshold, MembershipAttack, StrongestAttack
-from ..preprocessing import SchemaTransformer
+from ..base import PrivateEstimatorMixin
+from ..preprocessing import SchemaTransformer, make_private_pipeline
 from ._console import UserError
 from ._data import Records
+from ._names import MODELS, attack_class, model_class
 
-__all__ = ["add_arguments", "make_attacks", "make_model"]
+__all__ = ["add_arguments", "add_attack", "add_run", "check", "make_attacks", "make_model"]
 
-ATTACKS = {
-    "loss": "threshold on the loss, needs no training",
-    "lira": "likelihood ratio with shadow models, much stronger",
-    "strongest": "whichever finds most members of shadow models",
-    "both": "loss and strongest",
-}
+DELTA = 1e-6
+_SHORT = {"loss": "LossThreshold", "lira": "LiRA", "strongest": "StrongestAttack"}
+_BOTH = "loss,strongest"
 
 
-def add_arguments(parser: argparse.ArgumentParser, attacks: list[str], attack: str) -> None:
-    """Add the arguments for the model, the attack and the run."""
-    group = parser.add_argument_group("model and attack")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for the model."""
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "--model",
+        metavar="NAME",
+        help=f"one of {', '.join(MODELS)}, or the dotted path of any estimator (default: "
+        "DPSGDClassifier, or DPSGDRegressor for a target with bounds)",
+    )
+    group.add_argument(
+        "--set",
+        type=setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter of the model, such as --set epochs=50; may be repeated",
+    )
     group.add_argument(
         "--delta",
         type=float,
-        default=1e-6,
         help="probability that the limit epsilon fails; choose it far below 1 over the number of "
-        "records (default: %(default)s)",
+        f"records (default: {DELTA:g}, or 0 for models that need none)",
     )
+
+
+def add_attack(parser: argparse.ArgumentParser, attack: str) -> None:
+    """Add the arguments for the attack."""
+    group = parser.add_argument_group("attack")
     group.add_argument(
         "--attack",
-        choices=attacks,
         default=attack,
-        help=f"{'; '.join(f'{name}: {ATTACKS[name]}' for name in attacks)} (default: %(default)s)",
+        metavar="NAME[,NAME]",
+        help="loss: threshold on the loss, needs no training; lira: likelihood ratio with shadow "
+        "models, much stronger; strongest: whichever finds most members of shadow models; both: "
+        "loss and strongest; or any attack of skprivacy.attacks by its name, such as RMIA "
+        "(default: %(default)s)",
     )
     group.add_argument(
         "--n-shadows",
@@ -46,6 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser, attacks: list[str], attack: s
         metavar="N",
         help="number of shadow models, even; not for loss (default: %(default)s)",
     )
+
+
+def add_run(parser: argparse.ArgumentParser) -> Any:
+    """Add the arguments for the run."""
     run = parser.add_argument_group("run")
     run.add_argument(
         "--seed", type=int, default=0, help="seed of splits and initial weights (default: 0)"
@@ -58,44 +84,105 @@ def add_arguments(parser: argparse.ArgumentParser, attacks: list[str], attack: s
         help="train N models in parallel; -1: all cores",
     )
     run.add_argument("--quiet", action="store_true", help="no progress bar")
+    return run
 
 
-def make_model(records: Records, args: argparse.Namespace, epsilon: float) -> Any:
-    """Return the unfitted pipeline.
+def setting(text: str) -> tuple[str, Any]:
+    """Parse ``epochs=50``; what is no Python literal is text."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip().isidentifier():
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, such as epochs=50; got {text!r}")
+    try:
+        return name.strip(), ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError):
+        return name.strip(), value.strip()
+
+
+def check(args: argparse.Namespace, *epsilons: float) -> None:
+    """Raise UserError for an argument that is out of range, before the data is read."""
+    for epsilon in epsilons:
+        if not epsilon > 0:
+            raise UserError(f"epsilon must be positive; got {epsilon:g}.")
+    if args.delta is not None and not 0 < args.delta < 1:
+        raise UserError(f"--delta must be between 0 and 1; got {args.delta:g}.")
+    if args.model is not None:
+        model_class(args.model)
+
+
+def make_model(
+    records: Records, args: argparse.Namespace, epsilon: float, budget: Any = None
+) -> Any:
+    """Return the unfitted model behind a transformer by the schema.
 
     Raises
     ------
     UserError
-        If epsilon or delta is out of range.
+        If it is for another kind of target, has no such parameter, or cannot be charged.
     """
-    from ..neural_network import DPSGDClassifier  # imports torch
-
-    if not epsilon > 0:
-        raise UserError(f"epsilon must be positive; got {epsilon:g}.")
-    if not 0 < args.delta < 1:
-        raise UserError(f"--delta must be between 0 and 1; got {args.delta:g}.")
-    if args.delta * len(records.y) >= 1:
+    kind = model_class(args.model or f"DPSGD{'Classifier' if records.classifies else 'Regressor'}")
+    known = inspect.signature(kind).parameters
+    given = dict(args.set)
+    if budget is not None and "budget" not in known:
+        raise UserError(f"--budget: {kind.__name__} is not private, so that it cannot be charged.")
+    offered = {
+        "epsilon": epsilon, "delta": _delta(args, records, known), "budget": budget,
+        "random_state": args.seed, "n_jobs": args.n_jobs,
+    }  # fmt: skip
+    usual = {name: value for name, value in offered.items() if name in known and value is not None}
+    try:
+        model = kind(**{**usual, **given})
+    except TypeError as error:
         raise UserError(
-            f"--delta {args.delta:g} must be below 1 over the {len(records.y)} records: otherwise "
+            f"--set: {error}. The parameters of {kind.__name__} are {', '.join(known)}."
+        ) from None
+    if is_regressor(model) == records.classifies:
+        raise UserError(
+            f"{kind.__name__} is for {'numbers' if records.classifies else 'classes'}, and the "
+            f"target of {records.name} holds {'classes' if records.classifies else 'numbers'}. "
+            "Choose another --model, or correct the schema."
+        )
+    if "schema" in known:
+        return _by_votes(model, records)
+    if isinstance(model, PrivateEstimatorMixin):
+        return make_private_pipeline(records.schema, model)
+    return make_pipeline(SchemaTransformer(records.schema), model)
+
+
+def _by_votes(model: Any, records: Records) -> Any:
+    """Return a model that takes records as they are, and draws public ones from their schema."""
+    public = None if records.schema.inferred else records.schema.classes
+    facts: dict[str, Any] = {"schema": records.schema, "classes": public}
+    if "teacher" in model.get_params() and model.teacher is None:
+        facts["teacher"] = make_pipeline(
+            SchemaTransformer(records.schema), LogisticRegression(max_iter=1000)
+        )
+    return model.set_params(**facts)
+
+
+def _delta(args: argparse.Namespace, records: Records, known: Any) -> float | None:
+    """Return the delta to claim, None for that of the estimator."""
+    by_default = known["delta"].default if "delta" in known else 0.0
+    delta = args.delta if args.delta is not None else DELTA if by_default else None
+    if delta is not None and delta * len(records.y) >= 1:
+        raise UserError(
+            f"--delta {delta:g} must be below 1 over the {len(records.y)} records: otherwise "
             "publishing somebody's record would be allowed. Give a much smaller one."
         )
-    return make_pipeline(
-        SchemaTransformer(records.schema, dtype=np.float32),
-        DPSGDClassifier(
-            epsilon=epsilon, delta=args.delta, classes=records.classes, random_state=args.seed
-        ),
-    )
+    return delta
 
 
-def make_attacks(args: argparse.Namespace) -> list[MembershipAttack]:
-    """Return the requested attacks."""
-    shadowed = {"n_shadows": args.n_shadows, "random_state": args.seed}
-    offered: dict[str, list[MembershipAttack]] = {
-        "loss": [LossThreshold()],
-        "lira": [LiRA(**shadowed)],
-        "strongest": [StrongestAttack(online=True, **shadowed)],
-        "both": [LossThreshold(), StrongestAttack(online=True, **shadowed)],
-    }
-    if args.attack != "loss" and (args.n_shadows < 2 or args.n_shadows % 2):
-        raise UserError(f"--n-shadows must be an even number of at least 2; got {args.n_shadows}.")
-    return offered[args.attack]
+def make_attacks(args: argparse.Namespace) -> list[Any]:
+    """Return the attacks that were asked for."""
+    made = []
+    for name in args.attack.replace("both", _BOTH).split(","):
+        kind = attack_class(_SHORT.get(name.strip(), name.strip()))
+        known = inspect.signature(kind).parameters
+        if "n_shadows" in known and (args.n_shadows < 2 or args.n_shadows % 2):
+            raise UserError(
+                f"--n-shadows must be an even number of at least 2; got {args.n_shadows}."
+            )
+        given = {"n_shadows": args.n_shadows, "random_state": args.seed}
+        if kind.__name__ == "StrongestAttack":
+            given["online"] = True
+        made.append(kind(**{k: value for k, value in given.items() if k in known}))
+    return made

@@ -49,9 +49,12 @@ def check(args: argparse.Namespace, *others: str | None) -> None:
         raise UserError("--record must be a word, such as person; got none.")
 
 
-def about(args: argparse.Namespace, data: str, schema: Any = None, **seeds: int) -> About:
+def about(
+    args: argparse.Namespace, data: str, schema: Any = None, budget: Any = None, **seeds: int
+) -> About:
     """Return what is known of a run."""
     from ..audit import About
+    from ._release import ledger_digest
 
     stated = ""
     if schema is not None:
@@ -64,6 +67,7 @@ def about(args: argparse.Namespace, data: str, schema: Any = None, **seeds: int)
         command=args.command_line,
         record=args.record,
         schema_digest=stated,
+        ledger_digest=ledger_digest(budget),
         seeds=seeds,
     )
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from typing import Any
 
 from sklearn.model_selection import train_test_split
 
-from . import _data, _model, _report
+from . import _config_file, _data, _model, _release, _report
 from ._console import UserError, say, show
 
 __all__ = ["add_parser", "run"]
@@ -18,6 +17,7 @@ examples:
   skprivacy audit digits --epsilon 1 --out audit.html
   skprivacy audit adult --epsilon 0.5 --n-shadows 64 --n-jobs 2
   skprivacy audit patients.csv --target outcome --schema patients.json --subgroups ward
+  skprivacy audit patients.csv --schema patients.json --model LP2STClassifier --attack loss,RMIA
 
 exit codes: 0 the claim was not refuted, 1 it was refuted (VIOLATED), 2 an error in the arguments or
 the data, 3 members look like non-members, so that the audit says nothing (DOUBTFUL).
@@ -28,16 +28,17 @@ model, call skprivacy.audit.audit from Python.
 EXIT_CODES = {"VIOLATED": 1, "DOUBTFUL": 3}
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    parser = subparsers.add_parser(
+    parser: argparse.ArgumentParser = subparsers.add_parser(
         "audit",
-        help="train one private model and attack it to test its claim",
+        help=text,
         description="Train a private network on a random half of the data and attack it with the "
         "other half as non-members.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    _config_file.add_argument(parser)
     _data.add_arguments(parser)
     claim = parser.add_argument_group("claim")
     claim.add_argument(
@@ -52,28 +53,47 @@ def add_parser(subparsers: Any) -> None:
     claim.add_argument(
         "--subgroups", metavar="COLUMN", help="show who is most exposed by the values of a column"
     )
-    _model.add_arguments(parser, attacks=["loss", "lira", "strongest", "both"], attack="both")
+    _model.add_arguments(parser)
+    _model.add_attack(parser, "both")
+    _model.add_run(parser)
+    _release.add_arguments(parser)
     output = parser.add_argument_group("output")
     _report.add_arguments(output)
     parser.set_defaults(run=run)
+    return parser
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the audit; return the exit code of its verdict."""
     from ..audit import audit
+    from ..exceptions import BudgetExceededError
 
     _report.check(args)
+    _release.check(args)
+    _model.check(args, args.epsilon)
     attacks = _model.make_attacks(args)
     if not 0 < args.alpha < 1:
         raise UserError(f"--alpha must be between 0 and 1; got {args.alpha:g}.")
+    budget = _release.open_budget(args)
     records = _data.load(args)
-    model = _model.make_model(records, args, args.epsilon)
+    _release.check_schema(args, records.schema)
+    if not records.classifies:
+        raise UserError(
+            f"the target of {records.name} holds numbers, and the attacks compare predicted "
+            "classes. Audit a classification, or call skprivacy.audit from Python."
+        )
+    model = _model.make_model(records, args, args.epsilon, budget)
     X_train, X_test, y_train, y_test = train_test_split(
         records.X, records.y, test_size=0.5, stratify=records.y, random_state=args.seed
     )
     say(f"{records.name}: training on {len(y_train):,} of {len(records.y):,} records")
+    try:
+        model.fit(X_train, y_train)
+    except BudgetExceededError as error:
+        show(error)
+        return 1
     report = audit(
-        model.fit(X_train, y_train),
+        model,
         X_train,
         y_train,
         X_test,
@@ -86,21 +106,12 @@ def run(args: argparse.Namespace) -> int:
         n_jobs=args.n_jobs,
         verbose=not args.quiet,
     )
-    report = _assuming(report, records.assumptions)
     show(report)
     known = _report.about(
-        args, records.name, records.schema, **{"splits, shadow models, first weights": args.seed}
-    )
+        args, records.name, records.schema, budget,
+        **{"splits, shadow models, first weights": args.seed},
+    )  # fmt: skip
     for name in _report.write_audit(args, report, known):
         say(f"wrote {name}")
+    _release.release(args, model, records.schema, budget, report)
     return EXIT_CODES.get(report.verdict, 0)
-
-
-def _assuming(report: Any, assumptions: tuple[str, ...]) -> Any:
-    """Return the report with the assumptions of the command added to its claim."""
-    claimed = report.guarantee
-    if claimed is None:
-        return report
-    return replace(
-        report, guarantee=replace(claimed, assumptions=(*claimed.assumptions, *assumptions))
-    )

@@ -43,11 +43,11 @@ class _Table(NamedTuple):
     classes: list[str]
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    parser = subparsers.add_parser(
+    parser: argparse.ArgumentParser = subparsers.add_parser(
         "audit-predictions",
-        help="test a claim by what a model of any language predicts",
+        help=text,
         description="Attack a model of which only predictions are at hand: a CSV table of its "
         "probabilities for records that it was trained on and for others, and tables of shadow "
         "models, if there are any.",
@@ -77,6 +77,7 @@ def add_parser(subparsers: Any) -> None:
     output = parser.add_argument_group("output")
     _report.add_arguments(output)
     parser.set_defaults(run=run)
+    return parser
 
 
 def run(args: argparse.Namespace) -> int:

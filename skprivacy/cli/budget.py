@@ -29,7 +29,7 @@ from ..accounting.budget.filters import FILTERS
 from ..exceptions import BudgetExceededError
 from ._console import UserError, check_outputs, show
 
-__all__ = ["add_parser", "run"]
+__all__ = ["add_parser", "open_ledger", "run"]
 
 _NOISE = {"gaussian": GaussianEvent, "laplace": LaplaceEvent, "logistic": LogisticEvent}
 
@@ -47,11 +47,11 @@ exit codes: 0 success, 1 refused by the budget (what-if: no further release fits
 """
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    parser = subparsers.add_parser(
+    parser: argparse.ArgumentParser = subparsers.add_parser(
         "budget",
-        help="manage a privacy budget and plan with it",
+        help=text,
         description="Manage a privacy budget in a ledger file that every fit can charge "
         "(estimator parameter budget=PrivacyBudget.open('adult.ledger')).",
         epilog=_EPILOG,
@@ -75,16 +75,17 @@ def add_parser(subparsers: Any) -> None:
         "column (default: %(default)s)",
     )
     what_if = _add(actions, "what-if", _what_if, "show how many more such releases fit")
-    for parser in (spend, what_if):
-        parser.add_argument(
+    for action in (spend, what_if):
+        action.add_argument(
             "--new-scope", action="store_true", help="allow a scope without a cap or a charge"
         )
-        _add_event(parser)
+        _add_event(action)
     compare = actions.add_parser("compare", help="compare six accountants on one release")
     compare.add_argument("--at-delta", "--delta", dest="at_delta", type=float, required=True)
     compare.add_argument("--relation", choices=RELATIONS, default="add_remove")
     compare.set_defaults(run=run, action=_compare)
     _add_event(compare, claim=False)
+    return parser
 
 
 def run(args: argparse.Namespace) -> int:
@@ -176,13 +177,22 @@ def _event(args: argparse.Namespace) -> Event:
 
 
 def _open(args: argparse.Namespace) -> PrivacyBudget:
-    if _in_file(args.ledger) and not Path(args.ledger).exists():
-        raise UserError(
-            f"there is no ledger {args.ledger}. Create one with `skprivacy budget create`."
-        )
-    with _naming_the_file(args.ledger):
-        budget = PrivacyBudget.open(args.ledger, args.scope)
-    if not getattr(args, "new_scope", False):
+    return open_ledger(args.ledger, args.scope, getattr(args, "new_scope", False))
+
+
+def open_ledger(ledger: str, scope: str, new_scope: bool = False) -> PrivacyBudget:
+    """Open a ledger.
+
+    Raises
+    ------
+    UserError
+        If there is none, or it has no such scope, and no new one was asked for.
+    """
+    if _in_file(ledger) and not Path(ledger).exists():
+        raise UserError(f"there is no ledger {ledger}. Create one with `skprivacy budget create`.")
+    with _naming_the_file(ledger):
+        budget = PrivacyBudget.open(ledger, scope)
+    if not new_scope:
         _check_scope(budget)
     return budget
 

@@ -12,11 +12,11 @@ from ._console import show
 __all__ = ["add_parser", "run"]
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    parser = subparsers.add_parser(
+    parser: argparse.ArgumentParser = subparsers.add_parser(
         "datasets",
-        help="list the data sets that DATA can name",
+        help=text,
         description="List the data sets that DATA can name, or print the public schema of one as "
         "JSON, as a starting point for your own schema.",
     )
@@ -24,6 +24,7 @@ def add_parser(subparsers: Any) -> None:
         "name", nargs="?", choices=sorted(CATALOGUE), help="print the schema of this data set"
     )
     parser.set_defaults(run=run)
+    return parser
 
 
 def run(args: argparse.Namespace) -> int:

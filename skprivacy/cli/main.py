@@ -8,20 +8,36 @@ import shlex
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 
 from .. import __version__
 from ..exceptions import PrivacyWarning
-from . import audit, audit_predictions, budget, datasets, sweep, verify
+from . import _config_file
 from ._console import UserError, say, warn
 
 __all__ = ["main"]
 
-COMMANDS = (sweep, audit, audit_predictions, verify, budget, datasets)  # in the order of the help
+# In the order of the help. The module of a command is imported when it is called: the help of all
+# of them needs neither scikit-learn nor torch.
+COMMANDS = {
+    "train": "train a private model and save it",
+    "predict": "apply a saved model to a table",
+    "audit": "train one private model and attack it to test its claim",
+    "audit-predictions": "test a claim by what a model of any language predicts",
+    "sweep": "train at several privacy levels and compare utility with leakage",
+    "schema": "draft the schema of a table, and check it",
+    "key": "create a key to sign certificates with",
+    "verify": "check the certificate of a private model",
+    "budget": "manage a privacy budget and plan with it",
+    "datasets": "list the data sets that DATA can name",
+}
 DESCRIPTION = "Train private models and prove how private they are."
 EPILOG = """\
 examples:
-  skprivacy sweep demo --out report.html --plot curve.png
+  skprivacy schema draft patients.csv --target outcome --out patients.json
+  skprivacy train patients.csv --schema patients.json --epsilon 1 --save model.safetensors
   skprivacy audit digits --epsilon 1
+  skprivacy sweep demo --out report.html --plot curve.png
 
 For help on a command: skprivacy sweep --help
 """
@@ -38,8 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 for success, 1 for a claim refuted by an audit or a refusal by a budget, 2 for a user
-        error, 3 for an audit of doubtful groups of records, 130 for Ctrl-C.
+        0 for success, 1 for a claim refuted by an audit, a refusal by a budget, a certificate that
+        does not hold or a table that does not fit to its schema, 2 for a user error, 3 for an
+        audit of doubtful groups of records, 130 for Ctrl-C.
 
     Examples
     --------
@@ -48,11 +65,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     adult ...
     0
     """
+    given = sys.argv[1:] if argv is None else list(argv)
+    traceback = "--traceback" in given
     try:
-        args = _parser().parse_args(argv)
-        args.command_line = shlex.join(["skprivacy", *(sys.argv[1:] if argv is None else argv)])
+        args = parser(given).parse_args(given)
+        args.command_line = shlex.join(["skprivacy", *given])
     except SystemExit as stop:  # argparse has printed the reason
         return stop.code if isinstance(stop.code, int) else 2
+    except (UserError, ImportError) as error:
+        return _failed(error, traceback)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("once", PrivacyWarning)
@@ -65,24 +86,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (UserError, ValueError, TypeError, OSError, ImportError) as error:
-        if args.traceback:
-            raise
-        say(f"skprivacy: error: {error}")
-        return 2
+        return _failed(error, traceback)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _failed(error: Exception, traceback: bool) -> int:
+    if traceback:
+        raise error
+    say(f"skprivacy: error: {error}")
+    return 2
+
+
+def parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of a command line: whole for its command, by name for the others."""
+    whole = argparse.ArgumentParser(
         prog="skprivacy",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"skprivacy {__version__}")
-    parser.add_argument(
+    whole.add_argument("--version", action="version", version=f"skprivacy {__version__}")
+    whole.add_argument(
         "--traceback", action="store_true", help="show the traceback of an error, for bug reports"
     )
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        command.add_parser(subparsers)
-    return parser
+    subparsers = whole.add_subparsers(required=True, metavar="COMMAND")
+    called = next((word for word in argv if not word.startswith("-")), None)
+    for name, text in COMMANDS.items():
+        if name != called:
+            subparsers.add_parser(name, help=text)
+            continue
+        module = import_module(f".{name.replace('-', '_')}", __package__)
+        _config_file.apply(module.add_parser(subparsers, text), argv)
+    return whole

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import StratifiedKFold
 
-from . import _data, _model, _report
+from . import _config_file, _data, _model, _report
 from ._console import UserError, number_list, say, show
 
 __all__ = ["add_parser", "run"]
@@ -27,16 +27,17 @@ itself reads the private data: its scores are not private, and choosing by them 
 """
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    parser = subparsers.add_parser(
+    parser: argparse.ArgumentParser = subparsers.add_parser(
         "sweep",
-        help="train at several privacy levels and compare utility with leakage",
+        help=text,
         description="Cross-validate a private network at several epsilons, attack each model, "
         "print a table and draw the curve.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    _config_file.add_argument(parser)
     _data.add_arguments(parser)
     sweep = parser.add_argument_group("sweep")
     sweep.add_argument(
@@ -51,11 +52,14 @@ def add_parser(subparsers: Any) -> None:
     sweep.add_argument(
         "--cv", type=int, default=5, metavar="K", help="number of splits (default: 5)"
     )
-    _model.add_arguments(parser, attacks=["loss", "lira", "strongest"], attack="loss")
+    _model.add_arguments(parser)
+    _model.add_attack(parser, "loss")
+    _model.add_run(parser)
     output = parser.add_argument_group("output")
     _report.add_arguments(output)
     output.add_argument("--plot", metavar="FILE.png", help="write the curve (.png, .svg or .pdf)")
     parser.set_defaults(run=run)
+    return parser
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,10 +71,18 @@ def run(args: argparse.Namespace) -> int:
     epsilons = [epsilon for part in args.epsilons for epsilon in part]
     if args.plot and Path(args.plot).suffix.lower() not in (".png", ".svg", ".pdf"):
         raise UserError(f"--plot must end in .png, .svg or .pdf; got {args.plot!r}.")
-    (attack,) = _model.make_attacks(args)
+    _model.check(args, *epsilons)
+    attacks = _model.make_attacks(args)
+    if len(attacks) > 1:
+        raise UserError(f"--attack must be one attack for a sweep; got {args.attack!r}.")
     if args.cv < 2:
         raise UserError(f"--cv must be at least 2; got {args.cv}.")
     records = _data.load(args)
+    if not records.classifies:
+        raise UserError(
+            f"the target of {records.name} holds numbers, and a sweep compares classifiers by "
+            "their accuracy. Sweep a classification."
+        )
     rarest = np.unique(records.y, return_counts=True)[1].min()
     if rarest < args.cv:
         raise UserError(
@@ -82,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     sweep = PrivacySweepCV(
         _model.make_model(records, args, epsilon=1.0),
         epsilons=epsilons,
-        attack=attack,
+        attack=attacks[0],
         cv=StratifiedKFold(args.cv, shuffle=True, random_state=args.seed),
         n_jobs=args.n_jobs,
         verbose=not args.quiet,
@@ -91,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     show(_printable(results))
     cost = cost_in_words(sweep)
     show(f"\nReleasing these {len(epsilons) * args.cv} models would cost {cost}, assuming:")
-    for assumption in _assumptions(sweep, records):
+    for assumption in sweep.charged_.assumptions:
         show(f"  - {assumption}")
     show("The scores are not private.")
     _write(args, sweep, results, records)
@@ -115,10 +127,6 @@ def _printable(table: pd.DataFrame) -> str:
         }
     )
     return shown.to_string(index=False)
-
-
-def _assumptions(sweep: Any, records: Any) -> list[str]:
-    return list(dict.fromkeys([*sweep.charged_.assumptions, *records.assumptions]))
 
 
 def _write(args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: Any) -> None:
@@ -145,7 +153,7 @@ def _write(args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: A
 
 
 def _caveats(sweep: Any, records: Any) -> list[str]:
-    caveats = _assumptions(sweep, records)
+    caveats = list(sweep.charged_.assumptions)
     if records.schema.inferred:
         caveats.insert(0, "The schema was read from the private data; no guarantee covers that.")
     return caveats

@@ -17,11 +17,11 @@ exit codes: 0 the certificate holds, 1 it does not, 2 an error.
 """
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    parser = subparsers.add_parser(
+    parser: argparse.ArgumentParser = subparsers.add_parser(
         "verify",
-        help="check the certificate of a private model",
+        help=text,
         description="Check the signature and the digests of a certificate, compute every epsilon "
         "again, and say what holds, what is assumed and what was only measured.",
         epilog=EXAMPLES,
@@ -32,6 +32,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--key", metavar="KEY.pub", help="the issuer's public key")
     parser.add_argument("--schema", metavar="SCHEMA.json", help="the schema that was used")
     parser.set_defaults(run=run)
+    return parser
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from ..mechanisms import Gaussian, analytic_noise_multiplier
 from ..preprocessing import Bounded, Categories, Schema
-from ..preprocessing.transformer import category_codes, column_numbers, described_columns
+from ..preprocessing._values import category_codes, column_numbers
+from ..preprocessing.columns import Column
+from ..preprocessing.transformer import described_columns
 
 __all__ = ["Marginals"]
 
@@ -32,7 +34,7 @@ class Marginals:
     Parameters
     ----------
     schema : Schema
-        Public facts about the columns.
+        Public facts about the columns: Bounded and Categories alone.
     n_classes : int
     epsilon, delta : float
         What the counts cost by themselves. An infinite epsilon takes no noise.
@@ -111,7 +113,8 @@ class Marginals:
             Without the class: teachers say what they take a record for.
         """
         classes = np.arange(n) % self.n_classes
-        columns, start = {}, 0
+        columns: dict[str, NDArray[Any]] = {}
+        start = 0
         for name, fact in self.schema.items():
             table = noisy[start : start + _n_cells(fact)]
             start += len(table)
@@ -119,16 +122,15 @@ class Marginals:
             for code in range(self.n_classes):
                 own = np.flatnonzero(classes == code)
                 cells[own] = random.choice(len(table), len(own), p=_shares(table[:, code]))
-            columns[name] = (
-                fact.from_unit((cells + random.uniform(size=n)) / _BINS)
-                if isinstance(fact, Bounded)
-                else np.array(fact.values, dtype=object)[cells]
-            )
+            if isinstance(fact, Bounded):
+                columns[name] = fact.from_unit((cells + random.uniform(size=n)) / _BINS)
+            elif isinstance(fact, Categories):
+                columns[name] = np.array(fact.values, dtype=object)[cells]
         return pd.DataFrame(columns)
 
 
-def _n_cells(fact: Bounded | Categories) -> int:
-    return _BINS if isinstance(fact, Bounded) else len(fact.values)
+def _n_cells(fact: Column) -> int:
+    return len(fact.values) if isinstance(fact, Categories) else _BINS
 
 
 def _plain(column: pd.Series) -> pd.Series:
@@ -141,10 +143,11 @@ def _plain(column: pd.Series) -> pd.Series:
     return pd.Series(kept, name=column.name, dtype=object)
 
 
-def _cells(column: pd.Series, fact: Bounded | Categories) -> NDArray[np.int64]:
+def _cells(column: pd.Series, fact: Column) -> NDArray[np.int64]:
     """Return the bin or category of each value, by that value alone."""
     if isinstance(fact, Categories):
-        return category_codes(column, fact).astype(np.int64)
+        return category_codes(column, fact.values).astype(np.int64)
+    assert isinstance(fact, Bounded)
     values = column_numbers(column)
     bins = np.minimum(_BINS * fact.to_unit(values), _BINS - 1).astype(np.int64)
     return np.where(np.isnan(values), _MISSING, bins)

@@ -13,7 +13,8 @@ from sklearn.cluster import MiniBatchKMeans
 from sklearn.metrics import pairwise_distances_argmin
 
 from .._sklearn import num_samples
-from ..preprocessing import Bounded, Schema
+from ..preprocessing import Bounded, Categories, Schema
+from ..preprocessing.columns import Column
 
 __all__ = [
     "PublicRecords",
@@ -79,6 +80,7 @@ def drawn_records(schema: Schema, n: int, random: np.random.RandomState) -> pd.D
     Parameters
     ----------
     schema : Schema
+        Of Bounded and Categories alone.
     n : int
     random : RandomState
 
@@ -86,13 +88,15 @@ def drawn_records(schema: Schema, n: int, random: np.random.RandomState) -> pd.D
     -------
     DataFrame of shape (n, n_columns)
     """
-    columns = {
-        name: random.uniform(fact.lower, fact.upper, n)
-        if isinstance(fact, Bounded)
-        else np.array(fact.values, dtype=object)[random.randint(len(fact.values), size=n)]
-        for name, fact in schema.items()
-    }
+    columns = {name: _drawn(fact, n, random) for name, fact in schema.items()}
     return pd.DataFrame(columns)
+
+
+def _drawn(fact: Column, n: int, random: np.random.RandomState) -> NDArray[Any]:
+    if isinstance(fact, Bounded):
+        return random.uniform(fact.lower, fact.upper, n)
+    assert isinstance(fact, Categories)
+    return np.array(fact.values, dtype=object)[random.randint(len(fact.values), size=n)]
 
 
 def with_public_categories(X: Any, public: Any) -> Any:

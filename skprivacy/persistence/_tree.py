@@ -8,13 +8,14 @@ from importlib import import_module
 from typing import Any
 
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import output_container
 from .._torch import torch_is_named
-from . import _linear, _preprocessing
+from . import _learners, _linear, _preprocessing, _taught
 from .files import Arrays
 
 __all__ = ["Given", "restored", "told"]
@@ -68,12 +69,7 @@ _ADVICE = {
     "OneHotEncoder": "use SchemaTransformer with public categories",
     "ColumnTransformer": "use SchemaTransformer, which treats each column by its own facts",
 }
-_TAUGHT = "it holds an estimator of scikit-learn's, whose fitted state can only be pickled"
 _REASONS = {
-    **dict.fromkeys(("PATEClassifier", "PrivateKNNClassifier", "LabelPATEClassifier"), _TAUGHT),
-    **dict.fromkeys(
-        ("ALIBIClassifier", "LP2STClassifier", "RandomizedResponseClassifier"), _TAUGHT
-    ),
     "ALMFineTuner": "it holds an encoder of any kind, whose fitted state can only be pickled",
 }
 
@@ -86,8 +82,19 @@ class Given:
     criterion: Any = None
 
 
-def told(model: Any, prefix: str, arrays: dict[str, NDArray]) -> dict[str, Any]:
+def told(
+    model: Any, prefix: str, arrays: dict[str, NDArray], learner: bool = False
+) -> dict[str, Any]:
     """Return what a file says of a model, and add its arrays to ``arrays``.
+
+    Parameters
+    ----------
+    model : estimator
+    prefix : str
+        What the names of its arrays begin with.
+    arrays : dict
+    learner : bool, default=False
+        Whether it is a learner within a private model, which may be of scikit-learn's own.
 
     Raises
     ------
@@ -96,29 +103,47 @@ def told(model: Any, prefix: str, arrays: dict[str, NDArray]) -> dict[str, Any]:
     """
     kind = type(model).__name__
     if type(model) is Pipeline:
-        steps = [_told_step(name, step, prefix, arrays) for name, step in model.steps]
+        steps = [_told_step(name, step, prefix, arrays, learner) for name, step in model.steps]
         return {"kind": kind, "steps": steps}
     if type(model) is FrozenEstimator:
-        return {"kind": kind, "estimator": told(model.estimator, prefix, arrays)}
-    if not _may_be_written(model):
-        raise ValueError(_refusal(model, prefix))
+        return {"kind": kind, "estimator": told(model.estimator, prefix, arrays, learner)}
+    if learner and type(model) is ColumnTransformer:
+        parts = {
+            name: told(step, f"{prefix}{name}.", arrays, learner)
+            for name, step, _ in _learners.frozen_parts(model)
+        }
+        return {"kind": kind, "parts": parts, **_learners.told_columns(model)}
+    if not _may_be_written(model, learner):
+        raise ValueError(_refusal(model, prefix, learner))
     check_is_fitted(model)
-    facts, own = (_networks() if kind in _NETWORKS else _FORMS[kind]).told(model)
+    if kind in _taught.MODELS:
+        taught = told(_taught.learner_of(model), f"{prefix}learner.", arrays, learner=True)
+        return {"kind": kind, "learner": taught, **_taught.told_taught(model)}
+    if learner and kind in _learners.LEARNERS:
+        facts, own = _learners.told_learner(model)
+    else:
+        facts, own = (_networks() if kind in _NETWORKS else _FORMS[kind]).told(model)
     arrays.update({prefix + name: array for name, array in own.items()})
     return {"kind": kind, "output": output_container(model), **facts}
 
 
-def _told_step(name: str, step: Any, prefix: str, arrays: dict[str, NDArray]) -> list[Any]:
+def _told_step(
+    name: str, step: Any, prefix: str, arrays: dict[str, NDArray], learner: bool
+) -> list[Any]:
     if "." in name:
         raise ValueError(f"The step {name!r} has a dot in its name. Rename it to save it.")
     if step is None or isinstance(step, str):
         return [name, {"kind": PASSED}]
-    return [name, told(step, f"{prefix}{name}.", arrays)]
+    return [name, told(step, f"{prefix}{name}.", arrays, learner)]
 
 
-def _may_be_written(model: Any) -> bool:
+def _may_be_written(model: Any, learner: bool) -> bool:
     """Return whether a model is of a known class, exactly: a subclass may predict otherwise."""
     kind = type(model).__name__
+    if learner and kind in _learners.LEARNERS:
+        return type(model) is _learners.LEARNERS[kind]
+    if kind in _taught.MODELS:
+        return not learner and type(model) is _class_of(kind)
     if kind in _NETWORKS:
         return type(model) is getattr(import_module("skprivacy.neural_network"), kind)
     return kind in _FORMS and type(model) is _class_of(kind)
@@ -131,6 +156,8 @@ def _class_of(kind: str) -> type:
 
 
 def _module_of(kind: str) -> str:
+    if kind in _taught.MODELS:
+        return _taught.MODELS[kind][0]
     return "skprivacy.neural_network" if kind in _NETWORKS else _FORMS[kind].module
 
 
@@ -139,18 +166,25 @@ def _networks() -> Any:
         return import_module("skprivacy.neural_network._persistence")
 
 
-def _refusal(model: Any, prefix: str) -> str:
+def _refusal(model: Any, prefix: str, learner: bool) -> str:
     kind = type(model).__name__
+    if learner:
+        return (
+            f"The learner {prefix[:-1]!r} ({kind}) cannot be saved without pickle: its fitted "
+            "state has no other form. Teach one of "
+            f"{', '.join(sorted(_learners.LEARNERS))}, or a Pipeline of these; or keep it by "
+            "joblib, in a file that only you may be able to write."
+        )
     where = f"The step {prefix[:-1]!r} ({kind})" if prefix else kind
     why = _REASONS.get(kind, "it is of no class whose state can be written as numbers and words")
     advice = _ADVICE.get(kind, "joblib keeps it in a file that only you may be able to write")
     return (
         f"{where} cannot be saved without pickle: {why}. Instead, {advice}. save_model writes "
-        f"{', '.join(sorted([*_FORMS, *_NETWORKS]))}, and a Pipeline of these."
+        f"{', '.join(sorted([*_FORMS, *_NETWORKS, *_taught.MODELS]))}, and a Pipeline of these."
     )
 
 
-def restored(node: Any, arrays: Arrays, given: Given) -> Any:
+def restored(node: Any, arrays: Arrays, given: Given, learner: bool = False) -> Any:
     """Return the model that :func:`told` described.
 
     Raises
@@ -164,15 +198,26 @@ def restored(node: Any, arrays: Arrays, given: Given) -> Any:
     if kind == PASSED:
         return PASSED
     if kind == "Pipeline":
-        return _restored_pipeline(node["steps"], arrays, given)
+        return _restored_pipeline(node["steps"], arrays, given, learner)
     if kind == "FrozenEstimator":
-        return FrozenEstimator(restored(node["estimator"], arrays, given))
-    if kind in _NETWORKS:
+        return FrozenEstimator(restored(node["estimator"], arrays, given, learner))
+    if learner and kind == "ColumnTransformer":
+        parts = {
+            name: restored(part, arrays.below(name), given, learner)
+            for name, part in node["parts"].items()
+        }
+        return _learners.restored_columns(_facts(node, "parts"), parts)
+    if kind in _taught.MODELS and not learner:
+        model = _taught.restored_taught(_class_of(kind), _facts(node, "learner"))
+        taught = restored(node["learner"], arrays.below("learner"), given, learner=True)
+        return _taught.with_learner(model, taught)
+    if learner and kind in _learners.LEARNERS:
+        model = _learners.restored_learner(_learners.LEARNERS[kind], _facts(node), arrays)
+    elif kind in _NETWORKS:
         own = given.module if node["own_module"] is True else None
         model = _networks().restored(node, arrays.all(), own, given.criterion)
     elif kind in _FORMS:
-        facts = {name: node[name] for name in node if name not in ("kind", "output")}
-        model = _FORMS[kind].restored(_class_of(kind), facts, arrays)
+        model = _FORMS[kind].restored(_class_of(kind), _facts(node), arrays)
     else:
         raise ValueError(f"{kind!r} is not a model of this version's save_model")
     output = node["output"]
@@ -183,11 +228,15 @@ def restored(node: Any, arrays: Arrays, given: Given) -> Any:
     return model
 
 
-def _restored_pipeline(steps: Any, arrays: Arrays, given: Given) -> Pipeline:
+def _facts(node: dict[str, Any], *others: str) -> dict[str, Any]:
+    return {name: node[name] for name in node if name not in ("kind", "output", *others)}
+
+
+def _restored_pipeline(steps: Any, arrays: Arrays, given: Given, learner: bool) -> Pipeline:
     names = [name for name, _ in steps]
     if not names or len(set(names)) < len(names) or any(_unfit(name) for name in names):
         raise ValueError(f"there is no pipeline of the steps {names!r}")
-    found = [(name, restored(node, arrays.below(name), given)) for name, node in steps]
+    found = [(name, restored(node, arrays.below(name), given, learner)) for name, node in steps]
     return Pipeline(found)
 
 

@@ -30,7 +30,9 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     ----------
     model : estimator or Pipeline
         Fitted: a private linear model or network, an encoder of ``skprivacy.neural_network``, a
-        PrivateStandardScaler, SchemaTransformer, LocalPerturbation or ScatteringTransformer, or a
+        PrivateStandardScaler, SchemaTransformer, LocalPerturbation or ScatteringTransformer, a
+        classifier taught by noisy votes or noisy labels (PATE, nearest neighbours, those of
+        ``skprivacy.label_privacy``) whose learner is linear, a GaussianNB or the default, or a
         Pipeline of these, of scikit-learn's Binarizer and Normalizer, and of such steps in a
         FrozenEstimator.
     path : str or Path
@@ -52,7 +54,8 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     **Edge cases.** Bounds and labels that were read off the private data are written, as they are
     part of the model; the guarantee lists the assumption that they are public. Once loaded, such a
     model warns again when it is fitted anew. Callables are not written: a module of one's own, a
-    loss and ``augment``; ``class_weight`` is not either.
+    loss and ``augment``; ``class_weight`` is not either. Of a model that teaches another, its
+    teacher, aggregator and schema are not: a new fit takes the default ones.
 
     See Also
     --------

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
+
+from ._column import Column
+from ._values import category_codes, category_key, column_numbers
 
 __all__ = ["Bounded", "Categories", "Column", "category_key"]
 
@@ -16,8 +20,8 @@ SCALES = ("linear", "log")
 _BIT = 0.5  # of a bin: half of what a category weighs, because many of them are 1 together
 
 
-@dataclass(frozen=True)
-class Bounded:
+@dataclass(frozen=True, repr=False)
+class Bounded(Column):
     """A numeric column whose values lie in a publicly known range.
 
     Parameters
@@ -34,6 +38,10 @@ class Bounded:
         Number of bins, equally wide on the scale. :class:`SchemaTransformer` adds a bit for each of
         the ``bins - 1`` edges between them ("thermometer" code), from which a linear model learns
         steps. Costs no privacy, but more features need more noise: try it on public data.
+    unit : str, default=""
+        The unit of the numbers, such as ``"years"``, for those who read the schema.
+    missing, description, inferred
+        As of every column, see :class:`Categories`.
 
     Examples
     --------
@@ -49,9 +57,11 @@ class Bounded:
     upper: float
     scale: str = "linear"
     knee: float = 1.0
-    bins: int = 1
+    bins: int = field(default=1, metadata={"written": "if set"})
+    unit: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("lower", "upper", "knee"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -88,13 +98,11 @@ class Bounded:
             raise ValueError(f"Bounded: bins={self.bins!r} must be at least 1, which adds no bits.")
         object.__setattr__(self, "bins", int(self.bins))
 
-    @property
-    def n_features_out(self) -> int:
-        """Number of features that the column becomes."""
-        return self.bins
+    def ends(self) -> tuple[float, float]:
+        """Return the least and the largest number that is not clipped."""
+        return self.lower, self.upper
 
-    def names_out(self, name: str) -> list[str]:
-        """Return the names of the features that a column of this name becomes."""
+    def _names(self, name: str) -> list[str]:
         return [name, *(f"{name}_bin{i}" for i in range(1, self.bins))]
 
     def largest_norm(self, feature_range: tuple[float, float]) -> float:
@@ -109,11 +117,22 @@ class Bounded:
         -------
         float
         """
-        return math.hypot(_magnitude(feature_range), _BIT * math.sqrt(self.bins - 1))
+        return math.hypot(
+            largest_number(feature_range, self.missing), _BIT * math.sqrt(self.bins - 1)
+        )
 
     def largest_feature(self, feature_range: tuple[float, float]) -> float:
         """Return the largest magnitude of one feature."""
-        return max(_magnitude(feature_range), _BIT if self.bins > 1 else 0.0)
+        bit = 1.0 if self.missing else _BIT if self.bins > 1 else 0.0
+        return max(magnitude(feature_range), bit)
+
+    def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
+        """Write the features of a column; return which of its values could be placed."""
+        values = column_numbers(column)
+        unit = self.to_unit(values)
+        out[:, 0] = scaled(unit)
+        out[:, 1 : self.bins] = self.thermometer(unit)
+        return ~np.isnan(values)
 
     def to_unit(self, values: Any) -> np.ndarray:
         """Map values to [0, 1]; NaN becomes the middle, infinities the ends.
@@ -174,8 +193,8 @@ class Bounded:
         return _BIT * (np.asarray(unit, dtype=np.float64)[:, None] >= edges)
 
 
-@dataclass(frozen=True)
-class Categories:
+@dataclass(frozen=True, repr=False)
+class Categories(Column):
     """A column whose possible values are publicly known.
 
     Parameters
@@ -183,6 +202,14 @@ class Categories:
     values : iterable of str, int, float or bool
         The categories, in the order of the one-hot columns. A value that is not among them is
         encoded as zeros.
+    missing : bool, default=False
+        Whether a further feature says, by a 1, that the value is missing or none that the schema
+        can place.
+    description : str, default=""
+        What the column is, for those who read the schema.
+    inferred : bool, default=False
+        Whether the facts were read off private data, and nobody has compared them with a codebook
+        since. One such column makes ``Schema.inferred`` true. It is no part of equality.
 
     Examples
     --------
@@ -193,6 +220,7 @@ class Categories:
     values: tuple[Any, ...]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if isinstance(self.values, str) or not isinstance(self.values, Iterable):
             raise TypeError(
                 f"Categories: values={self.values!r} must be a list of categories. Pass a list, "
@@ -215,41 +243,30 @@ class Categories:
             seen.add(key)
         object.__setattr__(self, "values", plain)
 
-    @property
-    def n_features_out(self) -> int:
-        """Number of features that the column becomes."""
-        return len(self.values)
-
-    def names_out(self, name: str) -> list[str]:
-        """Return the names of the features that a column of this name becomes."""
+    def _names(self, name: str) -> list[str]:
         return [f"{name}_{value}" for value in self.values]
 
-    def largest_norm(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest norm of the features that a value becomes: one of them is 1."""
-        return 1.0
-
-    def largest_feature(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest magnitude of one feature."""
-        return 1.0
+    def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
+        """Write the features of a column; return which of its values could be placed."""
+        return write_one_hot(out, category_codes(column, self.values))
 
 
-def _magnitude(feature_range: tuple[float, float]) -> float:
+def write_one_hot(out: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Write a 1 at the code of each row, none where it is -1; return which rows have one."""
+    known = np.flatnonzero(codes >= 0)
+    out[known, codes[known]] = 1
+    return codes >= 0
+
+
+def magnitude(feature_range: tuple[float, float]) -> float:
+    """Return the largest magnitude of a number scaled to this range."""
     return max(abs(float(end)) for end in feature_range)
 
 
-def category_key(value: Any) -> str:
-    """Return the text by which values are compared, so that 1, 1.0, True and "1" are equal."""
-    if isinstance(value, str):
-        return value.strip()
-    if isinstance(value, (numbers.Real, np.bool_)):
-        number = float(value)
-        if math.isnan(number):
-            raise ValueError(
-                "Categories: NaN cannot be a category; a missing value is encoded as zeros. Remove "
-                "it."
-            )
-        return str(int(number)) if number.is_integer() else repr(number)
-    raise TypeError(f"Categories: category {value!r} must be text, number or bool. Convert it.")
+def largest_number(feature_range: tuple[float, float], missing: bool) -> float:
+    """Return the largest norm of a scaled number and of the feature that says it is missing.
 
-
-Column = Bounded | Categories
+    A missing number is the middle of the range.
+    """
+    low, high = (float(end) for end in feature_range)
+    return max(magnitude(feature_range), math.hypot((low + high) / 2, 1.0) if missing else 0.0)

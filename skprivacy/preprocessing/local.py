@@ -193,6 +193,7 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
                 numbers[at] = fact
                 at += fact.n_features_out
                 continue
+            assert isinstance(fact, Categories)  # there are no other kinds, see _restate
             k = fact.n_features_out
             block = out[:, at : at + k]
             codes = np.where(block.any(axis=1), block.argmax(axis=1), k)
@@ -210,6 +211,7 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
 
     def _restate(self) -> None:
         """Keep what the guarantee is about to describe, or, in a loaded model, describes."""
+        self.schema_.check_kinds(type(self).__name__, missing=False)
         self._numeric = sum(isinstance(fact, Bounded) for fact in self.schema_.values())
         self._stated = self._settings()
 

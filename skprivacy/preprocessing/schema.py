@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, asdict, fields, replace
+from dataclasses import MISSING, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,25 @@ import pandas as pd
 
 from .. import _config
 from .._output import output_path
+from .._validation import as_frame
 from ..mechanisms.bounds import checked_bounds
-from .columns import Bounded, Categories, Column, category_key
+from ._column import Column, fields_of
+from ._values import category_key
+from .checking import SchemaCheck, check_table
+from .columns import Bounded, Categories
+from .dates import Dates
+from .hashed import Hashed
 
 __all__ = ["Schema"]
+
+_KINDS: dict[str, type[Column]] = {
+    kind.__name__.lower(): kind for kind in (Bounded, Categories, Dates, Hashed)
+}
+_TEXT = (
+    "is free text, which no schema describes: public facts cannot bound it. Leave the column out, "
+    "or turn it into numbers by an encoder that was trained on public text, and describe these"
+)
+_MAX_CLASSES = 30  # of a target whose values are whole numbers; with more it is a number
 
 
 class Schema(Mapping[str, Column]):
@@ -29,7 +44,7 @@ class Schema(Mapping[str, Column]):
 
     Parameters
     ----------
-    columns : mapping of str to Bounded or Categories
+    columns : mapping of str to Bounded, Categories, Dates or Hashed
         The feature columns, in order.
     target : str, default=None
         The name of the target column.
@@ -38,7 +53,8 @@ class Schema(Mapping[str, Column]):
     target_bounds : tuple (lower, upper), default=None
         The publicly known range of a numeric target.
     inferred : bool, default=False
-        Whether the facts were read off private data and so are not public.
+        Whether the facts were read off private data and so are not public. The attribute is true
+        as well if that holds for a column; see ``unreviewed``.
 
     See Also
     --------
@@ -75,10 +91,10 @@ class Schema(Mapping[str, Column]):
                     f"Schema: column name {name!r} must be text. Rename the column, for example to "
                     f"'x{name}'."
                 )
-            if not isinstance(column, (Bounded, Categories)):
+            if not isinstance(column, tuple(_KINDS.values())):
                 raise TypeError(
-                    f"Schema: column {name!r} must be Bounded(lower, upper) or Categories(values); "
-                    f"got {column!r}."
+                    f"Schema: column {name!r} must be Bounded(lower, upper), Categories(values), "
+                    f"Dates(first, last) or Hashed(buckets); got {column!r}."
                 )
         if target is not None and target in columns:
             raise ValueError(
@@ -89,7 +105,7 @@ class Schema(Mapping[str, Column]):
         self.target = target
         self.classes = None if classes is None else Categories(tuple(classes)).values
         self.target_bounds = None if target_bounds is None else _range(target_bounds)
-        self.inferred = bool(inferred)
+        self._inferred = bool(inferred)
 
     def __getitem__(self, name: str) -> Column:
         return self._columns[name]
@@ -116,6 +132,121 @@ class Schema(Mapping[str, Column]):
         )
 
     @property
+    def inferred(self) -> bool:
+        """Whether some fact was read off private data, and not reviewed since."""
+        return bool(self.unreviewed)
+
+    @property
+    def unreviewed(self) -> tuple[str, ...]:
+        """What was read off private data and not reviewed: names of columns, and ``"target"``.
+
+        ``"target"`` stands for classes and bounds of the target, or, if no column is marked, for
+        the whole schema.
+        """
+        columns = tuple(name for name, column in self.items() if column.inferred)
+        return (*columns, "target") if self._inferred else columns
+
+    def warn_if_inferred(self) -> None:
+        """Warn of facts that were read off private data; raise ValueError if strict."""
+        if not self.inferred:
+            return
+        columns = [repr(name) for name, column in self.items() if column.inferred]
+        named = ", ".join(columns[:5]) + (f" and {len(columns) - 5} more" if columns[5:] else "")
+        parts = [f"the columns {named}"] if columns else []
+        parts += (
+            ["the target" if columns else "all facts, or those of the target,"]
+            if self._inferred
+            else []
+        )
+        _config.leak(
+            f"schema: {' and '.join(parts)} were read off the data and not reviewed: that leaks "
+            "them, and no guarantee covers the leak. Compare them with a public codebook, and set "
+            '"inferred" to false there.'
+        )
+
+    def check(self, table: pd.DataFrame, y: Any = None) -> SchemaCheck:
+        """Tell whoever holds the data how a table fits: what is clipped or unknown, and why.
+
+        A schema is written without looking at the data, so that it may have other spellings or
+        units: each value that it does not know is lost in silence when a model is trained.
+
+        Parameters
+        ----------
+        table : DataFrame of shape (n_samples, n_columns)
+            Private records, with the target among the columns or without.
+        y : array-like of shape (n_samples,), default=None
+            The target, if it is not a column of ``table``.
+
+        Returns
+        -------
+        SchemaCheck
+            **About private data**: not to be published.
+
+        Raises
+        ------
+        TypeError
+            If ``table`` is not a DataFrame.
+        ValueError
+            If it has no rows.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from skprivacy.preprocessing import Bounded, Categories, Schema
+        >>> schema = Schema({"age": Bounded(0, 1), "smokes": Categories(["no", "yes"])})
+        >>> table = pd.DataFrame({"age": [31, 64], "smokes": ["No", "yes"]})
+        >>> schema.check(table)
+        This is about private data: do not publish it, ...
+          age: 100.00% clipped; values reach from 31 to 64, the bounds are 0 and 1: are they in \
+the same unit?
+          smokes: 50.00% unknown; 1 times 'No', the schema has 'no'
+        2 of 2 columns lose more than 1% of their values.
+        """
+        if not isinstance(table, pd.DataFrame):
+            raise TypeError(
+                f"table is a {type(table).__name__}; expected a DataFrame, whose columns have "
+                "names."
+            )
+        if not len(table):
+            raise ValueError("table has no rows. Pass the records that are to be checked.")
+        label: Column | None = None
+        if self.classes is not None:
+            label = Categories(self.classes)
+        elif self.target_bounds is not None:
+            label = Bounded(*self.target_bounds)
+        target = self.target
+        if y is not None:
+            target = target or "target"
+            table = table.assign(**{target: np.asarray(y)})
+        return check_table(table, self.items(), target, label)
+
+    def check_kinds(
+        self, who: str, names: Iterable[str] | None = None, *, missing: bool
+    ) -> dict[str, Bounded | Categories]:
+        """Return columns; raise ValueError for one that is neither Bounded nor Categories.
+
+        Parameters
+        ----------
+        who : str
+            Who knows these two kinds alone.
+        names : iterable of str, default=None
+            Which columns; ``None``: all.
+        missing : bool
+            Whether columns may have a feature for missing values.
+        """
+        found: dict[str, Bounded | Categories] = {}
+        for name in self if names is None else names:
+            column = self[name]
+            if not isinstance(column, (Bounded, Categories)) or (column.missing and not missing):
+                raise ValueError(
+                    f"schema: column {name!r} is {column!r}, and {who} knows only Bounded and "
+                    f"Categories{'' if missing else ' without missing=True'}. Describe it so, or "
+                    "leave it out."
+                )
+            found[name] = column
+        return found
+
+    @property
     def n_features_out(self) -> int:
         """Number of columns that :class:`SchemaTransformer` returns."""
         return sum(column.n_features_out for column in self.values())
@@ -139,7 +270,7 @@ class Schema(Mapping[str, Column]):
             target=self.target,
             classes=self.classes,
             target_bounds=self.target_bounds,
-            inferred=self.inferred,
+            inferred=self._inferred,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,21 +279,13 @@ class Schema(Mapping[str, Column]):
         Options that are not used are left out, so that certificates of earlier versions still name
         the same schema.
         """
-        columns: dict[str, dict[str, Any]] = {}
-        for name, column in self.items():
-            if isinstance(column, Bounded):
-                columns[name] = {"type": "bounded", **asdict(column)}
-                if column.bins == 1:
-                    del columns[name]["bins"]
-            else:
-                columns[name] = {"type": "categories", "values": list(column.values)}
         bounds = {} if self.target_bounds is None else {"target_bounds": list(self.target_bounds)}
         return {
-            "columns": columns,
+            "columns": {name: column.to_dict() for name, column in self.items()},
             "target": self.target,
             "classes": None if self.classes is None else list(self.classes),
             **bounds,
-            "inferred": self.inferred,
+            "inferred": self._inferred,
         }
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
@@ -187,10 +310,14 @@ class Schema(Mapping[str, Column]):
                 f"got {facts!r}."
             )
         known = ("columns", "target", "classes", "target_bounds", "inferred")
-        if unknown := set(facts) - set(known):
+        if unknown := set(facts) - {*known, "$schema"}:  # which editors read
             raise ValueError(
                 f"Schema: unknown key {sorted(unknown)[0]!r}; expected {', '.join(known)}. Remove "
                 "it."
+            )
+        if not isinstance(facts.get("inferred", False), bool):
+            raise ValueError(
+                f'Schema: "inferred" is {facts["inferred"]!r}; expected true or false. Correct it.'
             )
         columns = {name: _column(name, fact) for name, fact in facts["columns"].items()}
         return cls(
@@ -234,7 +361,8 @@ class Schema(Mapping[str, Column]):
         X : DataFrame or array-like of shape (n_samples, n_features)
             The data.
         y : array-like of shape (n_samples,), default=None
-            The target, whose classes are inferred as well.
+            The target. Its classes are inferred as well; the bounds, if it holds numbers that are
+            not whole, or more than 30 different ones.
         max_categories : int, default=1000
             Largest number of distinct values of a column that is not numeric. More are taken for
             names or identifiers of records, which no model should learn.
@@ -242,7 +370,7 @@ class Schema(Mapping[str, Column]):
         Returns
         -------
         Schema
-            With ``inferred=True``.
+            With ``inferred=True``, as has every column.
 
         Raises
         ------
@@ -258,6 +386,7 @@ class Schema(Mapping[str, Column]):
             "Schema.infer reads bounds and categories off the data: they leak, and no guarantee "
             "covers the leak, unless the data is public. Write a Schema from the data's codebook."
         )
+        X = as_frame(X)
         frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
         columns = {
             _name(label): _inferred(_name(label), frame[label], max_categories)
@@ -267,7 +396,7 @@ class Schema(Mapping[str, Column]):
         return cls(
             columns,
             target=name if isinstance(name, str) and name not in columns else None,
-            classes=None if y is None else np.unique(np.asarray(y)),
+            **({} if y is None else target_facts(np.asarray(y))),
             inferred=True,
         )
 
@@ -281,6 +410,19 @@ def _range(target_bounds: Any) -> tuple[float, float]:
             "Pass the public range of the target."
         )
     return lower, upper
+
+
+def target_facts(y: np.ndarray) -> dict[str, Any]:
+    """Return the classes of a target, or the bounds of one that is a number, read off it."""
+    values = np.unique(y)
+    if values.dtype.kind in "iuf" and len(values) > 1:
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise ValueError(
+                "Schema.infer: y holds missing or infinite values. Drop these records."
+            )
+        if len(values) > _MAX_CLASSES or (values != np.floor(values)).any():
+            return {"target_bounds": (float(values[0]), float(values[-1]))}
+    return {"classes": values}
 
 
 def _name(label: Any) -> str:
@@ -297,14 +439,16 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _column(name: str, fact: Any) -> Column:
-    makers: dict[str, type[Column]] = {"bounded": Bounded, "categories": Categories}
-    if not isinstance(fact, Mapping) or fact.get("type") not in makers:
+    kind = fact.get("type") if isinstance(fact, Mapping) else None
+    if kind == "text":
+        raise ValueError(f"Schema: column {name!r} {_TEXT}.")
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(
-            f'Schema: column {name!r} must have a "type" that is one of {sorted(makers)}; got '
+            f'Schema: column {name!r} must have a "type" that is one of {sorted(_KINDS)}; got '
             f"{fact!r}."
         )
-    maker, arguments = makers[fact["type"]], {k: v for k, v in fact.items() if k != "type"}
-    keys = {field.name: field.default is MISSING for field in fields(maker)}
+    maker, arguments = _KINDS[kind], {k: v for k, v in fact.items() if k != "type"}
+    keys = {field.name: field.default is MISSING for field in fields_of(maker)}
     if unknown := [key for key in arguments if key not in keys]:
         raise ValueError(
             f"Schema: column {name!r}: unknown key {unknown[0]!r}; expected {', '.join(keys)}."
@@ -326,7 +470,7 @@ def _inferred(name: str, column: pd.Series, max_categories: int) -> Column:
                 f"Schema.infer: column {name!r} has no finite value. Drop it, or describe it in a "
                 "Schema."
             )
-        return Bounded(finite.min(), finite.max())
+        return Bounded(finite.min(), finite.max(), inferred=True)
     values = pd.unique(column.dropna())
     if not len(values):
         raise ValueError(
@@ -338,6 +482,6 @@ def _inferred(name: str, column: pd.Series, max_categories: int) -> Column:
             f"max_categories={max_categories}. Drop it, or describe it in a Schema."
         )
     try:
-        return Categories(tuple(sorted(values, key=category_key)))
+        return Categories(tuple(sorted(values, key=category_key)), inferred=True)
     except (TypeError, ValueError) as error:
         raise ValueError(f"Schema.infer: column {name!r}: {error}") from error

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,17 +10,11 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._validation import check_column_names
-from .columns import Bounded, Categories, category_key
+from .._validation import as_frame, check_column_names
+from ._column import Column
 from .schema import Schema
 
-__all__ = [
-    "SchemaTransformer",
-    "category_codes",
-    "check_columns",
-    "column_numbers",
-    "described_columns",
-]
+__all__ = ["SchemaTransformer", "check_columns", "described_columns"]
 
 
 class SchemaTransformer(TransformerMixin, BaseEstimator):
@@ -30,7 +22,8 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
 
     A numeric column is clipped to its public bounds and scaled to ``feature_range``; a column with
     ``bins`` adds bits, 0 or 0.5, that say which edges between bins the number has reached. A
-    categorical column becomes one-hot columns of its public categories. This replaces ordinary
+    categorical column becomes one-hot columns of its public categories, or of public buckets; a
+    date the days since a public one. This replaces ordinary
     preprocessing (a scaler or an encoder fitted on private data), which no guarantee covers.
 
     Parameters
@@ -61,7 +54,9 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
     stay neighbours under every relation, and the transform costs no privacy.
 
     **Edge cases.** A missing or non-numeric number becomes the middle of ``feature_range``, an
-    infinite one its end. A missing or unknown category becomes zeros in all of its columns.
+    infinite one its end. A missing or unknown category becomes zeros in all of its columns. Of a
+    column with ``missing``, a further feature says that. A schema of which facts were read off the
+    data and not reviewed warns at ``fit``, and makes every guarantee behind it an estimate.
     The columns of a DataFrame are found by name, in any order; those of an array by the order of
     the schema.
 
@@ -105,6 +100,11 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         ------
         ValueError
             If a column is missing or unknown, or a parameter is wrong.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            If the schema was read off data, wholly or in part; an error if strict.
         """
         self._check_parameters()
         X = self._checked(X, reset=True)
@@ -113,6 +113,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         else:
             self.schema_ = self.schema
             check_columns(self.schema, X)
+            self.schema.warn_if_inferred()
         self.data_independent_ = not self.schema_.inferred
         return self
 
@@ -134,15 +135,9 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         out = np.zeros((len(X), self.schema_.n_features_out), dtype=self.dtype)
         at = 0
         for column, fact in described_columns(self.schema_, X):
-            if isinstance(fact, Bounded):
-                unit = fact.to_unit(column_numbers(column))
-                out[:, at] = self._scaled(unit)
-                out[:, at + 1 : at + fact.bins] = fact.thermometer(unit)
-            else:
-                codes = category_codes(column, fact)
-                known = np.flatnonzero(codes >= 0)
-                out[known, at + codes[known]] = 1
-            at += fact.n_features_out
+            width = fact.n_features_out
+            fact.encode(out[:, at : at + width], column, self._scaled)
+            at += width
         return out
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
@@ -208,6 +203,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         return np.clip(low + (high - low) * unit, low, high)
 
     def _checked(self, X: Any, reset: bool) -> Any:
+        X = as_frame(X)
         check_column_names(X)
         if self.schema is None:
             return validate_data(self, X, reset=reset, dtype=np.float64)
@@ -240,59 +236,7 @@ def check_columns(schema: Schema, X: Any) -> None:
         )
 
 
-def described_columns(schema: Schema, X: Any) -> Iterator[tuple[pd.Series, Bounded | Categories]]:
+def described_columns(schema: Schema, X: Any) -> Iterator[tuple[pd.Series, Column]]:
     """Yield each column that the schema describes, with its facts."""
     for i, (name, fact) in enumerate(schema.items()):
         yield (X[name] if isinstance(X, pd.DataFrame) else pd.Series(X[:, i])), fact
-
-
-def column_numbers(column: pd.Series) -> np.ndarray:
-    """Return a column as floats, with NaN for values that are not numbers."""
-    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    return _each_value(column, _number, np.float64)
-
-
-def _number(value: Any) -> float:
-    if not isinstance(value, (str, numbers.Real, np.bool_)):
-        return np.nan
-    try:
-        return float(value)
-    except ValueError:
-        return np.nan
-    except OverflowError:  # an integer beyond the floats
-        return np.inf if value > 0 else -np.inf  # type: ignore[operator]  # only integers overflow
-
-
-def category_codes(column: pd.Series, fact: Categories) -> np.ndarray:
-    """Return each value's index in the categories, -1 for a missing or unknown one."""
-    index = {category_key(value): i for i, value in enumerate(fact.values)}
-
-    def code(value: Any) -> int:
-        try:
-            return index.get(category_key(value), -1)
-        except (TypeError, ValueError, OverflowError):
-            return -1
-
-    return _each_value(column, code, np.intp)
-
-
-def _each_value(column: pd.Series, function: Callable, dtype: Any) -> np.ndarray:
-    """Apply a function to each value, once per distinct one.
-
-    The cache is typed: 1, True and Decimal(1) are equal, but the result for a row must never depend
-    on the values of other rows.
-    """
-    if isinstance(column.dtype, (pd.StringDtype, pd.CategoricalDtype)):  # values of one type
-        places, values = pd.factorize(column)
-        missing = getattr(column.dtype, "na_value", np.nan)
-        found = np.array([function(value) for value in [*values.tolist(), missing]], dtype=dtype)
-        return found[places]  # the place of a missing value is -1, the last
-    cached = lru_cache(maxsize=None, typed=True)(function)
-    try:
-        return np.fromiter(map(cached, column.tolist()), dtype, count=len(column))
-    except TypeError as error:  # unhashable
-        raise ValueError(
-            f"X holds values in column {column.name!r} that are neither number, text nor bool. "
-            "Convert or drop the column."
-        ) from error

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..preprocessing import Bounded, Categories
-from ..preprocessing.transformer import category_codes, column_numbers
+from ..preprocessing._values import category_codes, column_numbers
 from .grid import Grid
 
 __all__ = ["Cells", "NumberCells", "ValueCells", "number_cells"]
@@ -37,7 +37,7 @@ class ValueCells:
         return len(self.fact.values)
 
     def codes(self, column: pd.Series) -> NDArray[np.int64]:
-        return category_codes(_readable(column), self.fact).astype(np.int64)
+        return category_codes(_readable(column), self.fact.values).astype(np.int64)
 
     def values(self, codes: NDArray[np.int64], shares: NDArray[np.float64]) -> NDArray[Any]:
         return np.array(self.fact.values, dtype=object)[codes]

@@ -47,7 +47,7 @@ Y = (X[:, 0] > 0).astype(int)
 FRAME = pd.DataFrame({"age": RNG.uniform(0, 90, 60), "sex": np.where(Y, "f", "m")})
 SCHEMA = Schema({"age": Bounded(0, 100, "log"), "sex": Categories(["f", "m"])}, target="ill")
 SAVED = {
-    *LINEAR, "PrivateStandardScaler", "PrivateStandardScaler-delta",
+    *LINEAR, "PATEClassifier-marginals", "PrivateStandardScaler", "PrivateStandardScaler-delta",
     *(name for name in CASES if name.startswith(("DPSGD", "DPNeuralNet"))),
 }  # fmt: skip
 HERE = Path(__file__).parent

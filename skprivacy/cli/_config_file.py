@@ -1,0 +1,107 @@
+"""Options from a TOML file: ``--config run.toml``. What is on the command line comes first."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ._console import UserError
+
+__all__ = ["add_argument", "apply"]
+
+OPTION = "--config"
+
+
+def add_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names the file."""
+    parser.add_argument(
+        OPTION,
+        metavar="FILE.toml",
+        help="read options from a file, by the names they have here: epsilon = 1, n-shadows = 64, "
+        "[set] for the model's parameters; the command line comes first",
+    )
+
+
+def apply(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Make what the file says the defaults of a parser.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read, or names what the command does not have.
+    """
+    name = _named(argv)
+    if name is None or OPTION not in parser._option_string_actions:
+        return
+    actions = {
+        action.dest: action for action in parser._actions if action.dest not in ("help", "config")
+    }
+    for key, value in _read(Path(name)).items():
+        action = actions.get(key.replace("-", "_"))
+        if action is None:
+            raise UserError(
+                f"{name}: {key!r} is no option of this command. The options are "
+                f"{', '.join(sorted(actions))}."
+            )
+        action.default = _converted(name, key, value, action)
+        action.required = False
+        if not action.option_strings:  # DATA: there is one in the file
+            action.nargs = "?"
+
+
+def _named(argv: Sequence[str]) -> str | None:
+    for word, after in zip(argv, [*argv[1:], None], strict=True):
+        if word == OPTION:
+            return after
+        if word.startswith(f"{OPTION}="):
+            return word.partition("=")[2]
+    return None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}). Check {OPTION}.") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not TOML: {error}.") from error
+
+
+def _converted(name: str, key: str, value: Any, action: argparse.Action) -> Any:
+    """Return a value as the command line would give it; parsers convert text alone."""
+    if isinstance(action, argparse._StoreTrueAction):
+        if not isinstance(value, bool):
+            raise UserError(f"{name}: {key} = {value!r} must be true or false.")
+        return value
+    if isinstance(value, dict):
+        if key != "set":
+            raise UserError(f"{name}: [{key}] is a table; expected one value.")
+        return list(value.items())
+    try:
+        texts = [_text(part) for part in (value if isinstance(value, list) else [value])]
+        kind = action.type if callable(action.type) else str
+        parts = [kind(text) for text in texts]
+    except (ValueError, TypeError, argparse.ArgumentTypeError) as error:
+        raise UserError(f"{name}: {key} = {value!r}: {error}.") from None
+    if action.choices is not None and not set(parts) <= set(action.choices):
+        raise UserError(
+            f"{name}: {key} = {value!r} must be one of {', '.join(map(str, action.choices))}."
+        )
+    if action.nargs in ("+", "*"):
+        return parts
+    if isinstance(value, list):
+        return kind(",".join(texts))
+    return parts[0]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool | dict | list):
+        raise TypeError("expected text or a number")
+    return str(value)

@@ -1,0 +1,117 @@
+"""What a command hands out of a trained model: its file and its certificate; and who is charged."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from ..accounting import PrivacyBudget
+from ._console import UserError, check_outputs, say
+from .budget import open_ledger
+
+__all__ = [
+    "PASSWORD",
+    "add_arguments",
+    "check",
+    "check_schema",
+    "ledger_digest",
+    "open_budget",
+    "release",
+]
+
+PASSWORD = "SKPRIVACY_KEY_PASSWORD"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of what is charged and written."""
+    group = parser.add_argument_group("release")
+    group.add_argument(
+        "--save", metavar="FILE.safetensors", help="write the trained model, without pickle"
+    )
+    group.add_argument(
+        "--budget",
+        metavar="LEDGER",
+        help="charge a privacy budget (see `skprivacy budget create`), which refuses what exceeds "
+        "its cap",
+    )
+    group.add_argument("--scope", default="/", help="part of the budget (default: the whole)")
+    group.add_argument(
+        "--new-scope", action="store_true", help="allow a scope without a cap or a charge"
+    )
+    group.add_argument(
+        "--certificate",
+        metavar="FILE.json",
+        help="write a signed certificate of the saved model, for `skprivacy verify`",
+    )
+    group.add_argument(
+        "--key",
+        metavar="FILE.pem",
+        help=f"private key of the certificate (see `skprivacy key`); the variable {PASSWORD} is "
+        "its password, if it has one",
+    )
+    group.add_argument("--issuer", default="", metavar="NAME", help="who answers for it")
+
+
+def check(args: argparse.Namespace) -> None:
+    """Raise UserError for what could not be written or charged, before any training."""
+    check_outputs(args.save, args.certificate)
+    if args.save and Path(args.save).suffix != ".safetensors":
+        raise UserError(f"--save must end in .safetensors; got {args.save!r}.")
+    if args.certificate is None:
+        return
+    if not args.save or not args.key:
+        raise UserError(
+            "--certificate is about a file and signed with a key. Pass --save FILE.safetensors and "
+            "--key FILE.pem."
+        )
+    from ..certificates.signing import private_key
+
+    private_key(args.key, os.environ.get(PASSWORD))
+
+
+def check_schema(args: argparse.Namespace, schema: Any) -> None:
+    """Raise UserError for a certificate of what no guarantee will cover, before any training."""
+    if args.certificate and schema.inferred:
+        raise UserError(
+            "--certificate states a proved guarantee, and the schema was read off the data: review "
+            f"{', '.join(schema.unreviewed)}."
+        )
+
+
+def open_budget(args: argparse.Namespace) -> PrivacyBudget | None:
+    """Return the budget that is to be charged, if any."""
+    return None if args.budget is None else open_ledger(args.budget, args.scope, args.new_scope)
+
+
+def ledger_digest(budget: PrivacyBudget | None) -> str:
+    """Return the last digest of a ledger, by which it is recognised."""
+    return "" if budget is None else budget.verify()
+
+
+def release(
+    args: argparse.Namespace, model: Any, schema: Any, budget: Any, report: Any = None
+) -> None:
+    """Write what was asked for.
+
+    Raises
+    ------
+    UserError
+        If the model cannot be saved, or has no guarantee that a certificate could state.
+    """
+    if args.save is None:
+        return
+    from ..persistence import save_model
+
+    save_model(model, args.save)
+    say(f"wrote {args.save}")
+    if args.certificate is None:
+        return
+    from ..certificates import certificate
+
+    certificate(
+        model, args.certificate, key=args.key, model_file=args.save, budget=budget, report=report,
+        schema=schema, issuer=args.issuer, password=os.environ.get(PASSWORD),
+    )  # fmt: skip
+    say(f"wrote {args.certificate}")

@@ -1,0 +1,253 @@
+"""Tables as they are: CSV of any make, Parquet, Arrow and Excel."""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import codecs
+import csv
+import gzip
+import lzma
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pandas as pd
+
+from ._console import UserError, say
+
+__all__ = ["MISSING", "add_arguments", "read"]
+
+MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "None", "?"]
+SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "\\t": "\t"}
+_COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_SAMPLE = 1 << 16  # bytes that are looked at for separator and decimal mark
+_CHUNK = 1 << 20
+_WITH_COMMA, _WITH_POINT = (re.compile(rf"[-+]?\d*{mark}\d+") for mark in (",", r"\."))
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    """How a CSV file is written."""
+
+    sep: str = ","
+    encoding: str = "utf-8"
+    decimal: str = "."
+
+    def options(self) -> dict[str, str]:
+        names = {character: name for name, character in SEPARATORS.items() if len(name) > 2}
+        return {
+            "--sep": names.get(self.sep, self.sep),
+            "--encoding": self.encoding,
+            "--decimal": repr(self.decimal),
+        }
+
+
+def add_arguments(group: Any) -> None:
+    """Add the options of how tables are written."""
+    group.add_argument(
+        "--sep",
+        metavar="CHARACTER",
+        help="what separates the columns of a CSV file: comma, semicolon, tab, pipe or any "
+        "character (default: found out)",
+    )
+    group.add_argument(
+        "--encoding", help="of a CSV file, such as utf-8 or cp1252 (default: found out)"
+    )
+    group.add_argument(
+        "--decimal",
+        choices=[".", ","],
+        help="decimal mark of the numbers in a CSV file (default: found out)",
+    )
+
+
+def read(
+    path: Path,
+    args: argparse.Namespace,
+    texts: Collection[str] | None = None,
+    missing: dict[str, list[str]] | None = None,
+) -> pd.DataFrame:
+    """Read a table of any kind.
+
+    Parameters
+    ----------
+    path : Path
+        Its name says what it is: ``.parquet``, ``.feather`` or ``.arrow``, ``.xlsx``; anything
+        else is CSV with a header line, which may be compressed (``.gz``, ``.bz2``, ``.xz``).
+    args : Namespace
+        With ``sep``, ``encoding`` and ``decimal``.
+    texts : collection of str, default=None
+        Columns of a CSV file that are text, whatever they look like.
+    missing : dict of str to list of str, default=None
+        What counts as missing in each column of a CSV file. None: what pandas takes for it.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, or has no rows.
+    """
+    kind = path.suffix.lower()
+    reader = {
+        ".parquet": _parquet, ".pq": _parquet, ".feather": _arrow, ".arrow": _arrow,
+        ".ipc": _arrow, ".xlsx": _excel, ".xlsm": _excel,
+    }.get(kind)  # fmt: skip
+    if reader is not None:
+        given = [f"--{name}" for name in ("sep", "encoding", "decimal") if getattr(args, name)]
+        if given:
+            raise UserError(f"{path} is no CSV file. Leave {' and '.join(given)} out.")
+        frame = reader(path)
+    elif kind in (".xls", ".ods", ".sav", ".dta", ".sas7bdat", ".zip"):
+        raise UserError(f"{path} is of a kind that is not read. Save it as CSV, Parquet or .xlsx.")
+    else:
+        frame = _csv(path, args, texts, missing)
+    frame.columns = [str(name).strip() for name in frame.columns]
+    if twice := sorted({name for name in frame.columns if list(frame.columns).count(name) > 1}):
+        raise UserError(f"{path} has several columns of the name {twice[0]!r}. Rename one.")
+    if not len(frame):
+        raise UserError(f"{path} must have at least one row; it has none.")
+    return frame
+
+
+def _parquet(path: Path) -> pd.DataFrame:
+    return _imported(path, "pyarrow", "parquet", lambda: pd.read_parquet(path))
+
+
+def _arrow(path: Path) -> pd.DataFrame:
+    return _imported(path, "pyarrow", "parquet", lambda: pd.read_feather(path))
+
+
+def _excel(path: Path) -> pd.DataFrame:
+    return _imported(path, "openpyxl", "excel", lambda: pd.read_excel(path, engine="openpyxl"))
+
+
+def _imported(path: Path, library: str, extra: str, load: Any) -> pd.DataFrame:
+    try:
+        __import__(library)
+    except ImportError as error:
+        raise UserError(
+            f"{path} needs {library}, which is not installed: pip install 'skprivacy[{extra}]'."
+        ) from error
+    try:
+        frame: pd.DataFrame = load()
+    except Exception as error:  # each library has errors of its own
+        raise UserError(f"{path} cannot be read as {extra}: {error}. Is it damaged?") from error
+    return frame
+
+
+def _csv(
+    path: Path, args: argparse.Namespace, texts: Collection[str] | None, missing: Any
+) -> pd.DataFrame:
+    try:
+        dialect = _dialect(path, args)
+        options: dict[str, Any] = {}
+        if missing is not None:
+            options = {"keep_default_na": False, "na_values": missing}
+        with _opened(path) as raw:
+            frame = pd.read_csv(
+                raw, sep=dialect.sep, encoding=dialect.encoding, decimal=dialect.decimal,
+                dtype=dict.fromkeys(texts or (), str), skipinitialspace=True, low_memory=False,
+                **options,
+            )  # fmt: skip
+    except UnicodeError as error:
+        raise UserError(
+            f"{path} cannot be read as a CSV table: it is not {_told(error)}. Pass --encoding."
+        ) from error
+    except (ValueError, OSError, EOFError, lzma.LZMAError) as error:
+        raise UserError(
+            f"{path} cannot be read as a CSV table: {error}. Are --sep, --encoding and --decimal "
+            "right?"
+        ) from error
+    return frame
+
+
+def _told(error: UnicodeError) -> str:
+    return getattr(error, "encoding", "text") or "text"
+
+
+def _opened(path: Path) -> IO[bytes]:
+    opened: IO[bytes] = _COMPRESSED.get(path.suffix.lower(), open)(path, "rb")
+    return opened
+
+
+def _dialect(path: Path, args: argparse.Namespace) -> _Dialect:
+    """Return how a file is written; what was found out and is not usual is said in one line."""
+    given = {
+        "sep": SEPARATORS.get(args.sep, args.sep), "encoding": args.encoding,
+        "decimal": args.decimal,
+    }  # fmt: skip
+    if given["sep"] is not None and len(given["sep"]) != 1:
+        raise UserError(f"--sep must be one character, such as ';'; got {args.sep!r}.")
+    encoding = _known_encoding(given["encoding"]) or _encoding(path)
+    with _opened(path) as raw:
+        head = raw.read(_SAMPLE).decode(encoding, errors="ignore")
+    lines = head.splitlines()[: None if len(head) < _SAMPLE // 4 else -1][:500]
+    sep = given["sep"] or _separator(lines)
+    found = _Dialect(sep, encoding, given["decimal"] or _decimal(lines, sep))
+    usual, options = _Dialect().options(), found.options()
+    told = [
+        f"{option} {value}"
+        for (option, value), name in zip(options.items(), given, strict=True)
+        if given[name] is None and value not in (usual[option], "utf-8-sig")
+    ]
+    if told:
+        say(f"{path.name} is read with {' '.join(told)}. Pass these options if that is wrong.")
+    return found
+
+
+def _known_encoding(name: str | None) -> str | None:
+    try:
+        return None if name is None else codecs.lookup(name).name
+    except LookupError:
+        raise UserError(f"--encoding {name!r} is not known. Pass one such as utf-8.") from None
+
+
+def _encoding(path: Path) -> str:
+    """Return the encoding of a whole file: one letter in its last line can rule out UTF-8."""
+    with _opened(path) as raw:
+        head = raw.read(4)
+    for mark, name in _MARKS.items():
+        if head.startswith(mark):
+            return name
+    return "utf-8" if all(_decodable(path, "utf-8")) else "cp1252"
+
+
+def _decodable(path: Path, encoding: str) -> Iterator[bool]:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    with _opened(path) as raw:
+        try:
+            while chunk := raw.read(_CHUNK):
+                decoder.decode(chunk)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            yield False
+
+
+def _separator(lines: list[str]) -> str:
+    """Return what cuts most lines into as many columns as the header, and into most."""
+    if not lines:
+        return ","
+    best, score = ",", (0.0, 0)
+    for sep in (",", ";", "\t", "|"):
+        widths = [len(row) for row in csv.reader(lines, delimiter=sep)]
+        if not widths or widths[0] < 2:
+            continue
+        share = sum(width == widths[0] for width in widths) / len(widths)
+        if (share, widths[0]) > score:
+            best, score = sep, (share, widths[0])
+    return best
+
+
+def _decimal(lines: list[str], sep: str) -> str:
+    if sep == ",":
+        return "."
+    cells = [cell.strip() for row in csv.reader(lines[1:], delimiter=sep) for cell in row]
+    commas = sum(_WITH_COMMA.fullmatch(cell) is not None for cell in cells)
+    points = sum(_WITH_POINT.fullmatch(cell) is not None for cell in cells)
+    return "," if commas > points else "."

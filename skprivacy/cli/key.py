@@ -1,0 +1,37 @@
+"""``skprivacy key``: create a key to sign certificates with."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from ..certificates import create_key
+from ._console import UserError, check_outputs, show
+from ._release import PASSWORD
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "key",
+        help=text,
+        description="Create a private key, which stays with you, and beside it the public one "
+        f"(.pub), for those who check. The variable {PASSWORD} encrypts the private one.",
+    )
+    parser.add_argument("file", metavar="FILE.pem", help="the file to create")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Create the key; show its fingerprint."""
+    check_outputs(args.file)
+    try:
+        fingerprint = create_key(args.file, password=os.environ.get(PASSWORD))
+    except FileExistsError as error:
+        raise UserError(str(error)) from error
+    show(f"{fingerprint}\nPublish this fingerprint where others trust it to be yours.")
+    return 0

@@ -1,0 +1,103 @@
+"""``skprivacy train``: a table, its schema and an epsilon become a saved model."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from sklearn.model_selection import train_test_split
+
+from ..audit import claim_of
+from . import _config_file, _data, _model, _release
+from ._console import UserError, say, show
+
+__all__ = ["add_parser", "run"]
+
+EXAMPLES = """\
+examples:
+  skprivacy train patients.csv --schema patients.json --epsilon 1 --save model.safetensors
+  skprivacy train patients.csv --schema patients.json --budget patients.ledger --hold-out 0.2
+  skprivacy train houses.parquet --schema houses.json --model AdaSSPRegressor --save m.safetensors
+  skprivacy train --config run.toml --epsilon 3
+
+exit codes: 0 trained, 1 refused by the budget, 2 an error.
+"""
+
+
+def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "train",
+        help=text,
+        description="Train a private model on a table, say what is guaranteed, and save it.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _config_file.add_argument(parser)
+    _data.add_arguments(parser)
+    claim = parser.add_argument_group("claim")
+    claim.add_argument(
+        "--epsilon", type=float, default=1.0, help="epsilon of the claim (default: %(default)s)"
+    )
+    _model.add_arguments(parser)
+    run_group = _model.add_run(parser)
+    run_group.add_argument(
+        "--hold-out",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="keep a share of the records out of training, and show the score on them, which is "
+        "not private (default: 0)",
+    )
+    _release.add_arguments(parser)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train; return the exit code."""
+    from ..exceptions import BudgetExceededError
+
+    _model.check(args, args.epsilon)
+    _release.check(args)
+    if not 0 <= args.hold_out < 1:
+        raise UserError(f"--hold-out must be at least 0 and below 1; got {args.hold_out:g}.")
+    budget = _release.open_budget(args)
+    records = _data.load(args)
+    _release.check_schema(args, records.schema)
+    model = _model.make_model(records, args, args.epsilon, budget)
+    X, X_new, y, y_new = _parted(args, records)
+    say(f"{records.name}: training on {len(y):,} of {len(records.y):,} records")
+    try:
+        model.fit(X, y)
+    except BudgetExceededError as error:
+        show(error)
+        return 1
+    _tell_claim(model)
+    if len(y_new):
+        word = "accuracy" if records.classifies else "R2"
+        score = model.score(X_new, y_new)
+        show(f"{word} on {len(y_new):,} other records: {score:.3f}, not private")
+    if args.save is None:
+        say("The model is not kept. Pass --save model.safetensors to keep it.")
+    _release.release(args, model, records.schema, budget)
+    return 0
+
+
+def _parted(args: argparse.Namespace, records: _data.Records) -> tuple[Any, Any, Any, Any]:
+    """Return what is trained on, and what is held out, which may be nothing."""
+    X, y = records.X, records.y
+    if not args.hold_out:
+        return X, X[:0], y, y[:0]
+    X, X_new, y, y_new = train_test_split(
+        X, y, test_size=args.hold_out, random_state=args.seed,
+        stratify=y if records.classifies else None,
+    )  # fmt: skip
+    return X, X_new, y, y_new
+
+
+def _tell_claim(model: Any) -> None:
+    claim = claim_of(model)
+    show(f"guarantee: {claim.guarantee or claim.reason}")
+    for name, why in claim.uncovered.items():
+        show(f"  not covered: {name}: {why}")

@@ -1,0 +1,81 @@
+"""Values of a column as numbers or categories, each read by itself."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["category_codes", "category_key", "column_numbers", "each_value"]
+
+
+def category_key(value: Any) -> str:
+    """Return the text by which values are compared, so that 1, 1.0, True and "1" are equal."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, (numbers.Real, np.bool_)):
+        number = float(value)
+        if math.isnan(number):
+            raise ValueError(
+                "Categories: NaN cannot be a category; a missing value is encoded as zeros. Remove "
+                "it."
+            )
+        return str(int(number)) if number.is_integer() else repr(number)
+    raise TypeError(f"Categories: category {value!r} must be text, number or bool. Convert it.")
+
+
+def column_numbers(column: pd.Series) -> np.ndarray:
+    """Return a column as floats, with NaN for values that are not numbers."""
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return each_value(column, _number, np.float64)
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, (str, numbers.Real, np.bool_)):
+        return np.nan
+    try:
+        return float(value)
+    except ValueError:
+        return np.nan
+    except OverflowError:  # an integer beyond the floats
+        return np.inf if value > 0 else -np.inf  # type: ignore[operator]  # only integers overflow
+
+
+def category_codes(column: pd.Series, values: Iterable[Any]) -> np.ndarray:
+    """Return each value's index in ``values``, -1 for a missing or unknown one."""
+    index = {category_key(value): i for i, value in enumerate(values)}
+
+    def code(value: Any) -> int:
+        try:
+            return index.get(category_key(value), -1)
+        except (TypeError, ValueError, OverflowError):
+            return -1
+
+    return each_value(column, code, np.intp)
+
+
+def each_value(column: pd.Series, function: Callable, dtype: Any) -> np.ndarray:
+    """Apply a function to each value, once per distinct one.
+
+    The cache is typed: 1, True and Decimal(1) are equal, but the result for a row must never depend
+    on the values of other rows.
+    """
+    if isinstance(column.dtype, (pd.StringDtype, pd.CategoricalDtype)):  # values of one type
+        places, values = pd.factorize(column)
+        missing = getattr(column.dtype, "na_value", np.nan)
+        found = np.array([function(value) for value in [*values.tolist(), missing]], dtype=dtype)
+        return found[places]  # the place of a missing value is -1, the last
+    cached = lru_cache(maxsize=None, typed=True)(function)
+    try:
+        return np.fromiter(map(cached, column.tolist()), dtype, count=len(column))
+    except TypeError as error:  # unhashable
+        raise ValueError(
+            f"X holds values in column {column.name!r} that are neither number, text nor bool. "
+            "Convert or drop the column."
+        ) from error

@@ -1,0 +1,193 @@
+"""Public facts about a column of dates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ._column import Column
+from ._values import each_value
+from .columns import largest_number, magnitude, write_one_hot
+
+__all__ = ["Dates"]
+
+PARTS: dict[str, tuple[int, Callable[[datetime], int]]] = {
+    "month": (12, lambda moment: moment.month - 1),
+    "weekday": (7, lambda moment: moment.weekday()),
+    "hour": (24, lambda moment: moment.hour),
+}
+_DAY = 86_400.0  # seconds
+_NOT_A_DATE = datetime.min
+
+
+@dataclass(frozen=True, repr=False)
+class Dates(Column):
+    """A column of dates that lie between two publicly known ones.
+
+    A date becomes the days since ``first``, scaled as a bounded number is, and one-hot columns of
+    the parts that are asked for.
+
+    Parameters
+    ----------
+    first, last : str
+        The range, as ISO 8601 writes it: ``"2020-01-31"`` or ``"2020-01-31T12:00"``. Dates outside
+        become the nearer end.
+    parts : sequence of {"month", "weekday", "hour"}, default=()
+        What a model may learn beside the time that has passed, such as a season.
+    format : str, default=None
+        How the dates are written, as of :meth:`datetime.datetime.strptime`, such as
+        ``"%d.%m.%Y"``. ``None`` is ISO 8601. Columns that hold dates already need none.
+    missing, description, inferred
+        As of :class:`Categories`.
+
+    Notes
+    -----
+    A time zone is dropped: what counts is the date and time that is written.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skprivacy.preprocessing import Dates, Schema, SchemaTransformer
+    >>> schema = Schema({"admitted": Dates("2020-01-01", "2020-12-31", parts=["weekday"])})
+    >>> X = pd.DataFrame({"admitted": ["2020-01-01", "2020-12-31", "unknown"]})
+    >>> SchemaTransformer(schema).fit_transform(X)[:, :5]
+    array([[-1.,  0.,  0.,  1.,  0.],
+           [ 1.,  0.,  0.,  0.,  1.],
+           [ 0.,  0.,  0.,  0.,  0.]])
+    """
+
+    first: str
+    last: str
+    parts: tuple[str, ...] = field(default=(), metadata={"written": "if set"})
+    format: str | None = field(default=None, metadata={"written": "if set"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("first", "last"):
+            value = getattr(self, name)
+            if isinstance(value, date):  # or datetime, which is one
+                object.__setattr__(self, name, value.isoformat())
+            elif not isinstance(value, str) or _from_iso(value) is None:
+                raise ValueError(
+                    f"Dates: {name}={value!r} must be a date as ISO 8601 writes it, such as "
+                    "'2020-01-31'."
+                )
+        if not self._moment("first") < self._moment("last"):
+            raise ValueError(
+                f"Dates: first={self.first!r} must be before last={self.last!r}. Swap them, or "
+                "widen the range."
+            )
+        if isinstance(self.parts, str) or not set(self.parts) <= set(PARTS):
+            raise ValueError(f"Dates: parts={self.parts!r} must be a list of some of {[*PARTS]}.")
+        if len(set(self.parts)) < len(self.parts):
+            raise ValueError(f"Dates: parts={self.parts!r} must not name a part twice.")
+        object.__setattr__(self, "parts", tuple(self.parts))
+        if self.format is not None and (not isinstance(self.format, str) or "%" not in self.format):
+            raise ValueError(
+                f"Dates: format={self.format!r} must be one of strptime, such as '%d.%m.%Y'."
+            )
+
+    def largest_norm(self, feature_range: tuple[float, float]) -> float:
+        """Return the largest norm of the features that a value becomes.
+
+        Parameters
+        ----------
+        feature_range : tuple of two floats
+            To which the scaled number of days belongs.
+
+        Returns
+        -------
+        float
+        """
+        number = largest_number(feature_range, self.missing)
+        return float(np.hypot(number, np.sqrt(len(self.parts))))
+
+    def largest_feature(self, feature_range: tuple[float, float]) -> float:
+        """Return the largest magnitude of one feature."""
+        return max(magnitude(feature_range), 1.0 if self.parts or self.missing else 0.0)
+
+    def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
+        """Write the features of a column; return which of its values could be placed."""
+        days = self.days(column)
+        known, at = ~np.isnan(days), 1
+        _, span = self.ends()
+        unit = np.clip(np.where(known, days, span / 2), 0.0, span) / span
+        out[:, 0] = scaled(np.where(known, np.clip(unit, 0.0, 1.0), 0.5))
+        for part in self.parts:
+            width, place = PARTS[part]
+            codes = each_value(
+                column, lambda value, place=place: self._place(value, place), np.intp
+            )
+            write_one_hot(out[:, at : at + width], codes)
+            at += width
+        return known
+
+    def days(self, column: pd.Series) -> np.ndarray:
+        """Return the days since ``first``, NaN for what is no date.
+
+        Parameters
+        ----------
+        column : Series of length n_samples
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return each_value(column, lambda value: self._days_of(self._read(value)), np.float64)
+
+    def ends(self) -> tuple[float, float]:
+        """Return the least and the largest number of days that are not clipped."""
+        return 0.0, self._days_of(self._moment("last"))
+
+    def _days_of(self, moment: datetime | None) -> float:
+        if moment is None:
+            return np.nan
+        return (moment - self._moment("first")).total_seconds() / _DAY
+
+    def _place(self, value: Any, place: Callable[[datetime], int]) -> int:
+        moment = self._read(value)
+        return -1 if moment is None else place(moment)
+
+    def _read(self, value: Any) -> datetime | None:
+        """Return the date and time that a value says, without a time zone."""
+        if isinstance(value, str):
+            return _from_iso(value) if self.format is None else _parsed(value, self.format)
+        if value is pd.NaT or not isinstance(value, date):
+            return None
+        if isinstance(value, pd.Timestamp):
+            return value.to_pydatetime(warn=False).replace(tzinfo=None)
+        if isinstance(value, datetime):
+            return value.replace(tzinfo=None)
+        return datetime.combine(value, time())
+
+    def _moment(self, name: str) -> datetime:
+        found = _from_iso(getattr(self, name))
+        assert found is not None
+        return found
+
+    def _names(self, name: str) -> list[str]:
+        parts = [f"{name}_{part}{i}" for part in self.parts for i in range(PARTS[part][0])]
+        return [name, *parts]
+
+
+def _from_iso(text: str) -> datetime | None:
+    """Return a date and time that ISO 8601 writes with dashes and colons."""
+    text = text.strip()
+    if len(text) < 10 or text[4] != "-":  # "20200131" is a number, which Python 3.10 does not read
+        return None
+    try:
+        return datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=None)
+    except ValueError:
+        return None
+
+
+def _parsed(text: str, form: str) -> datetime | None:
+    try:
+        return datetime.strptime(text.strip(), form).replace(tzinfo=None)
+    except ValueError:
+        return None

@@ -1,0 +1,128 @@
+"""Tables as people have them: any separator, encoding, decimal mark and kind of file."""
+
+import argparse
+import bz2
+import gzip
+import lzma
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skprivacy.cli import _tables
+from skprivacy.cli._console import UserError
+
+TABLE = pd.DataFrame(
+    {
+        "age": [31, 64, 18, 90],
+        "weight": [70.5, 81.25, 0.5, 99.0],
+        "ward": ["Pädiatrie", 'said "hm"', "A; B, C", "x|y"],
+    }
+)
+
+
+def options(**given):
+    return argparse.Namespace(**{"sep": None, "encoding": None, "decimal": None, **given})
+
+
+@pytest.mark.parametrize("sep", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_what_is_written_is_found_out(sep, encoding, decimal, tmp_path, capsys):
+    path = tmp_path / "t.csv"
+    TABLE.to_csv(path, sep=sep, encoding=encoding, decimal=decimal, index=False)
+    if (sep, decimal) == (",", ","):
+        read = _tables.read(path, options(decimal=","))  # cannot be found out without doubt
+    else:
+        read = _tables.read(path, options())
+    pd.testing.assert_frame_equal(read, TABLE)
+    said = capsys.readouterr().err
+    assert ("--sep" in said) == (sep != ",")
+    assert ("--decimal" in said) == (decimal == "," and sep != ",")
+    assert ("--encoding" in said) == (encoding in ("cp1252", "utf-16"))
+    assert len(said.splitlines()) <= 1
+
+
+def test_what_is_given_is_not_found_out(tmp_path, capsys):
+    path = tmp_path / "t.csv"
+    TABLE.to_csv(path, sep=";", encoding="latin-1", decimal=",", index=False)
+    for sep in (";", "semicolon"):
+        read = _tables.read(path, options(sep=sep, encoding="latin-1", decimal=","))
+        pd.testing.assert_frame_equal(read, TABLE)
+    assert capsys.readouterr().err == ""
+
+
+def test_the_last_letter_of_a_long_file_can_rule_out_utf_8(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b\n" + b"1,x\n" * 400_000 + "1,ä\n".encode("cp1252"))
+    assert _tables.read(path, options())["b"].iloc[-1] == "ä"
+
+
+@pytest.mark.parametrize(("suffix", "opened"), [("gz", gzip), ("bz2", bz2), ("xz", lzma)])
+def test_compressed(suffix, opened, tmp_path):
+    path = tmp_path / f"t.csv.{suffix}"
+    with opened.open(path, "wb") as file:
+        file.write(TABLE.to_csv(sep=";", decimal=",", index=False).encode())
+    pd.testing.assert_frame_equal(_tables.read(path, options()), TABLE)
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "needs"),
+    [
+        ("t.parquet", "to_parquet", "pyarrow"),
+        ("t.feather", "to_feather", "pyarrow"),
+        ("t.arrow", "to_feather", "pyarrow"),
+        ("t.xlsx", "to_excel", "openpyxl"),
+    ],
+)
+def test_other_kinds(name, write, needs, tmp_path, monkeypatch):
+    pytest.importorskip(needs)
+    path = tmp_path / name
+    getattr(TABLE, write)(path, **({"index": False} if write == "to_excel" else {}))
+    pd.testing.assert_frame_equal(_tables.read(path, options()), TABLE)
+    with pytest.raises(UserError, match=r"no CSV file\. Leave --sep out"):
+        _tables.read(path, options(sep=";"))
+    path.write_bytes(b"nothing")
+    with pytest.raises(UserError, match=f"{name} cannot be read as"):
+        _tables.read(path, options())
+    monkeypatch.setitem(__import__("sys").modules, needs, None)
+    extra = "excel" if needs == "openpyxl" else "parquet"
+    with pytest.raises(UserError, match=rf"needs {needs}.*skprivacy\[{extra}\]"):
+        _tables.read(path, options())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "given", "words"),
+    [
+        ("t.csv", b"a,b\n1,2\n", {"sep": ";;"}, "--sep must be one character"),
+        ("t.csv", b"a,b\n1,2\n", {"encoding": "klingon"}, "--encoding 'klingon' is not known"),
+        ("t.csv", b"a,b\n1,\xff\n", {"encoding": "utf-8"}, "it is not utf-8. Pass --encoding"),
+        ("t.csv", b"a,b\n1,2\n1,2,3,4\n", {}, "--sep, --encoding and --decimal"),
+        ("t.csv", b"a,a\n", {}, "at least one row"),
+        ("t.csv", b"a, a \n1,2\n", {}, "several columns of the name 'a'"),
+        ("t.csv.gz", b"nothing", {}, r"t\.csv\.gz cannot be read"),
+        ("t.zip", b"PK", {}, "of a kind that is not read. Save it as CSV"),
+        ("t.xls", b"", {}, "of a kind that is not read"),
+    ],
+)
+def test_errors_name_the_file_and_the_option(name, content, given, words, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=words):
+        _tables.read(path, options(**given))
+
+
+def test_columns_that_are_text_stay_text(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("code,age,city\n007,1,NA\n8,?,Rome\n")
+    read = _tables.read(path, options(), ["code", "city"], {"age": _tables.MISSING})
+    assert read["code"].tolist() == ["007", "8"]
+    assert read["city"].tolist() == ["NA", "Rome"]
+    assert np.isnan(read["age"].iloc[1])
+
+
+def test_one_column_needs_no_separator(tmp_path):
+    path = Path(tmp_path / "t.csv")
+    path.write_text("text\none; two\nthree\n")
+    assert _tables.read(path, options()).shape == (2, 1)

@@ -1,0 +1,344 @@
+"""From a table to a saved model and a certificate, by the command line alone."""
+
+import json
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skprivacy import PrivacyBudget, attacks, load_model
+from skprivacy.audit import claim_of
+from skprivacy.base import PrivateEstimatorMixin
+from skprivacy.cli import _names, main
+from skprivacy.preprocessing import Schema
+
+N = 400
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A stranger's table, with German separators and marks, and no schema."""
+    rng = np.random.default_rng(0)
+    age = rng.integers(18, 91, N)
+    table = pd.DataFrame(
+        {
+            "age": age,
+            "weight": np.round(rng.normal(75, 10, N), 1),
+            "smokes": rng.choice(["Yes", "No"], N),
+            "ill": np.where(age + rng.normal(0, 5, N) > 50, "yes", "no"),
+            "cost": np.round(100.0 * age + rng.normal(0, 50, N), 2),
+        }
+    )
+    table.to_csv(tmp_path / "patients.csv", sep=";", decimal=",", index=False)
+    monkeypatch.chdir(tmp_path)
+    facts = {
+        "columns": {
+            "age": {"type": "bounded", "lower": 0, "upper": 120, "unit": "years"},
+            "weight": {"type": "bounded", "lower": 30, "upper": 200},
+            "smokes": {"type": "categories", "values": ["No", "Yes"]},
+        },
+        "target": "ill",
+        "classes": ["no", "yes"],
+    }
+    (tmp_path / "schema.json").write_text(json.dumps(facts))
+    facts |= {"target": "cost", "classes": None, "target_bounds": [0, 10_000]}
+    (tmp_path / "costs.json").write_text(json.dumps(facts))
+    return tmp_path
+
+
+def run(text, capsys):
+    code = main(text.split())
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def test_help_needs_no_scikit_learn():
+    code = (
+        "import sys; from skprivacy.cli import main; assert main(['--help']) == 0; "
+        "print([m for m in ('sklearn', 'pandas', 'numpy', 'scipy', 'torch') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+LINEAR = "--model ObjectivePerturbationClassifier"
+
+
+def test_from_a_table_to_a_certificate(folder, capsys):
+    """What a stranger does: draft, review, check, train, verify, predict."""
+    code, _, err = run("schema draft patients.csv --target ill --out draft.json", capsys)
+    assert code == 0
+    assert "READ OFF THE DATA" in err
+    assert "--sep semicolon --decimal ','" in err
+    facts = json.loads((folder / "draft.json").read_text())
+    del facts["columns"]["cost"]
+    facts["inferred"] = False
+    for column in facts["columns"].values():
+        column["inferred"] = False
+    (folder / "patients.json").write_text(json.dumps(facts))
+    assert run("schema check patients.json patients.csv", capsys)[0] == 0
+    assert run("key hospital.pem", capsys)[0] == 0
+    assert run("budget create patients.ledger --epsilon 3 --delta 1e-5", capsys)[0] == 0
+    line = (
+        f"train patients.csv --schema patients.json --epsilon 2 {LINEAR} --hold-out 0.25 "
+        "--budget patients.ledger --save model.safetensors --certificate certificate.json "
+        "--key hospital.pem --issuer Hospital"
+    )
+    code, out, _ = run(line, capsys)
+    assert code == 0
+    assert "guarantee: 2.00-DP, add-remove, proved\n" in out
+    assert "accuracy on 100 other records" in out
+    assert "not private" in out
+    found = (
+        "verify certificate.json model.safetensors --key hospital.pem.pub --schema patients.json"
+    )
+    code, out, _ = run(found, capsys)
+    assert code == 0
+    assert "The certificate holds" in out
+    assert "by Hospital" in out
+    code, out, _ = run("predict model.safetensors patients.csv --probabilities", capsys)
+    assert code == 0
+    shown = [line.split(",") for line in out.splitlines()]
+    assert shown[0] == ["no", "yes"]
+    assert len(shown) == N + 1
+    assert run("predict model.safetensors patients.csv --out p.csv", capsys)[0] == 0
+    truth = pd.read_csv(folder / "patients.csv", sep=";")["ill"]
+    assert (pd.read_csv(folder / "p.csv")["prediction"] == truth).mean() > 0.8
+    code, out, _ = run(line, capsys)  # 2 + 2 exceed the cap of 3
+    assert code == 1
+    assert "refused" in out
+    assert PrivacyBudget.open("patients.ledger").guarantee().epsilon() <= 2
+
+
+def test_a_draft_is_an_estimate_and_gets_no_certificate(folder, capsys):
+    run("schema draft patients.csv --target ill --out draft.json", capsys)
+    line = f"train patients.csv --schema draft.json {LINEAR} --save m.safetensors"
+    code, out, err = run(line, capsys)
+    assert code == 0
+    assert "estimate" in out
+    assert "proved" not in out
+    assert "not reviewed" in err
+    assert claim_of(load_model("m.safetensors")).guarantee.kind == "estimate"
+    run("key k.pem", capsys)
+    code, _, err = run(f"{line} --certificate c.json --key k.pem", capsys)
+    assert code == 2
+    assert "the schema was read off the data: review" in err
+    assert not (folder / "c.json").exists()
+
+
+def test_a_draft_under_strict_is_refused(folder, capsys, monkeypatch):
+    run("schema draft patients.csv --target ill --out draft.json", capsys)
+    monkeypatch.setenv("SKPRIVACY_STRICT", "1")
+    code, _, err = run(f"train patients.csv --schema draft.json {LINEAR}", capsys)
+    assert code == 2
+    assert "strict" in err
+
+
+def test_other_spellings_are_told(folder, capsys):
+    text = (folder / "schema.json").read_text().replace('"No", "Yes"', '"no", "yes"')
+    (folder / "schema.json").write_text(text)
+    code, out, _ = run("schema check schema.json patients.csv", capsys)
+    assert code == 1
+    assert "smokes: 100.00% unknown" in out
+    assert "the schema has 'no'" in out
+    assert "private data: do not publish" in out
+    _, _, err = run(f"train patients.csv --schema schema.json {LINEAR}", capsys)
+    assert "does not know values of smokes (100%)" in err
+
+
+@pytest.mark.parametrize("model", ["", "--model AdaSSPRegressor"])
+def test_a_regression(model, folder, capsys):
+    line = f"train patients.csv --schema costs.json {model} --hold-out 0.5 --save m.safetensors"
+    code, out, _ = run(f"{line} --epsilon 5 --delta 1e-4", capsys)
+    assert code == 0
+    assert "R2 on 200 other records" in out
+    assert "proved" in out
+    assert run("predict m.safetensors patients.csv", capsys)[0] == 0
+    for command in ("audit", "sweep"):
+        code, _, err = run(f"{command} patients.csv --schema costs.json", capsys)
+        assert code == 2
+        assert "holds numbers" in err
+
+
+def test_options_from_a_file(folder, capsys):
+    (folder / "run.toml").write_text(
+        'data = "patients.csv"\nschema = "schema.json"\nepsilon = 3\nquiet = true\n'
+        'model = "ObjectivePerturbationClassifier"\nhold-out = 0.5\n[set]\nalpha = 0.01\n'
+    )
+    code, out, _ = run("train --config run.toml", capsys)
+    assert code == 0
+    assert "3.00-DP" in out
+    assert "200 other records" in out
+    _, out, _ = run("train --config=run.toml --epsilon 2", capsys)
+    assert "2.00-DP" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("epsilo = 1", "'epsilo' is no option of this command"),
+        ("epsilon = 'one'", "epsilon = 'one'"),
+        ("epsilon = true", "epsilon = True"),
+        ("quiet = 1", "must be true or false"),
+        ("decimal = '!'", "must be one of"),
+        ("[model]\nname = 1", r"[model] is a table"),
+        ("a = ", "is not TOML"),
+    ],
+)
+def test_a_wrong_file_of_options(text, words, folder, capsys):
+    (folder / "run.toml").write_text(text)
+    code, _, err = run("train patients.csv --config run.toml", capsys)
+    assert code == 2
+    assert words in err
+    code, _, err = run("train patients.csv --config none.toml", capsys)
+    assert code == 2
+    assert "none.toml cannot be read" in err
+
+
+def test_lists_in_a_file(folder, capsys):
+    (folder / "sweep.toml").write_text(
+        'data = "patients.csv"\nschema = "schema.json"\nepsilons = [1, inf]\ncv = 2\n'
+        'model = "OutputPerturbationClassifier"\nquiet = true\ncsv = "out.csv"\n'
+    )
+    assert run("sweep --config sweep.toml", capsys)[0] == 0
+    table = pd.read_csv(folder / "out.csv")
+    assert table["epsilon"][~table["baseline"]].tolist() == [1, np.inf]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--epsilon -1", "epsilon must be positive; got -1"),
+        ("--model Perceptron", "--model 'Perceptron' is not known"),
+        ("--model os.path", "is no estimator"),
+        ("--model no.such.Thing", "No module named"),
+        ("--model AdaSSPRegressor", "is for numbers, and the target of patients.csv holds classes"),
+        ("--set epochs", "expected NAME=VALUE"),
+        (f"{LINEAR} --set epochs=5", "The parameters of ObjectivePerturbationClassifier are"),
+        (f"{LINEAR} --set alpha=-1", "alpha"),
+        ("--save model.pkl", "--save must end in .safetensors"),
+        ("--certificate c.json", "Pass --save"),
+        ("--save m.safetensors --certificate c.json --key none.pem", "none.pem"),
+        ("--budget none.ledger", "there is no ledger none.ledger"),
+        ("--hold-out 1", "--hold-out must be at least 0 and below 1"),
+        ("--model sklearn.linear_model.LogisticRegression --budget b.ledger", "is not private"),
+    ],
+)
+def test_a_mistake_is_one_line_before_training(line, words, folder, capsys, monkeypatch):
+    if "b.ledger" in line:
+        run("budget create b.ledger --epsilon 1", capsys)
+    code, out, err = run(f"train patients.csv --schema schema.json {line}", capsys)
+    assert code == 2
+    assert words in err
+    assert out == ""
+    assert list(folder.glob("*.safetensors")) == []
+
+
+def test_a_wrong_epsilon_is_refused_before_any_warning(folder, capsys):
+    """The warnings about a schema that is read off the data came first, and hid the error."""
+    for command in ("audit", "train"):
+        code, _, err = run(f"{command} patients.csv --target ill --epsilon -1", capsys)
+        assert code == 2
+        assert "WARNING" not in err
+
+
+def test_a_mistyped_scope_is_no_new_one(folder, capsys):
+    run("budget create b.ledger --epsilon 9", capsys)
+    line = f"train patients.csv --schema schema.json {LINEAR} --budget b.ledger --scope trial"
+    code, _, err = run(line, capsys)
+    assert code == 2
+    assert "there is no scope 'trial'" in err
+    assert run(f"{line} --new-scope", capsys)[0] == 0
+
+
+def test_a_model_without_privacy_claims_nothing(folder, capsys):
+    line = "--model sklearn.linear_model.LogisticRegression --save m.safetensors"
+    code, out, err = run(f"train patients.csv --schema schema.json {line}", capsys)
+    assert "no claim" in out
+    assert code == 2
+    assert "cannot be saved without pickle" in err
+
+
+@pytest.mark.parametrize(
+    "model", ["RandomizedResponseClassifier", "PATEClassifier --set n_teachers=5"]
+)
+def test_models_of_other_kinds(model, folder, capsys):
+    line = f"train patients.csv --schema schema.json --model {model} --delta 1e-4 --epsilon 5"
+    code, out, _ = run(f"{line} --hold-out 0.5", capsys)
+    assert code == 0
+    assert "proved" in out
+
+
+def test_an_audit_with_any_attack_is_certified(folder, capsys):
+    run("key k.pem", capsys)
+    run("budget create b.ledger --epsilon 3", capsys)
+    line = (
+        f"audit patients.csv --schema schema.json {LINEAR} --attack loss,rmia --n-shadows 4 "
+        "--alpha 1e-7 --quiet --budget b.ledger --save m.safetensors --certificate c.json "
+        "--key k.pem --out audit.json"
+    )
+    code, _, _ = run(line, capsys)
+    assert code == 0
+    read = json.loads((folder / "audit.json").read_text())
+    assert {finding["attack"] for finding in read["attacks"]} == {"LossThreshold", "RMIA"}
+    assert read["about"]["ledger_digest"] == PrivacyBudget.open("b.ledger").verify()
+    code, out, _ = run("verify c.json m.safetensors --key k.pem.pub", capsys)
+    assert code == 0
+    assert "RMIA: AUC" in out
+
+
+def test_the_names_are_those_of_the_library():
+    found = {
+        name
+        for name in attacks.__all__
+        if isinstance(getattr(attacks, name), type)
+        and issubclass(getattr(attacks, name), attacks.MembershipAttack)
+    }
+    assert set(_names.ATTACKS) == found - {"MembershipAttack"}
+    for name in _names.ATTACKS:
+        assert _names.attack_class(name.lower()).__name__ == name
+    from skprivacy import ensemble, label_privacy, linear_model, neural_network
+
+    packages = (ensemble, label_privacy, linear_model, neural_network)
+    private = {
+        name
+        for package in packages
+        for name in package.__all__
+        if isinstance(getattr(package, name), type)
+        and issubclass(getattr(package, name), PrivateEstimatorMixin)
+    }
+    assert set(_names.MODELS) == private - {"DPNeuralNet"}  # which needs a module
+    for name in _names.MODELS:
+        assert _names.model_class(name.lower()).__name__ == name
+
+
+def test_a_draft_overwrites_no_schema(folder, capsys):
+    code, _, err = run("schema draft patients.csv --out schema.json", capsys)
+    assert code == 2
+    assert "schema.json exists, perhaps reviewed" in err
+    code, out, _ = run("schema draft patients.csv", capsys)
+    assert code == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Schema.from_json(out).inferred
+    assert json.loads(run("schema format", capsys)[1])["title"] == "Schema of skprivacy"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("schema draft nowhere.csv", "there is no table nowhere.csv"),
+        ("schema draft patients.csv --target sick", "no column 'sick'"),
+        ("schema check none.json patients.csv", "no schema file none.json"),
+        ("predict none.safetensors patients.csv", "there is no file none.safetensors"),
+        ("key schema.json", "schema.json"),
+    ],
+)
+def test_other_mistakes_are_one_line(line, words, folder, capsys):
+    code, out, err = run(line, capsys)
+    assert code == 2
+    assert words in err
+    assert out == ""

@@ -1,0 +1,258 @@
+"""Models that teach another by noisy votes or labels: the learner is kept, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import save
+from sklearn.compose import make_column_transformer
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    StandardScaler,
+)
+
+from skprivacy import PrivacyBudget, Schema, SchemaTransformer, load_model, save_model
+from skprivacy.audit import claim_of
+from skprivacy.certificates import certificate, create_key, verify_certificate
+from skprivacy.ensemble import PATEClassifier, PrivateKNNClassifier, PropagationStudent
+from skprivacy.label_privacy import (
+    ALIBIClassifier,
+    LabelPATEClassifier,
+    LP2STClassifier,
+    RandomizedResponseClassifier,
+)
+from skprivacy.persistence._taught import MODELS
+from skprivacy.preprocessing import Bounded, Categories
+
+RNG = np.random.RandomState(0)
+X = RNG.uniform(-1, 1, size=(400, 3))
+CODES = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)
+Y = np.array(["a", "b", "c"])[CODES]
+PUBLIC = RNG.uniform(-1, 1, size=(150, 3))
+CLASSES = ["a", "b", "c"]
+FRAME = pd.DataFrame(
+    {
+        "age": 50 * X[:, 0] + 50,
+        "ward": np.array(["x", "y", "z"])[CODES],
+        "n": RNG.randint(0, 9, 400),
+    }
+)
+SCHEMA = Schema(
+    {"age": Bounded(0, 100), "ward": Categories(["x", "y", "z"]), "n": Bounded(0, 9)},
+    target="ill",
+    classes=CLASSES,
+)
+VOTES = {"n_teachers": 20, "n_queries": 60, "epsilon": 20.0, "delta": 1e-5}
+
+
+def _same(model, rows, tmp_path):
+    save_model(model, tmp_path / "m")
+    found = load_model(tmp_path / "m")
+    for method in ("predict", "predict_proba"):
+        if hasattr(model, method):
+            assert np.array_equal(getattr(found, method)(rows), getattr(model, method)(rows))
+    assert claim_of(found) == claim_of(model)
+    assert (found.epsilon_, found.delta_) == (model.epsilon_, model.delta_)
+    assert found.get_params()["epsilon"] == model.epsilon
+    return found
+
+
+MAKERS = {
+    "PATEClassifier": lambda **k: PATEClassifier(**VOTES, **k).fit(X, Y, X_public=PUBLIC),
+    "PrivateKNNClassifier": lambda **k: PrivateKNNClassifier(
+        epsilon=20.0, n_queries=60, n_neighbors=15, sampling_rate=0.5, **k
+    ).fit(X, Y, X_public=PUBLIC),
+    "LabelPATEClassifier": lambda **k: LabelPATEClassifier(**VOTES, **k).fit(X, Y),
+    "ALIBIClassifier": lambda **k: ALIBIClassifier(epsilon=5.0, **k).fit(X, Y),
+    "LP2STClassifier": lambda **k: LP2STClassifier(epsilon=5.0, first=0.4, **k).fit(X, Y),
+    "RandomizedResponseClassifier": lambda **k: RandomizedResponseClassifier(
+        epsilon=5.0, n_rounds=2, **k
+    ).fit(X, Y),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_every_model_that_teaches_comes_back_with_its_claim(name, tmp_path):
+    model = MAKERS[name](classes=CLASSES)
+    found = _same(model, X, tmp_path)
+    assert (found.predict(X) == Y).mean() > 0.5  # it has learned, so that equality says something
+    assert found.classes.tolist() == CLASSES
+    with safe_open(tmp_path / "m", framework="np") as file:
+        header = json.loads(file.metadata()["skprivacy"])
+    assert not {"teacher", "budget", "noise_seed", "random_state", "labels_"} & set(
+        header["model"]["params"]
+    )
+
+
+def columns():
+    return make_column_transformer(
+        (MinMaxScaler(), ["age", "n"]),
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["ward"]),
+    )
+
+
+STUDENTS = {
+    "logistic": (lambda: LogisticRegression(), X),
+    "scaled": (lambda: make_pipeline(StandardScaler(), LogisticRegression()), X),
+    "unscaled": (lambda: make_pipeline(StandardScaler(with_mean=False), GaussianNB()), X),
+    "uncentred": (lambda: make_pipeline(StandardScaler(with_std=False), GaussianNB()), X),
+    "largest": (lambda: make_pipeline(MaxAbsScaler(), Normalizer(), GaussianNB()), X),
+    "clipped": (lambda: make_pipeline(MinMaxScaler((-1, 2), clip=True), GaussianNB()), 3 * X),
+    "frozen": (
+        lambda: make_pipeline(FrozenEstimator(MinMaxScaler().fit(PUBLIC)), LogisticRegression()), X
+    ),
+    "schema": (lambda: make_pipeline(SchemaTransformer(SCHEMA), LogisticRegression()), FRAME),
+    "columns": (lambda: make_pipeline(columns(), LogisticRegression()), FRAME),
+    "frames": (
+        lambda: make_pipeline(columns().set_output(transform="default"), GaussianNB()), FRAME
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(STUDENTS))
+def test_learners_of_any_make(name, tmp_path):
+    make, rows = STUDENTS[name]
+    model = RandomizedResponseClassifier(make(), epsilon=8.0, n_rounds=1, classes=CLASSES)
+    _same(model.fit(rows, Y), rows, tmp_path)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_student_of_a_graph(kind, tmp_path):
+    model = LabelPATEClassifier(
+        student=PropagationStudent(n_components=3), classes=CLASSES, **VOTES
+    ).fit(X.astype(kind), Y)
+    found = _same(model, X.astype(kind), tmp_path)
+    assert found.student_._coef_.dtype == kind
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2])
+def test_the_default_student_of_a_table(share, tmp_path):
+    teacher = make_pipeline(SchemaTransformer(SCHEMA), LogisticRegression())
+    model = PATEClassifier(
+        teacher, schema=SCHEMA, classes=CLASSES, marginal_share=share, **VOTES
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # records drawn from a schema teach little
+        model.fit(FRAME, Y)
+    found = _same(model, FRAME, tmp_path)
+    assert list(found.feature_names_in_) == ["age", "ward", "n"]
+
+
+def test_a_student_of_one_class(tmp_path):
+    model = PATEClassifier(n_teachers=5, n_queries=1, epsilon=20.0, classes=CLASSES)
+    model.fit(X, Y, X_public=PUBLIC)
+    assert isinstance(model.student_, DummyClassifier)
+    _same(model, X, tmp_path)
+
+
+def test_in_a_pipeline_behind_a_schema(tmp_path):
+    model = make_pipeline(
+        SchemaTransformer(SCHEMA), RandomizedResponseClassifier(epsilon=2.0, classes=CLASSES)
+    ).fit(FRAME, Y)
+    save_model(model, tmp_path / "m")
+    found = load_model(tmp_path / "m")
+    assert np.array_equal(found.predict(FRAME), model.predict(FRAME))
+    assert claim_of(found) == claim_of(model)
+
+
+def test_labels_that_were_read_off_stay_so(tmp_path):
+    with pytest.warns(UserWarning, match="read off y"):
+        model = RandomizedResponseClassifier(epsilon=2.0).fit(X, Y)
+    found = _same(model, X, tmp_path)
+    assert found.classes is None
+    with pytest.warns(UserWarning, match="read off y"):
+        found.fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("learner", "words"),
+    [
+        (RandomForestClassifier(3), r"The learner 'learner' \(RandomForestClassifier\)"),
+        (make_pipeline(StandardScaler(), RandomForestClassifier(3)), "RandomForestClassifier"),
+        (
+            make_pipeline(
+                make_column_transformer((MinMaxScaler(), [0]), remainder="passthrough"),
+                GaussianNB(),
+            ),
+            "drops the remainder",
+        ),
+    ],
+)
+def test_other_learners_are_refused_by_name(learner, words, tmp_path):
+    model = RandomizedResponseClassifier(learner, epsilon=8.0, n_rounds=1, classes=CLASSES)
+    with pytest.raises(ValueError, match=words):
+        save_model(model.fit(X, Y), tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_learner_by_itself_is_refused(tmp_path):
+    """Outside a private model it learned from records that nothing protects."""
+    for model in (LogisticRegression().fit(X, Y), StandardScaler().fit(X)):
+        with pytest.raises(ValueError, match="cannot be saved without pickle"):
+            save_model(model, tmp_path / "m")
+
+
+def forged(path, change):
+    """Write the file again, with another header."""
+    with safe_open(path, framework="np") as file:
+        header = json.loads(file.metadata()["skprivacy"])
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    change(header["model"])
+    path.write_bytes(save(arrays, metadata={"skprivacy": json.dumps(header)}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda node: node["learner"]["steps"][-1][1].update(classes=[0, 1, 3]),
+        lambda node: node["learner"]["steps"][-1][1].update(classes=[0, 0, 1]),
+        lambda node: node["learner"]["steps"][-1][1]["types"].update(coef_="object"),
+        lambda node: node["learner"]["steps"][-1][1].update(kind="RandomForestClassifier"),
+        lambda node: node["learner"]["steps"][0][1].update(n_features_in_=2),
+        lambda node: node["learner"]["steps"][0][1]["params"].update(clip="yes"),
+        lambda node: node["params"].update(epsilon=0.1, teacher=1),
+        lambda node: node["privacy"].update(kind="estimate"),
+        lambda node: node.update(learner=dict(node)),
+        lambda node: node.update(kind="LogisticRegression"),
+        lambda node: node.pop("learner"),
+    ],
+)
+def test_a_forged_file_is_refused(change, tmp_path):
+    save_model(MAKERS["RandomizedResponseClassifier"](classes=CLASSES), tmp_path / "m")
+    load_model(tmp_path / "m")
+    forged(tmp_path / "m", change)
+    with pytest.raises(ValueError, match="path="):
+        load_model(tmp_path / "m")
+
+
+@pytest.mark.parametrize("name", ["PATEClassifier", "LabelPATEClassifier", "ALIBIClassifier"])
+def test_a_certificate_holds_the_claim_of_the_file(name, tmp_path):
+    """It could hold but the digest of a pickle, whose guarantee nobody could read."""
+    budget = PrivacyBudget(30, 1e-4)
+    model = MAKERS[name](classes=CLASSES, budget=budget)
+    save_model(model, tmp_path / "m.safetensors")
+    create_key(tmp_path / "k.pem")
+    certificate(
+        model, tmp_path / "c.json", key=tmp_path / "k.pem",
+        model_file=tmp_path / "m.safetensors", budget=budget,
+    )  # fmt: skip
+    found = verify_certificate(
+        tmp_path / "c.json", tmp_path / "m.safetensors", key=tmp_path / "k.pem.pub"
+    )
+    assert found.holds
+    stated = {check.name: check.status for check in found.checks}
+    assert stated["what the file states"] == "holds"

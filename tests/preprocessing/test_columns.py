@@ -1,0 +1,158 @@
+"""Dates, buckets and missing values: each becomes bounded features, by its own value alone."""
+
+import datetime
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skprivacy.linear_model import ObjectivePerturbationClassifier
+from skprivacy.preprocessing import (
+    Bounded,
+    Categories,
+    Dates,
+    Hashed,
+    LocalPerturbation,
+    Schema,
+    SchemaTransformer,
+    make_private_pipeline,
+)
+
+EVERY_KIND = Schema(
+    {
+        "age": Bounded(0, 100, bins=4, missing=True, unit="years"),
+        "sex": Categories(["F", "M"], missing=True, description="as in the register"),
+        "day": Dates("2020-01-01", "2020-12-31", parts=["month", "weekday", "hour"], missing=True),
+        "code": Hashed(8, missing=True),
+    }
+)
+HOSTILE = pd.DataFrame(
+    {
+        "age": [-1e308, np.inf, np.nan, "12", "x", None, 55, True],
+        "sex": ["F", "f", None, 3, "", "M", np.nan, "F "],
+        "day": ["2020-02-30", "1700-01-01", "9999-12-31T23:59", None, 7, "2020-05-01",
+                datetime.date(2020, 6, 1), pd.Timestamp("2020-07-01", tz="Asia/Tokyo")],
+        "code": ["8001", 8001, 8001.0, "", None, "\ud800", b"x", np.nan],
+    },
+    dtype=object,
+)  # fmt: skip
+
+
+def features(schema, X, **options):
+    return SchemaTransformer(schema, **options).fit_transform(X)
+
+
+@pytest.mark.parametrize("feature_range", [(-1, 1), (0, 1), (2, 3), (-0.1, 0.4)])
+def test_no_value_exceeds_the_stated_norm(feature_range):
+    """The radius of a private model is made of these: a larger row would be clipped, or leak."""
+    out = features(EVERY_KIND, HOSTILE, feature_range=feature_range)
+    assert np.isfinite(out).all()
+    at = 0
+    for fact in EVERY_KIND.values():
+        block = out[:, at : at + fact.n_features_out]
+        assert np.linalg.norm(block, axis=1).max() <= fact.largest_norm(feature_range) + 1e-12
+        assert np.abs(block).max() <= fact.largest_feature(feature_range)
+        at += fact.n_features_out
+    assert at == out.shape[1]
+
+
+def test_a_row_becomes_the_same_among_any_others():
+    whole = features(EVERY_KIND, HOSTILE)
+    for row in range(len(HOSTILE)):
+        alone = features(EVERY_KIND, HOSTILE.iloc[[row]])
+        assert_array_equal(alone[0], whole[row])
+
+
+def test_every_feature_has_a_name():
+    names = SchemaTransformer(EVERY_KIND).fit(HOSTILE).get_feature_names_out()
+    assert len(names) == EVERY_KIND.n_features_out == len(set(names))
+    assert [n for n in names if n.endswith("_missing")] == [f"{n}_missing" for n in EVERY_KIND]
+
+
+def test_what_is_missing_or_unknown_is_said():
+    X = pd.DataFrame({"a": [1.0, np.nan, 99.0], "b": ["x", "y", None]})
+    schema = Schema({"a": Bounded(0, 2, missing=True), "b": Categories(["x"], missing=True)})
+    assert_array_equal(features(schema, X), [[0, 0, 1, 0], [0, 1, 0, 1], [1, 0, 0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("fact", "values"),
+    [
+        (Dates("2020-01-01", "2020-01-31"), ["2020-01-16", "2020-01-16T00:00:00Z", "2019-01-01"]),
+        (Dates("2020-01-01", "2020-01-31", format="%d.%m.%Y"),
+         ["16.01.2020", datetime.datetime(2020, 1, 16), "01.01.2019"]),
+        (Dates("2020-01-01", "2020-01-31"),
+         [datetime.date(2020, 1, 16), pd.Timestamp("2020-01-16"), datetime.date(2019, 1, 1)]),
+        (Dates("2020-01-01", datetime.date(2020, 1, 31)),
+         pd.to_datetime(["2020-01-16", "2020-01-16", "2019-01-01"])),
+    ],
+)  # fmt: skip
+def test_dates_in_any_clothes(fact, values):
+    assert_allclose(features(Schema({"d": fact}), pd.DataFrame({"d": values}))[:, 0], [0, 0, -1])
+
+
+def test_parts_of_a_date():
+    schema = Schema({"d": Dates("2020-01-01", "2020-12-31", parts=["hour", "weekday"])})
+    X = pd.DataFrame({"d": ["2020-03-02T17:30"]})  # a Monday
+    names = SchemaTransformer(schema).fit(X).get_feature_names_out()
+    assert set(names[1:][features(schema, X)[0, 1:] == 1]) == {"d_hour17", "d_weekday0"}
+
+
+def test_buckets_are_those_of_any_other_run():
+    """They are part of a saved model: another hash would be another model."""
+    X = pd.DataFrame({"c": ["8001", "Zürich", "x"]})
+    assert features(Schema({"c": Hashed(16)}), X).argmax(axis=1).tolist() == [8, 5, 4]
+
+
+def test_a_private_model_learns_from_every_kind():
+    rng = np.random.default_rng(0)
+    n = 3000
+    X = pd.DataFrame(
+        {
+            "age": rng.uniform(0, 100, n),
+            "sex": rng.choice(["F", "M"], n),
+            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 364, n), "D"),
+            "code": rng.integers(0, 500, n).astype(str),
+        }
+    )
+    y = np.where(X["day"] > pd.Timestamp("2020-07-01"), "late", "early")
+    schema = Schema(dict(EVERY_KIND), classes=["early", "late"])
+    model = make_private_pipeline(schema, ObjectivePerturbationClassifier(epsilon=5.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.fit(X, y).score(X, y) > 0.8
+    rows = model[0].transform(X) / model[-1].bounds[1]
+    assert np.linalg.norm(rows, axis=1).max() <= model[-1].radius
+
+
+@pytest.mark.parametrize(
+    "fact", [Dates("2020-01-01", "2020-12-31"), Hashed(4), Bounded(0, 1, missing=True)]
+)
+def test_noise_for_two_kinds_alone(fact):
+    with pytest.raises(ValueError, match=r"column 'x'.*knows only Bounded and Categories"):
+        LocalPerturbation(Schema({"x": fact})).fit(pd.DataFrame({"x": [1.0]}))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Dates("2020", "2021-01-01"), "first='2020' must be a date as ISO 8601"),
+        (lambda: Dates("2020-01-01", None), "last=None must be a date"),
+        (lambda: Dates("2021-01-01", "2020-01-01"), "must be before last"),
+        (lambda: Dates("2020-01-01", "2021-01-01", parts="month"), "parts='month' must be a list"),
+        (lambda: Dates("2020-01-01", "2021-01-01", parts=["day"]), "parts"),
+        (lambda: Dates("2020-01-01", "2021-01-01", parts=["hour", "hour"]), "twice"),
+        (lambda: Dates("2020-01-01", "2021-01-01", format="dd"), "format='dd'"),
+        (lambda: Hashed(1), "buckets=1 must be from 2"),
+        (lambda: Hashed(2.5), "buckets=2.5 must be an integer"),
+        (lambda: Bounded(0, 1, missing="no"), "missing='no' must be true or false"),
+        (lambda: Bounded(0, 1, inferred=1), "inferred=1 must be true or false"),
+        (lambda: Bounded(0, 1, unit=3), "unit=3 must be text"),
+        (lambda: Hashed(description=3), "description=3 must be text"),
+    ],
+)
+def test_wrong_facts(make, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        make()
