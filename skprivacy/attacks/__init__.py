@@ -4,6 +4,7 @@ from .aggregate import AggregateAttack, ExpectedPower, expected_power
 from .attribute import AttributeInference, AttributeResult
 from .generalized import VulnerableRecordsAttack
 from .generative import GenerativeAttack
+from .generators import DensityRatio, NearestGenerated
 from .gradient_norm import GradientNormAttack
 from .indirect import IndirectInference
 from .label_inference import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
@@ -30,6 +31,7 @@ __all__ = [
     "AttackResult",
     "AttributeInference",
     "AttributeResult",
+    "DensityRatio",
     "ExpectedPower",
     "GenerativeAttack",
     "GradientNormAttack",
@@ -43,6 +45,7 @@ __all__ = [
     "LossThreshold",
     "MLLeaksAttack",
     "MembershipAttack",
+    "NearestGenerated",
     "PropertyInference",
     "QuantileAttack",
     "ReferenceThreshold",

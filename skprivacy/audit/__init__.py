@@ -19,6 +19,7 @@ from .one_run import OneRunReport, audit_one_run
 from .predictions import audit_predictions
 from .report import AuditReport
 from .runner import audit
+from .synthetic import audit_synthetic
 from .verification import PrivacyVerification, verify_privacy, verify_release
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "audit",
     "audit_one_run",
     "audit_predictions",
+    "audit_synthetic",
     "check_disclosure",
     "claim_of",
     "verify_privacy",

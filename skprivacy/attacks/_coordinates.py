@@ -1,0 +1,75 @@
+"""Records as points: numbers in units of their deviation, categories at distance 1."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.preprocessing import OneHotEncoder
+
+from ._records import numeric_columns
+
+__all__ = ["Coordinates"]
+
+
+class Coordinates:
+    """Where records lie, as learned from some of the same kind.
+
+    Parameters
+    ----------
+    X : records
+        Array, DataFrame or sparse matrix; their deviations are the units.
+
+    Notes
+    -----
+    **Edge cases.** A missing number lies at the mean. A category that is not known is at distance
+    1 / sqrt(2) from all others. A constant column keeps its units.
+    """
+
+    def __init__(self, X: Any) -> None:
+        numbers, texts = _parts(X)
+        known = pd.DataFrame(_finite(numbers))
+        self._mean = np.nan_to_num(known.mean().to_numpy(dtype=np.float64))
+        std = np.nan_to_num(known.std(ddof=0).to_numpy(dtype=np.float64))
+        self._std = np.where(std > 0, std, 1.0)
+        self._encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+        if texts.shape[1]:
+            self._encoder.fit(texts)
+        self._width = numbers.shape[1], texts.shape[1]
+
+    def of(self, X: Any) -> NDArray[np.float64]:
+        """Return the points of records, shape (n, n_dimensions)."""
+        numbers, texts = _parts(X)
+        if (numbers.shape[1], texts.shape[1]) != self._width:
+            raise ValueError(
+                f"The records have {numbers.shape[1]} numeric and {texts.shape[1]} other columns; "
+                f"expected {self._width[0]} and {self._width[1]}, as the generated ones have. Pass "
+                "the same columns, of the same types."
+            )
+        points = [np.nan_to_num((_finite(numbers) - self._mean) / self._std)]
+        if texts.shape[1]:
+            points.append(self._encoder.transform(texts) * math.sqrt(0.5))
+        return np.hstack(points)
+
+
+def _parts(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Return the numbers and the text of records."""
+    if sparse.issparse(X):
+        X = X.toarray()
+    if not isinstance(X, pd.DataFrame):
+        X = np.asarray(X)
+        X = X.reshape(len(X), -1)
+    number = numeric_columns(X)
+    frame = pd.DataFrame(X)
+    texts = frame.loc[:, ~number].astype(object)
+    texts = texts.where(texts.notna(), "missing").astype(str)
+    numbers = frame.loc[:, number].to_numpy(dtype=np.float64, na_value=np.nan)
+    return numbers, texts.to_numpy(dtype=object)
+
+
+def _finite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.isfinite(numbers), numbers, np.nan)
