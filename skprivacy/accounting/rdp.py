@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..exceptions import PrivacyWarning
+from ._checks import number
 from ._event import Event, Orders, flatten
 from ._renyi import DEFAULT_ORDERS, rdp
 from .events import ApproxDP, Composed, Repeated
@@ -65,6 +66,7 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
     >>> round(rdp_epsilon(Repeated(PoissonSampled(0.01, GaussianEvent(4.0)), 10_000), 1e-5), 4)
     1.0354
     """
+    number("delta", delta, "a number in (0, 1)")
     epsilon, edge = best_epsilon(event, delta, relation)
     if edge is not None:
         warnings.warn(

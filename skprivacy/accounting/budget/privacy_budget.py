@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from ..._config import warn_caller
 from ...exceptions import BudgetExceededError, PrivacyWarning
+from .._checks import whole
 from ..events import Event, check_relation, positive
 from ..guarantee import check_delta
 from .admission import cap_of, holds, how_many_fit, refusing
@@ -277,6 +278,8 @@ class PrivacyBudget(Statement):
         self._settle(charge, "fail")
 
     def _settle(self, charge: int, outcome: str) -> None:
+        whole("charge", charge)
+        charge = int(charge)  # numpy's integers have no place in a line
         with self._ledger.transaction() as log:
             before = log.outcome(charge)
             if before is not None:
