@@ -47,7 +47,7 @@ def _asked(model, names, data):
 
 @pytest.mark.parametrize("name", PRIVATE)
 @given(data=st.data())
-@few(4)
+@few(2)
 def test_private_estimators(name, data):
     case = PRIVATE[name]
     budget = PrivacyBudget(100.0, 1e-2)
@@ -70,7 +70,7 @@ def test_private_estimators(name, data):
 
 @pytest.mark.parametrize("name", PLAIN)
 @given(data=st.data())
-@few(6)
+@few(3)
 def test_other_estimators(name, data):
     model = PLAIN[name]
     valid = model.get_params(deep=False)

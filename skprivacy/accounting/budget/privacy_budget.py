@@ -106,7 +106,7 @@ class PrivacyBudget(Statement):
             check_relation(relation)
         if unit is not None:
             check_unit(unit)
-        if filter not in FILTERS:
+        if not isinstance(filter, str) or filter not in FILTERS:
             raise ValueError(f"filter={filter!r} must be one of {sorted(FILTERS)}.")
         terms: dict[str, Any] = {"epsilon": float(epsilon), "delta": float(delta)}
         terms |= {"relation": relation, "filter": filter, "unit": unit}
