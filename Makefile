@@ -108,4 +108,4 @@ test-newest-%:
 # Input that nobody expects, into every public entry: tests/fuzz draws anew in each run.
 .PHONY: fuzz
 fuzz: $(VENV)/.installed-test
-	SKPRIVACY_FUZZ=12 $(BIN)/python -m pytest -q $(PARALLEL) --hypothesis-profile=fuzz tests/fuzz
+	SKPRIVACY_FUZZ=9 $(BIN)/python -m pytest -q $(PARALLEL) --hypothesis-profile=fuzz tests/fuzz

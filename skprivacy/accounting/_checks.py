@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,9 +14,11 @@ __all__ = [
     "check_delta",
     "check_relation",
     "number",
+    "numbers",
     "positive",
     "probability",
     "replaces",
+    "sequence",
     "whole",
 ]
 
@@ -61,6 +64,21 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool | np.timedelta64)
 
 
+def sequence(name: str, values: Any) -> tuple[Any, ...]:
+    """Return the values of a sequence; TypeError for anything else, which is not shown."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a sequence, not of type {type(values).__name__}.")
+    return tuple(values)
+
+
+def numbers(name: str, values: Any) -> tuple[float, ...]:
+    """Return a sequence of real numbers as floats; its values are not shown in an error."""
+    found = sequence(name, values)
+    if not all(_is_number(value) for value in found):
+        raise TypeError(f"{name} must be a sequence of real numbers.")
+    return tuple(float(value) for value in found)
+
+
 def probability(name: str, value: Any) -> None:
     """Raise ValueError unless ``value`` is a number in [0, 1)."""
     if not (_is_number(value) and 0 <= value < 1):
@@ -100,6 +118,8 @@ def check_delta(delta: float, n_records: int | None = None) -> float:
     1e-06
     """
     probability("delta", delta)
+    if n_records is not None:
+        whole("n_records", n_records)
     if n_records is not None and delta >= 1 / n_records:
         raise ValueError(
             f"delta={delta!r} must be below 1/n = {1 / n_records:.3g} for {n_records} records: at "

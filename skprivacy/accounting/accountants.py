@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from ._checks import check_delta, check_relation, replaces
-from ._event import Event, NoLossDistributionError, check_known, flatten
+from ._event import Event, NoLossDistributionError, check_event, check_known, flatten
 from ._proved import epsilon_of
 from .events import Composed, GaussianEvent, NonPrivate, PoissonSampled
 from .events.composition import total_zcdp
@@ -174,6 +174,7 @@ def compare_accountants(
             "delta=0 leaves nothing to compare: pure epsilons only add up. Set a delta > 0."
         )
     check_relation(relation)
+    check_event("event", event)
     check_known(event, relation)
     if event.data_dependent:
         raise ValueError(

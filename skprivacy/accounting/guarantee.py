@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._config import leak
-from ._checks import check_delta, check_relation
+from ._checks import check_delta, check_relation, sequence
 from ._event import Event, check_known, flatten
 from ._proved import delta_of, epsilon_of, privacy_curve
 from .events import ApproxDP, NonPrivate
@@ -79,13 +79,9 @@ class PrivacyGuarantee:
         check_known(self.event, self.relation)
         if self.kind not in KINDS:
             raise ValueError(f"kind={self.kind!r} must be one of {KINDS}.")
-        if isinstance(self.assumptions, str):
-            raise TypeError(
-                f"assumptions={self.assumptions!r} must be a tuple of strings, not one string."
-            )
         if not isinstance(self.unit, str) or not self.unit:
             raise ValueError(f"unit={self.unit!r} must be 'record' or the name of a column.")
-        object.__setattr__(self, "assumptions", tuple(self.assumptions))
+        object.__setattr__(self, "assumptions", sequence("assumptions", self.assumptions))
 
     def epsilon(self, delta: float | None = None) -> float:
         """Return the smallest epsilon that is proved at ``delta`` (default: ``at_delta``)."""
@@ -124,7 +120,10 @@ class PrivacyGuarantee:
         are called positive. For sampled noise and large ``fpr`` it is therefore not attained.
         """
         self._warn_if_private()
-        fpr = np.asarray(fpr, dtype=float)
+        try:
+            fpr = np.asarray(fpr, dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(f"fpr={fpr!r} must be numbers in [0, 1].") from None
         if not ((fpr >= 0) & (fpr <= 1)).all():
             raise ValueError(f"fpr={fpr!r} must be in [0, 1].")
         if any(isinstance(part, NonPrivate) for part in flatten(self.event)):

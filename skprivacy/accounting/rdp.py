@@ -9,7 +9,8 @@ from functools import lru_cache
 import numpy as np
 
 from ..exceptions import PrivacyWarning
-from ._event import Event, Orders, flatten
+from ._checks import check_relation, number
+from ._event import Event, Orders, check_event, flatten
 from ._renyi import DEFAULT_ORDERS, rdp
 from .events import ApproxDP, Composed, Repeated
 
@@ -34,7 +35,6 @@ def _without_failure(event: Event) -> tuple[Event, float]:
     return Composed(tuple(pure)), -math.expm1(log_safe)
 
 
-@lru_cache(maxsize=512)
 def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> float:
     """Return the smallest epsilon that Renyi accounting proves at ``delta``.
 
@@ -65,6 +65,9 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
     >>> round(rdp_epsilon(Repeated(PoissonSampled(0.01, GaussianEvent(4.0)), 10_000), 1e-5), 4)
     1.0354
     """
+    check_event("event", event)
+    check_relation(relation)
+    number("delta", delta, "a number in (0, 1)")
     epsilon, edge = best_epsilon(event, delta, relation)
     if edge is not None:
         warnings.warn(
@@ -76,6 +79,7 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
     return epsilon
 
 
+@lru_cache(maxsize=512)
 def best_epsilon(event: Event, delta: float, relation: str) -> tuple[float, float | None]:
     """Return epsilon, and the order that proves it if it lies at the edge of the grid."""
     safe, failure = _without_failure(event)

@@ -55,11 +55,17 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
             Fitted.
         """
         self._validate_params()
-        self._learn(X, y)
-        self.classes_ = self.estimator_.classes_
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self.estimator_, name):
-                setattr(self, name, getattr(self.estimator_, name))
+        before = dict(vars(self))
+        try:
+            self._learn(X, y)
+            self.classes_ = self.estimator_.classes_
+            for name in ("n_features_in_", "feature_names_in_"):
+                if hasattr(self.estimator_, name):
+                    setattr(self, name, getattr(self.estimator_, name))
+        except BaseException:  # a model that was fitted before stays as it was
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
         return self
 
     def predict_proba(self, X: Any) -> Float64Array:
@@ -73,8 +79,7 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        check_is_fitted(self, "estimator_")
-        return self._disguised(np.asarray(self.estimator_.predict_proba(X), dtype=np.float64))
+        return self._disguised(self._told(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of the largest disguised probability.
@@ -89,6 +94,11 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         """
         shown = self.predict_proba(X)
         return np.asarray(self.classes_[shown.argmax(axis=1)])
+
+    def _told(self, X: Any) -> Float64Array:
+        """Return the probabilities of the model itself."""
+        check_is_fitted(self, "estimator_")
+        return np.asarray(self.estimator_.predict_proba(X), dtype=np.float64)
 
     def _learn(self, X: Any, y: Any) -> None:
         self.estimator_ = clone(self.estimator).fit(X, y)

@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
@@ -128,6 +129,26 @@ class MemGuardClassifier(OutputDefence):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             self.attack_.fit(np.concatenate([shown[0], shown[1][copies]]), member)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of the largest disguised probability.
+
+        Noise keeps the label, so it is computed only where rounding would change that.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        proba = self._told(X)
+        label = proba.argmax(axis=1)
+        unsure = label != proba.round(_DIGITS).argmax(axis=1)
+        if unsure.any():
+            label[unsure] = self._disguised(proba[unsure]).argmax(axis=1)
+        return np.asarray(self.classes_[label])
 
     def _disguised(self, proba: Float64Array) -> Float64Array:
         if proba.shape[1] < 2:

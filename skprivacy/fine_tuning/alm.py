@@ -27,6 +27,7 @@ from .._validation import (
 from ..accounting import Composed, PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
+from ..mechanisms.bounds import few_rows
 from ..public_facts import public_classes
 from .choice import HEADS, chosen_head
 from .encoding import checked_public, features_of, fitted_to_public, shared_by
@@ -349,6 +350,17 @@ the encoder treats each record by itself (tried on records that are not private)
 
     def _rows(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return rows in the unit ball, and which records count."""
+        if not isinstance(X, np.ndarray) or len(X) == 0:
+            return self._encoded(X)
+        rows, counts = None, np.empty(len(X), np.bool_)
+        for part in few_rows(len(X)):
+            found, counts[part] = self._encoded(X[part])
+            rows = np.empty((len(X), found.shape[1])) if rows is None else rows
+            rows[part] = found
+        assert rows is not None
+        return rows, counts
+
+    def _encoded(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         features = features_of(self.encoder_, X)
         if self.whitening_ is not None:
             with np.errstate(all="ignore"):  # records that are not finite

@@ -114,6 +114,8 @@ def crossed(
     """Return the scores of each record's classes by a model that was fitted without it."""
     found = np.empty_like(weights)
     n_folds = min(n_folds, len(weights))
+    if n_folds < 2:  # a single record has no others that would tell of it
+        return np.zeros_like(weights)
     for others, own in KFold(n_folds, shuffle=True, random_state=random).split(weights):
         model = fitted(estimator, safe_indexing(X, others), weights[others], random)
         found[own] = scores_of(model, safe_indexing(X, own), weights.shape[1])
@@ -121,15 +123,19 @@ def crossed(
 
 
 def scores_of(model: Any, X: Any, n_classes: int) -> Floats:
-    """Return logarithms of probabilities, or else the values of a decision function."""
+    """Return logarithms of probabilities, or else the values of a decision function.
+
+    Where a model gives no number, as some do for records that are far from all others, it tells
+    nothing: what has been released by now must not be lost.
+    """
     if isinstance(model, DummyClassifier):
         X = np.zeros((num_samples(X), 1))
     if hasattr(model, "predict_proba"):
         found = np.zeros((num_samples(X), n_classes))
         found[:, model.classes_] = model.predict_proba(X)
-        return np.log(_bounded(found))
+        return np.log(_bounded(np.nan_to_num(found)))
     if hasattr(model, "decision_function"):
-        values = np.asarray(model.decision_function(X), np.float64)
+        values = np.nan_to_num(np.asarray(model.decision_function(X), np.float64))
         values = np.column_stack([-values, values]) if values.ndim == 1 else values
         found = np.full((len(values), n_classes), values.min())
         found[:, model.classes_] = values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ __all__ = [
     "checked_bounds",
     "could_be_pairs",
     "exact_product",
+    "few_rows",
     "quantize",
     "two_readings",
     "unrounded",
@@ -24,6 +26,7 @@ __all__ = [
 
 _STEP = 2.0**-16
 _ROWS = 1 << 20  # rows whose products sum exactly in float64: 2**20 * 2**32 < 2**53
+_AT_A_TIME = 1 << 14  # rows that are worked on together
 _INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm
 _LARGEST = 1e150  # so that neither a width nor its inverse overflows
 _WHOLE = 1 << 53  # float64 represents every integer up to here
@@ -132,9 +135,16 @@ def unrounded(value: Any, name: str = "value") -> NDArray[np.float64]:
     return given.astype(np.float64)
 
 
-def quantize(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def few_rows(n: int) -> Iterator[slice]:
+    """Yield the rows 0 .. n-1 a few at a time: what is worked out of them takes little memory."""
+    return (slice(start, start + _AT_A_TIME) for start in range(0, n, _AT_A_TIME))
+
+
+def quantize(
+    values: NDArray[np.float64], out: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
     """Round towards zero to multiples of 2**-16, so that no norm grows."""
-    values = values * (1.0 / _STEP)
+    values = np.multiply(values, 1.0 / _STEP, out=out)
     np.trunc(values, out=values)
     values *= _STEP
     return values
@@ -205,8 +215,14 @@ class UnitBall:
 
     def transform(self, X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the weighted rows (n_samples, size), and their weights (n_samples,)."""
+        rows, weights = np.empty((len(X), self.size)), np.empty(len(X))
+        for part in few_rows(len(X)):
+            weights[part] = self._write(X[part], rows[part])
+        return rows, weights
+
+    def _write(self, X: NDArray, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Write the weighted rows into ``rows`` and return their weights."""
         lower, scale = np.asarray(self.lower), self._scale()
-        rows = np.empty((len(X), self.size))
         features = rows[:, : len(lower)]
         np.clip(X, lower, np.asarray(self.upper), out=features)
         features -= (lower + np.asarray(self.upper)) / 2
@@ -218,7 +234,8 @@ class UnitBall:
         if (missing := np.isnan(norms)).any():
             rows[missing], weights[missing] = 0.0, 0.0
         rows *= weights[:, None]
-        return quantize(rows), weights
+        quantize(rows, out=rows)
+        return weights
 
     def _scale(self) -> NDArray[np.float64]:
         width = np.asarray(self.upper) - np.asarray(self.lower)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.utils.validation import check_array
 
 from .._validation import check_numbers, check_unmasked
 from ..mechanisms import Gaussian, Laplace, SecureRandom
-from ..mechanisms.bounds import checked_bounds, exact_product, quantize
+from ..mechanisms.bounds import checked_bounds, exact_product, few_rows, quantize
 from ._release import additive
 
 __all__ = ["Columns", "one_column"]
@@ -51,14 +52,15 @@ class Columns:
         self.lower, self.upper = checked_bounds("bounds", bounds, self.d)
         self.half = (self.upper - self.lower) / 2
         self.middle = (self.upper + self.lower) / 2
-        self.clipped = np.clip(rows, self.lower, self.upper)
-        self.clipped = np.where(np.isnan(rows), self.middle, self.clipped)
-        self.z = self._unit(self.middle, self.half)
+        self._rows = rows
 
-    def _unit(self, middle: Any, half: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the columns scaled to [-1, 1], on a grid on which sums are exact."""
-        scaled = (self.clipped - middle) / np.where(half > 0, half, 1.0)
-        return quantize(np.clip(scaled, -1.0, 1.0))
+    def _unit(self, middle: Any, half: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+        """Yield the columns scaled to [-1, 1], on a grid on which sums are exact, by some rows."""
+        for part in few_rows(self.n):
+            rows = self._rows[part]
+            clipped = np.where(np.isnan(rows), self.middle, np.clip(rows, self.lower, self.upper))
+            scaled = (clipped - middle) / np.where(half > 0, half, 1.0)
+            yield quantize(np.clip(scaled, -1.0, 1.0))
 
     def mechanism(
         self, degree: int, epsilon: float, delta: float, relation: str
@@ -75,11 +77,12 @@ class Columns:
 
         Both lie in [-1, 1]; z = 1 attains both bounds, so the sensitivities are tight.
         """
-        parts = [self.z, quantize(2.0 * self.z**2 - 1.0)][:degree]
-        if relation == "add_remove":
-            parts.append(np.ones((self.n, 1)))
-        sums = exact_product(np.hstack(parts), np.ones((self.n, 1)))[:, 0]
-        noisy = mechanism.release(sums, random)
+        sums = np.zeros((degree, self.d))
+        for z in self._unit(self.middle, self.half):
+            for total, part in zip(sums, (z, quantize(2.0 * z**2 - 1.0)), strict=False):
+                total += _exact_sums(part)
+        counted = [float(self.n)] if relation == "add_remove" else []
+        noisy = mechanism.release(np.concatenate([sums.ravel(), counted]), random)
         count = self.n if relation != "add_remove" else max(1.0, noisy[-1], mechanism.std)
         means = np.clip(noisy[: degree * self.d] / count, -1.0, 1.0)
         return means.reshape(degree, self.d)
@@ -101,7 +104,7 @@ class Columns:
         middle, half = np.zeros(self.d), np.maximum(np.abs(self.lower), np.abs(self.upper))
         if relation == "replace_one":
             middle, half = self.middle, self.half
-        unit = exact_product(self._unit(middle, half), np.ones((self.n, 1)))[:, 0]
+        unit = sum((_exact_sums(part) for part in self._unit(middle, half)), np.zeros(self.d))
         noisy = mechanism.release(unit, random)
         return (middle * self.n if relation == "replace_one" else 0.0) + half * noisy
 
@@ -113,3 +116,8 @@ class Columns:
 
     def shaped(self, values: NDArray[np.float64]) -> Any:
         return float(values[0]) if self.flat else values
+
+
+def _exact_sums(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sum of each column of numbers on the grid, which is exact in any order."""
+    return exact_product(columns, np.ones((len(columns), 1)))[:, 0]

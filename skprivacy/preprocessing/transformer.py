@@ -188,13 +188,14 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             raise TypeError(
                 f"schema={self.schema!r} must be a Schema or None. Create one with Schema({{...}})."
             )
-        pair = np.asarray(self.feature_range, dtype=np.float64)
+        pair = _read_as(lambda: np.asarray(self.feature_range, dtype=np.float64), np.empty(0))
         if pair.shape != (2,) or not np.isfinite(pair).all() or not pair[0] < pair[1]:
             raise ValueError(
                 f"feature_range={self.feature_range!r} must be two finite numbers, the lower one "
                 "first."
             )
-        if np.dtype(self.dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
+        dtype = _read_as(lambda: np.dtype(self.dtype), None)
+        if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype={self.dtype!r} must be numpy.float32 or numpy.float64.")
 
     def _scaled(self, unit: np.ndarray) -> np.ndarray:
@@ -213,6 +214,13 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
         return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+
+
+def _read_as(read: Callable[[], Any], otherwise: Any) -> Any:
+    try:
+        return read()
+    except (TypeError, ValueError):
+        return otherwise
 
 
 def check_columns(schema: Schema, X: Any) -> None:

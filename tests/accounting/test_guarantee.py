@@ -126,7 +126,11 @@ def test_a_private_epsilon_is_withheld():
         ((GaussianEvent(1.0), "1e-5"), ValueError, "delta="),
         ((GaussianEvent(1.0), 1e-5, "swap"), ValueError, "relation='swap'"),
         ((GaussianEvent(1.0), 1e-5, "zero_out", "hoped"), ValueError, "kind='hoped'"),
-        ((GaussianEvent(1.0), 1e-5, "zero_out", "proved", "one"), TypeError, "tuple of strings"),
+        (
+            (GaussianEvent(1.0), 1e-5, "zero_out", "proved", "one"),
+            TypeError,
+            "assumptions must be a sequence",
+        ),
     ],
 )
 def test_bad_guarantees(arguments, error, message):

@@ -190,3 +190,23 @@ def test_no_defence_survives_an_attacker_who_adapts(attacked, defence):
     assert found(LiRA(pool=alike, online=True), target, attacked) > 0.95
     labels_alone = LabelOnlyAttack(method="boundary", n_queries=50)
     assert found(labels_alone, target, attacked) > 0.9
+
+
+def test_memguard_predicts_without_noise_what_it_would_with_it(leaking, monkeypatch):
+    rows, guarded = leaking
+    shown = guarded.predict_proba(rows)
+    monkeypatch.setattr("skprivacy.defences.memguard._least_noise", None)  # fails if it is called
+    expected = guarded.classes_[shown.argmax(axis=1)]
+    np.testing.assert_array_equal(guarded.predict(rows), expected)
+
+
+def test_memguard_predicts_by_what_it_shows_where_rounding_decides():
+    class AlmostEven(LogisticRegression):
+        """Of two classes the second is ahead by less than rounding leaves."""
+
+        def predict_proba(self, X):
+            return np.tile([0.5 - 1e-9, 0.5 + 1e-9], (len(X), 1))
+
+    guarded = MemGuardClassifier(AlmostEven(), distortion=2.0, random_state=0).fit(X, y % 2)
+    expected = guarded.predict_proba(X).argmax(axis=1)
+    np.testing.assert_array_equal(guarded.predict(X), expected)

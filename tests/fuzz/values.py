@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import fractions
+import warnings
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,8 @@ def _arrays(draw: st.DrawFn) -> Any:
     for _ in range(draw(st.integers(0, 2)) if array.size else 0):
         value = draw(st.sampled_from(_NUMBERS + _OTHERS[:10]))
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
                 array.flat[draw(st.integers(0, array.size - 1))] = value
         except (TypeError, ValueError, OverflowError):
             continue

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from ..._config import warn_caller
 from ...exceptions import BudgetExceededError, PrivacyWarning
+from .._checks import whole
 from ..events import Event, check_relation, positive
 from ..guarantee import check_delta
 from .admission import cap_of, holds, how_many_fit, refusing
@@ -105,7 +106,7 @@ class PrivacyBudget(Statement):
             check_relation(relation)
         if unit is not None:
             check_unit(unit)
-        if filter not in FILTERS:
+        if not isinstance(filter, str) or filter not in FILTERS:
             raise ValueError(f"filter={filter!r} must be one of {sorted(FILTERS)}.")
         terms: dict[str, Any] = {"epsilon": float(epsilon), "delta": float(delta)}
         terms |= {"relation": relation, "filter": filter, "unit": unit}
@@ -277,6 +278,8 @@ class PrivacyBudget(Statement):
         self._settle(charge, "fail")
 
     def _settle(self, charge: int, outcome: str) -> None:
+        whole("charge", charge)
+        charge = int(charge)  # numpy's integers have no place in a line
         with self._ledger.transaction() as log:
             before = log.outcome(charge)
             if before is not None:

@@ -100,6 +100,10 @@ class Statement(Handle):
             exceed a cap, the triggers that forbid changes are gone, or ``digest`` is not among
             the digests of the lines.
         """
+        if digest is not None and not isinstance(digest, str):
+            raise TypeError(
+                f"digest={digest!r} must be what an earlier verify() returned, or None."
+            )
         records = self._ledger.records()
         self._ledger.check_guards()
         if digest is not None and digest not in {record.digest for record in records}:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .._checks import whole
+from .._checks import sequence, whole
 from .._event import Event, Orders, check_event, check_known, flatten
 from .._renyi import rdp
 
@@ -53,7 +53,7 @@ class Composed(Event, tag="Composed", stored=("events",), knows_label=True):
     events: tuple[Event, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "events", tuple(self.events))
+        object.__setattr__(self, "events", sequence("events", self.events))
         for event in self.events:
             check_event("events", event)
 

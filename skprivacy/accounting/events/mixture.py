@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from .._checks import numbers, sequence
 from .._event import Event, NoLossDistributionError, Orders, Pairs, check_event
 from .._renyi import rdp
 from ..pld import PrivacyLossDistribution, pld
@@ -64,8 +65,8 @@ class Mixture(Event, tag="Mixture", stored=("p", "events"), knows_label=True):
     events: tuple[Event, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "p", tuple(self.p))
-        object.__setattr__(self, "events", tuple(self.events))
+        object.__setattr__(self, "p", numbers("p", self.p))
+        object.__setattr__(self, "events", sequence("events", self.events))
         for event in self.events:
             check_event("events", event)
         usable = all(type(w) in (int, float) and 0 < w <= 1 for w in self.p)

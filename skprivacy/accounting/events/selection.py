@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .._checks import number
 from .._event import Event, NoLossDistributionError, Orders, Pairs, check_event
 from .._renyi import DEFAULT_ORDERS, rdp
 from ..pld import pld
@@ -56,7 +57,9 @@ class PrivateSelection(
 
     def __post_init__(self) -> None:
         check_event("event", self.event)
-        if not (math.isfinite(self.eta) and self.eta > -1):
+        number("eta", self.eta, "a finite number > -1")
+        number("gamma", self.gamma, "in (0, 1)")
+        if not -1 < self.eta < math.inf:
             raise ValueError(f"eta={self.eta!r} must be a finite number > -1.")
         if not 0 < self.gamma < 1:
             raise ValueError(f"gamma={self.gamma!r} must be in (0, 1).")

@@ -12,7 +12,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 
-from .._checks import positive, replaces, whole
+from .._checks import numbers, positive, replaces, whole
 from .._event import Event, NoLossDistributionError, Orders, Pairs
 from ..matrix import banded_sensitivity, tree_sensitivity
 from ..pld.pairs import GaussianPair, both
@@ -134,7 +134,7 @@ class BandedFactorization(
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "coefficients", tuple(self.coefficients))
+        object.__setattr__(self, "coefficients", numbers("coefficients", self.coefficients))
         usable = all(isinstance(c, float | int) and 0 <= c < math.inf for c in self.coefficients)
         if not usable or not self.coefficients or self.coefficients[0] != 1:
             raise ValueError(

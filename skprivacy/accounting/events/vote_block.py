@@ -81,7 +81,7 @@ class VoteBlock(
     moved: int = 1
 
     def __post_init__(self) -> None:
-        if self.kind not in _KINDS:
+        if not isinstance(self.kind, str) or self.kind not in _KINDS:
             raise ValueError(f"kind={self.kind!r} must be one of {sorted(_KINDS)}.")
         positive("noise_multiplier", self.noise_multiplier)
         whole("n_queries", self.n_queries)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, logsumexp
 
-from .._checks import positive, whole
+from .._checks import number, numbers, positive, whole
 from .._event import Event, LocalBound, NoLossDistributionError, Orders, Pairs
 from .._renyi import rdp
 from ..pld.pairs import GaussianPair, both, pure_pair
@@ -49,7 +49,7 @@ class _VoteEvent(Event, tag=None):
         positive("noise_multiplier", self.noise_multiplier)
         whole("moved", self.moved)
         if self.votes is not None:
-            votes = tuple(float(v) for v in self.votes)
+            votes = numbers("votes", self.votes)
             if len(votes) < 2 or not all(math.isfinite(v) and v >= 0 for v in votes):
                 raise ValueError("votes must be at least two finite counts >= 0.")
             object.__setattr__(self, "votes", votes)
@@ -217,8 +217,12 @@ class VoteThreshold(
         super().__post_init__()
         if self.votes is not None and self.threshold is None:
             raise ValueError("threshold=None must be given with votes.")
+        if self.threshold is not None:
+            number("threshold", self.threshold, "a finite number")
+            if not math.isfinite(self.threshold):
+                raise ValueError(f"threshold={self.threshold!r} must be a finite number.")
         if self.offset is not None:
-            offset = tuple(float(v) for v in self.offset)
+            offset = numbers("offset", self.offset)
             fits = self.votes is None or len(offset) == len(self.votes)
             if not fits or not all(math.isfinite(v) for v in offset):
                 raise ValueError(

@@ -30,6 +30,7 @@ _HELD_BYTES = 1 << 25
 # Beyond this, products overflow: the order in which a sum is taken, which depends on how many other
 # records there are, would decide whether a record's gradient is finite.
 _LARGEST = 1e15
+_AT_A_TIME = 1 << 14  # rows that are compared together
 # What one access to a mapping may bring in: Linux maps up to this much around it.
 _AROUND = 1 << 16
 
@@ -116,7 +117,9 @@ def without_huge(rows: Tensor) -> Tensor:
     """Make numbers infinite, in place, that are too large to compute with."""
     if not rows.is_floating_point():
         return rows
-    return rows.masked_fill_((rows > _LARGEST) | (rows < -_LARGEST), math.inf)
+    for part in rows.split(_AT_A_TIME):  # views
+        part.masked_fill_((part > _LARGEST) | (part < -_LARGEST), math.inf)
+    return rows
 
 
 def _rows_at_a_time(X: NDArray) -> int:

@@ -1,0 +1,68 @@
+"""How many charges a second a ledger takes, beside what its disk takes.
+
+``python benchmarks/ledger.py [folder] [charges]`` charges and commits in a ledger in ``folder``, by
+default the current one. It prints the pairs a second of wall and of processor time for each tenth,
+and how often a second the disk itself takes a page. A pair is two transactions, and one of
+SQLite's rollback journal with ``synchronous=EXTRA`` waits for the disk five times: twice for the
+journal, once for the file and twice for the folder. Opening the connection anew for each of them
+is a fifth of the processor's part. ``postgresql://user@host/database#name`` in place of a folder
+measures a server.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+from skprivacy.accounting import LaplaceEvent, PrivacyBudget
+
+EVENT = LaplaceEvent(1000.0)
+
+
+def syncs(folder: str, n: int = 100) -> float:
+    """Return how often a second a page that is written anew reaches the disk."""
+    place = Path(folder) / "page"
+    number = os.open(place, os.O_RDWR | os.O_CREAT)
+    start = time.perf_counter()
+    for _ in range(n):
+        os.pwrite(number, os.urandom(4096), 0)
+        os.fsync(number)
+    took = time.perf_counter() - start
+    os.close(number)
+    place.unlink()
+    return n / took
+
+
+def pairs(budget: PrivacyBudget, n: int) -> tuple[float, float]:
+    """Return pairs of charge and commit in a second, of wall and of processor time."""
+    start, worked = time.perf_counter(), time.process_time()
+    for _ in range(n):
+        with budget.charge(EVENT, who="benchmark"):
+            pass
+    return n / (time.perf_counter() - start), n / (time.process_time() - worked)
+
+
+def main(place: str = ".", charges: str = "500") -> None:
+    server = place.startswith("postgres")
+    with nullcontext(place) if server else tempfile.TemporaryDirectory(dir=place) as folder:
+        budget = PrivacyBudget(1e9, path=place if server else Path(folder) / "ledger")
+        if not server:
+            print(f"the disk: {syncs(folder):.0f} writes a second")
+        tenth = max(1, int(charges) // 10)
+        for i in range(10):
+            wall, worked = pairs(budget, tenth)
+            print(f"charges {i * tenth} to {(i + 1) * tenth}: {wall:.0f} pairs a second, "
+                  f"{worked:.0f} in a second of processor time", flush=True)  # fmt: skip
+        start = time.process_time()
+        budget.verify()
+        print(f"verify() of {len(budget.entries())} charges: {time.process_time() - start:.2f} s")
+        if not server:
+            print(f"the disk: {syncs(folder):.0f} writes a second")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,126 @@
+"""How much memory a fit takes beyond its data, at its peak, in units of the data.
+
+``python benchmarks/memory.py [rows] [names...]`` fits each estimator in a process of its own to
+``rows`` (a million) by 100 numbers of double precision, and prints the highest resident memory of
+the process (``VmHWM`` of Linux) above what it held before the fit, divided by the size of the data.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+COLUMNS = 100
+PUBLIC = {"epsilon": 1.0, "bounds": (-4.0, 4.0)}
+
+
+def _sgd(name: str, **params: Any) -> Any:
+    from skprivacy import neural_network
+
+    few = {
+        "hidden_layer_sizes": (),
+        "epochs": 1,
+        "batch_size": 4096,
+        "epsilon": None,
+        "noise_multiplier": 1.0,
+    }
+    return getattr(neural_network, name)(**few, **params)
+
+
+def _linear(name: str, **params: Any) -> Any:
+    from skprivacy import linear_model
+
+    return getattr(linear_model, name)(**PUBLIC, **params)
+
+
+def _scaler() -> Any:
+    from skprivacy.preprocessing import PrivateStandardScaler
+
+    return PrivateStandardScaler(**PUBLIC)
+
+
+def _pate() -> Any:
+    from sklearn.naive_bayes import GaussianNB
+
+    from skprivacy.ensemble import PATEClassifier
+
+    class WithPublicRecords(PATEClassifier):
+        def fit(self, X: Any, y: Any) -> Any:
+            return super().fit(X, y, X_public=np.asarray(X[:1000]))
+
+    return WithPublicRecords(GaussianNB(), GaussianNB(), n_teachers=20, n_queries=100, epsilon=2.0,
+                             delta=1e-7, classes=[0, 1], random_state=0)  # fmt: skip
+
+
+def _fine_tuner() -> Any:
+    from skprivacy.fine_tuning import ALMFineTuner
+
+    return ALMFineTuner(epsilon=1.0, delta=0.0, classes=[0, 1])
+
+
+def _labels() -> Any:
+    from sklearn.naive_bayes import GaussianNB
+
+    from skprivacy.label_privacy import RandomizedResponseClassifier
+
+    return RandomizedResponseClassifier(GaussianNB(), epsilon=1.0, classes=[0, 1], random_state=0)
+
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "DPSGDClassifier": lambda: _sgd("DPSGDClassifier", classes=[0, 1], delta=1e-7),
+    "DPSGDRegressor": lambda: _sgd("DPSGDRegressor", target_bounds=(0, 1), delta=1e-7),
+    "AdaSSPRegressor": lambda: _linear("AdaSSPRegressor", target_bounds=(0, 1), delta=1e-7),
+    "FunctionalMechanismRegressor": lambda: _linear(
+        "FunctionalMechanismRegressor", target_bounds=(0, 1)
+    ),
+    "FunctionalMechanismClassifier": lambda: _linear(
+        "FunctionalMechanismClassifier", classes=[0, 1]
+    ),
+    "ObjectivePerturbationClassifier": lambda: _linear(
+        "ObjectivePerturbationClassifier", classes=[0, 1]
+    ),
+    "OutputPerturbationClassifier": lambda: _linear("OutputPerturbationClassifier", classes=[0, 1]),
+    "PrivateStandardScaler": _scaler,
+    "PATEClassifier": _pate,
+    "ALMFineTuner": _fine_tuner,
+    "RandomizedResponseClassifier": _labels,
+}
+
+
+def resident(field: str) -> int:
+    """Return a figure of this process's memory, in bytes: VmRSS, or VmHWM for the highest."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
+
+
+def beyond_data(make: Callable[[], Any], rows: int) -> float:
+    """Return the peak of a fit beyond what was there before, in units of the data."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=rows)
+    make().fit(rng.normal(size=(200, COLUMNS)), y[:200])  # imports
+    X = rng.standard_normal((rows, COLUMNS))
+    Path("/proc/self/clear_refs").write_text("5")  # the highest begins anew
+    before = resident("VmRSS")
+    make().fit(X, y)
+    return (resident("VmHWM") - before) / X.nbytes
+
+
+def main(rows: str = "1000000", *names: str) -> None:
+    for name in names or MAKERS:
+        command = [sys.executable, __file__, "--one", rows, name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        print(f"{name:34s}{done.stdout.strip() or done.stderr.strip()[-300:]}", flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one"]:
+        warnings.simplefilter("ignore")
+        print(f"{beyond_data(MAKERS[sys.argv[3]], int(sys.argv[2])):.2f} of the data")
+    else:
+        main(*sys.argv[1:])
