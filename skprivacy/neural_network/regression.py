@@ -28,7 +28,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     Parameters
     ----------
     hidden_layer_sizes : tuple of int, default=(64,)
-        Units in each hidden layer. An empty tuple gives a private logistic regression, which does
+        Units in each hidden layer. An empty tuple gives a private linear regression, which does
         best when records are few or ``epsilon`` is small.
     activation : {"tanh", "relu", "logistic"}, default="tanh"
         Activation of the hidden layers. Bounded ones keep gradients small, so clipping costs less.

@@ -88,8 +88,8 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
             f"{', '.join(map(str, table))}. Name one of them."
         )
     _config.leak(
-        "draft_schema reads bounds and categories off the data: they leak until each is compared "
-        "with a public codebook."
+        "Without a schema, bounds and categories are read off the data: they leak, and no "
+        "guarantee covers the leak, until each is compared with a public codebook."
     )
     columns: dict[str, Column] = {}
     notes: dict[str, str] = {}
