@@ -29,7 +29,7 @@ class Jobs(NamedTuple):
     files: list[Path | None]
 
 
-_BAR: dict[str, str] = {"desc": "shadow models", "unit": "model"}
+_BAR: dict[str, Any] = {"desc": "shadow models", "unit": "model"}
 
 
 def train_shadows(

@@ -10,11 +10,12 @@ import pandas as pd
 
 from .. import _config
 from ._column import Column
+from ._inferring import target_facts
 from ._values import category_key
 from .columns import Bounded, Categories
 from .dates import Dates
 from .hashed import Hashed
-from .schema import Schema, target_facts
+from .schema import Schema
 
 __all__ = ["SchemaDraft", "draft_schema"]
 
