@@ -17,6 +17,8 @@ help:
 	@echo "make quick      the inner loop, under a minute: style, types, and the tests that cost little"
 	@echo "make test       install, check style and types, run the tests and the doctests"
 	@echo "make test-slow  the long proofs: many models, whole data sets"
+	@echo "make test-matrix  the tests with the oldest and newest versions of all, on each Python"
+	@echo "make fuzz       ten thousand odd inputs into every public entry"
 	@echo "make durations  what each test costs in processor time, into costs.tsv"
 	@echo "make bench      speed against peers, interleaved"
 	@echo "make bench-pate PATE on MNIST and its students (SKPRIVACY_DATA, see skprivacy.datasets)"
@@ -71,17 +73,35 @@ dist: $(VENV)/.installed
 	$(BIN)/python -m build
 
 clean:
-	rm -rf $(VENV) build dist doc/_build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-lowest .venv-newest-* build dist doc/_build .pytest_cache .mypy_cache .ruff_cache
 
-# The tests with the oldest versions that pyproject.toml allows, on Python 3.10 or 3.11.
+# The tests with the oldest and with the newest versions that pyproject.toml allows. The oldest have
+# wheels for Python 3.10 and 3.11 only. `make test-newest-3.12 WITH="scikit-learn==1.8.*"` tries one
+# in between; TESTS narrows what is run, such as TESTS='-m "not slow and not heavy"'.
 LOWEST = .venv-lowest
+PYTHONS ?= 3.10 3.11 3.12 3.13
+WITH ?=
+TESTS ?=
 
-.PHONY: test-lowest
+.PHONY: test-lowest test-matrix
+test-matrix: test-lowest $(PYTHONS:%=test-newest-%)
+
 test-lowest: $(LOWEST)/.installed
-	$(LOWEST)/bin/python -m pytest -q
+	$(LOWEST)/bin/python -m pytest -q $(PARALLEL) $(TESTS)
 
 $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints-lowest.txt --editable ".[test]"
 	@touch $@
+
+test-newest-%:
+	python$* -m venv .venv-newest-$*
+	.venv-newest-$*/bin/python -m pip install --quiet --disable-pip-version-check \
+		--upgrade --upgrade-strategy eager --editable ".[test]" $(WITH)
+	.venv-newest-$*/bin/python -m pytest -q $(PARALLEL) $(TESTS)
+
+# Input that nobody expects, into every public entry: tests/fuzz draws anew in each run.
+.PHONY: fuzz
+fuzz: $(VENV)/.installed-test
+	SKPRIVACY_FUZZ=12 $(BIN)/python -m pytest -q $(PARALLEL) --hypothesis-profile=fuzz tests/fuzz

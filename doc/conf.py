@@ -10,21 +10,70 @@ author = "the skprivacy developers"
 copyright = "2026, the skprivacy developers"
 version = release = __version__
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "numpydoc"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
 autosummary_generate = True
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 exclude_patterns = ["_build"]
-html_theme = "alabaster"
-html_theme_options = {
-    "description": "Train private models and prove how private they are.",
-    "fixed_sidebar": True,
-    "page_width": "1080px",
-}
-html_sidebars = {"**": ["about.html", "navigation.html", "searchbox.html"]}
 # Methods inherited from scikit-learn refer to labels of its own user guide.
 suppress_warnings = ["ref.ref"]
+
+# The network is asked first. Where there is none, a short list beside this file has the few names
+# that our pages refer to: a build must neither fail nor lose its links for want of a network.
+intersphinx_mapping = {
+    name: (url, (None, f"inventories/{name}.txt"))
+    for name, url in {
+        "numpy": "https://numpy.org/doc/stable/",
+        "pandas": "https://pandas.pydata.org/docs/",
+        "python": "https://docs.python.org/3/",
+        "sklearn": "https://scikit-learn.org/stable/",
+    }.items()
+}
+intersphinx_timeout = 5
+
+# Every example named plot_*.py is run while the pages are built; a failing one fails the build.
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "subsection_order": [f"../examples/{part}" for part in ("train", "choose", "audit")],
+    "filename_pattern": "/plot_",
+    "abort_on_example_error": True,
+    "image_scrapers": ("matplotlib",),
+    "matplotlib_animations": False,
+    "min_reported_time": 5,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"skprivacy {version}"
+html_static_path = ["_static"]
+html_css_files = ["skprivacy.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "skprivacy"},
+    "header_links_before_dropdown": 6,
+    "navbar_align": "left",
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_sidebars = {"index": []}
+# A prompt is not part of what one copies.
+copybutton_exclude = ".linenos, .gp, .go"
 
 # The reference lists what each part exports, so that a new name needs no line of documentation.
 REFERENCE = {
@@ -33,6 +82,7 @@ REFERENCE = {
     "Private ensembles": "ensemble",
     "Fine-tuning": "fine_tuning",
     "Private labels": "label_privacy",
+    "Synthetic tables": "synthesis",
     "Preprocessing and statistics": "preprocessing",
     "Defences without proof": "defences",
     "Attacks": "attacks",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from .neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
     from .persistence import load_model, save_model
     from .preprocessing import LocalPerturbation, Schema, SchemaTransformer, make_private_pipeline
+    from .synthesis import PrivateSynthesizer
 
 __all__ = [
     "RMIA",
@@ -60,6 +61,7 @@ __all__ = [
     "PrivacyGuarantee",
     "PrivacySweepCV",
     "PrivateSearchCV",
+    "PrivateSynthesizer",
     "RandomizedResponseClassifier",
     "Schema",
     "SchemaTransformer",
@@ -102,6 +104,7 @@ _PUBLIC = {
     "PrivacyGuarantee": "accounting",
     "PrivacySweepCV": "model_selection",
     "PrivateSearchCV": "model_selection",
+    "PrivateSynthesizer": "synthesis",
     "RMIA": "attacks",
     "RandomizedResponseClassifier": "label_privacy",
     "Schema": "preprocessing",
@@ -136,6 +139,7 @@ _SUBPACKAGES = {
     "neural_network",
     "persistence",
     "preprocessing",
+    "synthesis",
 }
 
 

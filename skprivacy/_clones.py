@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import get_config
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from ._sklearn import safe_indexing
 
-__all__ = ["check_weights", "shadow_clone", "train_clone"]
+__all__ = ["check_weights", "shadow_clone", "train_clone", "weight_name"]
 
 
 def shadow_clone(estimator: Any, seed: int) -> Any:
@@ -46,7 +47,7 @@ def train_clone(
     """Train a clone on some rows, without warnings, since the target raised the same ones."""
     given = {}
     if sample_weight is not None:
-        given[_weight_name(estimator)] = sample_weight[rows]
+        given[weight_name(estimator)] = sample_weight[rows]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return shadow_clone(estimator, seed).fit(safe_indexing(X, rows), y[rows], **given)
@@ -72,7 +73,9 @@ def check_weights(estimator: Any, sample_weight: Any, n_records: int) -> NDArray
     return weights
 
 
-def _weight_name(estimator: Any) -> str:
+def weight_name(estimator: Any) -> str:
     """Return the name under which ``fit`` takes weights; in a pipeline those of its last step."""
-    last = f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
-    return f"{last}sample_weight"
+    routed = get_config()["enable_metadata_routing"]
+    if isinstance(estimator, Pipeline) and not routed:
+        return f"{estimator.steps[-1][0]}__sample_weight"
+    return "sample_weight"

@@ -1,5 +1,6 @@
 """All private names of scikit-learn that the library uses."""
 
+from inspect import signature
 from typing import Any
 
 from sklearn.model_selection._search import BaseSearchCV
@@ -20,6 +21,7 @@ __all__ = [
     "num_samples",
     "output_container",
     "safe_indexing",
+    "takes_weights",
     "validate_parameter_constraints",
 ]
 
@@ -28,3 +30,11 @@ def output_container(transformer: Any) -> str | None:
     """Return what ``set_output(transform=...)`` was called with; None if it was not."""
     found: str | None = getattr(transformer, "_sklearn_output_config", {}).get("transform")
     return found
+
+
+def takes_weights(scorer: Any) -> bool:
+    """Return whether a scorer takes ``sample_weight``."""
+    asks = getattr(scorer, "_accept_sample_weight", None)  # since scikit-learn 1.7
+    if asks is not None:
+        return bool(asks())
+    return "sample_weight" in signature(getattr(scorer, "_score_func", scorer)).parameters

@@ -12,8 +12,10 @@ from scipy import sparse
 
 __all__ = [
     "all_numbers",
+    "as_frame",
     "check_column_names",
     "check_delta_is_small",
+    "check_flat",
     "check_numbers",
     "check_unmasked",
     "label_columns",
@@ -27,6 +29,20 @@ _LARGEST_DELTA = 0.1
 def all_numbers(frame: pd.DataFrame) -> bool:
     """Return whether every column of a table holds numbers."""
     return all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes)
+
+
+def as_frame(X: Any) -> Any:
+    """Return a table of pyarrow's or polars' as a DataFrame of pandas', anything else as it is.
+
+    A Schema looks for columns by name, whatever their order; numpy would lose the names.
+    """
+    library, kind = type(X).__module__.partition(".")[0], type(X).__name__
+    if library == "pyarrow" and kind in ("Table", "RecordBatch"):
+        check_names_differ(X.schema.names)  # pandas would keep both
+        return X.to_pandas()
+    if library == "polars" and kind == "DataFrame":  # not by its to_pandas, which needs pyarrow
+        return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
+    return X
 
 
 def check_delta_is_small(delta: float) -> None:
@@ -48,12 +64,31 @@ def check_unmasked(values: Any, name: str = "X") -> None:
         )
 
 
+def check_flat(values: NDArray, name: str = "value") -> None:
+    """Refuse what is no flat array of float32 or float64, to which noise is added in place."""
+    if not isinstance(values, np.ndarray):
+        raise TypeError(
+            f"{name} is of type {type(values).__name__}; expected a flat array of float32 or "
+            "float64, to which noise is added in place."
+        )
+    check_unmasked(values, name)
+    if values.ndim != 1 or values.dtype not in (np.float32, np.float64):
+        raise ValueError(
+            f"{name} has shape {values.shape} and dtype {values.dtype}; expected a flat array "
+            f"of float32 or float64. Flatten it with {name}.reshape(-1) first."
+        )
+
+
 def check_column_names(X: Any) -> None:
     """Refuse a DataFrame with two columns of the same name, in every version of scikit-learn."""
     check_unmasked(X)
-    columns = getattr(X, "columns", None)
-    if columns is None:
-        return
+    columns = getattr(X, "column_names", getattr(X, "columns", None))  # the first is pyarrow's
+    if columns is not None:
+        check_names_differ(columns)
+
+
+def check_names_differ(columns: Any) -> None:
+    """Refuse names of columns that occur more than once."""
     names = pd.Index(columns)
     if not names.is_unique:
         twice = names[names.duplicated()].unique().tolist()

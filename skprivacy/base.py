@@ -13,6 +13,7 @@ from typing import Any
 
 from ._config import leak, warn_caller
 from .accounting import Composed, Event, PrivacyBudget, PrivacyGuarantee, charge
+from .accounting._checks import check_relation
 from .exceptions import PrivacyWarning
 
 __all__ = ["PrivateEstimatorMixin", "PrivateFit", "private_release", "rehearsed"]
@@ -138,6 +139,7 @@ def private_release(
     BudgetExceededError
         If the budget cannot afford the release. Nothing is charged in that case.
     """
+    check_relation(relation)
     stated = list(assumptions)
     if relation in _IS_PUBLIC:
         stated.append(_IS_PUBLIC[relation])

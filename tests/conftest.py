@@ -26,6 +26,13 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "everyday", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile(
+    "fuzz",
+    derandomize=False,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
 settings.load_profile("everyday")
 
 HEAVY = frozenset(

@@ -56,6 +56,7 @@ from skprivacy.preprocessing import (
     Schema,
     SmoothedClassifier,
 )
+from skprivacy.synthesis import Grid, PrivateSynthesizer
 
 
 @dataclass(frozen=True)
@@ -548,6 +549,28 @@ class Perceptron(nn.Module):
         return self.layers(x)
 
 
+PLACES = {f"x{i}": Bounded(-3, 3) for i in range(4)}
+
+
+def _synthesizer(**fixed: Any) -> Case:
+    def make(n_records: int | None = None, random_state: Any = None, **params: Any) -> Any:
+        relation = "zero_out" if n_records is None else "add_remove"
+        defaults = {
+            "schema": Schema(PLACES, classes=[0, 1, 2]), "epsilon": 4.0, "delta": 1e-4,
+            "grids": dict.fromkeys(PLACES, Grid(cells=4)), "relation": relation, "max_bins": 2,
+        }  # fmt: skip
+        return PrivateSynthesizer(**{**defaults, **fixed, **params})
+
+    return Case(make, three_classes, null_label=0, once=True)
+
+
+SYNTHESIS = {
+    "PrivateSynthesizer-independent": _synthesizer(method="independent"),
+    "PrivateSynthesizer-tree": _synthesizer(method="tree"),
+    "PrivateSynthesizer-adaptive": _synthesizer(method="adaptive", rounds=3),
+}
+
+
 def _net(criterion: Any = nn.CrossEntropyLoss, **params: Any) -> DPNeuralNet:
     """A net for skorch users, whose parameters have other names."""
     torch.manual_seed(int(params.pop("random_state", 0)))
@@ -636,6 +659,7 @@ CASES = {
     "PrivateSearchCV": SEARCH,
     "PrivateStandardScaler": _scaler(),
     "PrivateStandardScaler-delta": _scaler(delta=1e-4),
+    **SYNTHESIS,
 }
 
 # What scikit-learn's own checks run on. They cannot pass public facts, and most of them compare two
@@ -664,6 +688,7 @@ SCIKIT_LEARN = [
         noise_seed=0,
     ),
     PrivateStandardScaler(noise_seed=0),
+    PrivateSynthesizer(noise_seed=0),
     LocalPerturbation(noise_seed=0),
     PATEClassifier(n_teachers=5, noise_seed=0, random_state=0),
     PrivateKNNClassifier(n_neighbors=5, noise_seed=0, random_state=0),

@@ -15,7 +15,7 @@ from .private_estimators import CASES, LABELS, OVERFLOWING, SCIKIT_LEARN
 
 PRIVATE = [
     "ensemble", "fine_tuning", "label_privacy", "linear_model", "model_selection",
-    "neural_network", "preprocessing",
+    "neural_network", "preprocessing", "synthesis",
 ]  # fmt: skip
 EVERYBODY = [
     contracts.check_replay,

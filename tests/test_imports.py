@@ -30,6 +30,7 @@ LAYERS = [
         "linear_model",
         "neural_network",
         "preprocessing",
+        "synthesis",
     },
     {"public_facts"},
     {"mechanisms"},
@@ -173,7 +174,7 @@ from importlib import import_module
 from skprivacy.audit import audit
 for part in ("accounting", "attacks", "audit", "cli", "datasets", "defences", "display", "ensemble",
              "fine_tuning", "label_privacy", "linear_model", "mechanisms", "metrics",
-             "model_selection", "persistence", "preprocessing"):
+             "model_selection", "persistence", "preprocessing", "synthesis"):
     module = import_module(f"skprivacy.{part}")
     for name in getattr(module, "__all__", ()):
         getattr(module, name)

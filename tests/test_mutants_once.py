@@ -8,6 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from skprivacy.accounting import Composed
 from skprivacy.base import PrivateEstimatorMixin, PrivateFit
 from skprivacy.fine_tuning import ALMFineTuner, GradientHead, HalfWhitening
 from skprivacy.linear_model import (
@@ -19,10 +20,14 @@ from skprivacy.linear_model import (
 from skprivacy.linear_model._base import PrivateLinearRegressor
 from skprivacy.linear_model.objective import ObjectivePerturbation
 from skprivacy.linear_model.polynomial import PolynomialObjective
-from skprivacy.mechanisms import Gaussian, KNorm, Laplace, Mechanism, SecureRandom
+from skprivacy.mechanisms import Exponential, Gaussian, KNorm, Laplace, Mechanism, SecureRandom
 from skprivacy.mechanisms.bounds import UnitBall
-from skprivacy.preprocessing import scaler
+from skprivacy.preprocessing import Bounded, Schema, scaler
 from skprivacy.preprocessing._columns import Columns
+from skprivacy.synthesis import synthesizer
+from skprivacy.synthesis._counts import Records
+from skprivacy.synthesis._facts import Facts
+from skprivacy.synthesis._plan import Plan
 
 from . import contracts, contracts_once, contracts_refused
 from .private_estimators import CASES
@@ -199,6 +204,64 @@ def keeps_exact_weights(original):
     return released
 
 
+def domain_of_the_data(original):
+    def of(fit, X, y, schema, label):
+        finite = np.clip(np.nan_to_num(X), -9, 9)
+        lower, upper = finite.min(axis=0), finite.max(axis=0) + 1.0
+        facts = {n: Bounded(lower[j], upper[j]) for j, n in enumerate(schema)}
+        return original(fit, X, y, Schema(facts, classes=schema.classes), label)
+
+    return of
+
+
+def bins_of_the_data(original):
+    """Cut each numeric column at the largest value of its records."""
+
+    def binned(self, bins):
+        for j, own in enumerate(bins[:-1]):
+            own[:] = np.arange(len(own)) >= max(self.codes[:, j].max(), 1)
+        return original(self, bins)
+
+    return binned
+
+
+def label_rates_unpaid(original):
+    def fine_tables(records, columns, tie, plan, random):
+        noisy = original(records, columns, tie, plan, random)
+        return [t * records.table(tie) / np.where(t.sum(0) == 0, 1.0, t.sum(0)) for t in noisy]
+
+    return fine_tables
+
+
+def of_one_table(original):
+    """Say that a record changes tables of overlapping columns as if they were one."""
+    return property(
+        lambda self: Gaussian(original.fget(self).noise_multiplier, np.sqrt(self._changed))
+    )
+
+
+def one_round_is_charged(original):
+    return property(lambda self: Composed((self.fine.event, self.choice.event, self.chosen.event)))
+
+
+def best_is_chosen(original):
+    return lambda self, behind, scale, random: int(np.argmin(behind))
+
+
+def choice_unpaid(original):
+    """Choose by the scores, and release nothing."""
+
+    class Bare(Exponential):
+        def release(self, value, random):
+            return int(np.argmax(value))
+
+    return property(lambda self: Bare(original.fget(self).epsilon, original.fget(self).sensitivity))
+
+
+def half_sensitivity_of_scores(original):
+    return property(lambda self: Exponential(original.fget(self).epsilon, self._changed / 2))
+
+
 MUTANTS = {
     "half the Laplace noise": (Laplace, "_noise", halved, NOISE, "FunctionalMechanismRegressor"),
     "half the Gaussian noise": (Gaussian, "_noise", halved, NOISE, "AdaSSPRegressor"),
@@ -276,6 +339,31 @@ MUTANTS = {
     ),
     "exact weights kept": (
         ALMFineTuner, "_released", keeps_exact_weights, REPLAY, "ALMFineTuner-softmax",
+    ),
+    "domain of the data": (
+        Facts, "of", domain_of_the_data, REPLAY, "PrivateSynthesizer-independent",
+    ),
+    "bins of the data": (Records, "binned", bins_of_the_data, REPLAY, "PrivateSynthesizer-tree"),
+    "label rates unpaid": (
+        synthesizer, "fine_tables", label_rates_unpaid, REPLAY, "PrivateSynthesizer-independent",
+    ),
+    "overlapping tables counted as one": (
+        Plan, "fine", of_one_table, REPLAY, "PrivateSynthesizer-independent",
+    ),
+    "overlapping marginals counted as one": (
+        Plan, "chosen", of_one_table, REPLAY, "PrivateSynthesizer-tree",
+    ),
+    "rounds counted as one": (
+        Plan, "event", one_round_is_charged, ACCOUNTING, "PrivateSynthesizer-adaptive",
+    ),
+    "marginal chosen without noise": (
+        Exponential, "_select", best_is_chosen, NOISE, "PrivateSynthesizer-tree",
+    ),
+    "choices that are no releases": (
+        Plan, "choice", choice_unpaid, ACCOUNTING, "PrivateSynthesizer-tree",
+    ),
+    "half the sensitivity of scores": (
+        Plan, "choice", half_sensitivity_of_scores, REPLAY, "PrivateSynthesizer-adaptive",
     ),
     "epsilon spent twice": (
         functional.FunctionalMechanism, "_noise", doubled_epsilon, ACCOUNTING,

@@ -15,7 +15,7 @@ PARTS = [
     "accounting", "attacks", "attacks.inversion", "attacks.synthesis", "audit", "base",
     "certificates", "datasets", "defences", "display", "ensemble", "exceptions", "fine_tuning",
     "label_privacy", "linear_model", "mechanisms", "metrics", "model_selection", "neural_network",
-    "persistence", "preprocessing", "public_facts",
+    "persistence", "preprocessing", "public_facts", "synthesis",
 ]  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def test_private_estimators_state_guarantees_and_edge_cases():
     parts = (
         "ensemble.", "fine_tuning.", "label_privacy.", "linear_model.", "model_selection.",
         "neural_network.",
-        "preprocessing.",
+        "preprocessing.", "synthesis.",
     )  # fmt: skip
     values = {name: resolved(name) for name in listed() if name.startswith(parts)}
     estimators = {name: value for name, value in values.items() if hasattr(value, "fit")}

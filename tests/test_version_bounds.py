@@ -22,7 +22,7 @@ LINTERS = {"ruff", "mypy", "pandas-stubs", "types-tqdm"}
 def required():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    used = ("torch", "test", "postgres", "parquet")
+    used = ("torch", "test", "postgres", "parquet", "duckdb")
     lines = [*project["dependencies"], *(line for extra in used for line in extras[extra])]
     return [r for r in map(Requirement, lines) if r.name not in {*LINTERS, project["name"]}]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -25,8 +24,8 @@ from scipy.special import expit, softmax
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_X_y
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # it has no types
 
+from .._blas import blas_threads, one_blas_thread
 from .._clones import shadow_clone
 from .._sklearn import safe_indexing
 from .._validation import label_columns
@@ -38,8 +37,9 @@ __all__ = ["StackedMember", "is_mlp", "is_stackable", "train_alone", "train_stac
 
 # Maximum number of models whose records are sent to a process at once.
 _PREPARED = 8
-# Multiplications that justify starting processes: some four seconds of one core.
-_WORTHWHILE = 1e11
+# Multiplications that justify starting processes: some fifteen seconds of one core. Below that, two
+# processes take longer to start, some three seconds of a core, than threads wait for each other.
+_WORTHWHILE = 4e11
 # How many numbers networks trained side by side may hold and still fit the cache.
 _CACHED = 3 << 19
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
@@ -123,7 +123,7 @@ def train_stacked(
     """
     members: dict[int, StackedMember] = {}
     n_jobs = _n_jobs(n_jobs)
-    with warnings.catch_warnings(), _one_thread():
+    with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")  # the target raised the same ones
         prepare = _preparation(estimator, X, y, np.unique(y), rows, seeds)
         for index, member in _trained(map(prepare, range(len(rows))), len(rows), n_jobs):
@@ -209,32 +209,15 @@ def _trained(
 
 def _train(tasks: list[Any]) -> list[Layers]:
     """Train tasks of one kind, in whatever process or thread this runs."""
-    with np.errstate(all="ignore"), _one_thread():
+    with np.errstate(all="ignore"), one_blas_thread():
         return (train_mlps if isinstance(tasks[0], MLPTask) else train_private)(tasks)
 
 
 def _n_jobs(n_jobs: int | None) -> int:
     _, configured = get_active_backend()
     if n_jobs is None and configured is None:
-        return _blas_threads(ThreadpoolController())
+        return blas_threads()
     return effective_n_jobs(n_jobs)
-
-
-def _one_thread() -> AbstractContextManager[Any]:
-    """Return a context in which linear algebra uses one thread.
-
-    It does nothing if that is already so: if several threads each restored the number they found,
-    the last one would restore one.
-    """
-    controller = ThreadpoolController()
-    if _blas_threads(controller) == 1:
-        return nullcontext()
-    return controller.limit(limits=1, user_api="blas")
-
-
-def _blas_threads(controller: ThreadpoolController) -> int:
-    pools = [pool["num_threads"] for pool in controller.info() if pool["user_api"] == "blas"]
-    return max(pools, default=effective_n_jobs(-1))
 
 
 def _network(estimator: Any) -> Any:

@@ -6,10 +6,13 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 __all__ = [
     "RELATIONS",
     "check_delta",
     "check_relation",
+    "number",
     "positive",
     "probability",
     "replaces",
@@ -21,7 +24,7 @@ RELATIONS = ("add_remove", "label", "replace_one", "zero_out")
 
 def check_relation(relation: str) -> str:
     """Return ``relation`` if the library supports it, else raise ValueError."""
-    if relation not in RELATIONS:
+    if not isinstance(relation, str) or relation not in RELATIONS:
         raise ValueError(f"relation={relation!r} must be one of {RELATIONS}.")
     return relation
 
@@ -37,9 +40,15 @@ def replaces(relation: str) -> bool:
 _EXTREME = 1e15  # squares and products of such numbers neither overflow nor vanish
 
 
+def number(name: str, value: Any, expected: str) -> None:
+    """Raise ValueError unless ``value`` is a real number; infinity and NaN are numbers."""
+    if not _is_number(value):
+        raise ValueError(f"{name}={value!r} must be {expected}.")
+
+
 def positive(name: str, value: Any) -> None:
     """Raise ValueError unless ``value`` is a number above zero, and not absurdly small or large."""
-    if not (_is_number(value) and math.isfinite(value) and value > 0):
+    if not (_is_number(value) and 0 < value < math.inf):
         raise ValueError(f"{name}={value!r} must be a finite number > 0.")
     if not 1 / _EXTREME <= value <= _EXTREME:
         raise ValueError(
@@ -48,7 +57,8 @@ def positive(name: str, value: Any) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    # numpy counts spans of time among its integers
+    return isinstance(value, Real) and not isinstance(value, bool | np.timedelta64)
 
 
 def probability(name: str, value: Any) -> None:
@@ -59,7 +69,7 @@ def probability(name: str, value: Any) -> None:
 
 def whole(name: str, value: Any, least: int = 1) -> None:
     """Raise ValueError unless ``value`` is an integer of at least ``least``."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+    if not isinstance(value, Integral) or not _is_number(value) or value < least:
         raise ValueError(f"{name}={value!r} must be an integer >= {least}.")
 
 

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -327,7 +328,9 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, tuple):
         return [_plain(v) for v in value]
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        value = value.item()
+    return float(value) if isinstance(value, Real) and not isinstance(value, int) else value
 
 
 def _event_like(value: Any) -> Any:
@@ -362,7 +365,7 @@ def flatten(event: Event) -> Counter[Event]:
     while stack:
         current, times = stack.pop()
         if not isinstance(current, Event):
-            raise TypeError(f"{current!r} is not an Event. Pass one, such as GaussianEvent(1.0).")
+            raise TypeError(f"event={current!r} must be an Event, such as GaussianEvent(1.0).")
         parts = current.parts()
         if parts is None:
             counts[current] += times

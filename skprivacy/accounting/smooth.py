@@ -66,7 +66,7 @@ def smoothed_cost(event: Event, order: float, smoothness: float) -> Smoothed:
     >>> round(cost, 4), round(sensitivity, 4)
     (0.0136, 0.008)
     """
-    order = _check_order(order)
+    order = check_order(order)
     positive("smoothness", smoothness)
     parts = [(e, n, e.local_bound(order)) for e, n in flatten(event).items()]
     cost = math.fsum(n * (b.cost if b else float(rdp(e, [order])[0])) for e, n, b in parts)
@@ -107,7 +107,7 @@ def local_sensitivity(event: Event, order: float, distances: ArrayLike = 0) -> N
     ----------
     Papernot et al. (2018), "Scalable private learning with PATE", appendix B.
     """
-    order, distance = _check_order(order), np.asarray(distances)
+    order, distance = check_order(order), np.asarray(distances)
     if distance.dtype.kind not in "iu" or (distance < 0).any():
         raise ValueError(f"distances={distances!r} must be integers >= 0.")
     bounds = [(n, part.local_bound(order)) for part, n in flatten(event).items()]
@@ -120,7 +120,7 @@ def _summed(
     return sum((n * bound.sensitivity(distance) for n, bound in bounds), np.zeros(distance.shape))
 
 
-def _check_order(order: float) -> float:
+def check_order(order: float) -> float:
     positive("order", order)
     if order <= 1:
         raise ValueError(f"order={order!r} must be a finite number > 1.")

@@ -1,5 +1,6 @@
 """Attacks: what a fitted classifier reveals about the records it was trained on."""
 
+from .aggregate import AggregateAttack, ExpectedPower, expected_power
 from .attribute import AttributeInference, AttributeResult
 from .generalized import VulnerableRecordsAttack
 from .generative import GenerativeAttack
@@ -25,9 +26,11 @@ from .white_box import WhiteBoxAttack
 
 __all__ = [
     "RMIA",
+    "AggregateAttack",
     "AttackResult",
     "AttributeInference",
     "AttributeResult",
+    "ExpectedPower",
     "GenerativeAttack",
     "GradientNormAttack",
     "IndirectInference",
@@ -52,4 +55,5 @@ __all__ = [
     "SupervisedAttack",
     "VulnerableRecordsAttack",
     "WhiteBoxAttack",
+    "expected_power",
 ]

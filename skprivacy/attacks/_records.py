@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._sklearn import num_samples, safe_indexing
+from .._validation import as_frame
 
 Float64Array = NDArray[np.float64]
 
@@ -27,9 +28,10 @@ __all__ = [
 
 
 def as_records(X: Any) -> Any:
-    """Return X itself if it is an array, DataFrame or CSR matrix; else as CSR or an array."""
+    """Return X itself if it is an array, DataFrame or CSR matrix; else as one of these."""
     if sparse.issparse(X):
         return sparse.csr_matrix(X) if X.format != "csr" else X
+    X = as_frame(X)
     return X if isinstance(X, pd.DataFrame) else np.asarray(X)
 
 

@@ -15,6 +15,7 @@ from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from .._blas import one_blas_thread
 from .._clones import train_clone
 from .._stacked import train_stacked
 
@@ -48,10 +49,11 @@ def train_shadows(
     with _safe_backend():
         if stacked:
             return _train_stacked(estimator, *data[:2], jobs, n_jobs, verbose)
-        trained = joblib.Parallel(n_jobs=n_jobs, return_as="generator" if verbose else "list")(
-            joblib.delayed(_train)(estimator, data, *job) for job in zip(*jobs, strict=True)
-        )
-        return list(tqdm(trained, total=len(jobs.rows), disable=not verbose, **_BAR))
+        with one_blas_thread():  # of this process; joblib sees to others
+            trained = joblib.Parallel(n_jobs=n_jobs, return_as="generator" if verbose else "list")(
+                joblib.delayed(_train)(estimator, data, *job) for job in zip(*jobs, strict=True)
+            )
+            return list(tqdm(trained, total=len(jobs.rows), disable=not verbose, **_BAR))
 
 
 def _safe_backend() -> AbstractContextManager[Any]:

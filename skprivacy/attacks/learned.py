@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from .._blas import one_blas_thread
 from .._sklearn import safe_indexing
 from . import scores
 from ._answers import one_label
@@ -23,6 +24,7 @@ __all__ = ["LearnedRatio"]
 
 Float64Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Pooled = tuple[float, float]
 
 FLOORS = (1e-3, 0.03)
 PRIOR = 4.0
@@ -144,7 +146,9 @@ class LearnedRatio(ShadowedAttack):
             near = self._near.of(safe_indexing(known.X, order[rows]), classes[order[rows]])
 
         def view(attacked: int, others: list[int]) -> Float64Array:
-            seen = _figures(shadow[attacked, rows], shadow[others][:, rows], out[others][:, rows])
+            beside, left_out = shadow[others][:, rows], out[others][:, rows]
+            pooled = [_pooled(beside, left_out, floor) for floor in FLOORS]
+            seen = _figures(shadow[attacked, rows], beside, left_out, pooled)
             if near is None:
                 return seen
             excess = _excess(
@@ -159,13 +163,14 @@ class LearnedRatio(ShadowedAttack):
         self.model_: Any = _fitted(seen, member) if self.power_ else None
 
     def _meet(self, X: Any, y: NDArray[Any]) -> None:
-        """Ask the target about the neighbours."""
+        """Ask the target about the neighbours, and settle the variance of all records."""
         target, shadow, out = self._asked(X, y)
+        self._pooled = [_pooled(shadow, out, floor) for floor in FLOORS]
         self._excess = _excess(target, shadow, out)[self._places]
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         self._check_known(X)
-        seen = _figures(*self._asked(X, y))
+        seen = _figures(*self._asked(X, y), self._pooled)
         if self._near is not None:
             seen = np.hstack([seen, _around(self._excess, *self._near.of(X, one_label(y)))])
         return np.asarray(self.model_.decision_function(seen))
@@ -193,21 +198,29 @@ def _searchable(X: Any, n_distinct: int) -> bool:
     return 1 < n_distinct <= MOST_SEARCHED and differences <= MOST_DIFFERENCES
 
 
-def _figures(target: Float64Array, shadow: Float64Array, out: Mask) -> Float64Array:
+def _pooled(shadow: Float64Array, out: Mask, floor: float) -> Pooled:
+    values = scores.smoothed(shadow, floor)
+    return scores.pooled_variance(values, out), scores.pooled_variance(values, ~out)
+
+
+def _figures(
+    target: Float64Array, shadow: Float64Array, out: Mask, pooled: list[Pooled]
+) -> Float64Array:
     """Return what is compared for each record by itself, one column each.
 
-    Logarithmic beyond 1, since ratios have heavy tails.
+    ``pooled`` holds the variances of all records for each floor. Logarithmic beyond 1, since ratios
+    have heavy tails.
     """
     columns = []
-    for floor in FLOORS:
+    for floor, of_all in zip(FLOORS, pooled, strict=True):
         own, others = scores.smoothed(target, floor), scores.smoothed(shadow, floor)
-        columns += [compare(own, others, out, prior=PRIOR) for compare in COMPARE]
+        columns += [compare(own, others, out, prior=PRIOR, pooled=of_all) for compare in COMPARE]
     p, p_all = expit(target), expit(shadow)
     p_out, p_in = (np.mean(p_all, axis=0, where=of) for of in (out, ~out))
     mean = (p_in + p_out) / 2
     columns += [np.log((p + FLOORS[0]) / (q + FLOORS[0])) for q in (mean, p_out)]
-    m_out, sd_out = scores._spread(others, out, PRIOR)
-    m_in, sd_in = scores._spread(others, ~out, PRIOR)
+    m_out, sd_out = scores._spread(others, out, PRIOR, of_all[0])
+    m_in, sd_in = scores._spread(others, ~out, PRIOR, of_all[1])
     excess, effect, variance = own - (m_in + m_out) / 2, m_in - m_out, sd_in**2 + sd_out**2
     columns += [p, mean, excess, effect, sd_out, sd_in, excess * effect]
     columns += [excess * effect / variance, effect**2 / variance, excess / np.sqrt(variance)]
@@ -232,7 +245,8 @@ def _around(excess: Float64Array, near: NDArray[np.intp], same: Mask) -> Float64
 
 def _fitted(seen: dict[int, Float64Array], member: dict[int, Mask]) -> Any:
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    return model.fit(np.vstack(list(seen.values())), np.concatenate(list(member.values())))
+    with one_blas_thread():
+        return model.fit(np.vstack(list(seen.values())), np.concatenate(list(member.values())))
 
 
 def _power(seen: dict[int, Float64Array], member: dict[int, Mask]) -> float:

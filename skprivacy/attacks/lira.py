@@ -75,6 +75,9 @@ class LiRA(ShadowedAttack):
 
     Notes
     -----
+    **Guarantees.** The score of a record that the pool was trained on depends on the shadow models
+    and the records given to ``fit``, and not on which others it is asked with.
+
     "auto" attacks shadow models with the others, on the records given to ``fit``, and takes what
     finds most members on average over false positive rates from 1% to 100% on a logarithmic scale.
     The target and its members play no part, so the choice does not bias the attack. Where it
@@ -134,6 +137,7 @@ class LiRA(ShadowedAttack):
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
         self._tune(self._known_to_pool(X, y))
+        self._meet(X, y)
 
     def _tune(self, known: Known) -> None:
         floors = FLOORS if self.floor == "auto" else (float(self.floor),)
@@ -149,6 +153,11 @@ class LiRA(ShadowedAttack):
             known.shadow, known.trained, variants
         )
 
+    def _meet(self, X: Any, y: NDArray[Any]) -> None:
+        """Settle the variance of all records, so that no score depends on what else is asked."""
+        shadow, out = scores.smoothed(self.pool_.logits(X, y), self.floor_), self.pool_.left_out(X)
+        self._pooled = scores.pooled_variance(shadow, out), scores.pooled_variance(shadow, ~out)
+
     @property
     def _compare(self) -> Callable[..., NDArray[np.float64]]:
         return scores.lira_online if self.online else scores.lira_offline
@@ -161,7 +170,7 @@ class LiRA(ShadowedAttack):
         for query in [X, *(self.augment(X) if self.augment else [])]:
             target = scores.smoothed(self._target_logit(query, y), self.floor_)
             shadow = scores.smoothed(self.pool_.logits(query, y), self.floor_)
-            total += self._compare(target, shadow, out, prior=self.prior_)
+            total += self._compare(target, shadow, out, prior=self.prior_, pooled=self._pooled)
         return total
 
 

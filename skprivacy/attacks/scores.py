@@ -28,6 +28,7 @@ __all__ = [
     "margin",
     "max_confidence",
     "modified_entropy",
+    "pooled_variance",
     "rmia",
     "smoothed",
 ]
@@ -136,21 +137,38 @@ def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
     return np.log(expit(log_odds) + floor) - np.log(expit(-log_odds) + floor)
 
 
+def pooled_variance(values: Float64Array, used: NDArray[np.bool_]) -> float:
+    """Return the variance within columns over the rows where ``used``, one for all columns.
+
+    The means of columns already account for differences between records.
+
+    **Edge cases.** 0 if no column has two rows.
+    """
+    _, squares, free = _deviations(values, used)
+    return float(squares.sum() / max(int(free.sum()), 1))
+
+
+def _deviations(
+    values: Float64Array, used: NDArray[np.bool_]
+) -> tuple[Float64Array, Float64Array, NDArray[np.intp]]:
+    """Return means, sums of squared deviations and degrees of freedom of columns."""
+    count = used.sum(axis=0)
+    mean = np.sum(values, axis=0, where=used) / np.maximum(count, 1)
+    squares = np.sum((values - mean) ** 2, axis=0, where=used)
+    return mean, squares, np.maximum(count - 1, 0)
+
+
 def _spread(
-    values: Float64Array, used: NDArray[np.bool_], prior: float
+    values: Float64Array, used: NDArray[np.bool_], prior: float, pooled: float | None
 ) -> tuple[Float64Array, Float64Array]:
     """Return mean and standard deviation of each column over the rows where ``used``.
 
-    The variance of each column is averaged with that of all columns, which counts for ``prior``
-    rows. The latter pools the deviations WITHIN columns: the means already account for differences
-    between records. The result never falls below ``1e-6`` of log-odds, so that models that
-    do not vary at all cause no division by zero.
+    The variance of each column is averaged with the pooled one, which counts for ``prior`` rows.
+    The result never falls below ``1e-6`` of log-odds, so that models that do not vary at all cause
+    no division by zero.
     """
-    count = used.sum(axis=0)
-    mean = np.sum(values, axis=0, where=used) / count
-    squares = np.sum((values - mean) ** 2, axis=0, where=used)
-    free = count - 1
-    pooled = squares.sum() / max(int(free.sum()), 1)
+    mean, squares, free = _deviations(values, used)
+    pooled = pooled_variance(values, used) if pooled is None else pooled
     if math.isinf(prior):
         variance = np.full(len(mean), pooled)
     else:
@@ -159,7 +177,12 @@ def _spread(
 
 
 def lira_offline(
-    target: Float64Array, shadow: Float64Array, out: NDArray[np.bool_], *, prior: float = math.inf
+    target: Float64Array,
+    shadow: Float64Array,
+    out: NDArray[np.bool_],
+    *,
+    prior: float = math.inf,
+    pooled: tuple[float, float] | None = None,
 ) -> Float64Array:
     """Compare the target's signal with those of models that were not trained on the record.
 
@@ -174,6 +197,10 @@ def lira_offline(
     prior : float, default=inf
         Number of models for which the variance of all records counts in that of each record: 0 for
         variances of their own, infinity for one variance of all.
+    pooled : tuple (out, in) of float, default=None
+        That variance of all records, by :func:`pooled_variance`, in models that were not and that
+        were trained on them. ``None`` takes it from these records: the score of each then depends
+        on which others it is asked with.
 
     Returns
     -------
@@ -188,12 +215,17 @@ def lira_offline(
     >>> lira_offline(np.array([3.0]), np.array([[0.0], [2.0]]), np.array([[True], [True]]))
     array([1.41421356])
     """
-    mean, deviation = _spread(shadow, out, prior)
+    mean, deviation = _spread(shadow, out, prior, pooled and pooled[0])
     return (target - mean) / deviation
 
 
 def lira_online(
-    target: Float64Array, shadow: Float64Array, out: NDArray[np.bool_], *, prior: float = math.inf
+    target: Float64Array,
+    shadow: Float64Array,
+    out: NDArray[np.bool_],
+    *,
+    prior: float = math.inf,
+    pooled: tuple[float, float] | None = None,
 ) -> Float64Array:
     """Return the log-likelihood ratio of the target's signal, with against without the record.
 
@@ -209,8 +241,8 @@ def lira_online(
     >>> lira_online(np.array([3.0, ]), shadow, out)   # half-way
     array([0.])
     """
-    mean_out, sd_out = _spread(shadow, out, prior)
-    mean_in, sd_in = _spread(shadow, ~out, prior)
+    mean_out, sd_out = _spread(shadow, out, prior, pooled and pooled[0])
+    mean_in, sd_in = _spread(shadow, ~out, prior, pooled and pooled[1])
     z_out, z_in = (target - mean_out) / sd_out, (target - mean_in) / sd_in
     return (z_out**2 - z_in**2) / 2 + np.log(sd_out) - np.log(sd_in)
 

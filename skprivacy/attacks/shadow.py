@@ -350,7 +350,7 @@ class ShadowPool(BaseEstimator):
         check_is_fitted(self)
         X = as_records(X)
         y = targets_of(y, num_samples(X))
-        key = joblib.hash((fingerprints(X), y))
+        key = joblib.hash((fingerprints(X), fingerprints(y)))
         if self._cached is None or self._cached[0] != key:
             self._cached = key, self.as_log_odds(self._signals(X, y))
         return self._cached[1]

@@ -12,6 +12,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import num_samples, safe_indexing
+from .._validation import as_frame
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks._answers import one_label
 from ..attacks._modules import askable
@@ -134,6 +135,7 @@ def audit(
     >>> report.epsilon_lower_bound > 0.1
     True
     """
+    X_train, X_test = as_frame(X_train), as_frame(X_test)
     model = askable(model, X_train)
     trainable = hasattr(model, "fit")
     if trainable:

@@ -21,6 +21,8 @@ _LEVELS = (
     ("#b9770e", (0, (5, 1.5, 1, 1.5))),
     (PLAIN, (0, (8, 3))),
 )
+_UNDER_AXIS = 0.55  # inches, below the numbers and the name of the axis
+_WIDE = 6.0  # inches, for two columns of a legend
 
 
 class PrivacyUtilityDisplay:
@@ -146,7 +148,7 @@ class PrivacyUtilityDisplay:
             )
         above, below = self.axes_
         self.figure_ = above.figure
-        self._curve(above, self.utility, self.utility_std, UTILITY, "private, mean ± std of splits")
+        self._curve(above, self.utility, self.utility_std, UTILITY, "mean ± std of splits")
         for (name, level), (color, dashes) in zip(
             self.baselines.items(), cycle(_LEVELS), strict=False
         ):
@@ -165,9 +167,24 @@ class PrivacyUtilityDisplay:
         above.set_title("What privacy costs", loc="left", fontsize=11)
         attacked = "label" if self.attack_name == "LabelInferenceAttack" else "membership"
         below.set_title(f"What it buys: {attacked} attack", loc="left", fontsize=11)
-        above.legend(loc="lower right", fontsize=9, edgecolor="none")
-        below.legend(loc="upper left", fontsize=9, edgecolor="none", ncols=2)
+        above.legend(loc="best", fontsize=9, edgecolor="none")
+        self._legend_under(below)
         return self
+
+    def _legend_under(self, ax: Any) -> None:
+        """Put the legend under the axis: no corner is free of the ceiling, which rises to 1."""
+        from matplotlib.transforms import ScaledTranslation
+
+        lower = ScaledTranslation(0, -_UNDER_AXIS, self.figure_.dpi_scale_trans)
+        ax.legend(
+            loc="upper left",
+            bbox_to_anchor=(0, 0),
+            bbox_transform=ax.transAxes + lower,
+            borderaxespad=0,
+            fontsize=9,
+            edgecolor="none",
+            ncols=2 if self.figure_.get_figwidth() >= _WIDE else 1,
+        )
 
     def _attack(self, ax: Any) -> None:
         named = without_mathtext(self.attack_name)
@@ -186,8 +203,10 @@ class PrivacyUtilityDisplay:
                     label=label,
                 )
                 label = "_"  # one for all of them
-        highest = np.nanmax(self.attack_auc + self.attack_auc_std)
-        lowest = np.nanmin(self.attack_auc - self.attack_auc_std)
+        measured = np.isfinite(self.attack_auc)
+        spread = np.where(measured, self.attack_auc_std, 0.0)
+        highest = np.max(self.attack_auc + spread, where=measured, initial=0.5)
+        lowest = np.min(self.attack_auc - spread, where=measured, initial=0.5)
         # The guarantee's bound soon nears 1; the axis follows the measurements instead, over a
         # range wide enough not to magnify noise.
         ax.set_ylim(min(0.45, lowest - 0.02), min(1.02, max(0.7, highest + 0.12)))
@@ -217,7 +236,7 @@ class PrivacyUtilityDisplay:
                     capsize=3,
                     label=f"{name}: {label}" if name else label,
                 )
-            if free.any():
+            if free.any() and np.isfinite(mean[free]).all():
                 (level,), (spread,) = mean[free], std[free]
                 shown = f"{name} without privacy" if name else "without privacy"
                 ax.axhline(level, color=own, linestyle="--", linewidth=1.2, label=shown)

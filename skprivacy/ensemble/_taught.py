@@ -19,6 +19,7 @@ from .. import _config
 from .._sklearn import num_samples, safe_indexing
 from .._validation import (
     all_numbers,
+    as_frame,
     check_column_names,
     check_delta_is_small,
     check_unmasked,
@@ -65,6 +66,7 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
 
     def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray]:
         self._validate_params()
+        X = as_frame(X)
         check_column_names(X)
         check_unmasked(y, "y")
         if isinstance(X, pd.DataFrame) and not all_numbers(X):
@@ -120,7 +122,7 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
                 "schema of the records that reach the teacher, or X_public."
             )
         check_columns(schema, X)
-        schema.check_kinds(type(self).__name__, missing=True)
+        schema.plain_columns(type(self).__name__, missing=True)
         return schema
 
     def _aggregator(
@@ -206,6 +208,7 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "student_")
+        X = as_frame(X)
         check_column_names(X)
         if isinstance(X, pd.DataFrame) and not all_numbers(X):
             validate_data(self, X, skip_check_array=True, reset=False)

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from .._sklearn import HasMethods, Interval, StrOptions
 from .._validation import (
     all_numbers,
+    as_frame,
     check_column_names,
     check_delta_is_small,
     check_numbers,
@@ -315,6 +316,7 @@ the encoder treats each record by itself (tried on records that are not private)
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray]:
         self._validate_params()
+        X = as_frame(X)
         check_column_names(X)
         check_unmasked(y, "y")
         if isinstance(X, pd.DataFrame) and not all_numbers(X):
@@ -373,6 +375,7 @@ the encoder treats each record by itself (tried on records that are not private)
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "weights_")
+        X = as_frame(X)
         check_column_names(X)
         if isinstance(X, pd.DataFrame) and not all_numbers(X):
             validate_data(self, X, skip_check_array=True, reset=False)

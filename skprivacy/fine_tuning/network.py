@@ -85,7 +85,9 @@ class NetworkHead(Head):
             )
         classifier = self._classifier(task)
         classifier._validate_params()
-        plan = classifier._plan(task.n_records)
+        # how many features there are changes the step size alone, which costs nothing
+        recipe = classifier._recipe(task.n_records, 1, task.n_classes)
+        plan = classifier._plan(task.n_records, recipe)
         config: Any = plan.with_noise_for(task.epsilon, task.delta, None)
         event: Event = config.event
         return event

@@ -21,7 +21,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from .._sklearn import HasMethods, Interval, num_samples, safe_indexing
-from .._validation import check_column_names, check_unmasked
+from .._validation import as_frame, check_column_names, check_unmasked
 from ..accounting import Event, NonPrivate, PrivacyBudget
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
@@ -140,6 +140,7 @@ class NoisyLabelClassifier(
 
     def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         self._validate_params()
+        X = as_frame(X)
         check_column_names(X)
         check_unmasked(y, "y")
         if isinstance(X, pd.DataFrame):
@@ -174,6 +175,7 @@ class NoisyLabelClassifier(
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
+        X = as_frame(X)
         check_column_names(X)
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, skip_check_array=True, reset=False)

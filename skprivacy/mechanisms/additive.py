@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..accounting import events
+from ..accounting._checks import number, positive
 from . import discrete
 from .base import Mechanism
 from .bounds import unrounded
@@ -37,6 +38,10 @@ class _GridNoise(Mechanism):
     upper: float = math.inf
 
     def __post_init__(self) -> None:
+        number("noise_multiplier", self.noise_multiplier, "a number between 1e-50 and 1e50, or 0")
+        number("sensitivity", self.sensitivity, "a number between 1e-50 and 1e50")
+        number("lower", self.lower, "a number below upper")
+        number("upper", self.upper, "a number above lower")
         if not (self.noise_multiplier == 0 or 1e-50 < self.noise_multiplier < 1e50):
             raise ValueError(
                 f"noise_multiplier={self.noise_multiplier!r} must be 0 (no noise, no privacy) or "
@@ -105,6 +110,12 @@ class _GridNoise(Mechanism):
         return float(noisy[0]) if exact.ndim == 0 else noisy.reshape(exact.shape)
 
 
+def inverse(epsilon: float) -> float:
+    """Return the noise multiplier of a pure guarantee."""
+    positive("epsilon", epsilon)
+    return 1.0 / epsilon
+
+
 def _add(steps: NDArray[np.float64], noise: NDArray[np.int64]) -> NDArray[np.float64]:
     """Add exactly, then round to float64, which is post-processing of the exact sum."""
     if np.abs(steps).max(initial=0.0) < _INT64_SAFE:
@@ -156,7 +167,7 @@ class Laplace(_GridNoise):
     @classmethod
     def calibrated(cls, epsilon: float, sensitivity: float, **bounds: Any) -> Laplace:
         """Return the mechanism of pure ``epsilon`` differential privacy."""
-        return cls(1.0 / epsilon, sensitivity, **bounds)
+        return cls(inverse(epsilon), sensitivity, **bounds)
 
     def _event(self) -> events.Event:
         return events.LaplaceEvent(self.noise_multiplier)
@@ -245,7 +256,7 @@ class Gaussian(_GridNoise):
         -------
         Gaussian
         """
-        if gaussian not in CALIBRATIONS:
+        if not isinstance(gaussian, str) or gaussian not in CALIBRATIONS:
             raise ValueError(f"gaussian={gaussian!r} must be one of {sorted(CALIBRATIONS)}.")
         return cls(CALIBRATIONS[gaussian](epsilon, delta), sensitivity, **bounds)
 
@@ -317,7 +328,7 @@ class Logistic(_GridNoise):
     @classmethod
     def calibrated(cls, epsilon: float, sensitivity: float, **bounds: Any) -> Logistic:
         """Return the mechanism of pure ``epsilon`` differential privacy for L1 sensitivity."""
-        return cls(1.0 / epsilon, sensitivity, **bounds)
+        return cls(inverse(epsilon), sensitivity, **bounds)
 
     def _event(self) -> events.Event:
         return events.LogisticEvent(self.noise_multiplier, int(self.norm[1]))

@@ -50,6 +50,8 @@ class Mechanism(ABC):
 
     def release(self, value: Any, random: SecureRandom) -> Any:
         """Return a noisy version of ``value``; floating-point arrays may be changed in place."""
+        if not isinstance(random, SecureRandom):
+            raise TypeError(f"random={random!r} must be a SecureRandom, the source of all noise.")
         answer = self._release(value, random)
         if (collected := _ANSWERS.get()) is not None:
             collected.append(np.array(answer, copy=True))

@@ -102,7 +102,7 @@ def _wrong_bounds(name: str, bounds: Any, size: int) -> ValueError:
     )
 
 
-def unrounded(value: Any) -> NDArray[np.float64]:
+def unrounded(value: Any, name: str = "value") -> NDArray[np.float64]:
     """Return numbers as float64 such that rounding has moved no two of them further apart.
 
     Integers beyond 2**53 are clipped: float64 would round two that differ by 1 to numbers that
@@ -113,8 +113,11 @@ def unrounded(value: Any) -> NDArray[np.float64]:
     ValueError
         For types that float64 cannot hold without rounding, and for masked arrays.
     """
-    check_unmasked(value, "value")
-    given = np.asarray(value)
+    check_unmasked(value, name)
+    try:
+        given = np.asarray(value)
+    except (TypeError, ValueError) as error:  # rows of several lengths
+        raise ValueError(f"{name} is not an array of numbers ({error}).") from None
     if given.dtype.kind == "u":
         given = np.minimum(given.astype(np.uint64), np.uint64(_WHOLE))
     elif given.dtype.kind in "ib":
@@ -123,7 +126,7 @@ def unrounded(value: Any) -> NDArray[np.float64]:
         given = np.array([min(max(v, -_WHOLE), _WHOLE) for v in given.flat]).reshape(given.shape)
     elif given.dtype.kind != "f" or given.dtype.itemsize > 8:
         raise ValueError(
-            f"value has dtype {given.dtype}; expected real numbers in double precision, or "
+            f"{name} has dtype {given.dtype}; expected real numbers in double precision, or "
             "integers. Convert each record before summing them."
         )
     return given.astype(np.float64)

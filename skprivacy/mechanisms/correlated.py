@@ -9,11 +9,12 @@ from functools import singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import check_flat
 from ..accounting import BandedFactorization, MatrixFactorization, TreeAggregation
 from ..accounting.matrix import last_step_spread
 from .base import Mechanism
 from .entropy import SecureRandom
-from .floating import check_flat, check_noise
+from .floating import check_noise
 
 __all__ = ["MatrixGaussian"]
 
@@ -65,8 +66,9 @@ class MatrixGaussian(Mechanism):
     _noise: _CorrelatedNoise = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_noise", _noise_of(self.run))
+        noise = _noise_of(self.run)
         check_noise(self.noise_multiplier, self.sensitivity)
+        object.__setattr__(self, "_noise", noise)
 
     def __reduce__(self):
         raise TypeError(

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import threading
+from numbers import Real
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
+from .._validation import check_flat
+from ..accounting._checks import whole
 from ._process import process
 
 __all__ = ["SecureRandom"]
 
 _CHUNK = 1 << 15  # numbers per block: the buffers fit into the second-level cache
+_MOST = 1 << 40  # at a time
 _ZEROS = memoryview(bytes(4 * _CHUNK))
 _SPARE = 15  # bytes that the cipher requires beyond its output
 _TWO_PI_32 = np.float32(2.0 * np.pi * 2.0**-32)
@@ -49,6 +54,10 @@ class SecureRandom:
     """
 
     def __init__(self, seed: int | None = None) -> None:
+        if seed is not None and (not isinstance(seed, int | np.integer) or isinstance(seed, bool)):
+            raise ValueError(
+                f"seed={seed!r} must be an integer or None. Use None outside of tests."
+            )
         self._seed = seed
         self._streams = {process(): _new_stream(self._key())}
 
@@ -70,6 +79,7 @@ class SecureRandom:
 
     def random_bytes(self, n: int) -> bytes:
         """Return ``n`` uniformly random bytes."""
+        check_count("n", n)
         lock, stream = self._stream()
         with lock:
             return stream.update(_ZEROS[:n] if n <= len(_ZEROS) else bytes(n))
@@ -95,13 +105,16 @@ class SecureRandom:
 
     def uniform(self, size: int) -> NDArray[np.float64]:
         """Draw ``size`` multiples of 2**-53 uniformly from (0, 1]."""
+        check_count("size", size)
         steps = (self._uint(size, np.uint64) >> np.uint64(11)) + np.uint64(1)
         return steps.astype(np.float64) * 2.0**-53
 
     def integers(self, high: int, size: int) -> NDArray[np.int64]:
         """Draw ``size`` integers uniformly from 0 to ``high - 1``, exactly (by rejection)."""
-        if not 0 < high <= 1 << 63:
+        check_count("size", size)
+        if not isinstance(high, int | np.integer) or not 0 < high <= 1 << 63:
             raise ValueError(f"high={high!r} must be an integer between 1 and 2**63.")
+        high = int(high)  # numpy's integers would overflow
         limit = np.uint64((1 << 64) - (1 << 64) % high - 1)  # larger values would bias the result
         out = self._uint(size, np.uint64)
         while (bad := out > limit).any():
@@ -117,6 +130,7 @@ class SecureRandom:
         result has single precision and is not hardened against floating-point attacks (Mironov
         2012).
         """
+        check_count("size", size)
         out, buffers = np.empty(size, np.float32), _Buffers(size)
         for start in range(0, size, _CHUNK):
             self._box_muller(out[start : start + _CHUNK], buffers)
@@ -128,6 +142,9 @@ class SecureRandom:
         It uses a single thread: the steps are so short that two threads would lose more by waiting
         for Python's lock than they gain.
         """
+        check_flat(values, "values")
+        if not isinstance(std, Real) or not 0 <= std < math.inf:
+            raise ValueError(f"std={std!r} must be a finite number >= 0.")
         buffers, scale = _Buffers(len(values)), np.float32(std)
         for start in range(0, len(values), _CHUNK):
             part = values[start : start + _CHUNK]
@@ -173,6 +190,13 @@ class _Buffers:
         self.bits = np.frombuffer(self.bytes, np.uint32, 2 * half)
         self.radius, self.angle = np.empty((2, half), np.float32)
         self.noise = np.empty(2 * half, np.float32)
+
+
+def check_count(name: str, n: int) -> None:
+    """Refuse what is no number of random numbers."""
+    whole(name, n, least=0)
+    if n > _MOST:
+        raise ValueError(f"{name}={n!r} must be an integer from 0 to {_MOST}.")
 
 
 def _new_stream(key: bytes) -> tuple[threading.Lock, CipherContext]:

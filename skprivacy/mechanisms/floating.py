@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import check_flat
 from ..accounting import events
+from ..accounting._checks import number
 from .base import Mechanism
 from .entropy import SecureRandom
 
@@ -82,7 +83,9 @@ class FloatGaussian(Mechanism):
 
 def check_noise(noise_multiplier: float, sensitivity: float) -> None:
     """Refuse invalid noise multipliers and sensitivities, and noise outside single precision."""
-    if not (math.isfinite(noise_multiplier) and noise_multiplier >= 0):
+    number("noise_multiplier", noise_multiplier, "a finite number >= 0")
+    number("sensitivity", sensitivity, f"a number from {_LEAST_NORM:g} to {_MOST_NORM:g}")
+    if not 0 <= noise_multiplier < math.inf:
         raise ValueError(
             f"noise_multiplier={noise_multiplier!r} must be a finite number >= 0. Use 0 for no "
             "noise."
@@ -97,13 +100,4 @@ def check_noise(noise_multiplier: float, sensitivity: float) -> None:
             f"noise_multiplier={noise_multiplier!r} times sensitivity={sensitivity!r} must lie "
             f"between {_LEAST_STD:g} and {_MOST_STD:g}: the noise is in single precision, where "
             "less would be rounded to zero. Scale the vector."
-        )
-
-
-def check_flat(value: NDArray) -> None:
-    """Refuse arrays that are not flat or not of float32 or float64."""
-    if value.ndim != 1 or value.dtype not in (np.float32, np.float64):
-        raise ValueError(
-            f"value has shape {value.shape} and dtype {value.dtype}; expected a flat array "
-            "of float32 or float64. Flatten it with value.reshape(-1) first."
         )

@@ -8,12 +8,13 @@ from functools import lru_cache
 
 from scipy.special import log_ndtr, ndtr
 
+from ..accounting._checks import number
+
 __all__ = ["CALIBRATIONS", "analytic_noise_multiplier", "classic_noise_multiplier"]
 
 _UPWARDS = 1.0 + 2.0**-30  # so that an accountant's rounding never puts epsilon above the target
 
 
-@lru_cache(maxsize=256)
 def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
     """Return the smallest noise multiplier for which a Gaussian release is (epsilon, delta)-DP.
 
@@ -45,10 +46,15 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
     >>> round(analytic_noise_multiplier(1.0, 1e-5), 6)
     3.730632
     """
-    if not (math.isfinite(epsilon) and epsilon >= 0):
+    number("epsilon", epsilon, "a finite number >= 0")
+    if not 0 <= epsilon < math.inf:
         raise ValueError(f"epsilon={epsilon!r} must be a finite number >= 0.")
     _check_gaussian_delta(delta)
+    return _analytic(float(epsilon), float(delta))
 
+
+@lru_cache(maxsize=256)
+def _analytic(epsilon: float, delta: float) -> float:
     def delta_at(z: float) -> float:
         a, b = 0.5 / z, epsilon * z
         return float(ndtr(a - b) - math.exp(epsilon + float(log_ndtr(-a - b))))
@@ -65,6 +71,7 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
 
 
 def _check_gaussian_delta(delta: float) -> None:
+    number("delta", delta, "a number in (0, 1)")
     if not 0 < delta < 1:
         raise ValueError(
             f"delta={delta!r} must lie in (0, 1): Gaussian noise has no pure guarantee. "
@@ -105,6 +112,7 @@ def classic_noise_multiplier(epsilon: float, delta: float) -> float:
     >>> round(classic_noise_multiplier(1.0, 1e-5), 6)
     4.844805
     """
+    number("epsilon", epsilon, "a number in (0, 1]")
     if not 0 < epsilon <= 1:
         raise ValueError(
             f"epsilon={epsilon!r} must lie in (0, 1], the range of the classic theorem. Use "

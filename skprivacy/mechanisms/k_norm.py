@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting import events
+from ..accounting._checks import positive, whole
 from . import discrete
-from .additive import _GridNoise
+from .additive import _GridNoise, inverse
 from .entropy import SecureRandom
 
 __all__ = ["KNorm"]
@@ -68,13 +69,15 @@ class KNorm(_GridNoise):
     @classmethod
     def calibrated(cls, epsilon: float, sensitivity: float, **bounds: Any) -> KNorm:
         """Return the mechanism of pure ``epsilon`` differential privacy."""
-        return cls(1.0 / epsilon, sensitivity, **bounds)
+        return cls(inverse(epsilon), sensitivity, **bounds)
 
     def _event(self) -> events.Event:
+        positive("noise_multiplier", self.noise_multiplier)
         return events.ApproxDP(1.0 / self.noise_multiplier)
 
     def std_of(self, size: int) -> float:
         """Return the standard deviation of each of ``size`` numbers' noise."""
+        whole("size", size, least=0)
         return self.scale * math.sqrt(size + 1.0)
 
     def _rounding(self, size: int) -> float:

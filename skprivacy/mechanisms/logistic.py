@@ -8,10 +8,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import check_flat
 from ..accounting import events
 from .base import Mechanism
 from .entropy import SecureRandom
-from .floating import check_flat, check_noise
+from .floating import check_noise
 
 __all__ = ["FloatLogistic", "standard_logistic"]
 

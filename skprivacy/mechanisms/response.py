@@ -9,12 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import accounting
+from ..accounting._checks import number, whole
 from .base import Mechanism
+from .bounds import unrounded
 from .entropy import SecureRandom
 
 __all__ = ["RandomizedResponse", "RandomizedResponseAmong"]
 
 _ONE = 1 << 53
+_MOST_CATEGORIES = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -59,14 +62,16 @@ class RandomizedResponse(Mechanism):
     sensitivity: float = 1.0
 
     def __post_init__(self) -> None:
+        number("epsilon", self.epsilon, "a number from 1e-6 to 700, for example 1.0")
         if not 1e-6 <= self.epsilon < 700:
             raise ValueError(
                 f"epsilon={self.epsilon!r} must be a number from 1e-6 to 700, for example 1.0."
             )
-        if not (isinstance(self.n_categories, (int, np.integer)) and self.n_categories >= 2):
+        whole("n_categories", self.n_categories, least=2)
+        if self.n_categories > _MOST_CATEGORIES:
             raise ValueError(
-                f"n_categories={self.n_categories!r} must be an integer >= 2. Pass the number of "
-                "public categories."
+                f"n_categories={self.n_categories!r} must be at most {_MOST_CATEGORIES}. Pass the "
+                "number of public categories."
             )
 
     @property
@@ -85,9 +90,8 @@ class RandomizedResponse(Mechanism):
         return (_ONE - min(false, _ONE)) / _ONE
 
     def _release(self, value: ArrayLike, random: SecureRandom) -> NDArray[np.int64]:
-        codes = np.asarray(value)
-        k = self.n_categories
-        if codes.size and not np.isin(codes, np.arange(k)).all():
+        codes, k = unrounded(value), self.n_categories
+        if not ((codes >= 0) & (codes < k) & (codes == np.trunc(codes))).all():
             raise ValueError(
                 f"value holds codes outside 0 .. {k - 1}; expected n_categories={k} codes. Encode "
                 "categories by the public list first."
@@ -110,7 +114,7 @@ class RandomizedResponse(Mechanism):
         estimates : ndarray of shape (n_categories,)
             They can be negative; clipping them is post-processing.
         """
-        reported = np.asarray(counts, np.float64)
+        reported = unrounded(counts, "counts")
         if reported.shape != (self.n_categories,):
             raise ValueError(
                 f"counts has shape {reported.shape}; expected ({self.n_categories},). Pass one "
@@ -161,6 +165,6 @@ class RandomizedResponseAmong(RandomizedResponse):
     """
 
     def _release(self, value: ArrayLike, random: SecureRandom) -> NDArray[np.int64]:
-        codes = np.asarray(value)
+        codes = unrounded(value)
         instead = random.integers(self.n_categories, codes.size).reshape(codes.shape)
         return super()._release(np.where(codes == -1, instead, codes), random)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .entropy import SecureRandom
+from ..accounting._checks import number
+from .entropy import SecureRandom, check_count
 
 __all__ = ["PoissonSampler"]
 
@@ -37,11 +38,15 @@ class PoissonSampler:
     rate: float
 
     def __post_init__(self) -> None:
+        number("rate", self.rate, "in (0, 1]")
         if not 0.0 < self.rate <= 1.0:
             raise ValueError(f"rate={self.rate!r} must be in (0, 1].")
 
     def draw(self, n: int, random: SecureRandom) -> NDArray[np.int64]:
         """Return the sorted indices, from 0 to ``n - 1``, of the included records."""
+        check_count("n", n)
+        if not isinstance(random, SecureRandom):
+            raise TypeError(f"random={random!r} must be a SecureRandom, the source of all chance.")
         if self.rate == 1.0:
             return np.arange(n)
         log_miss = math.log1p(-self.rate)

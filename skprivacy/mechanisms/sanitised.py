@@ -19,6 +19,8 @@ from ..accounting import (
     rdp,
     smoothed_cost,
 )
+from ..accounting._checks import number, positive
+from ..accounting.smooth import check_order
 from ..base import private_release
 from .additive import Gaussian
 from .base import Mechanism
@@ -58,6 +60,12 @@ class SmoothGaussian(Mechanism):
     upper: float = 1.0
     sensitivity: float = 1.0  # in units of the smooth sensitivity
 
+    def __post_init__(self) -> None:
+        number("upper", self.upper, "a number >= 0")
+        if not self.upper >= 0:
+            raise ValueError(f"upper={self.upper!r} must be a number >= 0.")
+        _ = self.event  # which checks the rest
+
     @property
     def event(self) -> Event:
         return events.SmoothGaussianEvent(self.noise_multiplier, self.smoothness, self.lift)
@@ -68,6 +76,8 @@ class SmoothGaussian(Mechanism):
         return math.ldexp(1.0, math.frexp(self.upper)[1] - 30)
 
     def _release(self, value: Smoothed, random: SecureRandom) -> float:
+        if not isinstance(value, Smoothed):
+            raise TypeError(f"value={value!r} must be a Smoothed. Compute it by smoothed_cost().")
         noise = Gaussian(self.noise_multiplier, 1.0).release(0.0, random)
         noisy = value.cost + value.sensitivity * (self.lift + noise)
         rounded = math.ceil(noisy / self.grid) * self.grid
@@ -182,10 +192,14 @@ def sanitised_cost(
     >>> published.epsilon(1e-5) < 5.8  # data-independently at this order, and 4.98 at the best one
     True
     """
+    order = check_order(order)
     smoothness = 0.25 / order if smoothness is None else smoothness
+    number("confidence", confidence, "a number in (0.5, 1), for example 0.99")
     if not 0.5 < confidence < 1:
         raise ValueError(f"confidence={confidence!r} must lie in (0.5, 1), for example 0.99.")
-    lift = noise_multiplier * float(ndtri(confidence)) if noise_multiplier > 0 else 0.0
+    positive("noise_multiplier", noise_multiplier)
+    lift = noise_multiplier * float(ndtri(confidence))
+    random = SecureRandom(noise_seed)
     upper = float(rdp(_data_independent(event), [order])[0])
     mechanism = SmoothGaussian(noise_multiplier, smoothness, lift, upper=upper)
     if math.isinf(float(rdp(mechanism.event, [order])[0])):
@@ -198,7 +212,7 @@ def sanitised_cost(
         noise_seed=noise_seed,
     ) as privacy:  # fmt: skip
         value = smoothed_cost(event, order, smoothness)
-        published = mechanism.release(value, SecureRandom(noise_seed))
+        published = mechanism.release(value, random)
     proved = privacy.kind == "proved"
     return SanitisedCost(float(order), published, mechanism.event, confidence, proved)
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import accounting
 from ..accounting import Event
+from ..accounting._checks import number
 from .base import Mechanism
 from .bounds import unrounded
 from .discrete import bernoulli_exp
@@ -29,10 +30,11 @@ class _Selection(Mechanism):
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "sensitivity"):
-            number = getattr(self, name)
-            if not 1e-6 <= number < 1e50:
+            value = getattr(self, name)
+            number(name, value, "a number from 1e-6 to 1e50")
+            if not 1e-6 <= value < 1e50:
                 raise ValueError(
-                    f"{name}={number!r} must be a number from 1e-6 to 1e50. Rescale the scores."
+                    f"{name}={value!r} must be a number from 1e-6 to 1e50. Rescale the scores."
                 )
         if not isinstance(self.monotonic, bool | np.bool_):  # any other true value halves the noise
             raise ValueError(f"monotonic={self.monotonic!r} must be True or False.")

@@ -5,27 +5,28 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 
-from .._sklearn import safe_indexing
+from .._config import warn_caller
 from ..attacks import AttackResult, LabelInferenceAttack, LossThreshold, MembershipAttack
 from ..audit import claim_of
 from ..audit._ceiling import auc_ceiling
 from ..audit._private import holds_private_labels
 from ..audit.labels import NOT_MEMBERSHIP, guessed_labels, label_attack, protects_labels
+from ._groups import of_groups
+from ._split import Records, Split
 
-__all__ = ["Split", "attacked", "checked_attack", "fit_and_attack", "scored"]
+__all__ = ["checked_attack", "fit_and_attack", "measured", "scored"]
 
 FPR = 0.01
 
 
 def checked_attack(attack: Any, models: Iterable[Any]) -> MembershipAttack | LabelInferenceAttack:
     """Return the attack of a sweep, or refuse it before anything is fitted."""
-    protected = {holds_private_labels(model) for model in models}
+    swept = list(models)
+    protected = {holds_private_labels(model) for model in swept}
     if len(protected) > 1:
         raise ValueError(
             f"Some estimators protect labels alone, others whole records: {NOT_MEMBERSHIP}. Sweep "
@@ -40,66 +41,80 @@ def checked_attack(attack: Any, models: Iterable[Any]) -> MembershipAttack | Lab
             f"attack={attack!r} must be a membership attack object or None. Pass an instance, such "
             "as LossThreshold()."
         )
-    if getattr(attack, "pool", None) is not None:
+    if hasattr(getattr(attack, "pool", None), "estimators_"):
         raise ValueError(
-            f"attack={attack!r} must not have a pool, as each epsilon needs separate shadow "
-            "models. Set pool=None and n_shadows."
+            f"attack={attack!r} must not have a fitted pool, as each epsilon needs separate shadow "
+            "models. Set pool=None and n_shadows, or pass a pool that is not fitted."
+        )
+    if attack._needs_members:
+        raise ValueError(
+            f"attack={attack!r} learns from known members, and a sweep tells it none. Use an "
+            "attack that needs none, such as LossThreshold() or LiRA()."
+        )
+    if attack._needs_classes and any(map(is_regressor, swept)):
+        raise ValueError(
+            f"attack={attack!r} needs classes, and the estimator is a regressor. Use "
+            "LossThreshold(), LiRA(), RMIA() or StrongestAttack()."
         )
     return attack
-
-
-@dataclass(frozen=True)
-class Split:
-    """Records to train on and records to test on."""
-
-    X_in: Any
-    y_in: Any
-    X_out: Any
-    y_out: Any
-    X_known: Any  # what the attacker knows: both of them
-    y_known: Any
-
-    @classmethod
-    def of(cls, X: Any, y: Any, train: Any, test: Any) -> Split:
-        """Return the split of some records by their indices."""
-        both = np.concatenate([train, test])
-        return cls(*(safe_indexing(v, i) for i in (train, test, both) for v in (X, y)))
 
 
 def scored(model: Any, split: Split, scorers: dict[str, Any]) -> dict[str, Any]:
     """Fit a model, and return its times and scores."""
     start = time.perf_counter()
-    model.fit(split.X_in, split.y_in)
+    model.fit(split.own.X, split.own.y, **split.own.fit_params)
     fitted = time.perf_counter()
-    test = {f"test_{k}": scorer(model, split.X_out, split.y_out) for k, scorer in scorers.items()}
+    test = {f"test_{k}": _score(model, split.new, k, scorer) for k, scorer in scorers.items()}
     done = time.perf_counter()
-    train = {f"train_{k}": scorer(model, split.X_in, split.y_in) for k, scorer in scorers.items()}
+    train = {f"train_{k}": _score(model, split.own, k, scorer) for k, scorer in scorers.items()}
     return {"fit_time": fitted - start, "score_time": done - fitted, **test, **train}
 
 
-def attacked(model: Any, split: Split, attack: Any, pool: Any = None) -> dict[str, Any]:
-    """Return how well a fitted model is attacked; NaN without an attack."""
-    if attack is None:
-        return {"attack_auc": math.nan, f"attack_tpr_at_{FPR}": math.nan}
+def _score(model: Any, records: Records, name: str, scorer: Any) -> float:
+    """Return a score; NaN, with a warning, if the scorer fails: the model has been paid for."""
+    try:
+        found = scorer(model, records.X, records.y, **records.score_params.get(name, {}))
+        return float(found)
+    except Exception as error:
+        warn_caller(f"The scorer {name!r} failed, and its score is NaN: {error!r}.", UserWarning)
+        return math.nan
+
+
+def _attacked(model: Any, split: Split, attack: Any, pool: Any = None) -> AttackResult:
+    """Return the result of an attack on a fitted model."""
+    own, new, known = split.own, split.new, split.known
     if isinstance(attack, LabelInferenceAttack):
-        result: AttackResult = guessed_labels(
-            model, attack, split.X_in, split.y_in, split.X_out, split.y_out
-        )
-    else:
-        attack = clone(attack).set_params(target=model)
-        if pool is not None:
-            attack.set_params(pool=pool)
-        attack.fit(split.X_known, split.y_known)
-        result = attack.evaluate(split.X_in, split.y_in, split.X_out, split.y_out)
-    return {"attack_auc": result.auc, f"attack_tpr_at_{FPR}": result.tpr_at_fpr(FPR).tpr}
+        return guessed_labels(model, attack, own.X, own.y, new.X, new.y)
+    attack = clone(attack).set_params(target=model)
+    if pool is not None:
+        attack.set_params(pool=pool)
+    return attack.fit(known.X, known.y).evaluate(own.X, own.y, new.X, new.y)
+
+
+def measured(
+    model: Any, split: Split, scorers: dict[str, Any], attack: Any, pool: Any = None
+) -> dict[str, Any]:
+    """Return how well a fitted model is attacked, and what it is to each subgroup.
+
+    Figures of the attack are NaN without one.
+    """
+    result = None if attack is None else _attacked(model, split, attack, pool)
+    found: dict[str, Any] = {
+        "attack_auc": math.nan if result is None else result.auc,
+        f"attack_tpr_at_{FPR}": math.nan if result is None else result.tpr_at_fpr(FPR).tpr,
+    }
+    if split.new.groups is not None:
+        name, scorer = next(iter(scorers.items()))
+        found["groups"] = of_groups(split, lambda part: _score(model, part, name, scorer), result)
+    return found
 
 
 def fit_and_attack(
-    model: Any, split: Split, scorers: Any, attack: Any, pool: Any
+    model: Any, split: Split, scorers: dict[str, Any], attack: Any, pool: Any
 ) -> dict[str, Any]:
     """Return the results of a private model on one split, with its claim."""
     row = scored(model, split, scorers)
-    claim = claim_of(model, split.X_in)
+    claim = claim_of(model, split.own.X)
     if protects_labels(claim) != isinstance(attack, LabelInferenceAttack):
         raise ValueError(
             f"attack={attack!r} does not fit the claim {claim.guarantee!r}: {NOT_MEMBERSHIP}. Pass "
@@ -108,7 +123,7 @@ def fit_and_attack(
     proved = claim.guarantee if claim.proved else None
     return {
         **row,
-        **attacked(model, split, attack, pool),
+        **measured(model, split, scorers, attack, pool),
         "claimed_epsilon": math.nan if proved is None else proved.epsilon(),
         "attack_auc_bound": math.nan if proved is None else auc_ceiling(proved),
         "claim": claim,

@@ -9,20 +9,21 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import clone
+from sklearn import get_config
+from sklearn.base import clone, is_regressor
 from sklearn.compose import make_column_selector, make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 
 from .._config import warn_caller
 from ..attacks import LabelInferenceAttack
-from ._attacked import Split, attacked, scored
+from ._attacked import measured, scored
+from ._split import Split
 
-__all__ = ["checked_baselines", "fit_baseline"]
+__all__ = ["checked_baselines", "fit_baseline", "sibling_of"]
 
 _SIBLING = " without privacy"
-_CANNOT = (ValueError, TypeError)
 
 
 def checked_baselines(
@@ -54,12 +55,13 @@ def checked_baselines(
     if baseline is None:
         return {}
     if isinstance(baseline, str) and baseline == "auto":
-        found = {"histogram gradient boosting": _boosting(X)}
+        first = next(iter(models.values()))
+        found = {"histogram gradient boosting": _boosting(X, is_regressor(first))}
         for (name, model), param in zip(models.items(), params, strict=True):
             if math.inf not in epsilons and param.rpartition("__")[2] == "epsilon":
                 free = {k: None for k in model.get_params() if k.rpartition("__")[2] == "budget"}
                 sibling = clone(model).set_params(**{param: math.inf}, **free)
-                found[f"{name or 'same model'}{_SIBLING}"] = sibling
+                found[sibling_of(name)] = sibling
         return found
     found = dict(baseline) if isinstance(baseline, Mapping) else {_named(baseline): baseline}
     for name, model in found.items():
@@ -69,6 +71,11 @@ def checked_baselines(
                 "a dict of them, 'auto' or None. Pass an instance."
             )
     return found
+
+
+def sibling_of(name: str) -> str:
+    """Return what a private model without privacy is called."""
+    return f"{name or 'same model'}{_SIBLING}"
 
 
 def fit_baseline(
@@ -84,8 +91,8 @@ def fit_baseline(
         with warnings.catch_warnings():  # the private models have given the same ones
             warnings.simplefilter("ignore")
             row = scored(model, split, scorers)
-            return row | attacked(model, split, attack if attackable else None)
-    except _CANNOT as error:
+            return row | measured(model, split, scorers, attack if attackable else None)
+    except Exception as error:
         if not optional:
             raise
         if not name.endswith(_SIBLING):  # many private models are not made for epsilon=inf
@@ -103,9 +110,12 @@ def _named(model: Any) -> str:
     return type(model).__name__
 
 
-def _boosting(X: Any) -> Any:
+def _boosting(X: Any, of_numbers: bool = False) -> Any:
     """Return gradient boosting that takes text, categories and gaps as they are."""
-    boosting = HistGradientBoostingClassifier(random_state=0)
+    kind = HistGradientBoostingRegressor if of_numbers else HistGradientBoostingClassifier
+    boosting = kind(random_state=0)
+    if get_config()["enable_metadata_routing"]:
+        boosting.set_fit_request(sample_weight=True)
     if sparse.issparse(X):
         return make_pipeline(FunctionTransformer(_dense, accept_sparse=True), boosting)
     codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)

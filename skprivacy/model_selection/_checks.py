@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import inspect
 import numbers
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+from sklearn.base import is_regressor
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import check_scoring
+from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
 
-__all__ = ["checked_epsilons", "checked_models", "checked_refit", "checked_scorers"]
+from .._sklearn import num_samples
+from ._split import Records
+
+__all__ = [
+    "checked_epsilons",
+    "checked_models",
+    "checked_refit",
+    "checked_scorers",
+    "checked_targets",
+    "rehearsed",
+]
+
+_TRIED = 200  # records on which scorers are tried
 
 
 def checked_epsilons(epsilons: Any) -> list[float]:
@@ -43,6 +61,24 @@ def checked_models(estimator: Any) -> dict[str, Any]:
     if not estimator or not all(isinstance(name, str) and name for name in estimator):
         raise ValueError(f"estimator={estimator!r} must name at least one estimator by a string.")
     return dict(estimator)
+
+
+def checked_targets(models: Iterable[Any], y: Any) -> Any:
+    """Return what is predicted as an array: classes, or numbers for regressors."""
+    of_numbers = {is_regressor(model) for model in models}
+    if len(of_numbers) > 1:
+        raise ValueError(
+            "estimator= holds classifiers and regressors. Sweep them separately, as no score is "
+            "for both."
+        )
+    y = column_or_1d(y, warn=True)
+    assert_all_finite(y, input_name="y")
+    if True in of_numbers:
+        return column_or_1d(y, dtype=np.float64)
+    check_classification_targets(y)
+    if len(np.unique(y)) < 2:
+        raise ValueError("y must have at least two classes; got one class. Check the labels.")
+    return y
 
 
 def checked_refit(refit: Any, names: list[str], epsilons: list[float]) -> int | None:
@@ -96,3 +132,25 @@ def _checked_scorer(estimator: Any, scoring: Any) -> Any:
                 "sklearn.metrics.make_scorer(metric)."
             ) from None
     return check_scoring(estimator, scoring)
+
+
+def rehearsed(scorers: Mapping[str, Any], records: Records, *, of_numbers: bool) -> None:
+    """Refuse a scorer that returns no number for a model that learns nothing.
+
+    **Edge cases.** One that fails on such a model, as it asks for more, may work on others.
+    """
+    n = num_samples(records.X)
+    few = records.part(np.unique(np.linspace(0, n - 1, _TRIED).astype(int)))
+    dummy = (DummyRegressor() if of_numbers else DummyClassifier()).fit(few.X, few.y)
+    for name, scorer in scorers.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = scorer(dummy, few.X, few.y, **few.score_params[name])
+        except Exception:
+            continue
+        if np.ndim(found) or np.asarray(found).dtype.kind not in "biuf":
+            raise ValueError(
+                f"scoring={name!r} returned {found!r}; expected a number. For several scores pass "
+                "a dict of scorers."
+            )

@@ -14,12 +14,15 @@ from ..audit._composition import composed
 from ..audit._html import NARROW, bare, embed, render
 from ..audit._plain import plain
 from ..audit.about import About
+from ..display import PrivacyUtilityDisplay
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["cost_in_words", "figure_of", "page", "table", "told"]
+__all__ = ["cost_in_words", "figure_of", "of_groups_drawn", "page", "table", "told"]
 
+_MOST_DRAWN = 5
+_MOST_ROWS = 30
 _POINTS = (0.01, 0.03)  # losses for which a page tells the smallest epsilon
 
 
@@ -61,26 +64,68 @@ def cost_in_words(sweep: Any) -> str:
 
 def figure_of(sweep: Any) -> Figure:
     """Draw the sweep on a figure of its own, readable on a screen of 400 pixels."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(NARROW[0], 5.8), layout="constrained")
+    figure = _narrow()
     sweep.plot(axes=figure.subplots(2, 1, sharex=True, height_ratios=(3, 2)))
     return figure
 
 
+def of_groups_drawn(sweep: Any) -> PrivacyUtilityDisplay:
+    """Return the picture of the subgroups that lose most, with what they have without privacy."""
+    found = sweep.by_group()
+    found = found[found["model"] == found["model"].iloc[0]]
+    worst = found.groupby("group")["loss"].max().nlargest(_MOST_DRAWN).index
+    drawn = found[found["group"].isin(worst)]
+    level = drawn.assign(test_score=drawn["test_score"] + drawn["loss"], epsilon=math.inf)
+    free = level.groupby("group", as_index=False).first()
+    free = free.assign(test_score_std=0.0, attack_auc=math.nan, attack_auc_std=math.nan)
+    shown = pd.concat([drawn, free], ignore_index=True)
+    return PrivacyUtilityDisplay(
+        shown["epsilon"],
+        shown["test_score"],
+        shown["test_score_std"],
+        shown["attack_auc"],
+        shown["attack_auc_std"],
+        utility_name=sweep.score_name_,
+        attack_name=sweep.attack_name_,
+        models=[f"{sweep.subgroups_} {group}" for group in shown["group"]],
+    )
+
+
+def _group_rows(sweep: Any) -> list[dict[str, Any]]:
+    """Return what is told of subgroups, if anything is: what costs most first."""
+    if sweep.subgroups_ is None or sweep.n_splits_ < 2:
+        return []
+    found = sweep.by_group().sort_values("loss", ascending=False, kind="stable")
+    rows: list[dict[str, Any]] = found.to_dict("records")
+    return rows
+
+
+def _group_figure(sweep: Any) -> Figure:
+    figure = _narrow()
+    sweep.plot_by_group(axes=figure.subplots(2, 1, sharex=True, height_ratios=(3, 2)))
+    return figure
+
+
+def _narrow() -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(NARROW[0], 6.4), layout="constrained")
+
+
 def told(sweep: Any, about: About, caveats: Sequence[str]) -> dict[str, Any]:
     """Return all results of a fitted sweep, and what they are about, as JSON can hold them."""
+    groups = _group_rows(sweep)
     return {
         "about": about.to_dict(),
         "cost": cost_in_words(sweep),
         "assumptions": list(caveats),
         "results": [plain(row) for row in table(sweep).to_dict("records")],
-    }
+    } | ({"by_group": [plain(row) for row in groups]} if groups else {})
 
 
 def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> str:
     """Return the page of a fitted sweep."""
-    first = sweep.guarantees_[0]
+    first, groups = sweep.guarantees_[0], _group_rows(sweep)
     return render(
         "sweep.html",
         about=about,
@@ -92,6 +137,9 @@ def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> st
         utility=sweep.score_name_,
         figure=embed(figure, "Test score and attack AUC over epsilon"),
         rows=table(sweep).to_dict("records"),
+        groups=groups,
+        groups_figure=embed(_group_figure(sweep), "Scores by group over epsilon") if groups else "",
+        most_rows=_MOST_ROWS,
         inf=math.inf,
         caveats=caveats,
         cost=cost_in_words(sweep),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-__all__ = ["EpsilonInterval", "knee", "smallest_epsilon"]
+__all__ = ["EpsilonInterval", "Splits", "knee", "smallest_epsilon"]
 
 Floats = NDArray[np.float64]
 
@@ -42,12 +43,47 @@ class EpsilonInterval:
         return self.epsilon, self.low, self.high
 
 
+@dataclass(frozen=True)
+class Splits:
+    """What splits tell of other records, although they share theirs.
+
+    Attributes
+    ----------
+    n : int
+        Their number.
+    test_per_train : float
+        How many test records there are for a training record.
+
+    Notes
+    -----
+    Splits share training records, so the variance of their mean is (1 / n + test_per_train) times
+    that of a split (Nadeau and Bengio 2003). It does not vanish, however often splits are repeated:
+    that steadies the mean, and tells nothing of other records (Bouckaert and Frank 2004).
+    """
+
+    n: int
+    test_per_train: float
+
+    def error(self, variance: Any) -> Any:
+        """Return the standard error of a mean over splits."""
+        return np.sqrt((1 / self.n + self.test_per_train) * variance)
+
+    def quantile(self, probability: float) -> float:
+        return float(stats.t.ppf(probability, self.n - 1))
+
+    def p_value(self, mean: Floats, error: Floats) -> Floats:
+        """Return the p-values of means of at most 0; 1 where nothing varies, NaN stays."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = stats.t.sf(mean / error, self.n - 1)
+        return np.where(error == 0, 1.0, found)
+
+
 def smallest_epsilon(
     epsilons: Floats,
     scores: Floats,
     reference: Floats,
     loss: float,
-    test_per_train: float,
+    splits: Splits,
     confidence: float,
     name: str,
 ) -> EpsilonInterval:
@@ -61,8 +97,7 @@ def smallest_epsilon(
     reference : ndarray of shape (n_splits,)
         What is lost from.
     loss : float
-    test_per_train : float
-        How many test records there are for a training record.
+    splits : Splits
     confidence : float
     name : str
         Of the reference.
@@ -73,19 +108,16 @@ def smallest_epsilon(
 
     Notes
     -----
-    Losses are paired by split. Splits share training records, so the variance of their mean is
-    (1 / n_splits + test_per_train) times that of a split (Nadeau and Bengio 2003). Levels are
-    tested one after another, from the largest down until it is no longer shown that no more than
-    ``loss`` is lost, which gives ``high``; and from the smallest up as long as it is shown that
-    more is lost, which gives ``low``. The first error in such a sequence is the only one that
-    counts, so both ends together err with a probability of 1 - ``confidence``, if a larger epsilon
-    never loses more, and as far as the correction of the variance, which is a heuristic, holds.
+    Losses are paired by split. Levels are tested one after another, from the largest down until it
+    is no longer shown that no more than ``loss`` is lost, which gives ``high``; and from the
+    smallest up as long as it is shown that more is lost, which gives ``low``. The first error in
+    such a sequence is the only one that counts, so both ends together err with a probability of
+    1 - ``confidence``, if a larger epsilon never loses more, and as far as the correction of the
+    variance in :class:`Splits`, which is a heuristic, holds.
     """
     lost = reference - scores
-    mean, n = lost.mean(axis=1), lost.shape[1]
-    width = stats.t.ppf((1 + confidence) / 2, n - 1) * np.sqrt(
-        (1 / n + test_per_train) * lost.var(axis=1, ddof=1)
-    )
+    mean, variance = lost.mean(axis=1), lost.var(axis=1, ddof=1)
+    width = splits.quantile((1 + confidence) / 2) * splits.error(variance)
     too_much = mean - width > loss
     return EpsilonInterval(
         _from_there_on(epsilons, mean <= loss),

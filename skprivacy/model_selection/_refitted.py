@@ -32,6 +32,7 @@ class RefittedMixin:
 
     scoring: Any
     estimator_: Any
+    _routed_to_score: Callable[[str, Any], dict[str, Any]]
 
     @available_if(_refitted("predict"))
     def predict(self, X: Any) -> np.ndarray:
@@ -54,10 +55,13 @@ class RefittedMixin:
         return self.estimator_.decision_function(X)
 
     @available_if(_refitted("score"))
-    def score(self, X: Any, y: Any) -> float:
-        """Score the refitted model by ``scoring``, the first of several."""
-        scorer = next(iter(checked_scorers(self.estimator_, self.scoring).values()))
-        return scorer(self.estimator_, X, y)
+    def score(self, X: Any, y: Any = None, **params: Any) -> float:
+        """Score the refitted model by ``scoring``, the first of several.
+
+        ``params`` are routed to the scorer, with ``enable_metadata_routing``.
+        """
+        name, scorer = next(iter(checked_scorers(self.estimator_, self.scoring).items()))
+        return scorer(self.estimator_, X, y, **self._routed_to_score(name, params))
 
     @property
     def classes_(self) -> np.ndarray:

@@ -13,7 +13,7 @@ __all__ = ["as_grid_search"]
 def as_grid_search(rows: list[dict[str, Any]], params: list[dict[str, Any]], n_splits: int) -> dict:
     """Arrange rows (candidate by candidate, split by split) as GridSearchCV does."""
     results: dict[str, Any] = {}
-    for key in (key for key in rows[0] if key != "claim"):
+    for key in (key for key in rows[0] if key not in ("claim", "groups")):
         table = np.array([row[key] for row in rows], dtype=float).reshape(len(params), n_splits)
         if not key.endswith("_time"):
             results |= {f"split{i}_{key}": table[:, i] for i in range(n_splits)}

@@ -9,12 +9,17 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from .._output import output_path
-from ._reading import EpsilonInterval, knee, smallest_epsilon
+from ._checks import checked_models
+from ._groups import by_group
+from ._reading import EpsilonInterval, Splits, knee, smallest_epsilon
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ..audit import About
 
 __all__ = ["ShownMixin"]
@@ -23,6 +28,7 @@ __all__ = ["ShownMixin"]
 class ShownMixin:
     """The methods of a fitted sweep that read its results."""
 
+    estimator: Any
     scoring: Any
     cv_results_: dict[str, Any]
     baseline_results_: dict[str, Any]
@@ -30,6 +36,8 @@ class ShownMixin:
     n_splits_: int
     scores_: list[str]
     test_per_train_: float
+    subgroups_: str | None
+    group_results_: dict[str, list[Any]]
 
     def smallest_epsilon(
         self,
@@ -68,31 +76,16 @@ class ShownMixin:
         check_is_fitted(self, "cv_results_")
         if not (isinstance(loss, numbers.Real) and loss >= 0):
             raise ValueError(f"loss={loss!r} must be a number of at least 0, such as 0.01.")
-        if not 0 < confidence < 1:
-            raise ValueError(f"confidence={confidence!r} must be in (0, 1), such as 0.95.")
-        if self.n_splits_ < 2:
-            raise ValueError("One split does not tell how sure it is. Use cv=5, or repeat splits.")
+        splits = self._splits(confidence)
         epsilons, scores = self._curve(score, estimator)
-        levels = _by_split(self.baseline_results_, score or self.scores_[0])
-        if compared_with is None and levels:
-            compared_with = max(levels, key=lambda name: float(levels[name].mean()))
-        if compared_with is None:
+        name = self._reference(compared_with, score)
+        if name is None:
             reference, name = scores[-1], f"epsilon={epsilons[-1]:g}"
-        elif compared_with in levels:
-            reference, name = levels[compared_with], compared_with
         else:
-            raise ValueError(
-                f"compared_with={compared_with!r} must be one of the baselines, {list(levels)}."
-            )
+            reference = _by_split(self.baseline_results_, score or self.scores_[0])[name]
         private = np.isfinite(epsilons)
         return smallest_epsilon(
-            epsilons[private],
-            scores[private],
-            reference,
-            float(loss),
-            self.test_per_train_,
-            confidence,
-            name,
+            epsilons[private], scores[private], reference, float(loss), splits, confidence, name
         )
 
     def knee(self, *, score: str | None = None, estimator: str | None = None) -> EpsilonInterval:
@@ -123,6 +116,105 @@ class ShownMixin:
                 "least three."
             )
         return knee(epsilons[private], scores[private])
+
+    def by_group(
+        self, *, compared_with: str | None = None, confidence: float = 0.95
+    ) -> pd.DataFrame:
+        """Return what each privacy level costs each subgroup, and which it leaves exposed.
+
+        Parameters
+        ----------
+        compared_with : str, default=None
+            Name of a baseline, as in :meth:`smallest_epsilon`; without baselines, the largest
+            epsilon.
+        confidence : float, default=0.95
+            Of all intervals together, of all "pays" together and of all "exposed" together.
+
+        Returns
+        -------
+        DataFrame
+            A row for each private epsilon and each group, with ``model``, ``epsilon``, ``by``,
+            ``group`` and
+
+            - ``n_test``: the group's test records of a split, in the mean;
+            - ``test_score`` and ``test_score_std``: the first score on them;
+            - ``compared_with``, ``loss``, ``loss_low``, ``loss_high``: what privacy costs the
+              group, with an interval;
+            - ``pays``: whether that is more than it costs all others, beyond chance, and
+              ``pays_p_value``;
+            - ``attack_auc``, ``attack_auc_std``: how well the attack tells the group's members from
+              its other records;
+            - ``exposed``: whether it does so beyond chance, and ``exposed_p_value``.
+
+            Groups with fewer than five test records in a split are left out.
+
+        Raises
+        ------
+        ValueError
+            If ``fit`` was given no ``subgroups``, there is only one split, or ``compared_with`` is
+            invalid.
+
+        Notes
+        -----
+        P-values are adjusted by Holm's method for all rows. Losses are paired by split, and their
+        variance is corrected for what splits share (Nadeau and Bengio 2003). Those of the attack
+        are combined over splits, whatever their dependence, by twice their mean.
+        """
+        check_is_fitted(self, "cv_results_")
+        if self.subgroups_ is None:
+            raise ValueError("There are no subgroups. Pass them: fit(X, y, subgroups=...).")
+        splits, name = self._splits(confidence), self._reference(compared_with)
+        candidates = [
+            {"model": p.get("estimator", ""), "epsilon": next(iter(p.values())), "groups": groups}
+            for p, groups in zip(
+                self.cv_results_["params"], self.group_results_["models"], strict=True
+            )
+        ]
+        if name is None:
+            largest = max(candidates, key=lambda row: row["epsilon"])
+            reference, name = largest["groups"], f"epsilon={largest['epsilon']:g}"
+        else:
+            row = self.baseline_results_["param_baseline"].tolist().index(name)
+            reference = self.group_results_["baselines"][row]
+        private = [row for row in candidates if np.isfinite(row["epsilon"])]
+        return by_group(private, reference, (self.subgroups_, name), splits, confidence)
+
+    def plot_by_group(self, axes: Any = None) -> Any:
+        """Plot what privacy costs the subgroups that it costs most, and how exposed they are.
+
+        Parameters
+        ----------
+        axes : sequence of two matplotlib Axes, default=None
+            Utility above, attack below. None makes a new figure.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+            Of the first estimator and at most five groups: those that lose most at an epsilon. The
+            level without privacy is that of the best baseline.
+        """
+        from ._page import of_groups_drawn
+
+        return of_groups_drawn(self).plot(axes=axes)
+
+    def _splits(self, confidence: float) -> Splits:
+        """Return what the splits tell, after checking what is asked of them."""
+        if not 0 < confidence < 1:
+            raise ValueError(f"confidence={confidence!r} must be in (0, 1), such as 0.95.")
+        if self.n_splits_ < 2:
+            raise ValueError("One split does not tell how sure it is. Use cv=5, or repeat splits.")
+        return Splits(self.n_splits_, self.test_per_train_)
+
+    def _reference(self, compared_with: str | None, score: str | None = None) -> str | None:
+        """Return the baseline that is compared with: the best of them for None."""
+        levels = _by_split(self.baseline_results_, score or self.scores_[0])
+        if compared_with is not None and compared_with not in levels:
+            raise ValueError(
+                f"compared_with={compared_with!r} must be one of the baselines, {list(levels)}."
+            )
+        if compared_with is None and levels:
+            return max(levels, key=lambda name: float(levels[name].mean()))
+        return compared_with
 
     def _curve(
         self, score: str | None = None, estimator: str | None = None
@@ -200,7 +292,10 @@ class ShownMixin:
         """What the first score is called in figures and on pages."""
         if self.scores_ != ["score"]:
             return self.scores_[0]
-        return self.scoring if isinstance(self.scoring, str) else "accuracy"
+        if isinstance(self.scoring, str):
+            return self.scoring
+        first = next(iter(checked_models(self.estimator).values()))
+        return "R²" if is_regressor(first) else "accuracy"
 
 
 def _by_split(results: dict[str, Any], score: str) -> dict[str, np.ndarray]:

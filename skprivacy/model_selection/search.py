@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._config import warn_caller
 from .._sklearn import Interval, num_samples
-from .._validation import check_column_names, check_delta_is_small, check_unmasked
+from .._validation import as_frame, check_column_names, check_delta_is_small, check_unmasked
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
@@ -304,6 +304,7 @@ default=None
                     f"{name} is what the search is to protect. Trials take it for public: what is "
                     "learned from it is released as it is. Pass public records."
                 )
+        X = as_frame(X)
         check_column_names(X)
         check_unmasked(y, "y")
         X, y = indexable(X, y)

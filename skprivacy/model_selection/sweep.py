@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.model_selection import check_cv
-from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import validate_data
-from tqdm.auto import tqdm
 
+from .._clones import check_weights, weight_name
 from .._sklearn import num_samples
+from .._validation import as_frame
 from ..accounting import NonPrivate, PrivacyGuarantee
-from ..accounting.budget import LedgerError
-from ..attacks import ShadowPool
 from ..audit import Claim, claim_of
-from ..audit.claims import total
-from ..exceptions import BudgetExceededError
-from ._attacked import Split, checked_attack, fit_and_attack
-from ._baselines import checked_baselines, fit_baseline
-from ._checks import checked_epsilons, checked_models, checked_refit, checked_scorers
+from ..audit.claims import total as total_of
+from ._attacked import checked_attack
+from ._baselines import checked_baselines, sibling_of
+from ._checks import (
+    checked_epsilons,
+    checked_models,
+    checked_refit,
+    checked_scorers,
+    checked_targets,
+    rehearsed,
+)
+from ._groups import groups_of, subgroups_of
+from ._kept import Kept, plan_of
 from ._parameters import epsilon_parameter
 from ._refitted import RefittedMixin
 from ._results import as_grid_search
+from ._routing import RoutedMixin, weights_in
+from ._run import Candidate, Fits, check_passed_on
 from ._shown import ShownMixin
+from ._split import Records
 
 __all__ = ["PrivacySweepCV"]
 
 
-class PrivacySweepCV(ShownMixin, RefittedMixin, MetaEstimatorMixin, BaseEstimator):
+class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin, BaseEstimator):
     """Cross-validated utility and membership leakage of a model at several privacy levels.
 
     For each epsilon and each split, one model is trained on the training folds. It is scored on
@@ -45,15 +52,17 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, MetaEstimatorMixin, BaseEstimato
     Parameters
     ----------
     estimator : estimator or dict of estimators
-        A classifier or pipeline with a parameter ``epsilon``, or several by their names. They are
-        cloned, never fitted themselves.
+        A classifier, regressor or pipeline with a parameter ``epsilon``, or several by their
+        names. They are cloned, never fitted themselves.
     epsilons : sequence of float
         The privacy levels, positive; ``numpy.inf`` requests a model without privacy.
     attack : MembershipAttack, default=None
         The attack, without a target, such as ``LiRA(n_shadows=64)``. ``None`` means
         :class:`~skprivacy.attacks.LossThreshold`, which needs no shadow models. For models that
         protect labels alone it is a :class:`~skprivacy.attacks.LabelInferenceAttack`, which trains
-        two more models for each; attacks on membership are refused.
+        two more models for each; attacks on membership are refused. Of regressors residuals are
+        attacked. To keep shadow models, which are private, give the attack a pool that is not
+        fitted: ``LiRA(pool=ShadowPool(None, n_shadows=64, path="shadows"))``.
     param_name : str, default=None
         Name of the parameter to vary, as in ``get_params``. ``None`` selects the only parameter
         called ``epsilon``, nested (``dpsgdclassifier__epsilon``) or not.
@@ -74,6 +83,11 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, MetaEstimatorMixin, BaseEstimato
         What privacy is paid for with: models that are fitted on the same splits without protection.
         "auto" is histogram gradient boosting, with text and categories as they are, and the model
         itself at ``epsilon=inf``; one that does not take the records is left out. A dict has names.
+    path : str or path-like, default=None
+        Folder in which the results of every fit are kept as soon as it is done. A later ``fit`` of
+        the same sweep takes what is there and fits and charges only the rest, so that an
+        interrupted sweep resumes. It holds no model, but scores of private records: keep it beside
+        the ledger, and as private as the records. ``cv`` must split alike each time.
 
     Attributes
     ----------
@@ -85,6 +99,8 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, MetaEstimatorMixin, BaseEstimato
         ``claimed_epsilon``, the claim of a model with all of its private steps, and
         ``attack_auc_bound``, the highest AUC that this claim allows for any attack; the last two
         are NaN if nothing is proved for the model as a whole.
+    group_results_ : dict of list
+        Figures of the ``subgroups`` for each candidate and split, as :meth:`by_group` reads them.
     scores_ : list of str
         Names of the scores, as in the keys of ``cv_results_``: "score", or those of ``scoring``.
     best_index_, best_score_, best_params_
@@ -94,13 +110,18 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, MetaEstimatorMixin, BaseEstimato
         are attacked if the attack needs no shadow models, and otherwise have NaN.
     charged_ : PrivacyGuarantee
         Joint cost of ALL trained private models, see Notes. There is no ``privacy_``: no guarantee
-        covers the scores, nor a model that was chosen by them.
+        covers the scores, nor a model that was chosen by them. With ``path``, refitted models of
+        earlier runs count too; a fit that was cut off counts in its budget alone.
     guarantees_ : list of PrivacyGuarantee
         For each epsilon, the joint cost of the models of all its splits.
     attack_name_ : str
         Name of the attack.
     n_samples_, n_splits_ : int
         Number of records and of splits.
+    scorer_ : dict
+        The scorers, by their names.
+    subgroups_ : str or None
+        What groups the records, in a word.
     test_per_train_ : float
         How many test records a split has for a training record, in the mean.
     estimator_ : estimator
@@ -159,6 +180,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, MetaEstimatorMixin, BaseEstimato
         verbose: int = 0,
         refit: float | None = None,
         baseline: Any = "auto",
+        path: Any = None,
     ) -> None:
         self.estimator = estimator
         self.epsilons = epsilons
@@ -170,8 +192,11 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, MetaEstimatorMixin, BaseEstimato
         self.verbose = verbose
         self.refit = refit
         self.baseline = baseline
+        self.path = path
 
-    def fit(self, X: Any, y: Any, *, groups: Any = None) -> PrivacySweepCV:
+    def fit(
+        self, X: Any, y: Any, *, groups: Any = None, subgroups: Any = None, **params: Any
+    ) -> PrivacySweepCV:
         """Train, score and attack a model for each epsilon and split.
 
         Parameters
@@ -179,9 +204,15 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, MetaEstimatorMixin, BaseEstimato
         X : array-like or DataFrame of shape (n_samples, n_features)
             The data.
         y : array-like of shape (n_samples,)
-            Class labels.
+            Class labels, or numbers for regressors.
         groups : array-like of shape (n_samples,), default=None
             Groups for the splitter.
+        subgroups : str, int or array-like of shape (n_samples,), default=None
+            What groups the records for :meth:`by_group`: a column of ``X``, or the group of each
+            record. At most 100 different values.
+        **params
+            Further arguments of the estimator's ``fit``, such as ``sample_weight``. With
+            ``enable_metadata_routing`` they go where they are asked for.
 
         Returns
         -------
@@ -193,114 +224,78 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, MetaEstimatorMixin, BaseEstimato
         first = next(iter(models.values()))
         scorers = checked_scorers(first, self.scoring)
         attack = checked_attack(self.attack, models.values())
-        X, y, groups = indexable(X, y, groups)
+        X, y, groups = indexable(as_frame(X), y, groups)
         validate_data(self, X, skip_check_array=True)
-        y = column_or_1d(y, warn=True)
-        assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        if len(np.unique(y)) < 2:
-            raise ValueError("y must have at least two classes; got one class. Check the labels.")
-        cv = check_cv(self.cv, y, classifier=is_classifier(first))
-        splits = list(cv.split(X, y, groups))
-        baselines = checked_baselines(self.baseline, models, names, epsilons, X)
-
-        params = [
-            {param: epsilon} | ({"estimator": name} if name else {})
-            for name, param in zip(models, names, strict=True)
-            for epsilon in epsilons
-        ]
+        y = checked_targets(models.values(), y)
+        by, of_each = (None, None) if subgroups is None else subgroups_of(subgroups, X)
+        routed = self._routed_to_fit(groups, params)
+        records = {name: Records(X, y, of_each, routed.fit[name], routed.score) for name in models}
+        rehearsed(scorers, next(iter(records.values())), of_numbers=is_regressor(first))
+        splitter = check_cv(self.cv, y, classifier=is_classifier(first))
+        splits = list(splitter.split(X, y, **routed.split))
+        for name, model in models.items():
+            check_passed_on(attack, records[name], model)
+        compared = checked_baselines(self.baseline, models, names, epsilons, X)
         candidates = [
-            clone(model).set_params(**{param: epsilon})
-            for model, param in zip(models.values(), names, strict=True)
+            Candidate(
+                name,
+                clone(model).set_params(**{param: epsilon}),
+                records[name],
+                {param: epsilon} | ({"estimator": name} if name else {}),
+            )
+            for (name, model), param in zip(models.items(), names, strict=True)
             for epsilon in epsilons
         ]
-        pools = self._pools(candidates, attack, X, y)
-        rows = self._all(
-            "models",
-            (
-                delayed(_in_split)(
-                    fit_and_attack, X, y, *split, clone(model), scorers, attack, pool
-                )
-                for model, pool in zip(candidates, pools, strict=True)
-                for split in splits
-            ),
-            len(candidates) * len(splits),
-        )
+        others = [
+            Candidate(
+                name,
+                model,
+                _for_baseline(name, model, models, records),
+                {"baseline": name},
+                repr(model),
+            )
+            for name, model in compared.items()
+        ]
+        plan = {}
+        if self.path is not None:
+            again = list(splitter.split(X, y, **routed.split))
+            plan = plan_of(self, models, names, records, [splits, again])
+        kept = Kept.at(self.path, plan)
+        fits = Fits(splits, scorers, attack, kept, self.n_jobs, self.verbose)
+        total = len(candidates) * len(splits) + (refit is not None)
+        free = fits.baselines(others, isinstance(self.baseline, str))  # nothing is charged yet
+        rows = fits.models(candidates, total)
+        refitted = list(kept.refits())
+        if refit is not None:
+            final = candidates[refit]
+            with fits.saying_what_stays_charged(total):
+                model = clone(final.model).fit(X, y, **final.records.fit_params)
+            refitted.append(claim_of(model, X))
+            kept.keep_refit(refitted[-1])
+
+        if hasattr(self, "estimator_"):  # of an earlier fit
+            del self.estimator_
         self.n_samples_, self.n_splits_ = num_samples(X), len(splits)
         self.test_per_train_ = float(np.mean([len(test) / len(train) for train, test in splits]))
-        self.attack_name_ = type(attack).__name__
-        self.cv_results_ = as_grid_search(rows, params, len(splits))
-        self.scores_ = list(scorers)
+        self.attack_name_, self.scorer_ = type(attack).__name__, scorers
+        self.scores_, self.subgroups_ = list(scorers), by
+        self.cv_results_ = as_grid_search(rows, [c.params for c in candidates], len(splits))
+        self.baseline_results_, fitted = _of_fitted(others, free, len(splits))
+        self.group_results_ = {
+            "models": groups_of(rows, len(splits)),
+            "baselines": groups_of(fitted, len(splits)),
+        }
         main = self.scores_[0]
         self.best_index_ = int(np.argmin(self.cv_results_[f"rank_test_{main}"]))
         self.best_score_ = float(self.cv_results_[f"mean_test_{main}"][self.best_index_])
         self.best_params_ = self.cv_results_["params"][self.best_index_]
-        self.baseline_results_ = self._compared(baselines, splits, X, y, scorers, attack)
         claims = [row["claim"] for row in rows]
         n = self.n_splits_
         self.guarantees_ = [_together(claims[i : i + n]) for i in range(0, len(claims), n)]
+        self.charged_ = _together([*claims, *refitted])
         if refit is not None:
-            with _saying_what_stays_charged(rows, len(rows) + 1):
-                self.estimator_ = candidates[refit].fit(X, y)
-            claims.append(claim_of(self.estimator_, X))
-        self.charged_ = _together(claims)
+            self.estimator_ = model
         return self
-
-    def _pools(self, candidates: list[Any], attack: Any, X: Any, y: Any) -> list[ShadowPool | None]:
-        """Return shadow models for each candidate, if the attack needs them."""
-        if not hasattr(attack, "n_shadows"):
-            return [None] * len(candidates)
-        progress = tqdm(candidates, disable=not self.verbose, desc="shadow models", unit="pool")
-        return [
-            ShadowPool(
-                model,
-                n_shadows=attack.n_shadows,
-                n_jobs=self.n_jobs,
-                random_state=attack.random_state,
-            ).fit(X, y)
-            for model in progress
-        ]
-
-    def _compared(
-        self,
-        baselines: dict[str, Any],
-        splits: list[Any],
-        X: Any,
-        y: Any,
-        scorers: Any,
-        attack: Any,
-    ) -> dict[str, Any]:
-        """Return the results of the baselines; one that cannot be fitted is left out."""
-        optional = isinstance(self.baseline, str)
-        rows = self._all(
-            "baselines",
-            (
-                delayed(_in_split)(
-                    fit_baseline, X, y, *split, clone(model), scorers, attack, name, optional
-                )
-                for name, model in baselines.items()
-                for split in splits
-            ),
-            len(baselines) * len(splits),
-        )
-        n = len(splits)
-        each = {name: rows[n * i : n * i + n] for i, name in enumerate(baselines)}
-        fitted = {name: found for name, found in each.items() if None not in found}
-        if not fitted:
-            return {}
-        params = [{"baseline": name} for name in fitted]
-        return as_grid_search([row for found in fitted.values() for row in found], params, n)
-
-    def _all(self, what: str, tasks: Iterable[Any], total: int) -> list[Any]:
-        """Return the results of all tasks; one that is refused does not undo the earlier ones."""
-        rows: list[Any] = []
-        done = Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks)
-        with _saying_what_stays_charged(rows, total):
-            for row in tqdm(
-                done, total=total, disable=not (self.verbose and total), desc=what, unit="fit"
-            ):
-                rows.append(row)
-        return rows
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -309,32 +304,37 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, MetaEstimatorMixin, BaseEstimato
         if self.refit is not None:  # only then can it predict
             tags.estimator_type = inner.estimator_type
             tags.classifier_tags = inner.classifier_tags
+            tags.regressor_tags = inner.regressor_tags
         return tags
 
 
-@contextmanager
-def _saying_what_stays_charged(done: Sized, total: int) -> Iterator[None]:
-    """Let the refusal of one model say that it does not undo the earlier ones."""
-    try:
-        yield
-    except (BudgetExceededError, LedgerError) as error:
-        raise type(error)(
-            f"The sweep ended after at least {len(done)} of its {total} models had been trained; "
-            "what they were charged stays charged, and no result is kept. Give the sweep a budget "
-            f"for all of its models, or sweep with budget=None on public data. Then: {error}"
-        ) from error
+def _for_baseline(
+    name: str, model: Any, models: dict[str, Any], records: dict[str, Records]
+) -> Records:
+    """Return the records for a baseline: with what its private sibling is given, or weights."""
+    for owner, own in records.items():
+        if name == sibling_of(owner):
+            return own
+    owner, own = next(iter(records.items()))
+    weights = check_weights(model, weights_in(own.fit_params, models[owner])[0], num_samples(own.X))
+    return replace(own, fit_params={} if weights is None else {weight_name(model): weights})
 
 
-def _in_split(
-    fit: Callable[..., Any], X: Any, y: Any, train: Any, test: Any, model: Any, *how: Any
-) -> Any:
-    """Run a fit on one split; records are divided where it runs."""
-    return fit(model, Split.of(X, y, train, test), *how)
+def _of_fitted(
+    others: list[Candidate], rows: list[Any], n_splits: int
+) -> tuple[dict[str, Any], list[Any]]:
+    """Return the results of the baselines that could be fitted on all splits, and their rows."""
+    each = [rows[i : i + n_splits] for i in range(0, len(rows), n_splits)]
+    fitted = [i for i, found in enumerate(each) if None not in found]
+    if not fitted:
+        return {}, []
+    kept = [row for i in fitted for row in each[i]]
+    return as_grid_search(kept, [others[i].params for i in fitted], n_splits), kept
 
 
 def _together(claims: list[Claim]) -> PrivacyGuarantee:
     """Return the joint cost of all trained models; one without a claim is not private."""
-    whole = total(claims)
+    whole = total_of(claims)
     note = "it covers the trained models together, never the scores and attacks in cv_results_"
     if whole.charged is None:
         return PrivacyGuarantee(NonPrivate(), assumptions=(whole.reason, note))

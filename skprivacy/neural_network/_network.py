@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from .._validation import check_column_names, check_numbers, check_unmasked
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
+from ._defaults import PublicFacts, Recipe, chosen
 from ._gradients.clipping import CLIPPING
 from ._gradients.trial import Probe
 from ._training.config import SCHEDULES, TrainingConfig
@@ -48,17 +49,19 @@ _PREDICT_NUMBERS = 1 << 20  # that are read from a file at a time
 # Of the parameters that every private training has; two of them have other names in skorch.
 EPOCHS = [Interval(Integral, 1, None, closed="left")]
 STEP_SIZE = [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")]
+AVERAGING = [Interval(Real, 0, 1, closed="both"), StrOptions({"ema"})]
+GRAD_NORM = Interval(Real, 1e-20, 1e20, closed="both")  # else no single precision
 TRAINING_CONSTRAINTS: dict = {
     "epsilon": [Interval(Real, 0, None, closed="right"), None],
     "delta": [Interval(Real, 0, 1, closed="neither")],
     "noise_multiplier": [Interval(Real, 0, None, closed="neither"), None],
     "noise": [StrOptions(set(NOISE))],
-    "max_grad_norm": [Interval(Real, 1e-20, 1e20, closed="both")],  # else no single precision
+    "max_grad_norm": [GRAD_NORM],
     "clipping": [StrOptions({*CLIPPING, "adaptive"})],
     "target_quantile": [Interval(Real, 0, 1, closed="neither")],
     "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
     "schedule": [StrOptions(set(SCHEDULES))],
-    "averaging": [Interval(Real, 0, 1, closed="both"), StrOptions({"ema"})],
+    "averaging": AVERAGING,
     "averaging_decay": [Interval(Real, 0, 1, closed="neither")],
     "augment": [callable, "array-like", None],
     "augmentations": [Interval(Integral, 1, None, closed="left")],
@@ -71,15 +74,20 @@ TRAINING_CONSTRAINTS: dict = {
 }
 NETWORK_CONSTRAINTS: dict = {
     **TRAINING_CONSTRAINTS,
-    "epochs": EPOCHS,
+    "epochs": [StrOptions({"auto"}), *EPOCHS],
     "learning_rate": STEP_SIZE,
-    "hidden_layer_sizes": ["array-like"],
-    "activation": [StrOptions(set(ACTIVATIONS))],
+    "schedule": [StrOptions({"auto", *SCHEDULES})],
+    "averaging": [StrOptions({"auto"}), *AVERAGING],
+    "max_grad_norm": [StrOptions({"auto"}), GRAD_NORM],
+    "hidden_layer_sizes": [StrOptions({"auto"}), "array-like"],
+    "activation": [StrOptions({"auto", *ACTIVATIONS})],
     "module": [callable, None],
-    "optimizer": [StrOptions({"sgd", "adam"})],
+    "optimizer": [StrOptions({"auto", "sgd", "adam"})],
     "momentum": [Interval(Real, 0, 1, closed="left")],
     "random_state": ["random_state"],
 }
+_OF_THE_NETWORK = ("hidden_layer_sizes", "activation")
+_NOTHING: Mapping[str, Any] = {}
 # What may differ between processes that train together.
 _MAY_DIFFER = frozenset({"budget", "device", "module", "random_state", "verbose"})
 
@@ -153,6 +161,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
 class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
     """Training and prediction of a private network; targets are for subclasses."""
 
+    settings_: dict[str, Any]
     _training: type[Training] = Training  # carries a run out; that of an audit watches it, too
 
     def _set_module_params(self, module_params: dict[str, Any]) -> None:
@@ -197,7 +206,8 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
     def _rows(self, X: ArrayLike, y: ArrayLike, first: bool, **checks: Any) -> tuple[Any, Any]:
         """Validate parameters, rows and targets."""
         self._validate_params()
-        _check_hidden(self.hidden_layer_sizes)
+        if not isinstance(self.hidden_layer_sizes, str):
+            _check_hidden(self.hidden_layer_sizes)
         usable_device(self.device)
         check_unmasked(y, "y")
         if is_mapped(X) and X.ndim == 2:
@@ -230,11 +240,17 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
     ) -> None:
         """Train on validated rows, and on targets as the loss understands them."""
         data = single_precision(rows), torch.from_numpy(targets)
-        config = self._plan(peers.count(*data)).with_noise_for(
+        recipe = self._recipe(
+            peers.count(*data),
+            self.n_features_in_,
+            self._n_outputs(),
+            {} if first else {name: self.settings_[name] for name in _OF_THE_NETWORK},
+        )
+        config = self._plan(peers.count(*data), recipe).with_noise_for(
             self.epsilon, self.delta, self.noise_multiplier
         )
         net = PrivateNet(
-            self._make_module(self.random_state) if first else self.module_,
+            self._make_module(recipe, self.random_state) if first else self.module_,
             train_split=None,
             verbose=int(self.verbose),
             **self._loss(),
@@ -243,7 +259,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             fit.assume("the module treats each record by itself (tried on random numbers)")
             if first and (
                 isinstance(self.module, nn.Module)
-                or not begins_at_random(net.module_, self._make_module(RandomState()))
+                or not begins_at_random(net.module_, self._make_module(recipe, RandomState()))
             ):
                 fit.assume("the weights that training starts from are public")
         probe = self._probe(
@@ -253,27 +269,47 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         random = SecureRandom(self.noise_seed)
         training = self._training(config, start, net.criterion_, probe, random)
         self._run(fit, peers, net, training, data, first)
+        self.settings_ = asdict(replace(recipe, learning_rate=training.rate))
 
-    def _plan(self, n: int) -> TrainingConfig:
+    def _recipe(
+        self, n: int, n_features: int, n_outputs: int, fixed: Mapping[str, Any] = _NOTHING
+    ) -> Recipe:
+        """Return a value for each setting that is "auto"; ``fixed`` ones cannot change any more."""
+        facts = PublicFacts(
+            n_records=n if self.n_records is None else int(self.n_records),
+            n_features=n_features,
+            n_outputs=n_outputs,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            clipping=self.clipping,
+            classifies=is_classifier(self),
+            perceptron=self.module is None,
+            studied=self.noise_multiplier is None
+            and self.epsilon is not None
+            and not NOISE[self.noise].streams,
+        )
+        return chosen({**self.get_params(deep=False), **fixed}, facts)
+
+    def _plan(self, n: int, recipe: Recipe) -> TrainingConfig:
         """Return what is done with ``n`` records, but for the noise."""
-        if self.optimizer == "sgd":
+        if recipe.optimizer == "sgd":
             moments: dict[str, Any] = {"momentum": self.momentum}
         else:
             moments = {"betas": (self.momentum, 0.999)}
         return TrainingConfig.planned(
             n,
             n_records=self.n_records,
-            batch_size=self.batch_size,
+            batch_size=recipe.batch_size,
             noise=self.noise,
-            epochs=int(self.epochs),
-            max_grad_norm=self.max_grad_norm,
+            epochs=int(recipe.epochs),
+            max_grad_norm=recipe.max_grad_norm,
             clipping=self.clipping,
             target_quantile=self.target_quantile,
-            optimizer=self.optimizer,
+            optimizer=recipe.optimizer,
             optimizer_params=moments,
-            learning_rate=self.learning_rate,
-            schedule=self.schedule,
-            averaging=self.averaging,
+            learning_rate=recipe.learning_rate,
+            schedule=recipe.schedule,
+            averaging=recipe.averaging,
             averaging_decay=self.averaging_decay,
             views=Views.of(self.augment, self.augmentations),
             device=self.device,
@@ -292,15 +328,15 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         """Return how many numbers the module gives for a row."""
         raise NotImplementedError
 
-    def _make_module(self, random_state: Any) -> nn.Module:
+    def _make_module(self, recipe: Recipe, random_state: Any) -> nn.Module:
         """Return the module from which training starts."""
         return make_module(
             self.module,
             {k.removeprefix("module__"): v for k, v in self._module_params().items()},
             self.n_features_in_,
             self._n_outputs(),
-            _check_hidden(self.hidden_layer_sizes),
-            self.activation,
+            _check_hidden(recipe.hidden_layer_sizes),
+            recipe.activation,
             check_random_state(random_state),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from ..accounting import PrivacyGuarantee
+from ._defaults import Recipe
 from ._training.net import make_module
 from .dp_net import DPNeuralNet
 from .dpsgd import DPSGDClassifier
@@ -78,6 +80,8 @@ def _facts(model: Any) -> dict[str, Any]:
         "feature_names": _plain(getattr(model, "feature_names_in_", None)),
         "privacy": model.privacy_.to_dict(),
     }
+    if not isinstance(model, DPNeuralNet):
+        facts["settings"] = {k: _plain(v) for k, v in model.settings_.items()}
     if isinstance(model, DPSGDClassifier):
         facts["classes"] = _plain(model.classes_)
         facts["given"] = model.classes is not None
@@ -218,14 +222,33 @@ def _estimator(facts: dict[str, Any], weights: dict[str, Any], module: nn.Module
         model.target_bounds = model.target_bounds_ if given else None
         n_outputs = 1
     model._validate_params()
-    hidden = tuple(int(size) for size in np.atleast_1d(params["hidden_layer_sizes"]))
+    model.settings_ = _settings(facts)
+    hidden = model.settings_["hidden_layer_sizes"]
     if module is None:
         _check_sizes((model.n_features_in_, *hidden, n_outputs), weights)
     model.module_ = make_module(
         module, {}, model.n_features_in_, n_outputs, hidden,
-        params["activation"], np.random.RandomState(0),
+        model.settings_["activation"], np.random.RandomState(0),
     )  # fmt: skip
     return model
+
+
+def _settings(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what was trained with; older files hold it among the parameters."""
+    params, names = facts["params"], [field.name for field in fields(Recipe)]
+    settings = facts.get("settings", {name: params[name] for name in names})
+    if sorted(settings) != sorted(names):
+        raise KeyError("settings")
+    sizes = np.atleast_1d(settings["hidden_layer_sizes"])
+    settings = settings | {"hidden_layer_sizes": tuple(int(size) for size in sizes)}
+    for name in ("hidden_layer_sizes", "activation"):
+        given, used = (np.atleast_1d(value).tolist() for value in (params[name], settings[name]))
+        if given not in (["auto"], used):
+            raise ValueError(
+                f"The file states {name}={given!r} and {used!r}: it is damaged. Copy it again."
+            )
+    DPSGDClassifier(**settings)._validate_params()
+    return settings
 
 
 def _check_sizes(sizes: tuple[int, ...], weights: dict[str, Any]) -> None:

@@ -35,11 +35,13 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
     Parameters
     ----------
-    hidden_layer_sizes : tuple of int, default=(64,)
+    hidden_layer_sizes : tuple of int or "auto", default="auto"
         Units in each hidden layer. An empty tuple gives a private logistic regression, which does
-        best when records are few or ``epsilon`` is small.
-    activation : {"tanh", "relu", "logistic"}, default="tanh"
-        Activation of the hidden layers. Bounded ones keep gradients small, so clipping costs less.
+        best when records are few or ``epsilon`` is small. "auto" follows from public facts: see
+        the notes.
+    activation : {"auto", "tanh", "relu", "logistic"}, default="auto"
+        Activation of the hidden layers. Bounded ones keep gradients small, so clipping costs less:
+        "auto" is "tanh", and "relu" without privacy.
     module : type or torch.nn.Module, default=None
         A network of your own instead of the perceptron: a class (its arguments are ``module__x``
         parameters) or a ready-made module, which is copied and whose weights must be public. It
@@ -66,8 +68,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         "gaussian" and "logistic" are drawn anew in every step, and the records of a step are a
         Poisson sample. "banded" and "tree" are for streams: batches of records in the order of
         ``X``, and noise that partly cancels out over the steps. See the guarantees below.
-    max_grad_norm : float, default=1.0
-        L2 norm to which the gradient of each record is clipped.
+    max_grad_norm : float or "auto", default="auto"
+        L2 norm to which the gradient of each record is clipped. "auto" is 1, and no limit without
+        privacy.
     clipping : {"flat", "per-layer", "automatic", "adaptive"}, default="flat"
         "flat" shortens gradients that are longer. "automatic" also lengthens short ones.
         "per-layer" shortens each layer's share by itself. "adaptive" begins at ``max_grad_norm``
@@ -76,25 +79,23 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         For "adaptive" clipping: the share of gradients that are to be short enough as they are. It
         is learned privately within each step, from a small part of ``epsilon``.
     batch_size : int or "auto", default="auto"
-        Expected number of records in a step. "auto" is a quarter of the records. Large batches
-        are the better bargain: the noise is shared by more records.
-    epochs : int, default=30
-        Expected number of times that each record takes part.
-    optimizer : {"sgd", "adam"}, default="sgd"
-        "adam" subtracts the known variance of the noise from its second moment.
+        Expected number of records in a step. "auto" follows from public facts: see the notes.
+    epochs : int or "auto", default="auto"
+        Expected number of times that each record takes part. "auto" follows from public facts.
+    optimizer : {"auto", "sgd", "adam"}, default="auto"
+        "adam" subtracts the known variance of the noise from its second moment. "auto" is "sgd",
+        and "adam" without privacy where the learning rate is "auto", too.
     learning_rate : float or "auto", default="auto"
-        Step size. "auto" is 0.01 for "adam". For "sgd" it follows from the noise, hence from
-        public facts alone:
-        ``min(1, 0.35 / sqrt(r)) / max_grad_norm``, where r is the norm of a step's noise divided
-        by the largest norm that a step's mean gradient can have. For streams it is the noise of
-        independent steps whose running sums would be as noisy.
-    schedule : {"constant", "linear", "cosine"}, default="constant"
-        How the step size falls in the course of training: not, or to zero.
+        Step size. "auto" is 0.01 for "adam"; for "sgd" it follows from public facts.
+    schedule : {"auto", "constant", "linear", "cosine"}, default="auto"
+        How the step size falls in the course of training: not, or to zero. "auto" is "linear",
+        but "constant" where the notes say so.
     momentum : float, default=0.9
         Momentum of the updates, in [0, 1); the first of Adam's two.
-    averaging : float or "ema", default=0.5
+    averaging : float, "ema" or "auto", default="auto"
         Share of the last steps whose weights are averaged into the final model, in [0, 1], or
-        "ema" for an exponential moving average. It costs no privacy and reduces the noise.
+        "ema" for an exponential moving average. It costs no privacy and reduces the noise, as does
+        a step size that falls to zero: "auto" is 0 with one, and 0.5 with a constant one.
     averaging_decay : float, default=0.95
         For "ema": how much a step counts beside the one after it, in (0, 1).
     classes : array-like of shape (n_classes,), default=None
@@ -149,6 +150,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         The clipping norm of the last step; other than ``max_grad_norm`` if it was "adaptive".
     n_steps_ : int
         Number of training steps.
+    settings_ : dict
+        What each parameter that can be "auto" was in the last training.
     gradients_ : {"book-keeping", "torch.func", "one by one"}
         How per-example gradients were computed, from fast to slow.
     n_features_in_ : int
@@ -169,6 +172,24 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     is **not** covered: use :class:`skprivacy.preprocessing.SchemaTransformer`.
     Gradients and noise are floating-point numbers: not hardened against an adversary who reads
     the lowest bits of the weights (Mironov 2012). How long training takes is not protected.
+
+    **What "auto" is** follows from public facts alone: the number n of records (``n_records``, if
+    that is given), d of features and k of classes, ``epsilon`` and ``delta``. Let mu be the
+    Gaussian-DP parameter of ``epsilon`` and ``delta``, and s = n * mu. Training lasts for the time
+    t = 0.5 * s / sqrt(d), as the number of steps times the learning rate, and twice that without
+    hidden layers. There are 32 * sqrt(t) steps, from 128 to 1,536, in batches of min(n / 4, 1024);
+    the learning rate is t over the steps, at most 2, and falls to zero along a line. A step of
+    another ``max_grad_norm`` is divided by it. There are 64 tanh units, and none if s is below
+    5 * sqrt(64 * (d + k + 1) + k): noise would outgrow what they learn. What is given is obeyed,
+    and the rest fits itself to it. With ``module`` or ``noise_multiplier``, and for streams, it is
+    30 epochs in batches of n / 4, at a constant step size of ``min(1, 0.35 / sqrt(r)) /
+    max_grad_norm``, where r is the norm of a step's noise divided by the largest norm that a step's
+    mean gradient can have.
+
+    With ``epsilon=numpy.inf`` "auto" is what one would do without privacy: 256 rectified units,
+    batches of 128, 8,000 steps but no more than 100 epochs, Adam at 0.003 (a ``module``: 0.001)
+    that falls to zero, no clipping. It is then another network than the private one. With a
+    ``learning_rate`` of one's own it is gradient descent, clipped, as with privacy.
 
     **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and is
     ignored; whether there are such records must not show, so nothing is said about them. A batch
@@ -208,8 +229,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     def __init__(
         self,
         *,
-        hidden_layer_sizes: tuple[int, ...] = (64,),
-        activation: str = "tanh",
+        hidden_layer_sizes: tuple[int, ...] | str = "auto",
+        activation: str = "auto",
         module: Any = None,
         augment: Any = None,
         augmentations: int = 1,
@@ -217,16 +238,16 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         delta: float = 1e-5,
         noise_multiplier: float | None = None,
         noise: str = "gaussian",
-        max_grad_norm: float = 1.0,
+        max_grad_norm: float | str = "auto",
         clipping: str = "flat",
         target_quantile: float = 0.5,
         batch_size: int | str = "auto",
-        epochs: int = 30,
-        optimizer: str = "sgd",
+        epochs: int | str = "auto",
+        optimizer: str = "auto",
         learning_rate: float | str = "auto",
-        schedule: str = "constant",
+        schedule: str = "auto",
         momentum: float = 0.9,
-        averaging: float | str = 0.5,
+        averaging: float | str = "auto",
         averaging_decay: float = 0.95,
         classes: ArrayLike | None = None,
         class_weight: dict | None = None,

@@ -27,11 +27,13 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
 
     Parameters
     ----------
-    hidden_layer_sizes : tuple of int, default=(64,)
+    hidden_layer_sizes : tuple of int or "auto", default="auto"
         Units in each hidden layer. An empty tuple gives a private linear regression, which does
-        best when records are few or ``epsilon`` is small.
-    activation : {"tanh", "relu", "logistic"}, default="tanh"
-        Activation of the hidden layers. Bounded ones keep gradients small, so clipping costs less.
+        best when records are few or ``epsilon`` is small. "auto" follows from public facts: see
+        the notes.
+    activation : {"auto", "tanh", "relu", "logistic"}, default="auto"
+        Activation of the hidden layers. Bounded ones keep gradients small, so clipping costs less:
+        "auto" is "tanh", and "relu" without privacy.
     module : type or torch.nn.Module, default=None
         A network of your own instead of the perceptron: a class (its arguments are ``module__x``
         parameters) or a ready-made module, which is copied and whose weights must be public. It
@@ -58,8 +60,9 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         "gaussian" and "logistic" are drawn anew in every step, and the records of a step are a
         Poisson sample. "banded" and "tree" are for streams: batches of records in the order of
         ``X``, and noise that partly cancels out over the steps. See the guarantees below.
-    max_grad_norm : float, default=1.0
-        L2 norm to which the gradient of each record is clipped.
+    max_grad_norm : float or "auto", default="auto"
+        L2 norm to which the gradient of each record is clipped. "auto" is 1, and no limit without
+        privacy.
     clipping : {"flat", "per-layer", "automatic", "adaptive"}, default="flat"
         "flat" shortens gradients that are longer. "automatic" also lengthens short ones.
         "per-layer" shortens each layer's share by itself. "adaptive" begins at ``max_grad_norm``
@@ -68,26 +71,23 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         For "adaptive" clipping: the share of gradients that are to be short enough as they are. It
         is learned privately within each step, from a small part of ``epsilon``.
     batch_size : int or "auto", default="auto"
-        Expected number of records in a step. "auto" is a quarter of the records. Large batches
-        are the better bargain: the noise is shared by more records.
-    epochs : int, default=30
-        Expected number of times that each record takes part.
-    optimizer : {"sgd", "adam"}, default="adam"
+        Expected number of records in a step. "auto" follows from public facts: see the notes.
+    epochs : int or "auto", default="auto"
+        Expected number of times that each record takes part. "auto" follows from public facts.
+    optimizer : {"auto", "sgd", "adam"}, default="auto"
         "adam" subtracts the known variance of the noise from its second moment. "sgd" needs a
-        smaller step than "auto" where hidden layers are wide.
+        smaller step than "auto" where hidden layers are wide. "auto" is "adam".
     learning_rate : float or "auto", default="auto"
-        Step size. "auto" is 0.01 for "adam". For "sgd" it follows from the noise, hence from
-        public facts alone:
-        ``min(1, 0.35 / sqrt(r)) / max_grad_norm``, where r is the norm of a step's noise divided
-        by the largest norm that a step's mean gradient can have. For streams it is the noise of
-        independent steps whose running sums would be as noisy.
-    schedule : {"constant", "linear", "cosine"}, default="constant"
-        How the step size falls in the course of training: not, or to zero.
+        Step size. "auto" is 0.01 for "adam"; for "sgd" it follows from public facts.
+    schedule : {"auto", "constant", "linear", "cosine"}, default="auto"
+        How the step size falls in the course of training: not, or to zero. "auto" is "constant",
+        and "linear" without privacy.
     momentum : float, default=0.9
         Momentum of the updates, in [0, 1); the first of Adam's two.
-    averaging : float or "ema", default=0.5
+    averaging : float, "ema" or "auto", default="auto"
         Share of the last steps whose weights are averaged into the final model, in [0, 1], or
-        "ema" for an exponential moving average. It costs no privacy and reduces the noise.
+        "ema" for an exponential moving average. It costs no privacy and reduces the noise, as does
+        a step size that falls to zero: "auto" is 0 with one, and 0.5 with a constant one.
     averaging_decay : float, default=0.95
         For "ema": how much a step counts beside the one after it, in (0, 1).
     target_bounds : tuple of float, default=None
@@ -137,6 +137,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         The clipping norm of the last step; other than ``max_grad_norm`` if it was "adaptive".
     n_steps_ : int
         Number of training steps.
+    settings_ : dict
+        What each parameter that can be "auto" was in the last training.
     gradients_ : {"book-keeping", "torch.func", "one by one"}
         How per-example gradients were computed, from fast to slow.
     n_features_in_ : int
@@ -157,6 +159,12 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     is **not** covered: use :class:`skprivacy.preprocessing.SchemaTransformer`.
     Gradients and noise are floating-point numbers: not hardened against an adversary who reads
     the lowest bits of the weights (Mironov 2012). How long training takes is not protected.
+
+    **What "auto" is** follows from public facts alone: 64 tanh units, 30 epochs in batches of a
+    quarter of the records (``n_records``, if that is given), Adam at a constant 0.01. For "sgd" the
+    step size is ``min(1, 0.35 / sqrt(r)) / max_grad_norm``, where r is the norm of a step's noise
+    divided by the largest norm that a step's mean gradient can have. With ``epsilon=numpy.inf`` it
+    is as :class:`DPSGDClassifier` says.
 
     **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and is
     ignored; whether there are such records must not show, so nothing is said about them. A batch
@@ -188,8 +196,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     def __init__(
         self,
         *,
-        hidden_layer_sizes: tuple[int, ...] = (64,),
-        activation: str = "tanh",
+        hidden_layer_sizes: tuple[int, ...] | str = "auto",
+        activation: str = "auto",
         module: Any = None,
         augment: Any = None,
         augmentations: int = 1,
@@ -197,16 +205,16 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         delta: float = 1e-5,
         noise_multiplier: float | None = None,
         noise: str = "gaussian",
-        max_grad_norm: float = 1.0,
+        max_grad_norm: float | str = "auto",
         clipping: str = "flat",
         target_quantile: float = 0.5,
         batch_size: int | str = "auto",
-        epochs: int = 30,
-        optimizer: str = "adam",
+        epochs: int | str = "auto",
+        optimizer: str = "auto",
         learning_rate: float | str = "auto",
-        schedule: str = "constant",
+        schedule: str = "auto",
         momentum: float = 0.9,
-        averaging: float | str = 0.5,
+        averaging: float | str = "auto",
         averaging_decay: float = 0.95,
         target_bounds: tuple[float, float] | None = None,
         n_records: int | None = None,

@@ -12,6 +12,7 @@ from .scaler import PrivateStandardScaler
 from .schema import Schema
 from .smoothing import SmoothedClassifier
 from .statistics import private_mean, private_quantile, private_sum, private_variance
+from .summary import Summary, private_summary
 from .transformer import SchemaTransformer
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "SchemaDraft",
     "SchemaTransformer",
     "SmoothedClassifier",
+    "Summary",
     "draft_schema",
     "make_private_pipeline",
     "private_count",
@@ -34,5 +36,6 @@ __all__ = [
     "private_mean",
     "private_quantile",
     "private_sum",
+    "private_summary",
     "private_variance",
 ]

@@ -14,6 +14,7 @@ import pandas as pd
 
 from .. import _config
 from .._output import output_path
+from .._validation import as_frame
 from ..mechanisms.bounds import checked_bounds
 from ._column import Column
 from ._inferring import column_name, inferred_column, target_facts
@@ -209,8 +210,8 @@ the same unit?
             table = table.assign(**{target: np.asarray(y)})
         return check_table(table, self.items(), target, label)
 
-    def check_kinds(self, who: str, *, missing: bool) -> None:
-        """Raise ValueError for a column that is neither Bounded nor Categories.
+    def plain_columns(self, who: str, *, missing: bool) -> dict[str, Bounded | Categories]:
+        """Return the columns by name; raise ValueError unless each is Bounded or Categories.
 
         Parameters
         ----------
@@ -219,13 +220,17 @@ the same unit?
         missing : bool
             Whether columns may have a feature for missing values.
         """
+        found: dict[str, Bounded | Categories] = {}
         for name, column in self.items():
-            if not isinstance(column, (Bounded, Categories)) or (column.missing and not missing):
+            if isinstance(column, Bounded | Categories):
+                found[name] = column
+            if name not in found or (column.missing and not missing):
                 raise ValueError(
                     f"schema: column {name!r} is {column!r}, and {who} knows only Bounded and "
                     f"Categories{'' if missing else ' without missing=True'}. Describe it so, or "
                     "leave it out."
                 )
+        return found
 
     @property
     def n_features_out(self) -> int:
@@ -367,6 +372,7 @@ the same unit?
             "Schema.infer reads bounds and categories off the data: they leak, and no guarantee "
             "covers the leak, unless the data is public. Write a Schema from the data's codebook."
         )
+        X = as_frame(X)
         frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
         columns = {
             column_name(label): inferred_column(column_name(label), frame[label], max_categories)

@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._validation import check_column_names
+from .._validation import as_frame, check_column_names
 from ._column import Column
 from .schema import Schema
 
@@ -203,6 +203,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         return np.clip(low + (high - low) * unit, low, high)
 
     def _checked(self, X: Any, reset: bool) -> Any:
+        X = as_frame(X)
         check_column_names(X)
         if self.schema is None:
             return validate_data(self, X, reset=reset, dtype=np.float64)

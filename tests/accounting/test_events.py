@@ -121,7 +121,7 @@ def test_bad_noise(make, bad):
         (lambda: Event.from_dict([]), "type=None"),
         (lambda: Event.from_dict({"type": ["Gaussian"]}), "known event"),
         (lambda: Event.from_dict({"type": "Gaussian", "sd": 1.0}), "does not match its type"),
-        (lambda: flatten("x"), "not an Event"),
+        (lambda: flatten("x"), "must be an Event"),
     ],
 )
 def test_bad_events(make, message):

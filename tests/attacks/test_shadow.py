@@ -21,7 +21,9 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import ThreadpoolController
 
+from skprivacy._blas import blas_threads
 from skprivacy.attacks import ShadowPool
 from skprivacy.attacks._records import fingerprints
 from skprivacy.attacks._shadow_training import _safe_backend
@@ -373,3 +375,19 @@ def test_bad_input_is_named(change, X, y, word):
 def test_unfitted_pool_says_so():
     with pytest.raises(NotFittedError):
         ShadowPool(GaussianNB()).membership(np.ones((2, 2)))
+
+
+class TellsThreads(DecisionTreeClassifier):
+    """It keeps how many threads linear algebra had while it was fitted."""
+
+    def fit(self, X, y):
+        self.threads_ = blas_threads()
+        return super().fit(X, y)
+
+
+def test_linear_algebra_of_shadow_models_has_one_thread():
+    with ThreadpoolController().limit(limits=2, user_api="blas"):
+        assert blas_threads() == 2
+        pool = ShadowPool(TellsThreads(), n_shadows=4, random_state=0).fit(*records())
+        assert {model.threads_ for model in pool.estimators_} == {1}
+        assert blas_threads() == 2

@@ -13,7 +13,15 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy import metrics
 from skprivacy.accounting import ApproxDP, PrivacyGuarantee
-from skprivacy.attacks import RMIA, LiRA, LossThreshold, ShadowPool, StrongestAttack, _rehearsal
+from skprivacy.attacks import (
+    RMIA,
+    LearnedRatio,
+    LiRA,
+    LossThreshold,
+    ShadowPool,
+    StrongestAttack,
+    _rehearsal,
+)
 from skprivacy.audit import audit, runner
 
 SMALL = DecisionTreeClassifier(max_depth=3, random_state=0)
@@ -135,6 +143,9 @@ class Guess(LiRA):
     def _tune(self, known):
         self.power_ = float(np.random.default_rng(self.random_state).random())
 
+    def _meet(self, X, y):
+        pass
+
     def _score(self, X, y):
         return np.random.default_rng(self.random_state).normal(size=len(y))
 
@@ -189,3 +200,16 @@ def test_planted_choice_by_the_records_themselves_is_caught():
 @pytest.mark.parametrize("attack", [None, OfMany(n_shadows=4, online=True)])
 def test_choosing_by_shadows_in_200_audits(attack):
     assert accused(attack, 200, 0.05) <= binom.isf(1e-6, 200, 0.05)
+
+
+ALONE = [
+    LiRA(variance="global"), LiRA(online=True), LearnedRatio(), StrongestAttack(online=True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", ALONE, ids=str)
+def test_a_record_asked_alone_has_the_score_that_it_has_among_others(attack, neighbours):
+    X, y, some = neighbours.X, neighbours.y, [0, 7, 1200]
+    attack = clone(attack).set_params(target=neighbours.target, pool=neighbours.pool).fit(X, y)
+    alone = [attack.score_samples(X[i : i + 1], y[i : i + 1])[0] for i in some]
+    np.testing.assert_allclose(alone, attack.score_samples(X, y)[some], rtol=1e-9)

@@ -38,14 +38,15 @@ def noise(event, size, sensitivity=1.0, random=None):
     return np.array([stream.release(np.zeros(size), random) for _ in range(event.n_steps)])
 
 
-class Counted:
+class Counted(SecureRandom):
     """Normal numbers that are kept."""
 
     def __init__(self):
-        self.random, self.drawn = SecureRandom(), []
+        super().__init__()
+        self.drawn = []
 
     def normal(self, size):
-        self.drawn.append(self.random.normal(size))
+        self.drawn.append(super().normal(size))
         return self.drawn[-1].copy()
 
 

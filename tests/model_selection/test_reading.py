@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import RepeatedStratifiedKFold
 
 from skprivacy.model_selection import PrivacySweepCV
-from skprivacy.model_selection._reading import knee, smallest_epsilon
+from skprivacy.model_selection._reading import Splits, knee, smallest_epsilon
 
 from .test_sweep import Noisy, X, sweep_of, y
 
@@ -17,7 +17,8 @@ TRUE = np.array([0.70, 0.80, 0.845, 0.855, 0.858])
 
 
 def read(scores, reference, loss=0.02, ratio=0.0, confidence=0.95):
-    return smallest_epsilon(EPSILONS, scores, reference, loss, ratio, confidence, "it")
+    splits = Splits(len(reference), ratio)
+    return smallest_epsilon(EPSILONS, scores, reference, loss, splits, confidence, "it")
 
 
 def test_without_noise_it_is_the_level_itself():
@@ -76,7 +77,7 @@ def test_a_sweep_reads_its_own_results():
     assert "against line" in repr(everything)
     levels = [f"split{i}_test_score" for i in range(6)]
     line = np.array([sweep.baseline_results_[key][0] for key in levels])
-    expected = smallest_epsilon(epsilons[:3], scores[:3], line, 0.01, 0.5, 0.95, "line")
+    expected = smallest_epsilon(epsilons[:3], scores[:3], line, 0.01, Splits(6, 0.5), 0.95, "line")
     assert sweep.smallest_epsilon(0.01, compared_with="line").epsilon == expected.epsilon
     assert sweep.knee().epsilon in (1, 3, 8)
     alone = sweep_of(Noisy(), epsilons=[1, 3], cv=2).fit(X, y)

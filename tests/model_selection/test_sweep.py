@@ -301,7 +301,7 @@ def test_frames_strings_groups_scoring_pickle():
         ({"estimator": Noisy}, "estimator=.* must be a scikit-learn estimator object"),
         ({"attack": LiRA}, "attack=.* must be a membership attack object"),
         ({"attack": "lira"}, "attack='lira' must be a membership attack object"),
-        ({"attack": LiRA(pool=ShadowPool(Noisy()))}, "pool"),
+        ({"attack": LiRA(pool=ShadowPool(Noisy()).fit(X, y))}, "fitted pool"),
         ({"cv": 1000}, "n_splits=1000"),
         ({"scoring": "no such"}, "no such"),
         ({"scoring": 3}, "scoring=3 must be the name"),

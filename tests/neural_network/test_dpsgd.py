@@ -93,10 +93,10 @@ def _weights(model):
 
 def test_averaging_takes_noise_away(blobs):
     X, y = blobs
-    spread = {}
+    spread, steady = {}, {"schedule": "constant", "momentum": 0.0}
     for averaging in (0.0, 0.5):
         models = [
-            private(averaging=averaging, momentum=0.0, epsilon=0.5, random_state=0).fit(X, y)
+            private(averaging=averaging, **steady, epsilon=0.5, random_state=0).fit(X, y)
             for _ in range(15)
         ]
         spread[averaging] = np.std([_weights(m) for m in models], axis=0).mean()

@@ -75,7 +75,7 @@ def test_weight_of_a_label_moves_its_probability():
     y[::3] = 1
     model = private(
         epsilon=np.inf, classes=["a", "b"], class_weight={"a": 1e-6}, hidden_layer_sizes=(),
-        epochs=20, batch_size=600,
+        epochs=20, batch_size=600, learning_rate=1.0,
     ).fit(X, y)  # fmt: skip
     a, b = model.predict_proba(X[:1])[0]
     assert a == pytest.approx(0.5, abs=0.01)  # hardly trained

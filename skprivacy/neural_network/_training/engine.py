@@ -50,6 +50,8 @@ class Training:
     ----------
     gradients : str
         How per-example gradients are computed.
+    rate : float
+        Step size, before the schedule.
 
     Raises
     ------
@@ -101,7 +103,7 @@ class Training:
             self._sum = BatchSum(self._clipped, self._grad, float(config.batch_size), config.views)
             self._optimizer = self._make_optimizer()
         self.gradients = self._clipped.gradients.name
-        self._rate = config.step_size(len(self._weights))
+        self.rate = config.step_size(len(self._weights))
         self._sampler = config.noise_kind.sampler(config)
         self._average = WeightAverage(config)
         self._step = 0
@@ -165,7 +167,7 @@ class Training:
         noisy = torch.from_numpy(self._noisy(total, peers))
         torch.mul(noisy.to(self._grad), 1.0 / self.config.batch_size, out=self._grad)
         share = self.config.share_of_step_size(self._step)
-        self._optimizer.param_groups[0]["lr"] = self._rate * share
+        self._optimizer.param_groups[0]["lr"] = self.rate * share
         self._optimizer.step()
         self._average.add(self._weights.data)
         self._step += 1

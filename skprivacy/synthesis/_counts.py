@@ -1,0 +1,70 @@
+"""Counts of private records: all that is ever computed from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Records", "distance", "weights"]
+
+_PARTS = 1 << 20  # into which a unit is divided among its records: sums of such shares are exact
+
+
+@dataclass(frozen=True)
+class Records:
+    """The private records, as codes.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n, n_columns)
+    sizes : list of int
+        Cells of each column.
+    weights : ndarray of shape (n,) or None
+        Shares of records in their unit; ``None`` if each is a unit of its own.
+    """
+
+    codes: NDArray[np.int64]
+    sizes: list[int]
+    weights: NDArray[np.float64] | None
+
+    def table(self, columns: Sequence[int]) -> NDArray[np.float64]:
+        """Return the counts of a marginal, with an axis for each column."""
+        shape = [self.sizes[c] for c in columns]
+        cells = np.zeros(len(self.codes), np.int64)
+        for c in columns:
+            cells = cells * self.sizes[c] + self.codes[:, c]
+        counts = np.bincount(cells, self.weights, math.prod(shape))
+        return counts.reshape(shape).astype(np.float64)
+
+    def binned(self, bins: list[NDArray[np.int64]]) -> Records:
+        """Return the records with bins for cells."""
+        codes = [own[self.codes[:, j]] for j, own in enumerate(bins)]
+        sizes = [int(own.max()) + 1 for own in bins]
+        return Records(np.column_stack(codes), sizes, self.weights)
+
+
+def distance(table: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
+    """Return the L1 distance of counts from what is expected, exactly on a grid.
+
+    Notes
+    -----
+    **Guarantees.** Counts and expectations are multiples of 2**-20, so that sums below 2**33 are
+    exact: a unit changes the distance by no more than its weight, not even by rounding.
+    """
+    return float(np.abs(table - np.rint(expected * _PARTS) / _PARTS).sum())
+
+
+def weights(n_together: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the share of each record in its group, rounded down: those of a group add up to 1.
+
+    Parameters
+    ----------
+    n_together : ndarray of shape (n,)
+        How many records the group of each has.
+    """
+    shares: NDArray[np.float64] = (_PARTS // n_together) / _PARTS
+    return shares

@@ -1,0 +1,172 @@
+"""What is public of a table: its columns, their ranges and categories, types, and the label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import check_consistent_length
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import column_or_1d
+
+from .._validation import check_unmasked
+from ..base import PrivateFit
+from ..preprocessing import Bounded, Categories, Schema
+from ..preprocessing.transformer import check_columns, described_columns
+from ._domain import Domain
+from .grid import Grid
+
+__all__ = ["Facts"]
+
+_INFERRED = "the schema is public (it was read off the data)"
+_TYPES = "the types of the columns are public"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The columns of a table, the target among them, and what is public of each.
+
+    Attributes
+    ----------
+    schema : Schema
+        As given or inferred, without the target among its columns.
+    columns : dict of str to Bounded or Categories
+        With the target.
+    series : list of Series
+        The private values of each column.
+    types : dict of str to dtype
+        Of columns that come with one.
+    order : list of str
+        Names of the columns as they were given.
+    label : str or None
+    """
+
+    schema: Schema
+    columns: dict[str, Bounded | Categories]
+    series: list[pd.Series]
+    types: dict[str, Any]
+    order: list[str]
+    label: str | None
+
+    @classmethod
+    def of(cls, fit: PrivateFit, X: Any, y: Any, schema: Schema | None, label: str | None) -> Facts:
+        """Check a table against the schema; read the schema off it if there is none."""
+        if y is not None:
+            check_unmasked(y, "y")
+            check_consistent_length(X, y)
+            column_or_1d(y)
+        inferred = schema is None
+        if schema is None:
+            schema = Schema.infer(X, _discrete(y))
+        else:
+            schema.warn_if_inferred()
+        if schema.inferred:
+            fit.assume(_INFERRED)
+        check_columns(schema, X)
+        columns = schema.plain_columns("a synthesizer", missing=True)
+        series = [column for column, _ in described_columns(schema, X)]
+        types: dict[str, Any] = {}
+        order = list(columns)
+        if isinstance(X, pd.DataFrame):
+            types, order = dict(X.dtypes), list(X.columns)
+        if inferred and not all(isinstance(name, str) for name in order):
+            types, order = {f"x{k}": v for k, v in types.items()}, list(columns)
+        if y is not None:
+            name = _target_name(schema, y)
+            columns[name] = _target(fit, schema, y)
+            series.append(pd.Series(np.asarray(y)) if not isinstance(y, pd.Series) else y)
+            order = [*order, name]
+            types |= {name: y.dtype} if isinstance(y, pd.Series) else {}
+            if label is None and isinstance(columns[name], Categories):
+                label = name
+        if types:
+            fit.assume(_TYPES)
+        if label is not None:
+            _check_label(label, columns)
+        label = label if len(columns) > 1 else None
+        return cls(schema, columns, series, types, order, label)
+
+    @property
+    def tie(self) -> tuple[int, ...]:
+        """The place of the label, or nothing."""
+        return () if self.label is None else (list(self.columns).index(self.label),)
+
+    def domain(self, grids: Mapping[str, Any], missing: Any) -> Domain:
+        """Return the public cells of each column."""
+        for name, grid in grids.items():
+            if not isinstance(self.columns.get(name), Bounded) or not isinstance(grid, Grid):
+                numeric = [n for n, fact in self.columns.items() if isinstance(fact, Bounded)]
+                raise ValueError(
+                    f"grids: {name!r} is given {grid!r}; expected a Grid for a numeric column, "
+                    f"one of {numeric}."
+                )
+        named = [missing] if isinstance(missing, str) else list(missing)
+        if unknown := [name for name in named if name not in self.columns]:
+            raise ValueError(
+                f"missing={missing!r} names {unknown[0]!r}, which is no column; expected some of "
+                f"{list(self.columns)}."
+            )
+        return Domain(self.columns, grids, named, self.types)
+
+    def workload(self, given: Mapping[Any, Any] | None) -> dict[tuple[int, int], float]:
+        """Return the weight of each pair of columns without the label, in [0, 1]."""
+        names = list(self.columns)
+        free = [c for c in range(len(names)) if c not in self.tie]
+        if given is None:
+            return dict.fromkeys(combinations(free, 2), 1.0)
+        weights: dict[tuple[int, int], float] = {}
+        for pair, weight in given.items():
+            if not isinstance(pair, tuple) or len(pair) != 2 or len({*pair} & {*names}) != 2:
+                raise ValueError(
+                    f"workload: {pair!r} is no pair of two columns; expected two of {names}."
+                )
+            if not isinstance(weight, int | float | np.number) or not 0 <= weight < np.inf:
+                raise ValueError(f"workload: {pair!r} weighs {weight!r}; expected a number >= 0.")
+            places = sorted(names.index(name) for name in pair)
+            if not {*places} & {*self.tie}:  # with the label every column is counted anyway
+                weights[places[0], places[1]] = float(weight)
+        largest = max(weights.values(), default=0.0) or 1.0
+        return {pair: weight / largest for pair, weight in weights.items()}
+
+
+def _discrete(y: Any) -> Any:
+    """Return a target that has classes, or None."""
+    return y if y is not None and type_of_target(y) in ("binary", "multiclass") else None
+
+
+def _target_name(schema: Schema, y: Any) -> str:
+    name = schema.target or getattr(y, "name", None) or "target"
+    if name in schema:
+        raise ValueError(
+            f"y is named {name!r}, as a column of X is. Rename it, or name the schema's target."
+        )
+    return str(name)
+
+
+def _target(fit: PrivateFit, schema: Schema, y: Any) -> Bounded | Categories:
+    if schema.classes is not None:
+        return Categories(schema.classes)
+    if schema.target_bounds is not None:
+        return Bounded(*schema.target_bounds)
+    fit.read_off_data(
+        "The schema says neither classes nor target_bounds: they are read off y, which reveals "
+        "them. Pass Schema(..., classes=[...]) or Schema(..., target_bounds=(lower, upper)).",
+        "the classes or bounds of the target are public (they were read off y)",
+    )
+    if _discrete(y) is not None:
+        return Categories(tuple(np.unique(np.asarray(y))))
+    numbers = np.asarray(y, dtype=np.float64)
+    return Bounded(float(np.nanmin(numbers)), float(np.nanmax(numbers)))
+
+
+def _check_label(label: str, columns: Mapping[str, Bounded | Categories]) -> None:
+    if not isinstance(columns.get(label), Categories):
+        categorical = [name for name, fact in columns.items() if isinstance(fact, Categories)]
+        raise ValueError(
+            f"label={label!r} must be a column with categories, one of {categorical}: every count "
+            "is made by its values."
+        )

@@ -1,0 +1,288 @@
+"""What synthetic records are worth: their marginals, and what is learned from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.metrics import check_scoring
+
+from ..preprocessing import Bounded, Schema
+from ..preprocessing.transformer import check_columns
+from ._cells import ValueCells
+from ._domain import Domain
+from .grid import Grid
+
+__all__ = ["SyntheticQuality", "synthetic_quality"]
+
+_COMPARED = Grid(cells=20)
+
+
+@dataclass(frozen=True)
+class SyntheticQuality:
+    """How near synthetic records are to real ones, and what is learned from them.
+
+    **It is computed from the real records without noise**: like a test score, it is for whoever may
+    see them, and publishing it is a release that no guarantee covers.
+
+    Attributes
+    ----------
+    columns : DataFrame
+        A row for each column: ``total_variation``, between 0 and 1, and where it is numeric the
+        mean and standard deviation of real and synthetic values.
+    pairs : DataFrame
+        A row for each pair of columns, the worst first: ``total_variation``, and for two numeric
+        columns the correlations ``real`` and ``synthetic``.
+    scores : DataFrame or None
+        Where a model was given: its score on real test records when trained on ``real`` and on
+        ``synthetic`` ones.
+    shares : dict of str to DataFrame
+        For each column the share of real and synthetic records in each cell.
+    """
+
+    columns: pd.DataFrame
+    pairs: pd.DataFrame
+    scores: pd.DataFrame | None
+    shares: dict[str, pd.DataFrame] = field(repr=False)
+
+    def __str__(self) -> str:
+        lines = [
+            f"total variation of columns: {self.columns['total_variation'].mean():.3f} on average, "
+            f"{self.columns['total_variation'].max():.3f} at worst",
+        ]
+        if len(self.pairs):
+            worst = self.pairs.iloc[0]
+            lines.append(
+                f"total variation of pairs: {self.pairs['total_variation'].mean():.3f} on average, "
+                f"{worst['total_variation']:.3f} at worst ({worst['first']}, {worst['second']})"
+            )
+            off = (self.pairs["real"] - self.pairs["synthetic"]).abs().max()
+            if not np.isnan(off):
+                lines.append(f"correlations: off by {off:.3f} at most")
+        if self.scores is not None:
+            for name, row in self.scores.iterrows():
+                lines.append(
+                    f"{name}: {row['synthetic']:.3f} when trained on synthetic records, "
+                    f"{row['real']:.3f} on real ones"
+                )
+        return "\n".join([*lines, "computed from the real records: not covered by any guarantee"])
+
+    def plot(self, columns: list[str] | None = None, *, axes: Any = None) -> Any:
+        """Draw the shares of real and synthetic records in the cells of each column.
+
+        Parameters
+        ----------
+        columns : list of str, default=None
+            Which. ``None``: all.
+        axes : array of matplotlib Axes, default=None
+            One for each column. ``None`` makes a figure.
+
+        Returns
+        -------
+        ndarray of Axes
+        """
+        import matplotlib.pyplot as plt
+
+        names = list(self.shares) if columns is None else list(columns)
+        if axes is None:
+            rows = -(-len(names) // 3)
+            _, axes = plt.subplots(
+                rows, min(3, len(names)), figsize=(11, 2.6 * rows), layout="constrained",
+                squeeze=False,
+            )  # fmt: skip
+        axes = np.asarray(axes)
+        for name, ax in zip(names, axes.flat, strict=False):
+            _draw(self.shares[name], ax)
+            ax.set_title(name)
+        for ax in axes.flat[len(names) :]:
+            ax.set_axis_off()
+        axes.flat[0].legend()
+        return axes
+
+
+def synthetic_quality(
+    real: pd.DataFrame,
+    synthetic: pd.DataFrame,
+    schema: Schema,
+    *,
+    grids: Mapping[str, Grid] | None = None,
+    model: Any = None,
+    target: str | None = None,
+    test: pd.DataFrame | None = None,
+    scoring: Any = None,
+) -> SyntheticQuality:
+    """Compare synthetic records with real ones.
+
+    Parameters
+    ----------
+    real, synthetic : DataFrame
+        With the schema's columns.
+    schema : Schema
+        What the columns are. A target is a column here.
+    grids : mapping of str to Grid, default=None
+        Into which cells numeric columns are counted. Others have ``Grid(cells=20)``: with finer
+        ones even a second sample of real records would seem far off.
+    model : estimator, default=None
+        Is trained on synthetic and, for comparison, on real records, and tested on ``test``. It
+        gets the frame without ``target``.
+    target : str, default=None
+        What ``model`` is to predict.
+    test : DataFrame, default=None
+        Real records that neither the synthesizer nor ``model`` has seen.
+    scoring : str, callable or dict of them, default=None
+        As in scikit-learn. ``None``: the score of ``model``.
+
+    Returns
+    -------
+    SyntheticQuality
+
+    Raises
+    ------
+    ValueError
+        If columns do not fit the schema, or some of ``model``, ``target`` and ``test`` are missing.
+
+    Notes
+    -----
+    **Edge cases.** A missing value is a cell of its own. Means, deviations and correlations are
+    over the values that are there; the correlation of a constant column is NaN.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skprivacy.preprocessing import Bounded, Categories, Schema
+    >>> from skprivacy.synthesis import synthetic_quality
+    >>> schema = Schema({"age": Bounded(0, 100), "sex": Categories(["f", "m"])})
+    >>> real = pd.DataFrame({"age": [20, 40, 60, 80], "sex": ["f", "m", "f", "m"]})
+    >>> synthetic = pd.DataFrame({"age": [20, 40, 60, 80], "sex": ["f", "f", "f", "m"]})
+    >>> print(synthetic_quality(real, synthetic, schema))
+    total variation of columns: 0.125 on average, 0.250 at worst
+    total variation of pairs: 0.250 on average, 0.250 at worst (age, sex)
+    computed from the real records: not covered by any guarantee
+    """
+    for frame in (real, synthetic):
+        if not isinstance(frame, pd.DataFrame) or not len(frame):
+            raise ValueError(
+                f"real and synthetic must be DataFrames with at least one record; got {frame!r}."
+            )
+        check_columns(schema, frame)
+    numeric = [name for name, fact in schema.items() if isinstance(fact, Bounded)]
+    cells = dict.fromkeys(numeric, _COMPARED) | dict(grids or {})
+    columns = schema.plain_columns("the quality of synthetic records", missing=True)
+    domain = Domain(columns, cells, list(schema), {})
+    codes = [_codes(domain, frame) for frame in (real, synthetic)]
+    shares = {
+        column.name: pd.DataFrame(
+            {"real": one, "synthetic": other}, index=_names(column, schema[column.name])
+        )
+        for j, column in enumerate(domain.columns)
+        for one, other in [[_shares(c, (j,), domain.sizes) for c in codes]]
+    }
+    pairs = [
+        {
+            "first": domain.names[i],
+            "second": domain.names[j],
+            "total_variation": _variation(*(_shares(c, (i, j), domain.sizes) for c in codes)),
+        }
+        for i, j in combinations(range(len(schema)), 2)
+    ]
+    values = [frame[numeric].astype(float) for frame in (real, synthetic)]
+    return SyntheticQuality(
+        _of_columns(shares, values, numeric),
+        _with_correlations(pairs, values),
+        _scores(real, synthetic, model, target, test, scoring),
+        shares,
+    )
+
+
+def _codes(domain: Domain, frame: pd.DataFrame) -> NDArray[np.int64]:
+    columns = []
+    for column in domain.columns:
+        codes = column.cells.codes(frame[column.name])
+        columns.append(np.where(codes < 0, column.cells.size, codes))
+    return np.column_stack(columns)
+
+
+def _shares(codes: NDArray[np.int64], columns: tuple[int, ...], sizes: list[int]) -> NDArray:
+    """Return the share of records in each cell of a marginal."""
+    cells = np.zeros(len(codes), np.int64)
+    size = 1
+    for c in columns:
+        cells, size = cells * sizes[c] + codes[:, c], size * sizes[c]
+    return np.bincount(cells, minlength=size) / len(codes)
+
+
+def _variation(one: NDArray, other: NDArray) -> float:
+    return float(np.abs(one - other).sum() / 2)
+
+
+def _names(column: Any, fact: Any) -> list[Any]:
+    known = fact.values if isinstance(column.cells, ValueCells) else column.cells.left
+    return [*known, "missing"]
+
+
+def _of_columns(
+    shares: dict[str, pd.DataFrame], values: list[pd.DataFrame], numeric: list[str]
+) -> pd.DataFrame:
+    variation = {n: _variation(*table.to_numpy().T) for n, table in shares.items()}
+    found = pd.DataFrame({"total_variation": pd.Series(variation, dtype=float)})
+    for title, frame in zip(("real", "synthetic"), values, strict=True):
+        found[f"{title}_mean"] = frame.mean().reindex(found.index)
+        found[f"{title}_std"] = frame.std(ddof=0).reindex(found.index)
+    return found
+
+
+def _with_correlations(pairs: list[dict[str, Any]], values: list[pd.DataFrame]) -> pd.DataFrame:
+    tables = [frame.corr() for frame in values]
+    for pair in pairs:
+        for title, table in zip(("real", "synthetic"), tables, strict=True):
+            known = pair["first"] in table and pair["second"] in table
+            pair[title] = table.loc[pair["first"], pair["second"]] if known else np.nan
+    names = ["first", "second", "total_variation", "real", "synthetic"]
+    found = pd.DataFrame(pairs, columns=names)
+    return found.sort_values("total_variation", ascending=False, ignore_index=True)
+
+
+def _scores(
+    real: pd.DataFrame,
+    synthetic: pd.DataFrame,
+    model: Any,
+    target: str | None,
+    test: pd.DataFrame | None,
+    scoring: Any,
+) -> pd.DataFrame | None:
+    if model is None:
+        return None
+    if target is None or test is None:
+        raise ValueError(
+            "model is given, so target, a column's name, and test, real records that were not "
+            "used otherwise, must be given as well."
+        )
+    scorers = scoring if isinstance(scoring, Mapping) else {"score": scoring}
+    found, X_test = {}, test.drop(columns=target)
+    for title, frame in (("real", real), ("synthetic", synthetic)):
+        fitted = clone(model).fit(frame.drop(columns=target), frame[target])
+        found[title] = {
+            name: float(check_scoring(fitted, scorer)(fitted, X_test, test[target]))
+            for name, scorer in scorers.items()
+        }
+    return pd.DataFrame(found)
+
+
+def _draw(shares: pd.DataFrame, ax: Any) -> None:
+    """Draw the shares of a column's cells as steps, or as bars where there are few categories."""
+    shown = shares[(shares.index != "missing") | (shares.sum(axis=1) > 0)]
+    places = np.arange(len(shown))
+    for shift, (title, values) in zip((-0.2, 0.2), shown.items(), strict=True):
+        ax.bar(places + shift, values, width=0.4, label=title)
+    every = max(1, len(shown) // 6)
+    ax.set_xticks(places[::every])
+    labels = [v if isinstance(v, str) else f"{v:g}" for v in shown.index[::every]]
+    ax.set_xticklabels(labels, rotation=30, ha="right", fontsize="small")
+    ax.set_ylabel("share")

@@ -1,0 +1,207 @@
+"""Membership in published means: the power that theory gives, and what a guarantee allows."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from skprivacy.attacks import AggregateAttack, expected_power
+from skprivacy.preprocessing import private_histogram, private_mean
+
+N = 200
+
+
+def people(d, n_reference=0, copies=1, seed=0):
+    """Return members, others, a reference and frequencies, for columns of zeros and ones."""
+    rng = np.random.default_rng(seed)
+    p = rng.uniform(0.05, 0.95, d)
+    X = (rng.random((2 * N + n_reference, d)) < p).astype(float)
+    X, p = np.repeat(X, copies, axis=1), np.repeat(p, copies)
+    return X[:N], X[N : 2 * N], X[2 * N :], p
+
+
+def mean_auc(attack, d=600, noise=0.0, n_reference=0, copies=1, repeats=10):
+    aucs = []
+    for seed in range(repeats):
+        X_in, X_out, reference, p = people(d, n_reference, copies, seed)
+        rng = np.random.default_rng(1000 + seed)
+        released = X_in.mean(axis=0) + noise * rng.normal(size=d * copies)
+        known = {"reference": reference} if n_reference else {"means": p}
+        aucs.append(clone(attack).fit(released, **known).evaluate(X_in, X_out).auc)
+    return np.mean(aucs)
+
+
+@pytest.mark.parametrize(("noise", "n_reference"), [(0.0, 0), (0.05, 0), (0.0, 200), (0.05, 200)])
+def test_the_power_is_that_of_theory(noise, n_reference):
+    """A mean of 10 repeats has a standard error below .008: each has 200 and 200 scores."""
+    p = np.concatenate([people(600, seed=seed)[3] for seed in range(10)])
+    expected = expected_power(N, p * (1 - p), noise=noise, n_reference=n_reference or None)
+    of_one = np.sqrt(expected.mu**2 / 10)
+    measured = mean_auc(AggregateAttack(N, noise=noise), noise=noise, n_reference=n_reference)
+    assert measured == pytest.approx(type(expected)(of_one).auc, abs=0.03)
+
+
+def test_expected_power_by_hand():
+    power = expected_power(100, [0.25, 0.25, 0.0])
+    assert power.mu == pytest.approx(np.sqrt(2 / 100))
+    assert expected_power(100, [0.25], noise=0.05).mu == pytest.approx(np.sqrt(1 / 200))
+    assert expected_power(100, [0.25], n_reference=100).mu == pytest.approx(np.sqrt(1 / 200))
+    assert power.tpr([0.0, 1.0]) == pytest.approx([0.0, 1.0])
+    assert expected_power(1000, [0.2] * 1000).auc == pytest.approx(0.760, abs=5e-4)
+
+
+def test_homers_statistic_is_a_little_weaker():
+    homer = mean_auc(AggregateAttack(N, statistic="homer"))
+    assert 0.7 < homer < mean_auc(AggregateAttack(N))
+
+
+def test_unknown_noise_is_estimated():
+    X_in, X_out, _, p = people(2000)
+    released = X_in.mean(axis=0) + 0.1 * np.random.default_rng(1).normal(size=2000)
+    attack = AggregateAttack(N, noise=None).fit(released, means=p)
+    assert attack.noise_ == pytest.approx(np.full(2000, 0.1), rel=0.1)
+    known = AggregateAttack(N, noise=0.1).fit(released, means=p).evaluate(X_in, X_out)
+    assert attack.evaluate(X_in, X_out).auc == pytest.approx(known.auc, abs=0.01)
+
+
+def test_copied_columns_count_once_where_correlations_are_known():
+    """Twenty columns that stand ten times each drown the others, unless that is taken away."""
+    rng = np.random.default_rng(0)
+    plain, aware = [], []
+    for seed in range(5):
+        X = (np.random.default_rng(seed).random((1400, 220)) < 0.5).astype(float)
+        X = np.hstack([X[:, :200], np.repeat(X[:, 200:], 10, axis=1)])
+        X += 0.01 * rng.normal(size=X.shape)
+        X_in, X_out, reference = X[:N], X[N : 2 * N], X[2 * N :]
+        for found, correlated in ((plain, False), (aware, True)):
+            attack = AggregateAttack(N, correlated=correlated).fit(X_in.mean(axis=0), reference)
+            found.append(attack.evaluate(X_in, X_out).auc)
+    assert np.mean(aware) > np.mean(plain) + 0.05
+
+
+@pytest.mark.parametrize(
+    ("statistic", "correlated"), [("linear", False), ("linear", True), ("homer", False)]
+)
+def test_false_positives_are_as_many_as_asked(statistic, correlated):
+    """The reference calibrates the threshold, each of its records scored without itself."""
+    rates = []
+    for seed in range(10):
+        X_in, X_out, reference, _ = people(100, 500, seed=seed)
+        attack = AggregateAttack(N, statistic=statistic, correlated=correlated, fpr=0.1)
+        rates.append(attack.fit(X_in.mean(axis=0), reference).predict(X_out).mean())
+    assert np.mean(rates) == pytest.approx(0.1, abs=0.03)
+
+
+def above_the_bound(result, guarantee, alpha):
+    """Return whether the whole ROC curve's confidence band lies above the guarantee somewhere."""
+    grid = np.unique(np.concatenate([result.scores_in, result.scores_out]))
+    tpr = 1 - np.searchsorted(np.sort(result.scores_in), grid) / len(result.scores_in)
+    fpr = 1 - np.searchsorted(np.sort(result.scores_out), grid) / len(result.scores_out)
+    # Dvoretzky, Kiefer and Wolfowitz with Massart's constant, for both curves at once.
+    width = np.sqrt(np.log(4 / alpha) / (2 * N))
+    return bool((tpr - width > guarantee.tpr_bound(np.minimum(fpr + width, 1.0))).any())
+
+
+@pytest.mark.parametrize("d", [20, 2000])
+def test_what_a_private_mean_tells_stays_within_its_guarantee(d):
+    """20 runs, each refuted by chance in at most 1e-8; a release without noise is refuted."""
+    refuted = []
+    for seed in range(20):
+        X_in, X_out, _, p = people(d, seed=seed)
+        release = private_mean(X_in, bounds=(0, 1), epsilon=1.0, delta=1e-5, relation="zero_out")
+        attack = AggregateAttack(N, noise=None).fit(release.value, means=p)
+        result = attack.evaluate(X_in, X_out)
+        refuted.append(above_the_bound(result, release.privacy, 1e-8))
+    assert not any(refuted)
+    if d == 2000:
+        plain = AggregateAttack(N).fit(X_in.mean(axis=0), means=p).evaluate(X_in, X_out)
+        assert above_the_bound(plain, release.privacy, 1e-8)
+
+
+def test_the_cells_of_a_histogram_are_columns():
+    """With a thousand cells for 200 records, a histogram tells who is in it."""
+    rng = np.random.default_rng(0)
+    values, others = rng.random((2, N))
+    cells = np.linspace(0, 1, 1001)
+
+    def indicators(x):
+        return (np.digitize(x, cells[1:-1])[:, None] == np.arange(1000)).astype(float)
+
+    means = np.full(1000, 1 / 1000)
+    counts = indicators(values).sum(axis=0)
+    attack = AggregateAttack(N).fit(counts / N, means=means)
+    assert attack.evaluate(indicators(values), indicators(others)).auc > 0.85
+    release = private_histogram(values, bins=cells, epsilon=0.5)
+    attack = AggregateAttack(N, noise=None).fit(np.ravel(release.value) / N, means=means)
+    assert attack.evaluate(indicators(values), indicators(others)).auc < 0.75
+
+
+def test_a_constant_column_tells_nothing():
+    X_in, X_out, reference, _ = people(50, 100)
+    attack = AggregateAttack(N).fit(X_in.mean(axis=0), reference)
+
+    def with_constant(X):
+        return np.hstack([X, np.ones((len(X), 1))])
+
+    more = AggregateAttack(N, correlated=False).fit(
+        with_constant(X_in).mean(axis=0), with_constant(reference)
+    )
+    assert more.score_samples(with_constant(X_out)) == pytest.approx(attack.score_samples(X_out))
+    nothing = AggregateAttack(N).fit([1.0], means=[1.0])
+    assert nothing.score_samples([[1.0], [0.0]]).tolist() == [0.0, 0.0]
+    homer = AggregateAttack(N, statistic="homer").fit([1.0], means=[1.0])
+    assert homer.score_samples([[1.0], [0.0]]).tolist() == [0.0, 0.0]
+
+
+def test_scores_survive_pickling_and_a_frame():
+    X_in, _, reference, _ = people(30, 50)
+    attack = AggregateAttack(N, correlated=True).fit(X_in.mean(axis=0), pd.DataFrame(reference))
+    again = pickle.loads(pickle.dumps(attack))
+    assert again.score_samples(pd.DataFrame(X_in)) == pytest.approx(attack.score_samples(X_in))
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "message"),
+    [
+        ({"n_records": 0}, {"means": [0.5]}, "n_records"),
+        ({"statistic": "t"}, {"means": [0.5]}, "statistic"),
+        ({"noise": -1.0}, {"means": [0.5]}, "noise"),
+        ({"noise": [0.1, 0.1]}, {"means": [0.5]}, "noise="),
+        ({"fpr": 0.0}, {"means": [0.5]}, "fpr"),
+        ({}, {}, "got neither"),
+        ({}, {"means": [0.5], "reference": [[0.5], [1.0]]}, "got both"),
+        ({}, {"means": [0.5, 0.5]}, "means has shape"),
+        ({}, {"means": [1.5]}, "no frequencies"),
+        ({}, {"means": [1.5], "variances": [-1.0]}, "variances= must be"),
+        ({}, {"means": [np.nan]}, "means has NaN"),
+        ({}, {"reference": [[0.5, 1.0]]}, "reference has 2 columns"),
+        ({}, {"reference": [[0.5]]}, "reference has 1 record"),
+        ({}, {"reference": [[0.5], [1.0]], "variances": [1.0]}, "variances= goes with"),
+        ({"correlated": True}, {"means": [0.5]}, "correlated=True needs"),
+        ({"correlated": True, "statistic": "homer"}, {"reference": [[0], [1]]}, "correlated=True"),
+    ],
+)
+def test_bad_input_is_named(changes, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        AggregateAttack(**{"n_records": 10, **changes}).fit([0.4], **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_records": 0}, "n_records=0"),
+        ({"n_reference": 2.5}, "n_reference=2.5"),
+        ({"variances": [-1.0]}, "variances"),
+        ({"variances": 0.5}, "variances"),
+        ({"noise": np.nan}, "noise="),
+    ],
+)
+def test_bad_numbers_of_the_power_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        expected_power(**{"n_records": 10, "variances": [0.2], **arguments})
+    with pytest.raises(ValueError, match="fpr="):
+        expected_power(10, [0.2]).tpr(2.0)

@@ -1,0 +1,1 @@
+"""Input that nobody expects, into every public entry of the library."""

@@ -1,0 +1,140 @@
+"""Values that stand where numbers, names, columns or records are expected."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import fractions
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from hypothesis import strategies as st
+from scipy import sparse
+
+__all__ = ["arguments", "odd_arrays", "odd_values", "records"]
+
+_NUMBERS = [
+    0, 1, -1, 2, 7, 10**30, -(10**30), 1 << 63, True, False,
+    0.0, -0.0, 0.5, 1.5, -2.5, 1e-16, 1e16, 1e-300, 1e300, 5e-324,
+    float("nan"), float("inf"), float("-inf"),
+    np.float32(0.5), np.float64("nan"), np.int64(3), np.int8(-1), np.uint8(2), np.bool_(True),
+    decimal.Decimal("0.5"), fractions.Fraction(1, 3), 1 + 2j,
+]  # fmt: skip
+_OTHERS: list[Any] = [
+    None, "", "abc", "1", "nan", "a/b", "\x1b[31m", "\ud800", "\0", b"x",
+    [], [1], [0.0, 1.0], (0, 1), (1, 0), ((0, 0), (1, 1)), [[1], [2, 3]], [None], ["a", "b"],
+    {}, {"a": 1}, {1: "a"}, set(), range(3), object, len, Ellipsis, NotImplemented,
+    np.array(1.0), np.array([1.0, np.nan]), np.array([]), np.zeros((2, 2)), np.array(["a", None]),
+    np.datetime64("2020-01-01"), np.timedelta64(1, "D"), datetime.date(2020, 1, 1),
+    pd.NaT, pd.NA, pd.Series([1, 2]), pd.DataFrame({"a": [1]}), np.ma.masked,
+]  # fmt: skip
+
+
+def odd_values() -> st.SearchStrategy[Any]:
+    """Draw anything that somebody may pass by mistake."""
+    return st.one_of(
+        st.sampled_from(_NUMBERS),
+        st.sampled_from(_OTHERS),
+        st.floats(),
+        st.integers(-3, 40),
+        st.text(max_size=4),
+    )
+
+
+@st.composite
+def arguments(draw: st.DrawFn, valid: dict[str, Any], least: int = 0, most: int = 2) -> dict:
+    """Draw the arguments of a call, of which a few, ``least`` to ``most``, are odd.
+
+    ``valid`` has for each parameter a value, or a strategy of values.
+    """
+    few = st.lists(st.sampled_from(sorted(valid)), min_size=least, max_size=most, unique=True)
+    names = draw(few)
+    return {
+        name: draw(odd_values())
+        if name in names
+        else (draw(value) if isinstance(value, st.SearchStrategy) else value)
+        for name, value in valid.items()
+    }
+
+
+def odd_arrays() -> st.SearchStrategy[Any]:
+    """Draw arrays, and what may be taken for one, of any type and shape."""
+    return st.one_of(_arrays(), odd_values())
+
+
+@st.composite
+def _arrays(draw: st.DrawFn) -> Any:
+    shape = draw(st.sampled_from([(), (0,), (1,), (3,), (20,), (2, 3), (20, 0), (2, 2, 2)]))
+    kind = draw(
+        st.sampled_from(["f8", "f4", "f2", "i8", "u8", "i1", "?", "c16", "O", "U3", "M8[D]"])
+    )
+    array = np.zeros(shape, kind)
+    for _ in range(draw(st.integers(0, 2)) if array.size else 0):
+        value = draw(st.sampled_from(_NUMBERS + _OTHERS[:10]))
+        try:
+            with np.errstate(all="ignore"):
+                array.flat[draw(st.integers(0, array.size - 1))] = value
+        except (TypeError, ValueError, OverflowError):
+            continue
+    return np.ma.array(array, mask=draw(st.booleans())) if draw(st.integers(0, 9)) == 0 else array
+
+
+@st.composite
+def records(draw: st.DrawFn, X: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
+    """Draw X and y that are almost those given."""
+    X, y = X.copy(), y.copy()
+    how = draw(st.sampled_from(sorted(_SPOILT)))
+    return _SPOILT[how](X, y, draw)
+
+
+def _holding(X: np.ndarray, y: np.ndarray, draw: st.DrawFn) -> tuple[Any, Any]:
+    X = X.astype(object)
+    X[draw(st.integers(0, len(X) - 1)), 0] = draw(odd_values())
+    return X, y
+
+
+def _labelled(X: np.ndarray, y: np.ndarray, draw: st.DrawFn) -> tuple[Any, Any]:
+    y = y.astype(object)
+    try:
+        y[draw(st.integers(0, len(y) - 1))] = draw(odd_values())
+    except ValueError:  # a sequence that numpy would spread
+        y[0] = None
+    return X, y
+
+
+def _with_number(X: np.ndarray, y: np.ndarray, draw: st.DrawFn) -> tuple[Any, Any]:
+    X = X.astype(np.float64)
+    X[:, draw(st.integers(0, X.shape[1] - 1))] = draw(
+        st.sampled_from([np.nan, np.inf, -np.inf, 1e300, -1e300, 1e-300, 5e-324])
+    )
+    return X, y
+
+
+def _table(X: np.ndarray, y: np.ndarray, draw: st.DrawFn) -> tuple[Any, Any]:
+    names = draw(st.sampled_from([list("abcdef"), list("aabbcc"), range(6), [None] * 6]))
+    index = draw(st.sampled_from([np.arange(len(y)), np.zeros(len(y), int)]))
+    return pd.DataFrame(X, columns=list(names)[: X.shape[1]]), pd.Series(y, index=index)
+
+
+_SPOILT = {
+    "as they are": lambda X, y, draw: (X, y),
+    "a cell": _holding,
+    "a label": _labelled,
+    "a column": _with_number,
+    "a target": lambda X, y, draw: (X, draw(odd_arrays())),
+    "features": lambda X, y, draw: (draw(odd_arrays()), y),
+    "fewer": lambda X, y, draw: (X[: draw(st.integers(0, 3))], y[: draw(st.integers(0, 3))]),
+    "flat": lambda X, y, draw: (X[:, 0], y),
+    "one label": lambda X, y, draw: (X, np.zeros_like(y)),
+    "columns of labels": lambda X, y, draw: (X, np.column_stack([y, y])),
+    "sparse": lambda X, y, draw: (sparse.csr_matrix(X), y),
+    "masked": lambda X, y, draw: (np.ma.array(X, mask=X.mean() < X), y),
+    "masked labels": lambda X, y, draw: (X, np.ma.array(y, mask=np.arange(len(y)) % 2)),
+    "a table": _table,
+    "dates": lambda X, y, draw: (X, pd.date_range("2020", periods=len(X))),
+    "lists": lambda X, y, draw: (X.tolist(), y.tolist()),
+    "half floats": lambda X, y, draw: (X.astype(np.float16), y.astype(np.int8)),
+    "complex": lambda X, y, draw: (X + 1j, y),
+    "cube": lambda X, y, draw: (X[:, :, None], y),
+}

@@ -1,0 +1,24 @@
+"""The picture of a sweep covers none of its own lines."""
+
+import pytest
+from matplotlib.figure import Figure
+
+from skprivacy.display import PrivacyUtilityDisplay
+
+
+@pytest.mark.parametrize("models", [["a"] * 5, ["a"] * 2 + ["b"] * 3])
+@pytest.mark.parametrize("width", [4.2, 7.0])
+def test_the_legend_of_the_attack_covers_no_line(models, width):
+    figure = Figure(figsize=(width, 6), layout="constrained")
+    display = PrivacyUtilityDisplay(
+        [1, 10, 0.1, 1, 10], [0.7, 0.8, 0.6, 0.65, 0.7], [0.01] * 5, [0.5] * 5, [0.01] * 5,
+        attack_auc_bound=[0.6, 0.9, 0.51, 0.6, 0.9], models=models,
+    ).plot(axes=figure.subplots(2, 1, sharex=True))  # fmt: skip
+    figure.draw_without_rendering()
+    below = display.axes_[1]
+    legend, axes = below.get_legend().get_window_extent(), below.get_window_extent()
+    label = below.xaxis.label.get_window_extent()
+    assert legend.y1 < label.y0 < axes.y0
+    assert legend.y0 >= 0
+    assert legend.x1 <= figure.bbox.x1
+    assert axes.width > 0.6 * figure.bbox.width

@@ -1,0 +1,36 @@
+"""Small tables for the tests of synthesis."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from skprivacy.preprocessing import Bounded, Categories, Schema
+
+SCHEMA = Schema(
+    {
+        "age": Bounded(18, 90),
+        "job": Categories(["none", "clerk", "nurse", "cook"]),
+        "gain": Bounded(0, 1000),
+        "city": Categories(["a", "b"]),
+        "rich": Categories(["no", "yes"]),
+    }
+)
+
+
+def people(n: int = 4000, seed: int = 0) -> pd.DataFrame:
+    """Jobs go by age, gains by job, and who is rich by both; cities by nothing."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(18, 91, n)
+    job = np.where(age > 65, 0, rng.integers(1, 4, n))
+    gain = np.where(rng.uniform(size=n) < 0.7, 0.0, rng.uniform(0, 1000, n) * (job + 1) / 4)
+    rich = np.where((gain > 200) | (age > 80), "yes", "no")
+    return pd.DataFrame(
+        {
+            "age": age,
+            "job": np.array(SCHEMA["job"].values)[job],
+            "gain": gain,
+            "city": rng.choice(["a", "b"], n),
+            "rich": rich,
+        }
+    )

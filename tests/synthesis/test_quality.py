@@ -1,0 +1,106 @@
+"""The quality report against counts by hand."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+
+from skprivacy.preprocessing import Bounded, Categories, Schema
+from skprivacy.synthesis import Grid, synthetic_quality
+
+from .tables import SCHEMA, people
+
+PLAIN = Schema({"a": Categories([0, 1]), "b": Categories([0, 1]), "c": Bounded(0, 10)})
+
+
+def frame(a, b, c):
+    return pd.DataFrame({"a": a, "b": b, "c": c})
+
+
+def test_variations_and_correlations_are_those_counted_by_hand():
+    real = frame([0, 0, 1, 1], [0, 0, 1, 1], [0.0, 1.0, 9.0, 10.0])
+    synthetic = frame([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 1.0, 9.0, np.nan])
+    quality = synthetic_quality(real, synthetic, PLAIN, grids={"c": Grid(cells=2)})
+    assert quality.columns["total_variation"].tolist() == [0.0, 0.0, 0.25]
+    pairs = quality.pairs.set_index(["first", "second"])["total_variation"]
+    assert pairs["a", "b"] == 0.5
+    assert pairs["a", "c"] == 0.25
+    assert pairs["b", "c"] == 0.75
+    assert quality.pairs["total_variation"].is_monotonic_decreasing
+    assert quality.columns.loc["c", "real_mean"] == 5.0
+    assert np.isclose(quality.columns.loc["c", "synthetic_mean"], 10 / 3)
+    assert quality.shares["c"].loc["missing"].tolist() == [0.0, 0.25]
+    assert quality.pairs[["real", "synthetic"]].isna().all().all()  # one numeric column
+    assert quality.scores is None
+
+
+def test_correlations_are_of_two_numeric_columns():
+    schema = Schema({"x": Bounded(0, 1), "y": Bounded(0, 1)})
+    x = np.linspace(0, 1, 50)
+    real = pd.DataFrame({"x": x, "y": x})
+    synthetic = pd.DataFrame({"x": x, "y": 1 - x})
+    row = synthetic_quality(real, synthetic, schema).pairs.iloc[0]
+    assert np.isclose(row["real"], 1.0)
+    assert np.isclose(row["synthetic"], -1.0)
+    assert "off by 2.000" in str(synthetic_quality(real, synthetic, schema))
+
+
+def test_the_same_records_in_another_order_are_perfect():
+    real = people(500)
+    quality = synthetic_quality(
+        real, real.sample(frac=1, random_state=0)[real.columns[::-1]], SCHEMA
+    )
+    assert quality.columns["total_variation"].max() < 1e-12
+    assert quality.pairs["total_variation"].max() < 1e-12
+    assert len(quality.pairs) == 10
+
+
+def test_models_are_trained_on_each_and_tested_on_real_records():
+    real, test = people(1000), people(1000, seed=1)
+    swapped = {"no": "yes", "yes": "no"}
+    synthetic = people(1000, seed=2).assign(rich=lambda t: t["rich"].map(swapped))
+    keep = ["age", "gain", "rich"]
+    schema = Schema({name: SCHEMA[name] for name in keep})
+    parts = real[keep], synthetic[keep], schema
+    quality = synthetic_quality(
+        *parts, model=LogisticRegression(max_iter=1000), target="rich", test=test[keep],
+        scoring={"accuracy": "accuracy", "area": "roc_auc"},
+    )  # fmt: skip
+    assert list(quality.scores.index) == ["accuracy", "area"]
+    assert quality.scores.loc["area", "real"] > 0.9
+    assert quality.scores.loc["area", "synthetic"] < 0.1
+    assert "area: " in str(quality)
+    alone = synthetic_quality(*parts, model=DummyClassifier(), target="rich", test=test[keep])
+    majority = (test["rich"] == real["rich"].mode()[0]).mean()
+    assert alone.scores.loc["score", "real"] == pytest.approx(majority)
+
+
+def test_it_says_that_no_guarantee_covers_it():
+    real = people(50)
+    assert "not covered by any guarantee" in str(synthetic_quality(real, real, SCHEMA))
+
+
+def test_columns_are_drawn():
+    matplotlib.use("Agg")
+    real = people(200)
+    quality = synthetic_quality(real, people(200, seed=1), SCHEMA)
+    axes = quality.plot()
+    assert [ax.get_title() for ax in axes.flat[:5]] == list(SCHEMA)
+    heights = [bar.get_height() for bar in axes.flat[3].patches]
+    assert np.isclose(sum(heights), 2.0)  # shares of real and of synthetic records
+    assert len(quality.plot(["age"]).flat) == 1
+    matplotlib.pyplot.close("all")
+
+
+def test_what_does_not_fit_is_named():
+    real = people(50)
+    with pytest.raises(ValueError, match="lacks the schema's columns"):
+        synthetic_quality(real, real.drop(columns="age"), SCHEMA)
+    with pytest.raises(ValueError, match="must be DataFrames"):
+        synthetic_quality(real, real[:0], SCHEMA)
+    with pytest.raises(ValueError, match="target, a column's name, and test"):
+        synthetic_quality(real, real, SCHEMA, model=DummyClassifier())

@@ -1,0 +1,261 @@
+"""What a user of PrivateSynthesizer meets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skprivacy.accounting import PrivacyBudget
+from skprivacy.exceptions import PrivacyLeakWarning
+from skprivacy.preprocessing import Bounded, Schema
+from skprivacy.synthesis import Grid, PrivateSynthesizer, synthetic_quality
+from skprivacy.synthesis._cells import number_cells
+
+from .tables import SCHEMA, people
+
+METHODS = ["independent", "tree", "adaptive"]
+GRIDS = {"gain": Grid(step=20, atoms=[0])}
+
+
+def fitted(X, method="tree", epsilon=50.0, schema=SCHEMA, **params):
+    params = {"grids": GRIDS, "noise_seed": None, **params}
+    return PrivateSynthesizer(epsilon, 1e-6, schema=schema, method=method, **params).fit(X)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_samples_have_the_columns_types_and_categories_of_the_table(method):
+    X = people()
+    X["job"] = X["job"].astype("category")
+    X["city"] = X["city"].astype("string")
+    X["age"] = X["age"].astype(np.int16)
+    drawn = fitted(X[["rich", "age", "city", "gain", "job"]], method).sample(500, random_state=0)
+    assert list(drawn) == ["rich", "age", "city", "gain", "job"]
+    for name in ("rich", "age", "city", "gain"):
+        assert drawn[name].dtype == X[name].dtype
+    assert list(drawn["job"].cat.categories) == list(SCHEMA["job"].values)
+    assert drawn["age"].between(18, 90).all()
+    assert drawn["gain"].between(0, 1000).all()
+    assert not drawn.isna().any().any()
+    assert len(drawn) == 500
+
+
+def test_columns_that_go_together_do_so_in_the_sample():
+    X = people()
+    found = {}
+    for method in METHODS:
+        drawn = fitted(X, method).sample(20_000, random_state=0)
+        pairs = synthetic_quality(X, drawn, SCHEMA, grids={"age": Grid(cells=5)}).pairs
+        pairs = pairs.set_index(["first", "second"])["total_variation"]
+        found[method] = pairs["age", "job"], pairs.mean()
+    assert found["tree"][0] < 0.1 < 0.15 < found["independent"][0]
+    assert found["adaptive"][0] < 0.1
+    assert found["adaptive"][1] < found["tree"][1] < found["independent"][1]
+
+
+def test_an_atom_is_drawn_as_itself():
+    drawn = fitted(people()).sample(5000, random_state=0)
+    assert 0.65 < (drawn["gain"] == 0).mean() < 0.75
+    without = fitted(people(), grids=None).sample(5000, random_state=0)
+    assert (without["gain"] == 0).mean() < 0.01
+
+
+def test_the_label_is_in_every_table():
+    X = people()
+    for method in METHODS:
+        synthesizer = fitted(X, method, label="rich")
+        assert all("rich" in clique for clique in synthesizer.cliques_)
+        y = synthesizer.sample(5000, return_X_y=True, random_state=0)[1]
+        assert abs((y == "yes").mean() - (X["rich"] == "yes").mean()) < 0.02
+    assert synthesizer.label_ == "rich"
+
+
+def test_a_target_is_one_more_column_and_the_label():
+    X, y = people().drop(columns="rich"), people()["rich"]
+    columns = {name: SCHEMA[name] for name in X}
+    schema = Schema(columns, target="rich", classes=["no", "yes"])
+    synthesizer = PrivateSynthesizer(50.0, 1e-6, schema=schema).fit(X, y)
+    assert synthesizer.label_ == "rich"
+    assert list(synthesizer.sample(10)) == [*X, "rich"]
+    features, labels = synthesizer.sample(10, return_X_y=True)
+    assert list(features) == list(X)
+    assert labels.name == "rich"
+    numeric = Schema(columns, target="size", target_bounds=(0, 2))
+    synthesizer = PrivateSynthesizer(50.0, 1e-6, schema=numeric).fit(X, pd.Series(np.ones(4000)))
+    assert synthesizer.label_ is None
+    with pytest.raises(ValueError, match="return_X_y=True needs a label"):
+        synthesizer.sample(10, return_X_y=True)
+
+
+def test_missing_values_stay_missing_where_they_are_declared():
+    X = people()
+    X.loc[:999, "job"] = "?"
+    X["gain"] = X["gain"].mask(X["city"] == "a")
+    synthesizer = fitted(X, "adaptive", missing=["job", "gain"])
+    drawn = synthesizer.sample(4000, random_state=0)
+    assert abs(drawn["job"].isna().mean() - 0.25) < 0.02
+    assert (drawn["gain"].isna() == (drawn["city"] == "a")).mean() > 0.95
+    kept = (X["job"] != "?") & X["gain"].notna()
+    alone = fitted(X)
+    assert abs(alone.n_records_ - kept.sum()) < 50
+    assert not alone.sample(100).isna().any().any()
+
+
+def test_a_table_without_any_record_that_counts_is_still_a_table():
+    X = people(50)
+    X["age"] = np.nan
+    for method in METHODS:
+        drawn = fitted(X, method, epsilon=1.0).sample(10)
+        assert len(drawn) == 10
+
+
+def test_groups_count_as_one_record_each():
+    X = people()
+    groups = pd.Series(np.arange(len(X)) // 4, name="family")
+    synthesizer = PrivateSynthesizer(10.0, 1e-6, schema=SCHEMA).fit(X, groups=groups)
+    assert synthesizer.privacy_.unit == "family"
+    assert abs(synthesizer.n_records_ - 1000) < 50
+
+
+def test_a_workload_decides_which_pairs_are_measured():
+    X = people()
+    synthesizer = fitted(X, "adaptive", workload={("age", "city"): 1.0, ("job", "rich"): 0.0})
+    assert [c for c in synthesizer.cliques_ if len(c) == 2] == [("age", "city")]
+    synthesizer = fitted(X, workload={("job", "city"): 1.0, ("age", "gain"): 0.1})
+    assert len([c for c in synthesizer.cliques_ if len(c) == 2]) == 4
+
+
+def test_the_model_stays_within_its_cells():
+    small = fitted(people(), "adaptive", max_cells=400)
+    assert sum(belief.size for belief in small.model_.beliefs()) <= 400
+    large = fitted(people(), "adaptive")
+    assert sum(belief.size for belief in large.model_.beliefs()) > 400
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "zero_out", "replace_one"])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_guarantee_is_what_was_asked_for(method, relation):
+    budget = PrivacyBudget(1.0, 1e-6, relation=relation)
+    synthesizer = fitted(people(200), method, epsilon=1.0, relation=relation, budget=budget)
+    assert 0.99 < synthesizer.epsilon_ <= 1.0
+    assert synthesizer.privacy_.relation == relation
+    assert "the types of the columns are public" in synthesizer.privacy_.assumptions
+    assert budget.spent() > 0.99
+
+
+def test_samples_are_as_many_as_records_were_counted_and_repeat_by_seed():
+    synthesizer = fitted(people())
+    assert len(synthesizer.sample()) == synthesizer.n_records_
+    assert abs(synthesizer.n_records_ - 4000) < 40
+    one, two = (synthesizer.sample(50, random_state=3) for _ in range(2))
+    pd.testing.assert_frame_equal(one, two)
+    assert not synthesizer.sample(50, random_state=4).equals(one)
+
+
+def test_arrays_and_a_single_column_work():
+    X = people()[["age", "gain"]].to_numpy()
+    schema = Schema({"age": SCHEMA["age"], "gain": SCHEMA["gain"]})
+    drawn = PrivateSynthesizer(5.0, 1e-6, schema=schema).fit(X).sample(20)
+    assert list(drawn) == ["age", "gain"]
+    assert (drawn.dtypes == np.float64).all()
+    schema = Schema({"city": SCHEMA["city"]})
+    for label in (None, "city"):
+        synthesizer = PrivateSynthesizer(5.0, 1e-6, schema=schema, label=label)
+        assert set(synthesizer.fit(people()[["city"]]).sample(500)["city"]) == {"a", "b"}
+
+
+def test_without_a_schema_the_leak_is_stated():
+    X = people()[["age", "city"]]
+    with pytest.warns(PrivacyLeakWarning):
+        synthesizer = PrivateSynthesizer(5.0, 1e-6).fit(X)
+    assert "the schema is public (it was read off the data)" in synthesizer.privacy_.assumptions
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"label": "age"}, "label='age' must be a column with categories"),
+        ({"label": "name"}, "label='name' must be a column with categories"),
+        ({"missing": ["name"]}, "names 'name', which is no column"),
+        ({"grids": {"job": Grid()}}, "'job' is given Grid"),
+        ({"grids": {"age": 5}}, "'age' is given 5"),
+        ({"grids": {"gain": Grid(step=1e-3)}}, "expected at most 10000"),
+        ({"workload": {("age",): 1.0}}, "no pair of two columns"),
+        ({"workload": {("age", "name"): 1.0}}, "no pair of two columns"),
+        ({"workload": {("age", "job"): -1.0}}, "weighs -1.0"),
+        ({"delta": 0.5}, "delta=0.5"),
+        ({"epsilon": 1e-9}, "epsilon"),
+        ({"method": "gan"}, "method"),
+    ],
+)
+def test_a_wrong_parameter_is_named_and_nothing_is_charged(params, said):
+    budget = PrivacyBudget(1.0, 1e-6)
+    model = PrivateSynthesizer(1.0, 1e-6, schema=SCHEMA, budget=budget).set_params(**params)
+    with pytest.raises(ValueError, match=said):
+        model.fit(people(50))
+    assert budget.spent() == 0
+
+
+def test_a_wrong_call_is_named():
+    X = people(100)
+    with pytest.raises(ValueError, match="y is named 'city'"):
+        PrivateSynthesizer(schema=SCHEMA).fit(X, X["city"])
+    with pytest.raises(ValueError, match="lacks the schema's columns"):
+        PrivateSynthesizer(schema=SCHEMA).fit(X.drop(columns="age"))
+    model = fitted(X)
+    for n in (0, 2.5, True):
+        with pytest.raises(ValueError, match="must be an integer of at least 1"):
+            model.sample(n)
+
+
+@pytest.mark.parametrize(
+    ("fact", "grid", "whole", "cells"),
+    [
+        (Bounded(0, 10), Grid(step=5), False, [(0, 5), (5, 10)]),
+        (Bounded(0, 10), Grid(step=5, atoms=[0, 7]), False, None),
+        (Bounded(0, 10), Grid(step=5), True, [(0, 5), (5, 11)]),
+        (Bounded(0, 3), Grid(), True, [(0, 1), (1, 2), (2, 3), (3, 4)]),
+        (Bounded(0, 9), Grid(step=5, atoms=[0]), True, [(0, 1), (1, 5), (5, 10)]),
+        (Bounded(2, 2), Grid(), False, [(2, 2)]),
+        (Bounded(0.2, 0.8), Grid(cells=1), True, [(0.2, 0.8)]),
+    ],
+)
+def test_cells_are_those_of_the_grid(fact, grid, whole, cells):
+    found = number_cells(fact, grid, whole)
+    if cells is not None:
+        assert list(zip(found.left, found.right, strict=True)) == cells
+    values = np.random.default_rng(0).uniform(fact.lower, fact.upper, 500)
+    values = np.concatenate([values, [fact.lower, fact.upper], grid.atoms])
+    values = np.floor(values) if found.whole else values
+    codes = found.codes(pd.Series(values))
+    assert codes.min() >= 0
+    assert codes.max() < found.size
+    for share in (0.0, 0.5, 1 - 2**-53):
+        again = found.values(codes, np.full(len(codes), share))
+        assert (found.codes(pd.Series(again)) == codes).all()
+        assert again.min() >= fact.lower
+        assert again.max() <= fact.upper
+    for atom in grid.atoms:
+        code = found.codes(pd.Series([atom]))
+        assert found.values(code, np.array([0.9]))[0] == atom
+        assert found.codes(pd.Series([atom + 0.5]))[0] != code[0] or found.whole
+    assert found.codes(pd.Series([np.nan, np.inf, -np.inf])).tolist() == [-1, found.size - 1, 0]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"step": 0}, {"step": np.inf}, {"cells": 0}, {"atoms": [np.nan]}]
+)
+def test_a_wrong_grid_is_refused(wrong):
+    with pytest.raises(ValueError, match="Grid"):
+        Grid(**wrong)
+    with pytest.raises(TypeError, match="Grid"):
+        Grid(step="wide")
+
+
+def test_synthetic_categories_are_the_public_ones():
+    """One that is not public is never drawn, whoever has it."""
+    X = people()
+    X.loc[0, "job"] = "spy"
+    for missing in ([], ["job"]):
+        drawn = fitted(X, missing=missing).sample(5000, random_state=0)
+        assert set(drawn["job"].dropna()) <= set(SCHEMA["job"].values)
