@@ -30,6 +30,9 @@ class Jobs(NamedTuple):
     files: list[Path | None]
 
 
+_BAR: dict[str, Any] = {"desc": "shadow models", "unit": "model"}
+
+
 def train_shadows(
     estimator: Any,
     data: tuple[Any, NDArray[Any], NDArray[Any] | None],
@@ -47,10 +50,10 @@ def train_shadows(
         if stacked:
             return _train_stacked(estimator, *data[:2], jobs, n_jobs, verbose)
         with one_blas_thread():  # of this process; joblib sees to others
-            trained = joblib.Parallel(n_jobs=n_jobs, verbose=verbose)(
+            trained = joblib.Parallel(n_jobs=n_jobs, return_as="generator" if verbose else "list")(
                 joblib.delayed(_train)(estimator, data, *job) for job in zip(*jobs, strict=True)
             )
-    return list(trained)
+            return list(tqdm(trained, total=len(jobs.rows), disable=not verbose, **_BAR))
 
 
 def _safe_backend() -> AbstractContextManager[Any]:
@@ -86,7 +89,7 @@ def _train_stacked(
     rows, seeds, files = jobs
     models = [joblib.load(file) if file is not None and file.exists() else None for file in files]
     missing = [i for i, model in enumerate(models) if model is None]
-    with tqdm(total=len(missing), desc="shadow models", unit="model", disable=not verbose) as bar:
+    with tqdm(total=len(missing), disable=not verbose, **_BAR) as bar:
 
         def keep(i: int, model: Any) -> None:
             models[missing[i]] = _save(model, files[missing[i]])

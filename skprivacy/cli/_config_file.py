@@ -83,7 +83,7 @@ def _converted(name: str, key: str, value: Any, action: argparse.Action) -> Any:
     if isinstance(value, dict):
         if key != "set":
             raise UserError(f"{name}: [{key}] is a table; expected one value.")
-        return list(value.items())
+        return [(k, tuple(v) if isinstance(v, list) else v) for k, v in value.items()]
     try:
         texts = [_text(part) for part in (value if isinstance(value, list) else [value])]
         kind = action.type if callable(action.type) else str

@@ -12,7 +12,7 @@ import pandas as pd
 from .. import _config
 from ..datasets.catalogue import CATALOGUE
 from ..exceptions import DatasetNotFoundError
-from ..preprocessing import Bounded, Categories, Dates, Hashed, Schema
+from ..preprocessing import Bounded, Categories, Dates, Hashed, Schema, draft_schema
 from ..preprocessing._values import category_key, column_numbers
 from . import _tables
 from ._console import UserError, say
@@ -113,17 +113,26 @@ def _of_file(path: Path, args: argparse.Namespace) -> Records:
         )
     X = frame.drop(columns=target)
     if schema is None:
-        schema = Schema.infer(X, frame[target])
+        schema = _drafted(frame, target)
     if absent := [name for name in schema if name not in X]:
         raise UserError(
             f"{path} lacks columns of the schema: {', '.join(absent)}. Add them, or remove them "
             "from the schema."
         )
-    if extra := [str(name) for name in X if name not in schema]:
+    if args.schema and (extra := [str(name) for name in X if name not in schema]):
         say(f"Columns that the schema does not describe are not used: {', '.join(extra)}.")
     _tell_losses(path, schema, X)
     y = _labels(frame[target], schema) if schema.target_bounds is None else _numbers(frame[target])
     return Records(path.name, X[list(schema)], y, schema)
+
+
+def _drafted(frame: pd.DataFrame, target: str) -> Schema:
+    """Return a schema that is read off the data, with a warning; say what it leaves out."""
+    draft = draft_schema(frame, target)
+    for name, note in draft.notes.items():
+        if name not in draft.schema and name != target:
+            say(f"{name} is {note}.")
+    return draft.schema
 
 
 def _check_target(target: str, schema: Schema) -> None:

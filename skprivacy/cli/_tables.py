@@ -130,12 +130,12 @@ def _excel(path: Path) -> pd.DataFrame:
 def _imported(path: Path, library: str, extra: str, load: Any) -> pd.DataFrame:
     try:
         __import__(library)
+        frame: pd.DataFrame = load()
     except ImportError as error:
         raise UserError(
-            f"{path} needs {library}, which is not installed: pip install 'skprivacy[{extra}]'."
+            f"{path} needs {library}, which is missing or too old: pip install -U "
+            f"'skprivacy[{extra}]' ({error})."
         ) from error
-    try:
-        frame: pd.DataFrame = load()
     except Exception as error:  # each library has errors of its own
         raise UserError(f"{path} cannot be read as {extra}: {error}. Is it damaged?") from error
     return frame

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     if not records.classifies:
         raise UserError(
             f"the target of {records.name} holds numbers, and a sweep compares classifiers by "
-            "their accuracy. Sweep a classification."
+            "their accuracy. Sweep a classification, or call PrivacySweepCV from Python."
         )
     rarest = np.unique(records.y, return_counts=True)[1].min()
     if rarest < args.cv:

@@ -64,6 +64,11 @@ def told_learner(model: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
         return {"constant": int(model.constant)}, {}
     if isinstance(model, OneHotEncoder):
         return _told_codes(model), {}
+    if getattr(model, "multi_class", "deprecated") not in ("auto", "deprecated"):
+        raise ValueError(
+            f"multi_class={model.multi_class!r} of the LogisticRegression is not kept by a file of "
+            "save_model. Leave it, or use OneVsRestClassifier and joblib."
+        )
     params, shapes = _FITTED[type(model)]
     facts = {**common(model), "params": {name: getattr(model, name) for name in params}}
     arrays = {name: np.asarray(getattr(model, name)) for name in shapes if _uses(model, name)}

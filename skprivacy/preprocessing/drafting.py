@@ -10,11 +10,12 @@ import pandas as pd
 
 from .. import _config
 from ._column import Column
+from ._inferring import target_facts
 from ._values import category_key
 from .columns import Bounded, Categories
 from .dates import Dates
 from .hashed import Hashed
-from .schema import Schema, target_facts
+from .schema import Schema
 
 __all__ = ["SchemaDraft", "draft_schema"]
 
@@ -88,8 +89,8 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
             f"{', '.join(map(str, table))}. Name one of them."
         )
     _config.leak(
-        "draft_schema reads bounds and categories off the data: they leak until each is compared "
-        "with a public codebook."
+        "Without a schema, bounds and categories are read off the data: they leak, and no "
+        "guarantee covers the leak, until each is compared with a public codebook."
     )
     columns: dict[str, Column] = {}
     notes: dict[str, str] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,23 +16,13 @@ from .. import _config
 from .._output import output_path
 from .._validation import as_frame
 from ..mechanisms.bounds import checked_bounds
-from ._column import Column, fields_of
-from ._values import category_key
+from ._column import Column
+from ._inferring import column_name, inferred_column, target_facts
+from ._reading import KINDS, column_of, unique_keys
 from .checking import SchemaCheck, check_table
 from .columns import Bounded, Categories
-from .dates import Dates
-from .hashed import Hashed
 
 __all__ = ["Schema"]
-
-_KINDS: dict[str, type[Column]] = {
-    kind.__name__.lower(): kind for kind in (Bounded, Categories, Dates, Hashed)
-}
-_TEXT = (
-    "is free text, which no schema describes: public facts cannot bound it. Leave the column out, "
-    "or turn it into numbers by an encoder that was trained on public text, and describe these"
-)
-_MAX_CLASSES = 30  # of a target whose values are whole numbers; with more it is a number
 
 
 class Schema(Mapping[str, Column]):
@@ -91,7 +81,7 @@ class Schema(Mapping[str, Column]):
                     f"Schema: column name {name!r} must be text. Rename the column, for example to "
                     f"'x{name}'."
                 )
-            if not isinstance(column, tuple(_KINDS.values())):
+            if not isinstance(column, tuple(KINDS.values())):
                 raise TypeError(
                     f"Schema: column {name!r} must be Bounded(lower, upper), Categories(values), "
                     f"Dates(first, last) or Hashed(buckets); got {column!r}."
@@ -220,10 +210,10 @@ the same unit?
             table = table.assign(**{target: np.asarray(y)})
         return check_table(table, self.items(), target, label)
 
-    def check_kinds(
+    def plain_columns(
         self, who: str, names: Iterable[str] | None = None, *, missing: bool
     ) -> dict[str, Bounded | Categories]:
-        """Return columns; raise ValueError for one that is neither Bounded nor Categories.
+        """Return columns by name; raise ValueError unless each is Bounded or Categories.
 
         Parameters
         ----------
@@ -319,7 +309,7 @@ the same unit?
             raise ValueError(
                 f'Schema: "inferred" is {facts["inferred"]!r}; expected true or false. Correct it.'
             )
-        columns = {name: _column(name, fact) for name, fact in facts["columns"].items()}
+        columns = {name: column_of(name, fact) for name, fact in facts["columns"].items()}
         return cls(
             columns,
             target=facts.get("target"),
@@ -342,7 +332,7 @@ the same unit?
         is_text = isinstance(source, str) and source.lstrip().startswith("{")
         text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
         try:
-            facts = json.loads(text, object_pairs_hook=_unique_keys)
+            facts = json.loads(text, object_pairs_hook=unique_keys)
         except json.JSONDecodeError as error:
             origin = "the given text" if is_text else str(source)
             raise ValueError(
@@ -389,7 +379,7 @@ the same unit?
         X = as_frame(X)
         frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
         columns = {
-            _name(label): _inferred(_name(label), frame[label], max_categories)
+            column_name(label): inferred_column(column_name(label), frame[label], max_categories)
             for label in frame.columns
         }
         name = getattr(y, "name", None)
@@ -410,78 +400,3 @@ def _range(target_bounds: Any) -> tuple[float, float]:
             "Pass the public range of the target."
         )
     return lower, upper
-
-
-def target_facts(y: np.ndarray) -> dict[str, Any]:
-    """Return the classes of a target, or the bounds of one that is a number, read off it."""
-    values = np.unique(y)
-    if values.dtype.kind in "iuf" and len(values) > 1:
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            raise ValueError(
-                "Schema.infer: y holds missing or infinite values. Drop these records."
-            )
-        if len(values) > _MAX_CLASSES or (values != np.floor(values)).any():
-            return {"target_bounds": (float(values[0]), float(values[-1]))}
-    return {"classes": values}
-
-
-def _name(label: Any) -> str:
-    return label if isinstance(label, str) else f"x{label}"
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"Schema: {twice!r} occurs more than once. Remove the repeated entries.")
-    return result
-
-
-def _column(name: str, fact: Any) -> Column:
-    kind = fact.get("type") if isinstance(fact, Mapping) else None
-    if kind == "text":
-        raise ValueError(f"Schema: column {name!r} {_TEXT}.")
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise ValueError(
-            f'Schema: column {name!r} must have a "type" that is one of {sorted(_KINDS)}; got '
-            f"{fact!r}."
-        )
-    maker, arguments = _KINDS[kind], {k: v for k, v in fact.items() if k != "type"}
-    keys = {field.name: field.default is MISSING for field in fields_of(maker)}
-    if unknown := [key for key in arguments if key not in keys]:
-        raise ValueError(
-            f"Schema: column {name!r}: unknown key {unknown[0]!r}; expected {', '.join(keys)}."
-        )
-    if missing := [key for key, needed in keys.items() if needed and key not in arguments]:
-        raise ValueError(f"Schema: column {name!r}: {missing[0]!r} is missing. Add it.")
-    try:
-        return maker(**arguments)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"Schema: column {name!r}: {error}") from error
-
-
-def _inferred(name: str, column: pd.Series, max_categories: int) -> Column:
-    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
-        numbers_ = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        finite = numbers_[np.isfinite(numbers_)]
-        if not len(finite):
-            raise ValueError(
-                f"Schema.infer: column {name!r} has no finite value. Drop it, or describe it in a "
-                "Schema."
-            )
-        return Bounded(finite.min(), finite.max(), inferred=True)
-    values = pd.unique(column.dropna())
-    if not len(values):
-        raise ValueError(
-            f"Schema.infer: column {name!r} has no value. Drop it, or describe it in a Schema."
-        )
-    if len(values) > max_categories:
-        raise ValueError(
-            f"Schema.infer: column {name!r} has {len(values)} distinct values, more than "
-            f"max_categories={max_categories}. Drop it, or describe it in a Schema."
-        )
-    try:
-        return Categories(tuple(sorted(values, key=category_key)), inferred=True)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"Schema.infer: column {name!r}: {error}") from error

@@ -163,13 +163,18 @@ def test_stacked_pool_resumes(tmp_path):
     assert again.logits(X, y)[2] == pytest.approx(pool.logits(X, y)[2], abs=1e-3)
 
 
-def test_progress_is_shown_when_asked(capsys):
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("stacked", [True, False])
+def test_progress_is_shown_when_asked(stacked, capsys):
+    """One bar for all models; joblib's own words, which name no end, were there beside it."""
     X, y = problem(3)
-    pool = ShadowPool(MLPClassifier((2,), max_iter=1), n_shadows=2, stacked=True)
+    pool = ShadowPool(MLPClassifier((2,), max_iter=1), n_shadows=2, stacked=stacked)
     pool.fit(X, y)
     assert capsys.readouterr().err == ""
     pool.set_params(verbose=1).fit(X, y)
-    assert "shadow models: 100%" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "shadow models: 100%" in shown.err
+    assert "Parallel" not in shown.err + shown.out
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,15 @@ def test_a_wrong_file_of_options(text, words, folder, capsys):
     assert "none.toml cannot be read" in err
 
 
+def test_parameters_in_a_file(folder, capsys):
+    (folder / "run.toml").write_text("[set]\nhidden_layer_sizes = [4, 3]\nepochs = 1\n")
+    line = "train patients.csv --schema schema.json --config run.toml --save m.safetensors"
+    assert run(f"{line} --delta 1e-4", capsys)[0] == 0
+    assert load_model("m.safetensors")[-1].hidden_layer_sizes in ((4, 3), [4, 3])
+    assert run(f"{line} --delta 1e-4 --set epochs=2", capsys)[0] == 0
+    assert load_model("m.safetensors")[-1].epochs == 2
+
+
 def test_lists_in_a_file(folder, capsys):
     (folder / "sweep.toml").write_text(
         'data = "patients.csv"\nschema = "schema.json"\nepsilons = [1, inf]\ncv = 2\n'

@@ -22,6 +22,7 @@ from skprivacy.preprocessing import (
     draft_schema,
     make_private_pipeline,
 )
+from skprivacy.synthesis import PrivateSynthesizer
 
 WORDS = [f"c{i:02}" for i in range(40)]
 
@@ -134,6 +135,19 @@ def test_records_drawn_from_a_guess_are_not_public():
         model.fit(X, y)
     assert any("read off" in str(w.message) for w in warned)
     assert "the schema is public (it was read off the data)" in model.privacy_.assumptions
+
+
+def test_a_synthesizer_takes_no_guess_for_public():
+    """As PATE did, it took a schema that was read off the data for a public one."""
+    X = pd.DataFrame({"a": [0.0, 1.0] * 50, "b": ["x", "y"] * 50})
+    with pytest.warns(PrivacyLeakWarning):
+        schema = Schema.infer(X)
+    with pytest.warns(PrivacyLeakWarning, match="not reviewed"):
+        model = PrivateSynthesizer(schema=schema).fit(X)
+    assert "the schema is public (it was read off the data)" in model.privacy_.assumptions
+    dates = Schema({"a": Hashed(4), "b": Categories(["x", "y"])})
+    with pytest.raises(ValueError, match="a synthesizer knows only Bounded and Categories"):
+        PrivateSynthesizer(schema=dates).fit(X)
 
 
 @pytest.mark.parametrize(

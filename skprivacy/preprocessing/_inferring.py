@@ -1,0 +1,61 @@
+"""Facts about a column or a target, read off the data: they leak it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ._column import Column
+from ._values import category_key
+from .columns import Bounded, Categories
+
+__all__ = ["column_name", "inferred_column", "target_facts"]
+
+_MAX_CLASSES = 30  # of a target whose values are whole numbers; with more it is a number
+
+
+def target_facts(y: np.ndarray) -> dict[str, Any]:
+    """Return the classes of a target, or the bounds of one that is a number, read off it."""
+    values = np.unique(y)
+    if values.dtype.kind in "iuf" and len(values) > 1:
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise ValueError(
+                "Schema.infer: y holds missing or infinite values. Drop these records."
+            )
+        if len(values) > _MAX_CLASSES or (values != np.floor(values)).any():
+            return {"target_bounds": (float(values[0]), float(values[-1]))}
+    return {"classes": values}
+
+
+def column_name(label: Any) -> str:
+    """Return the name of a column; one that is no text gets an x."""
+    return label if isinstance(label, str) else f"x{label}"
+
+
+def inferred_column(name: str, column: pd.Series, max_categories: int) -> Column:
+    """Return what a column seems to be."""
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
+        numbers_ = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        finite = numbers_[np.isfinite(numbers_)]
+        if not len(finite):
+            raise ValueError(
+                f"Schema.infer: column {name!r} has no finite value. Drop it, or describe it in a "
+                "Schema."
+            )
+        return Bounded(finite.min(), finite.max(), inferred=True)
+    values = pd.unique(column.dropna())
+    if not len(values):
+        raise ValueError(
+            f"Schema.infer: column {name!r} has no value. Drop it, or describe it in a Schema."
+        )
+    if len(values) > max_categories:
+        raise ValueError(
+            f"Schema.infer: column {name!r} has {len(values)} distinct values, more than "
+            f"max_categories={max_categories}. Drop it, or describe it in a Schema."
+        )
+    try:
+        return Categories(tuple(sorted(values, key=category_key)), inferred=True)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Schema.infer: column {name!r}: {error}") from error
