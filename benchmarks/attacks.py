@@ -290,7 +290,8 @@ class _OpacusNet(_TorchNet):
         net = self.net
         model = _perceptron(X.shape[1], net.hidden_layer_sizes, y, torch.nn.Tanh)
         data = torch.utils.data.TensorDataset(torch.from_numpy(X), torch.from_numpy(y))
-        config = net._plan(len(X)).with_noise_for(net.epsilon, net.delta)
+        recipe = net._recipe(len(X), X.shape[1], len(np.unique(y)))
+        config = net._plan(len(X), recipe).with_noise_for(net.epsilon, net.delta)
         noise = config.noise_multiplier
         rate = config.step_size(sum(p.numel() for p in model.parameters()))
         model, optimizer, criterion, loader = PrivacyEngine().make_private(

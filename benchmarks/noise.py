@@ -1,5 +1,8 @@
 """Test accuracy of private networks on Adult, by kind of noise, clipping and averaging.
 
+All else is the same in all of them: 64 units, 30 epochs in batches of a quarter of the records at a
+constant step size, which are the settings of a network whose noise multiplier is given.
+
 python benchmarks/noise.py averaging    # needs SKPRIVACY_DATA with Adult in it
 python benchmarks/noise.py clipping
 python benchmarks/noise.py kinds
@@ -22,6 +25,7 @@ from torch.nn.utils import vector_to_parameters
 from skprivacy.datasets import fetch_adult
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.neural_network._training import noise
+from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import WeightAverage
 from skprivacy.preprocessing import SchemaTransformer
 
@@ -30,7 +34,7 @@ DELTA = 1e-6
 
 AVERAGING: dict[str, tuple[float | str, float]] = {
     "last step alone": (0.0, 0.0),
-    "last half (default)": (0.5, 0.0),
+    "last half": (0.5, 0.0),
     "all steps": (1.0, 0.0),
     "ema 0.9": ("ema", 0.9),
     "ema 0.95": ("ema", 0.95),
@@ -60,16 +64,27 @@ def kind(params: dict) -> Iterator[dict]:
         yield {**params, "noise": "banded"}
 
 
+def planned(n: int, epsilon: float, params: dict) -> TrainingConfig:
+    """Return the run that all others are compared with, but for some parameters."""
+    plan = TrainingConfig.planned(n, **{"epochs": 30, **params})
+    return plan.with_noise_for(epsilon, DELTA)
+
+
+def private(plan: TrainingConfig, classes: np.ndarray, seed: int, params: dict) -> DPSGDClassifier:
+    """Return a network with the noise of the plan, and with its other settings as they come."""
+    return DPSGDClassifier(
+        epsilon=None, noise_multiplier=plan.noise_multiplier, delta=DELTA, classes=classes,
+        random_state=seed, **params,
+    )  # fmt: skip
+
+
 def accuracy(table: tuple, epsilon: float, params: dict) -> list[float]:
     """Return the test accuracy of each seed."""
     X, y, X_test, y_test, classes = table
     with kind(params) as chosen:
+        plan = planned(len(X), epsilon, chosen)
         return [
-            DPSGDClassifier(
-                epsilon=epsilon, delta=DELTA, classes=classes, random_state=seed, **chosen
-            )
-            .fit(X, y)
-            .score(X_test, y_test)
+            private(plan, classes, seed, chosen).fit(X, y).score(X_test, y_test)
             for seed in range(SEEDS)
         ]
 
@@ -89,25 +104,23 @@ def averaging(data: tuple) -> None:
     X, y, X_test, y_test, classes = data
     for epsilon in (0.1, 1.0):
         scores: dict[str, list[float]] = {name: [] for name in AVERAGING}
+        plan = planned(len(X), epsilon, {})
         for seed in range(2 * SEEDS):
             path: list[torch.Tensor] = []
             with mock.patch.object(WeightAverage, "add", lambda _, w, to=path: to.append(w + 0)):
-                model = DPSGDClassifier(
-                    epsilon=epsilon, delta=DELTA, classes=classes, random_state=seed
-                ).fit(X, y)
+                model = private(plan, classes, seed, {}).fit(X, y)
             for name, (kind, decay) in AVERAGING.items():
-                plan = model._plan(len(X))
                 average = WeightAverage(replace(plan, averaging=kind, averaging_decay=decay))
                 for weights in path:
                     average.add(weights)
                 vector_to_parameters(average.of(path[-1]), model.module_.parameters())
                 scores[name].append(model.score(X_test, y_test))
-        default = np.array(scores["last half (default)"])
+        default = np.array(scores["last half"])
         for name, values in scores.items():
             less = np.array(values) - default
             print(
                 f"  epsilon {epsilon}: {name:24s} {np.mean(values):.4f}, "
-                f"{less.mean():+.4f} +- {less.std(ddof=1) / np.sqrt(len(less)):.4f} to the default"
+                f"{less.mean():+.4f} +- {less.std(ddof=1) / np.sqrt(len(less)):.4f} to last half"
             )
 
 

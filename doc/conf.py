@@ -45,7 +45,8 @@ intersphinx_timeout = 5
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
-    "subsection_order": [f"../examples/{part}" for part in ("train", "choose", "audit")],
+    "subsection_order": [f"../examples/{part}" for part in ("train", "choose", "audit", "papers")],
+    "within_subsection_order": "ExampleTitleSortKey",
     "filename_pattern": "/plot_",
     "abort_on_example_error": True,
     "image_scrapers": ("matplotlib",),
@@ -86,6 +87,7 @@ REFERENCE = {
     "Preprocessing and statistics": "preprocessing",
     "Defences without proof": "defences",
     "Attacks": "attacks",
+    "Scores of records": "attacks.scores",
     "Records for an attacker who has none": "attacks.synthesis",
     "Model inversion": "attacks.inversion",
     "Audits": "audit",
@@ -101,16 +103,20 @@ REFERENCE = {
     "For estimators of your own": "base",
     "Public facts of a private fit": "public_facts",
 }
+CONFIGURATION = ["config_context", "get_config", "set_config"]  # of the package itself
 
 
 def reference() -> str:
     """Return the page that lists every public class and function."""
     lines = ["Reference", "=========", "", ".. currentmodule:: skprivacy", ""]
+    listed = {}
     for title, part in REFERENCE.items():
         module = import_module(f"skprivacy.{part}")
         names = [name for name in module.__all__ if callable(getattr(module, name))]
+        listed[title] = [f"{part}.{name}" for name in names]
+    for title, names in (listed | {"Configuration": CONFIGURATION}).items():
         lines += [title, "-" * len(title), "", ".. autosummary::", "   :toctree: generated", ""]
-        lines += [*(f"   {part}.{name}" for name in names), ""]
+        lines += [*(f"   {name}" for name in names), ""]
     return "\n".join(lines)
 
 

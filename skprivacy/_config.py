@@ -62,6 +62,11 @@ def _own() -> list[_Context]:
 def get_config() -> dict[str, bool]:
     """Return the current configuration.
 
+    Returns
+    -------
+    dict of str to bool
+        The value of each parameter of :func:`set_config`.
+
     Examples
     --------
     >>> from skprivacy import get_config
@@ -104,6 +109,11 @@ def config_context(*, strict: bool | None = None) -> Iterator[None]:
     ----------
     strict : bool, default=None
         As in :func:`set_config`.
+
+    Yields
+    ------
+    None
+        Nothing; the setting before holds again when the block is left.
 
     Notes
     -----

@@ -39,6 +39,7 @@ LAYERS = [
 ]  # fmt: skip
 ANYWHERE = {
     "exceptions",
+    "_blas",
     "_clones",
     "_config",
     "_global_chance",

@@ -12,11 +12,15 @@ import pytest
 
 DOC = Path(__file__).parents[1] / "doc"
 PARTS = [
-    "accounting", "attacks", "attacks.inversion", "attacks.synthesis", "audit", "base",
+    "accounting", "attacks", "attacks.inversion", "attacks.scores", "attacks.synthesis", "audit",
+    "base",
     "certificates", "datasets", "defences", "display", "ensemble", "exceptions", "fine_tuning",
     "label_privacy", "linear_model", "mechanisms", "metrics", "model_selection", "neural_network",
     "persistence", "preprocessing", "public_facts", "synthesis",
 ]  # fmt: skip
+
+
+CONFIGURATION = {"config_context", "get_config", "set_config"}
 
 
 def listed():
@@ -25,22 +29,24 @@ def listed():
     for part in PARTS:
         module = importlib.import_module(f"skprivacy.{part}")
         names |= {f"{part}.{n}" for n in module.__all__ if callable(getattr(module, n))}
-    return names
+    return names | CONFIGURATION
 
 
 def resolved(name):
     part, _, attribute = name.rpartition(".")
-    return getattr(importlib.import_module(f"skprivacy.{part}"), attribute)
+    return getattr(importlib.import_module(f"skprivacy.{part}".rstrip(".")), attribute)
 
 
 def test_the_reference_is_made_of_every_part():
     tree = ast.parse((DOC / "conf.py").read_text())
-    [shown] = [
-        ast.literal_eval(node.value)
+    shown = {
+        node.targets[0].id: ast.literal_eval(node.value)
         for node in tree.body
-        if isinstance(node, ast.Assign) and node.targets[0].id == "REFERENCE"
-    ]
-    assert sorted(shown.values()) == PARTS
+        if isinstance(node, ast.Assign)
+        and getattr(node.targets[0], "id", "") in ("REFERENCE", "CONFIGURATION")
+    }
+    assert sorted(shown["REFERENCE"].values()) == PARTS
+    assert set(shown["CONFIGURATION"]) == CONFIGURATION
 
 
 def sections(docstring):

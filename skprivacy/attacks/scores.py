@@ -52,27 +52,92 @@ def _others(proba: Float64Array, label: Labels) -> Float64Array:
 
 
 def correctness(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return 1 if the model predicts the true class, else 0 (gap attack, Yeom et al. 2018)."""
+    """Return 1 if the model predicts the true class, else 0 (gap attack, Yeom et al. 2018).
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_records, n_classes)
+        Probabilities by the model; rows sum to one.
+    label : ndarray of int of shape (n_records,)
+        The column of each record's true class.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
+    """
     return (proba.argmax(axis=1) == label).astype(float)
 
 
 def confidence(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return the probability of the true class."""
+    """Return the probability of the true class.
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_records, n_classes)
+        Probabilities by the model; rows sum to one.
+    label : ndarray of int of shape (n_records,)
+        The column of each record's true class.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
+    """
     return _of_label(proba, label)
 
 
 def max_confidence(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return the highest probability; the label is ignored (ML-Leaks adversary 3, Salem 2019)."""
+    """Return the highest probability; the label is ignored (ML-Leaks adversary 3, Salem 2019).
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_records, n_classes)
+        Probabilities by the model; rows sum to one.
+    label : ndarray of int of shape (n_records,)
+        The column of each record's true class.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
+    """
     return proba.max(axis=1)
 
 
 def loss(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return minus the cross-entropy loss (Yeom et al. 2018)."""
+    """Return minus the cross-entropy loss (Yeom et al. 2018).
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_records, n_classes)
+        Probabilities by the model; rows sum to one.
+    label : ndarray of int of shape (n_records,)
+        The column of each record's true class.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
+    """
     return np.log(np.maximum(_of_label(proba, label), FLOOR))
 
 
 def entropy(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return minus the entropy of the prediction; the label is ignored."""
+    """Return minus the entropy of the prediction; the label is ignored.
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_records, n_classes)
+        Probabilities by the model; rows sum to one.
+    label : ndarray of int of shape (n_records,)
+        The column of each record's true class.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
+    """
     return np.sum(proba * np.log(np.maximum(proba, FLOOR)), axis=1)
 
 
@@ -81,6 +146,18 @@ def modified_entropy(proba: Float64Array, label: Labels) -> Float64Array:
 
     The modified entropy, ``-(1 - p_y) ln p_y - sum over i != y of p_i ln(1 - p_i)``, is small for
     a confident correct prediction and large for a confident wrong one.
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_records, n_classes)
+        Probabilities by the model; rows sum to one.
+    label : ndarray of int of shape (n_records,)
+        The column of each record's true class.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
     """
     p = _of_label(proba, label)
     rest = _others(proba, label)
@@ -92,13 +169,38 @@ def logit(proba: Float64Array, label: Labels) -> Float64Array:
     """Return the log-odds of the true class: ``ln p_y - ln(1 - p_y)`` (Carlini et al. 2022).
 
     ``1 - p_y`` is the sum over the other classes: near ``p_y = 1``, subtraction loses precision.
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_records, n_classes)
+        Probabilities by the model; rows sum to one.
+    label : ndarray of int of shape (n_records,)
+        The column of each record's true class.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
     """
     p = np.maximum(_of_label(proba, label), FLOOR)
     return np.log(p) - np.log(np.maximum(_others(proba, label).sum(axis=1), FLOOR))
 
 
 def margin(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return the probability of the true class minus the highest other one, in [-1, 1]."""
+    """Return the probability of the true class minus the highest other one, in [-1, 1].
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_records, n_classes)
+        Probabilities by the model; rows sum to one.
+    label : ndarray of int of shape (n_records,)
+        The column of each record's true class.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
+    """
     return _of_label(proba, label) - _others(proba, label).max(axis=1)
 
 
@@ -126,6 +228,11 @@ def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
         :func:`logit` of the true class.
     floor : float
         At least 0. The result lies within ``+-ln(1 / floor + 1)``.
+
+    Returns
+    -------
+    ndarray
+        Of the shape of ``log_odds``.
 
     Examples
     --------
@@ -229,8 +336,18 @@ def lira_online(
 ) -> Float64Array:
     """Return the log-likelihood ratio of the target's signal, with against without the record.
 
-    Parameters and return shape are those of :func:`lira_offline`; every record needs at least one
-    model trained on it and one that was not.
+    Parameters
+    ----------
+    target, shadow, out : ndarray
+        As in :func:`lira_offline`; every record needs at least one model that was trained on it,
+        and one that was not.
+    prior : float, default=inf
+        As in :func:`lira_offline`.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
 
     Examples
     --------
@@ -261,6 +378,11 @@ def rmia(
     gamma : float, default=1.0
         Factor by which a ratio must exceed another one.
 
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Between 0 and 1; higher means member.
+
     References
     ----------
     S. Zarifzadeh, P. Liu, R. Shokri. Low-cost high-power membership inference attacks.
@@ -287,6 +409,12 @@ def break_ties(share: Float64Array, finer: Float64Array, steps: int) -> Float64A
     finer : ndarray of shape (n_records,)
         Any score; higher means member.
     steps : int
+        How many steps the shares have between 0 and 1.
+
+    Returns
+    -------
+    ndarray of shape (n_records,)
+        Higher means member.
 
     Examples
     --------

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,10 +79,15 @@ class Kept:
         name = hashlib.blake2b(repr(fit).encode(), digest_size=12).hexdigest()
         return self.folder / f"fit_{name}.json"
 
-    def refits(self) -> Iterator[Claim]:
-        """Yield the claims of all models that were trained on all records."""
-        for file in [] if self.folder is None else sorted(self.folder.glob("refit_*.json")):
-            yield _told(file)["claim"]
+    def claims_beside(self, files: Iterable[Path | None]) -> list[Claim]:
+        """Return the claims of all models that left a trace here, but for those of some files.
+
+        They are those at other epsilons, and those that were trained on all records.
+        """
+        if self.folder is None:
+            return []
+        beside = sorted(set(self.folder.glob("*fit_*.json")) - {f for f in files if f})
+        return [row["claim"] for row in map(_told, beside) if "claim" in row]
 
     def keep_refit(self, claim: Claim) -> None:
         """Note that one more model has been trained on all records."""
@@ -124,9 +129,9 @@ def plan_of(
         )
     first = next(iter(records.values()))
     known = [_identity(model, param) for model, param in zip(models.values(), params, strict=True)]
-    attack = None if sweep.attack is None else sweep.attack.get_params(deep=False)
-    if attack and attack.get("pool") is not None:
-        pool = attack["pool"]
+    attack = {} if sweep.attack is None else sweep.attack.get_params(deep=False)
+    attack.pop("n_jobs", None)
+    if (pool := attack.get("pool")) is not None:
         attack["pool"] = (pool.n_shadows, pool.random_state, pool.stacked)
     return {
         "records": (fingerprints(as_records(first.X)), first.y),

@@ -72,6 +72,8 @@ def figure_of(sweep: Any) -> Figure:
 def of_groups_drawn(sweep: Any) -> PrivacyUtilityDisplay:
     """Return the picture of the subgroups that lose most, with what they have without privacy."""
     found = sweep.by_group()
+    if found.empty:
+        raise ValueError("No group has five test records in every split. Use coarser subgroups.")
     found = found[found["model"] == found["model"].iloc[0]]
     worst = found.groupby("group")["loss"].max().nlargest(_MOST_DRAWN).index
     drawn = found[found["group"].isin(worst)]

@@ -17,6 +17,7 @@ from .._clones import check_weights
 from .._sklearn import num_samples
 from ..accounting.budget import LedgerError
 from ..attacks import LabelInferenceAttack, ShadowPool
+from ..audit import Claim
 from ..exceptions import BudgetExceededError
 from ._attacked import fit_and_attack
 from ._baselines import fit_baseline
@@ -69,6 +70,10 @@ class Fits:
                     self.done.append(None)
                     rows.append(row)
         return rows
+
+    def earlier(self, candidates: list[Candidate]) -> list[Claim]:
+        """Return the claims of models, other than these, whose results have been kept."""
+        return self.kept.claims_beside(self._files(candidates))
 
     def baselines(self, candidates: list[Candidate], optional: bool) -> list[Row | None]:
         """Return the results of baselines; None for one that is optional and cannot be fitted."""

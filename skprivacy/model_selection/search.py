@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import column_or_1d, get_tags, indexable
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from .._config import warn_caller
 from .._sklearn import Interval, num_samples
@@ -18,6 +15,7 @@ from .._validation import as_frame, check_column_names, check_delta_is_small, ch
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
+from ._best_model import BestModelMixin
 from ._candidates import Candidates, public_settings
 from ._held_out import HeldOut, record_score
 from ._parameters import epsilon_parameter
@@ -36,11 +34,7 @@ _GIVEN_TO_SEARCH = {
 }
 
 
-def _best_has(name: str) -> Callable[[Any], bool]:
-    return lambda self: hasattr(getattr(self, "best_estimator_", self.estimator), name)
-
-
-class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
+class PrivateSearchCV(BestModelMixin, PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     """Hyper-parameter search that is itself differentially private.
 
     Each trial draws hyper-parameters uniformly, fits the private estimator with them on most of
@@ -334,73 +328,6 @@ default=None
                 UserWarning,
             )
         return search
-
-    @available_if(_best_has("predict"))
-    def predict(self, X: Any) -> NDArray:
-        """Predict with the best model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.predict(X)
-
-    @available_if(_best_has("predict_proba"))
-    def predict_proba(self, X: Any) -> NDArray:
-        """Predict probabilities with the best model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.predict_proba(X)
-
-    @available_if(_best_has("decision_function"))
-    def decision_function(self, X: Any) -> NDArray:
-        """Return the scores of the best model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.decision_function(X)
-
-    @available_if(_best_has("score"))
-    def score(self, X: Any, y: Any) -> float:
-        """Return the best model's score on these records, which is not protected.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-
-        Returns
-        -------
-        float
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.score(X, y)
-
-    @property
-    def classes_(self) -> NDArray:
-        """Class labels of the best model."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.classes_
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -110,8 +110,8 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         are attacked if the attack needs no shadow models, and otherwise have NaN.
     charged_ : PrivacyGuarantee
         Joint cost of ALL trained private models, see Notes. There is no ``privacy_``: no guarantee
-        covers the scores, nor a model that was chosen by them. With ``path``, refitted models of
-        earlier runs count too; a fit that was cut off counts in its budget alone.
+        covers the scores, nor a model that was chosen by them. With ``path``, all models whose
+        results are in the folder count; a fit that was cut off counts in its budget alone.
     guarantees_ : list of PrivacyGuarantee
         For each epsilon, the joint cost of the models of all its splits.
     attack_name_ : str
@@ -265,13 +265,13 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         total = len(candidates) * len(splits) + (refit is not None)
         free = fits.baselines(others, isinstance(self.baseline, str))  # nothing is charged yet
         rows = fits.models(candidates, total)
-        refitted = list(kept.refits())
+        beside = fits.earlier(candidates)
         if refit is not None:
             final = candidates[refit]
             with fits.saying_what_stays_charged(total):
                 model = clone(final.model).fit(X, y, **final.records.fit_params)
-            refitted.append(claim_of(model, X))
-            kept.keep_refit(refitted[-1])
+            beside.append(claim_of(model, X))
+            kept.keep_refit(beside[-1])
 
         if hasattr(self, "estimator_"):  # of an earlier fit
             del self.estimator_
@@ -292,7 +292,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         claims = [row["claim"] for row in rows]
         n = self.n_splits_
         self.guarantees_ = [_together(claims[i : i + n]) for i in range(0, len(claims), n)]
-        self.charged_ = _together([*claims, *refitted])
+        self.charged_ = _together([*claims, *beside])
         if refit is not None:
             self.estimator_ = model
         return self

@@ -29,7 +29,14 @@ from ._gradients.trial import Probe
 from ._training.config import SCHEDULES, TrainingConfig
 from ._training.engine import Alone, Peers, Training
 from ._training.environment import usable_device
-from ._training.net import ACTIVATIONS, PrivateNet, begins_at_random, make_module
+from ._training.net import (
+    ACTIVATIONS,
+    PrivateNet,
+    begins_at_random,
+    make_module,
+    mlp_from_arrays,
+    mlp_to_arrays,
+)
 from ._training.noise import NOISE
 from ._training.rows import MappedRows, chunks, is_mapped, single_precision
 from .augmentation import Views
@@ -163,6 +170,17 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
 
     settings_: dict[str, Any]
     _training: type[Training] = Training  # carries a run out; that of an audit watches it, too
+
+    # The built-in perceptron is kept as arrays, which formats without torch's pickles take too.
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        arrays = mlp_to_arrays(state.get("module_")) if self.module is None else None
+        return state if arrays is None else state | {"module_": arrays}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if isinstance(state.get("module_"), dict):
+            state = state | {"module_": mlp_from_arrays(state["module_"])}
+        super().__setstate__(state)
 
     def _set_module_params(self, module_params: dict[str, Any]) -> None:
         for name in module_params:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import Bounded, Categories, Column, category_key
-from .schema import Schema
+from ._values import category_key
+from .columns import Bounded, Categories
 
 __all__ = ["Scan"]
 
@@ -31,7 +31,7 @@ class Scan:
     Parameters
     ----------
     files : sequence of str
-    schema : Schema
+    facts : mapping of str to Bounded or Categories
     marginals : sequence of tuple of str
         Columns that are counted together.
     means : sequence of str
@@ -49,7 +49,7 @@ class Scan:
     """
 
     files: Sequence[str]
-    schema: Schema
+    facts: Mapping[str, Bounded | Categories]
     marginals: Sequence[tuple[str, ...]]
     means: Sequence[str]
     person: str | None
@@ -58,7 +58,7 @@ class Scan:
     @property
     def shapes(self) -> list[tuple[int, ...]]:
         """Number of cells of each marginal, by its columns."""
-        return [tuple(_n_cells(self.schema[name]) for name in names) for names in self.marginals]
+        return [tuple(_n_cells(self.facts[name]) for name in names) for names in self.marginals]
 
     def checked_types(self, connection: Any) -> None:
         """Refuse columns that are missing or of another type; only the files' headers are read."""
@@ -71,11 +71,11 @@ class Scan:
                     f"path has no column {name!r}; it has {sorted(kinds)}. Correct the names."
                 )
         for name in used:
-            expected = _NUMBERS if isinstance(self.schema[name], Bounded) else _NAMES
+            expected = _NUMBERS if isinstance(self.facts[name], Bounded) else _NAMES
             if kinds[name] not in expected:
                 raise ValueError(
                     f"The column {name!r} is of type {kinds[name]}, and its facts are "
-                    f"{self.schema[name]!r}. Bounded columns hold numbers, and categories text, "
+                    f"{self.facts[name]!r}. Bounded columns hold numbers, and categories text, "
                     "whole numbers or booleans. Convert the column, or correct the schema."
                 )
 
@@ -85,7 +85,7 @@ class Scan:
         n, sums = 0, [0] * len(self.means)
         level = (1 << len(counts)) - 1  # of the grand total: every marginal is summed over
         for which, *row in connection.execute(self._query()).fetchall():
-            cells, total, *parts = row[: len(counts)], *row[len(counts) :]
+            cells, total, parts = row[: len(counts)], row[len(counts)], row[len(counts) + 1 :]
             if which == level:
                 n, sums = int(total), [_clipped(part or 0) for part in parts]
                 continue
@@ -123,15 +123,14 @@ class Scan:
         """Return the number of a row's cell, NULL if one of its values is in no cell."""
         found = "0::BIGINT"
         for name in names:
-            fact = self.schema[name]
-            assert isinstance(fact, Bounded | Categories)  # other kinds are refused before
+            fact = self.facts[name]
             place = _bin(name, fact) if isinstance(fact, Bounded) else _place(name, fact)
             found = f"({found}) * {_n_cells(fact)} + ({place})"
         return found
 
     def _steps(self, name: str) -> str:
         """Return a number's distance from the middle of its bounds, in whole steps."""
-        fact = self.schema[name]
+        fact = self.facts[name]
         assert isinstance(fact, Bounded)
         half = (fact.upper - fact.lower) / 2
         middle = (fact.upper + fact.lower) / 2
@@ -142,11 +141,8 @@ class Scan:
         return f"CASE WHEN {_number(name)} IS NULL THEN 0 ELSE CAST({whole} AS BIGINT) END"
 
 
-def _n_cells(fact: Column) -> int:
-    if isinstance(fact, Bounded):
-        return fact.bins
-    assert isinstance(fact, Categories)
-    return len(fact.values)
+def _n_cells(fact: Bounded | Categories) -> int:
+    return fact.bins if isinstance(fact, Bounded) else len(fact.values)
 
 
 def _number(name: str) -> str:

@@ -210,26 +210,30 @@ the same unit?
             table = table.assign(**{target: np.asarray(y)})
         return check_table(table, self.items(), target, label)
 
-    def plain_columns(self, who: str, *, missing: bool) -> dict[str, Bounded | Categories]:
-        """Return the columns by name; raise ValueError unless each is Bounded or Categories.
+    def check_kinds(
+        self, who: str, names: Iterable[str] | None = None, *, missing: bool
+    ) -> dict[str, Bounded | Categories]:
+        """Return columns; raise ValueError for one that is neither Bounded nor Categories.
 
         Parameters
         ----------
         who : str
             Who knows these two kinds alone.
+        names : iterable of str, default=None
+            Which columns; ``None``: all.
         missing : bool
             Whether columns may have a feature for missing values.
         """
         found: dict[str, Bounded | Categories] = {}
-        for name, column in self.items():
-            if isinstance(column, Bounded | Categories):
-                found[name] = column
-            if name not in found or (column.missing and not missing):
+        for name in self if names is None else names:
+            column = self[name]
+            if not isinstance(column, (Bounded, Categories)) or (column.missing and not missing):
                 raise ValueError(
                     f"schema: column {name!r} is {column!r}, and {who} knows only Bounded and "
                     f"Categories{'' if missing else ' without missing=True'}. Describe it so, or "
                     "leave it out."
                 )
+            found[name] = column
         return found
 
     @property

@@ -159,7 +159,7 @@ def private_summary(
             budget=budget, noise_seed=noise_seed, assumptions=assumptions, unit=person or "record",
         ) as privacy:  # fmt: skip
             n, sums, cells = scan.run(connection)
-            exact = [[float(n)], np.array(sums) / STEPS, *(table.ravel() for table in cells)]
+            exact = [np.array([n]), np.array(sums) / STEPS, *(table.ravel() for table in cells)]
             noisy = mechanism.release(np.concatenate(exact), SecureRandom(noise_seed))
     return Release(_read(noisy, scan, max(1.0, noisy[0], mechanism.std)), privacy)
 
@@ -168,7 +168,7 @@ def _read(noisy: NDArray[np.float64], scan: Scan, count: float) -> Summary:
     """Return what the noisy numbers say, without another look at the data."""
     means, at = {}, 1
     for name in scan.means:
-        fact = scan.schema[name]
+        fact = scan.facts[name]
         assert isinstance(fact, Bounded)
         middle, half = (fact.upper + fact.lower) / 2, (fact.upper - fact.lower) / 2
         means[name] = float(middle + half * np.clip(noisy[at] / count, -1.0, 1.0))
@@ -205,19 +205,18 @@ def _checked(
             )
         if len(set(names)) < len(names):
             raise ValueError(f"{what} holds a column twice: {names!r}. Name each once.")
-    used = {*summed, *(name for names in sets for name in names)}
-    if used:
-        Schema({n: schema[n] for n in used}).plain_columns("private_summary", missing=True)
     if len(set(sets)) < len(sets) or not all(sets) or len(sets) > _MOST_MARGINALS:
         raise ValueError(
             f"marginals={sets!r} must be at most {_MOST_MARGINALS} different sets of at least one "
             "column."
         )
+    counted = [*summed, *(name for names in sets for name in names)]
+    facts = schema.check_kinds("private_summary", counted, missing=True)
     for name in summed:
-        if not isinstance(schema[name], Bounded):
+        if not isinstance(facts[name], Bounded):
             raise ValueError(f"means holds {name!r}, which has categories. Pass it in marginals.")
     for name in {name for names in sets for name in names}:
-        fact = schema[name]
+        fact = facts[name]
         if isinstance(fact, Bounded) and fact.bins == 1:
             raise ValueError(
                 f"marginals holds {name!r}, which has one bin. Say how finely it is counted, for "
@@ -232,7 +231,7 @@ def _checked(
         )
     if person == "record" or not (person is None or (isinstance(person, str) and person)):
         raise ValueError(f"person={person!r} must be the name of a column, other than 'record'.")
-    scan = Scan(files, schema, sets, summed, person, int(max_rows))
+    scan = Scan(files, facts, sets, summed, person, int(max_rows))
     if (cells := sum(math.prod(shape) for shape in scan.shapes)) > _MOST_CELLS:
         raise ValueError(
             f"marginals={sets!r} have {cells:,} cells; expected at most {_MOST_CELLS:,}. Use fewer "
@@ -252,7 +251,7 @@ def _connection(memory: str, directory: Path | None) -> Iterator[Any]:
             "duckdb."
         ) from error
     with tempfile.TemporaryDirectory(dir=directory) as folder:
-        settings = {
+        settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": memory,
             "temp_directory": folder,
             "temp_file_encryption": "true",

@@ -59,7 +59,7 @@ class Facts:
             check_unmasked(y, "y")
             check_consistent_length(X, y)
             column_or_1d(y)
-        inferred = schema is None
+        named = schema is not None
         if schema is None:
             schema = Schema.infer(X, _discrete(y))
         else:
@@ -67,13 +67,13 @@ class Facts:
         if schema.inferred:
             fit.assume(_INFERRED)
         check_columns(schema, X)
-        columns = schema.plain_columns("a synthesizer", missing=True)
+        columns = schema.check_kinds("PrivateSynthesizer", missing=True)
         series = [column for column, _ in described_columns(schema, X)]
         types: dict[str, Any] = {}
         order = list(columns)
         if isinstance(X, pd.DataFrame):
             types, order = dict(X.dtypes), list(X.columns)
-        if inferred and not all(isinstance(name, str) for name in order):
+        if not named and not all(isinstance(name, str) for name in order):
             types, order = {f"x{k}": v for k, v in types.items()}, list(columns)
         if y is not None:
             name = _target_name(schema, y)
@@ -110,6 +110,7 @@ class Facts:
                 f"missing={missing!r} names {unknown[0]!r}, which is no column; expected some of "
                 f"{list(self.columns)}."
             )
+        named += [name for name, fact in self.columns.items() if fact.missing]
         return Domain(self.columns, grids, named, self.types)
 
     def workload(self, given: Mapping[Any, Any] | None) -> dict[tuple[int, int], float]:

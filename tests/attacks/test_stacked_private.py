@@ -182,7 +182,7 @@ def test_equal_distribution_to_training_one_by_one():
 
 def test_members_have_noise_of_their_own_that_the_pool_can_repeat():
     X, y = problem(60)
-    model = DPSGDClassifier(epsilon=1.0, delta=1e-3, classes=range(3), epochs=1)
+    model = DPSGDClassifier(hidden_layer_sizes=(64,), delta=1e-3, classes=range(3), epochs=1)
     one, two = (ShadowPool(model, n_shadows=4, random_state=5).fit(X, y) for _ in range(2))
     assert (one.logits(X, y) == two.logits(X, y)).all()
     starts = np.stack([model.layers[1][0] for model in one.estimators_])  # zero but for the noise
@@ -249,8 +249,8 @@ class NewConfig(TrainingConfig):
 def test_a_new_setting_is_refused_by_construction(twice, monkeypatch):
     plan = DPSGDClassifier._plan
 
-    def planned(self, n):
-        return NewConfig(**vars(plan(self, n)), twice=twice)
+    def planned(self, n, recipe):
+        return NewConfig(**vars(plan(self, n, recipe)), twice=twice)
 
     monkeypatch.setattr(DPSGDClassifier, "_plan", planned)
     monkeypatch.setattr(stacking, "TrainingConfig", NewConfig)  # has a default for what is new

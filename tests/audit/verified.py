@@ -58,7 +58,10 @@ def _votes(**fixed: Any) -> Callable[[], Any]:
 
 
 def _labels(kind: Any, **fixed: Any) -> Callable[[], Any]:
-    kept = {"estimator": GaussianNB(), "classes": TWO, "keep_labels": True, **fixed}
+    kept = {
+        "estimator": GaussianNB(), "n_rounds": 1, "n_folds": 2, "classes": TWO, "keep_labels": True,
+        **fixed,
+    }  # fmt: skip
     return lambda: kind(**kept)
 
 
@@ -91,7 +94,7 @@ VERIFIED: dict[str, Callable[[], Any]] = {
         PCA(1), head=GradientHead(steps=2), classes=TWO, delta=1e-4
     ),
     "ALMFineTuner-prototypes": lambda: ALMFineTuner(
-        PCA(1), head="prototypes", classes=TWO, delta=1e-4
+        PCA(1), head="prototypes", mechanism="gaussian", classes=TWO, delta=1e-4
     ),
     "ALMFineTuner-least-squares": lambda: ALMFineTuner(
         PCA(1), head="least_squares", mechanism="gaussian", classes=TWO, delta=1e-4

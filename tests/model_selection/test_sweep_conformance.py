@@ -132,9 +132,9 @@ def test_shadows_and_baselines_are_given_the_weights_too():
     auto = PrivacySweepCV(Weighted(), epsilons=[3.0], cv=CV).fit(X, y, sample_weight=WEIGHTS)
     assert auto.baseline_results_["mean_test_score"][0] > 0.6
     with config_context(enable_metadata_routing=True):
-        asking = Weighted().set_fit_request(sample_weight=True)
-        asking.set_score_request(sample_weight=True)
-        routed = PrivacySweepCV(make_pipeline(asking), epsilons=[3.0], cv=CV, attack=attack)
+        asking = make_pipeline(Weighted().set_fit_request(sample_weight=True))
+        judge = make_scorer(accuracy_score).set_score_request(sample_weight=True)
+        routed = PrivacySweepCV(asking, epsilons=[3.0], cv=CV, attack=attack, scoring=judge)
         routed.fit(X, y, sample_weight=WEIGHTS)
         assert routed.cv_results_["mean_attack_auc"][0] > 0.5
 

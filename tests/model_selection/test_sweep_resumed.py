@@ -75,17 +75,18 @@ def test_a_killed_sweep_goes_on_and_charges_only_what_it_makes(
 
 
 def test_more_epsilons_and_a_refit_cost_only_themselves(tmp_path, monkeypatch):
+    """All models of the folder are in the total: also those at an epsilon no longer swept."""
     monkeypatch.setenv("SWEEP_FOLDER", "")
     first = sweep(tmp_path).fit(records, labels)
     assert charges(tmp_path) == TOTAL
     more = sweep(tmp_path, epsilons=[2.0, 4.0], refit=2.0).fit(records, labels)
     assert charges(tmp_path) == TOTAL + N_SPLITS + 1
     assert more.cv_results_["mean_test_score"][0] == first.cv_results_["mean_test_score"][1]
-    assert more.charged_.epsilon() == pytest.approx(3 * (2 + 4) + 2, rel=1e-3)
+    assert more.charged_.epsilon() == pytest.approx(3 * (1 + 2 + 4) + 2, rel=1e-3)
     # a second final model is trained and charged, and both are counted
     twice = sweep(tmp_path, epsilons=[2.0, 4.0], refit=2.0).fit(records, labels)
     assert charges(tmp_path) == TOTAL + N_SPLITS + 2
-    assert twice.charged_.epsilon() == pytest.approx(3 * (2 + 4) + 2 + 2, rel=1e-3)
+    assert twice.charged_.epsilon() == pytest.approx(3 * (1 + 2 + 4) + 2 + 2, rel=1e-3)
 
 
 def test_a_refused_sweep_keeps_what_was_paid_for(tmp_path):

@@ -75,6 +75,13 @@ class Handle:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self)._at, (self._ledger.address, self._scope, self._ledger.seen)
 
+    # For formats that call no function of a file's choice, such as that of skops.
+    def __getstate__(self) -> dict[str, Any]:
+        return {"address": self._ledger.address, "scope": self._scope, "seen": self._ledger.seen}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._attach(ledger_at(state["address"], state["seen"]), scope_of(state["scope"]))
+
     @cached_property
     def _terms(self) -> Terms:
         first = self._ledger.read().first  # it never changes

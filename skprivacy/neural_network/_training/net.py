@@ -17,7 +17,15 @@ from torch import Tensor, nn
 from .engine import Peers, Training
 from .rows import MappedRows
 
-__all__ = ["ACTIVATIONS", "PrivateNet", "begins_at_random", "make_mlp", "make_module"]
+__all__ = [
+    "ACTIVATIONS",
+    "PrivateNet",
+    "begins_at_random",
+    "make_mlp",
+    "make_module",
+    "mlp_from_arrays",
+    "mlp_to_arrays",
+]
 
 
 def make_module(
@@ -83,6 +91,30 @@ def make_mlp(
     for p in layers[-1].parameters():
         p.data.zero_()
     return nn.Sequential(*layers)
+
+
+def mlp_to_arrays(module: Any) -> dict[str, Any] | None:
+    """Return what :func:`mlp_from_arrays` makes the same perceptron of; None for other modules."""
+    layers = list(module) if type(module) is nn.Sequential else []
+    kinds = {type(layer) for layer in layers[1::2]}
+    linear = all(type(layer) is nn.Linear and layer.bias is not None for layer in layers[::2])
+    if not (len(layers) % 2 and linear and len(kinds) < 2 and kinds <= {*ACTIVATIONS.values()}):
+        return None
+    weights = {name: tensor.cpu().numpy().copy() for name, tensor in module.state_dict().items()}
+    if any(array.dtype != np.float32 for array in weights.values()):
+        return None
+    activation = next((name for name, kind in ACTIVATIONS.items() if kind in kinds), "tanh")
+    return {"activation": activation, "weights": weights}
+
+
+def mlp_from_arrays(saved: dict[str, Any]) -> nn.Sequential:
+    """Return the perceptron that :func:`mlp_to_arrays` took apart."""
+    weights = {name: torch.from_numpy(array.copy()) for name, array in saved["weights"].items()}
+    shapes = [w.shape for name, w in weights.items() if name.endswith("weight")]
+    sizes = [shapes[0][1], *(shape[0] for shape in shapes)]
+    made = make_mlp(sizes[0], sizes[1:-1], sizes[-1], saved["activation"], np.random.RandomState(0))
+    made.load_state_dict(weights)
+    return made.eval()
 
 
 def begins_at_random(module: nn.Module, again: nn.Module) -> bool:

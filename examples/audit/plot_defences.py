@@ -1,0 +1,64 @@
+"""
+Defences that prove nothing
+===========================
+
+Rounding probabilities or showing only the best few looks like protection, until somebody attacks
+who knows of the defence and trains shadow models that are defended alike. The records are digits,
+one in five of which has a wrong label that the network has learned by heart.
+"""
+
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
+
+from skprivacy import DPSGDClassifier
+from skprivacy.attacks import LiRA, ShadowPool
+from skprivacy.defences import RoundedClassifier, TemperatureClassifier, TopKClassifier
+
+warnings.simplefilter("ignore", ConvergenceWarning)
+X, y = load_digits(return_X_y=True)
+X = (X / 16).astype(np.float32)
+rng = np.random.default_rng(0)
+y = np.where(rng.random(len(y)) < 0.2, rng.integers(0, 10, len(y)), y)
+half = len(y) // 2
+inside, outside = (X[:half], y[:half]), (X[half:], y[half:])
+net = MLPClassifier((64,), activation="tanh", alpha=0, max_iter=100, random_state=0)
+models = {
+    "none": net,
+    "temperature 20": TemperatureClassifier(net, temperature=20),
+    "top 3 alone": TopKClassifier(net, k=3),
+    "one decimal": RoundedClassifier(net, decimals=1),
+    "the label alone": TopKClassifier(net, k=1),
+    "DP-SGD, ε = 8": DPSGDClassifier(epsilon=8, delta=1e-5, classes=np.unique(y), random_state=0),
+}
+
+# %%
+# The attacker who does not know of the defence trains plain shadow models; the one who knows it,
+# defended ones.
+plain = ShadowPool(net, n_shadows=8, random_state=0).fit(X, y)
+rows = {}
+for name, model in models.items():
+    target = model.fit(*inside)
+    alike = ShadowPool(model, n_shadows=8, random_state=0).fit(X, y)
+    rows[name] = [target.score(*outside)]
+    for pool in (plain, alike):
+        found = LiRA(target, pool=pool, online=True).fit(X, y).evaluate(*inside, *outside)
+        rows[name].append(found.auc)
+    print(f"{name:16} accuracy %.2f, AUC %.2f, shadows alike %.2f" % tuple(rows[name]))
+
+# %%
+places = np.arange(len(rows))[::-1]
+table = np.array(list(rows.values()))
+_, ax = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
+ax.hlines(places, table[:, 1], table[:, 2], color="#d5dde3", lw=3)
+ax.plot(table[:, 1], places, "o", color="#1b6ca8", label="attacker does not know the defence")
+ax.plot(table[:, 2], places, "D", color="#c0392b", label="attacker knows it")
+ax.axvline(0.5, linestyle=":", color="#5f6b76", label="guessing")
+ax.set_yticks(places, list(rows))
+ax.set(xlabel="AUC of the attack")
+ax.legend(loc="lower left", fontsize=8)
+plt.show()

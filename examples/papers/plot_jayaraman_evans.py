@@ -1,0 +1,81 @@
+"""
+Jayaraman and Evans: a loose accountant costs accuracy
+======================================================
+
+The same epsilon can be proved with different amounts of noise, by accountants from "adding up" to
+loss distributions. Jayaraman and Evans (2019) asked what each costs in accuracy, and what attacks
+find. This is a small version with one model; ``python benchmarks/jayaraman_evans.py`` makes the
+whole figure.
+
+B. Jayaraman and D. Evans, "Evaluating differentially private machine learning in practice", USENIX
+Security 2019.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.metrics import log_loss
+
+from skprivacy import DPSGDClassifier
+from skprivacy.accounting import (
+    GaussianEvent,
+    PoissonSampled,
+    Repeated,
+    calibrate_noise_multiplier,
+)
+from skprivacy.attacks import LossThreshold
+from skprivacy.datasets import make_location_like
+
+X, y = make_location_like(1600, n_features=150, n_classes=10, random_state=0, return_X_y=True)
+X = np.asarray(X, dtype=np.float32)
+inside, outside = (X[:800], y[:800]), (X[800:], y[800:])
+accountants = {
+    "naive": ("adding up", "#7e5109"), "advanced": ("advanced composition", "#6c3483"),
+    "zcdp": ("zCDP", "#117a65"), "rdp": ("Rényi", "#c0392b"),
+    "pld": ("loss distributions", "#1b6ca8"),
+}  # fmt: skip
+epsilons = (0.1, 1, 10, 100, 1000)
+
+
+def trained(**privacy):
+    model = DPSGDClassifier(
+        batch_size=200, epochs=30, classes=np.unique(y), random_state=0, **privacy
+    )
+    return model.fit(*inside)
+
+
+def leakage(model):
+    """Yeom's attack: a loss below the mean training loss is called a member's. TPR minus FPR."""
+    mean = log_loss(inside[1], model.predict_proba(inside[0]), labels=model.classes_)
+    attack = LossThreshold(model, training_loss=mean).fit(X, y)
+    return np.mean(attack.predict(*inside)) - np.mean(attack.predict(*outside))
+
+
+# %%
+# 120 steps on batches of a quarter. The noise is the least with which each accountant proves
+# epsilon.
+free = trained(epsilon=np.inf)
+found = {}
+for name in accountants:
+    for epsilon in epsilons:
+        noise = calibrate_noise_multiplier(
+            lambda z: Repeated(PoissonSampled(0.25, GaussianEvent(z)), 120),
+            epsilon, 1e-5, "zero_out", name,
+        )  # fmt: skip
+        model = trained(epsilon=None, noise_multiplier=noise)
+        found[name, epsilon] = 1 - model.score(*outside) / free.score(*outside), leakage(model)
+
+# %%
+_, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+for name, (label, colour) in accountants.items():
+    lines = np.array([found[name, e] for e in epsilons]).T
+    for ax, line in zip(axes, lines, strict=True):
+        ax.plot(epsilons, line, "o-", color=colour, label=label)
+axes[1].axhline(leakage(free), linestyle=":", color="#5f6b76", label="without noise")
+for ax, title in zip(axes, ("Loss of accuracy", "Leakage: TPR − FPR"), strict=True):
+    ax.set(xscale="log", xlabel="ε that is proved", title=title)
+axes[1].legend(fontsize=8)
+plt.show()
+
+# %%
+# At one epsilon all five models have the same guarantee, which is the best of the five proofs of
+# each noise. Those with loose proofs are really far more private than they say, and pay for it.

@@ -1,0 +1,65 @@
+"""
+A first private model
+=====================
+
+Three steps: write down what is public, train, and read what the guarantee rules out.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import train_test_split
+
+from skprivacy import DPSGDClassifier, make_private_pipeline
+from skprivacy.preprocessing import Bounded, Categories, Schema
+
+# %%
+# A made-up table of patients stands for your own.
+rng = np.random.default_rng(0)
+n = 6000
+table = pd.DataFrame(
+    {
+        "age": rng.integers(18, 95, n),
+        "sex": rng.choice(["f", "m"], n),
+        "income": rng.lognormal(10, 0.7, n).round(),
+    }
+)
+odds = np.exp(0.08 * (table["age"] - 60) + (table["sex"] == "m"))
+readmitted = np.where(rng.random(n) < odds / (1 + odds), "yes", "no")
+
+# %%
+# What is public: ranges, categories and classes, from a codebook and not from the table.
+schema = Schema(
+    {
+        "age": Bounded(0, 120),
+        "sex": Categories(["f", "m"]),
+        "income": Bounded(0, 1_000_000, scale="log", knee=10_000),
+    },
+    target="readmitted",
+    classes=["no", "yes"],
+)
+X, X_new, y, y_new = train_test_split(table, readmitted, test_size=0.5, random_state=0)
+
+# %%
+# Train. ``privacy_`` is the guarantee, with everything it assumes.
+model = make_private_pipeline(schema, DPSGDClassifier(epsilon=1.0, delta=1e-6)).fit(X, y)
+print(f"accuracy on new patients: {model.score(X_new, y_new):.2f}")
+guarantee = model[-1].privacy_
+print(guarantee)
+
+# %%
+# What does that rule out? Somebody wants to know whether a certain person was in the data. If he
+# may accuse one person in a hundred by mistake, he finds at most these many of those who were.
+fpr = np.geomspace(1e-3, 1, 200)
+fig, ax = plt.subplots(figsize=(6, 4.5), layout="constrained")
+ax.plot(fpr, guarantee.tpr_bound(fpr), color="#1b6ca8", label="any attack on this model, at most")
+ax.plot(fpr, fpr, ":", color="#5f6b76", label="guessing")
+ax.plot(0.01, guarantee.tpr_bound(0.01), "D", color="#c0392b")
+ax.annotate(
+    f"1% accused by mistake:\nat most {100 * float(guarantee.tpr_bound(0.01)):.1f}% found",
+    (0.01, float(guarantee.tpr_bound(0.01))), xytext=(0.0015, 0.12),
+    arrowprops={"arrowstyle": "-", "color": "#c0392b"},
+)  # fmt: skip
+ax.set(xscale="log", yscale="log", xlabel="others accused", ylabel="members found")
+ax.legend()
+plt.show()

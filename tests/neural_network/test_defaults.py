@@ -1,0 +1,148 @@
+"""What "auto" stands for follows from public facts, and what is given is obeyed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+from skprivacy import load_model, save_model
+from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
+from skprivacy.neural_network._defaults import PublicFacts, chosen
+
+AUTO = {
+    name: value
+    for name, value in DPSGDClassifier().get_params().items()
+    if isinstance(value, str) and value == "auto" and name != "device"
+}
+
+
+def facts(**known):
+    return PublicFacts(**{
+        "n_records": 20_000, "n_features": 16, "n_outputs": 4, "epsilon": 1.0, "delta": 1e-5,
+        "clipping": "flat", "classifies": True, "perceptron": True, "studied": True, **known,
+    })  # fmt: skip
+
+
+def run(recipe, n=20_000):
+    steps = recipe.epochs * round(n / recipe.batch_size)
+    return steps, steps * recipe.learning_rate
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 2
+    return rng.normal(size=(400, 3)) / 2 + y[:, None] - 0.5, y
+
+
+def test_the_signal_is_records_times_the_gaussian_parameter():
+    # Balle and Wang 2018: epsilon 1 and delta 1e-5 take noise of 3.730632 times the sensitivity
+    assert facts().signal == pytest.approx(20_000 / 3.730632, rel=1e-6)
+
+
+def test_training_lasts_as_long_as_the_signal_allows():
+    for epsilon in (0.3, 1.0, 3.0):
+        known = facts(epsilon=epsilon)
+        time = 0.5 * known.signal / 4
+        steps, took = run(chosen(AUTO, known))
+        assert steps == pytest.approx(32 * math.sqrt(time), abs=20)  # in epochs of 20
+        assert took == pytest.approx(time)
+        _, alone = run(chosen(AUTO | {"hidden_layer_sizes": ()}, known))
+        assert alone == pytest.approx(2 * time)
+
+
+@pytest.mark.parametrize("given", [{"epochs": 7}, {"batch_size": 250}, {"epochs": 100}])
+def test_the_step_size_fits_itself_to_the_steps_that_are_given(given):
+    recipe = chosen(AUTO | given, facts())
+    assert all(getattr(recipe, name) == value for name, value in given.items())
+    _, time = run(recipe)
+    assert time == pytest.approx(run(chosen(AUTO, facts()))[1]) or recipe.learning_rate == 2.0
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("n", [1, 3, 50, 10**4, 10**8])
+def test_no_size_of_a_table_is_too_small_or_too_large(n, epsilon):
+    recipe = chosen(AUTO, facts(n_records=n, epsilon=epsilon))
+    steps, _ = run(recipe, n)
+    assert 1 <= recipe.batch_size <= n
+    assert 0 < recipe.learning_rate <= 2.0
+    assert 1 <= steps <= 1700  # of whole epochs, hence not 1,536
+
+
+def test_few_records_or_little_epsilon_train_no_hidden_layer():
+    assert chosen(AUTO, facts(epsilon=0.01)).hidden_layer_sizes == ()
+    assert chosen(AUTO, facts(n_records=300)).hidden_layer_sizes == ()
+    assert chosen(AUTO, facts()).hidden_layer_sizes == (64,)
+
+
+def test_all_that_is_given_is_obeyed():
+    given = {
+        "hidden_layer_sizes": (5,), "activation": "logistic", "batch_size": 30, "epochs": 2,
+        "optimizer": "adam", "learning_rate": 0.02, "schedule": "cosine", "averaging": 0.25,
+        "max_grad_norm": 3.0,
+    }  # fmt: skip
+    assert set(given) == set(AUTO)
+    for known in (facts(), facts(epsilon=np.inf), facts(studied=False), facts(perceptron=False)):
+        recipe = chosen(given, known)
+        assert {name: getattr(recipe, name) for name in given} == given
+        for name, value in given.items():
+            assert getattr(chosen(AUTO | {name: value}, known), name) == value
+
+
+def test_a_rate_of_ones_own_is_of_clipped_gradient_descent_without_privacy_too():
+    recipe = chosen(AUTO | {"learning_rate": 0.5}, facts(epsilon=np.inf))
+    assert (recipe.optimizer, recipe.max_grad_norm) == ("sgd", 1.0)
+    assert chosen(AUTO | {"optimizer": "sgd"}, facts(epsilon=np.inf)).learning_rate == 0.1
+    assert chosen(AUTO | {"optimizer": "adam"}, facts()).learning_rate == "auto"
+    assert chosen(AUTO, facts(epsilon=np.inf, clipping="adaptive")).max_grad_norm == 1.0
+
+
+def test_a_step_is_divided_by_the_norm_that_is_given():
+    rate = chosen(AUTO, facts()).learning_rate
+    assert chosen(AUTO | {"max_grad_norm": 0.1}, facts()).learning_rate == pytest.approx(10 * rate)
+
+
+def test_what_falls_to_zero_is_not_averaged():
+    assert chosen(AUTO, facts()).averaging == 0.0
+    assert chosen(AUTO | {"schedule": "constant"}, facts()).averaging == 0.5
+
+
+@pytest.mark.parametrize("known", [{"n_records": 300}, {}])
+def test_settings_follow_from_public_facts_alone(rows, known):
+    X, y = rows
+    one = DPSGDClassifier(classes=[0, 1], delta=1e-4, **known).fit(X, y)
+    other = DPSGDClassifier(classes=[0, 1], delta=1e-4, **known).fit(100 * X[::-1], 0 * y)
+    assert one.settings_ == other.settings_
+    fewer = DPSGDClassifier(classes=[0, 1], delta=1e-4, **known).fit(X[:200], y[:200])
+    assert (fewer.settings_ == one.settings_) is bool(known)  # with a figure, n does not show
+
+
+def test_settings_are_saved(rows, tmp_path):
+    X, y = rows
+    for model in (DPSGDClassifier(classes=[0, 1]), DPSGDRegressor(target_bounds=(0, 1))):
+        save_model(model.fit(X, y), tmp_path / "m")
+        again = load_model(tmp_path / "m")
+        assert again.settings_ == model.settings_
+        assert again.hidden_layer_sizes == "auto"
+        assert np.array_equal(again.predict(X), model.predict(X))
+
+
+def test_further_training_keeps_the_network(rows):
+    X, y = rows
+    model = DPSGDClassifier(classes=[0, 1], epsilon=50.0).fit(X, y)
+    assert model.settings_["hidden_layer_sizes"] == (64,)
+    model.set_params(epsilon=0.01).partial_fit(X, y)
+    assert model.settings_["hidden_layer_sizes"] == (64,)
+    assert model.predict(X).shape == (400,)
+
+
+def test_without_privacy_it_learns_what_can_be_learned():
+    X, y = load_digits(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(X / 8 - 1, y, random_state=0)
+    model = DPSGDClassifier(epsilon=np.inf, classes=range(10), random_state=0).fit(X, y)
+    assert model.score(X_test, y_test) > 0.96  # scikit-learn's perceptron: 0.97
+    assert model.settings_["optimizer"] == "adam"
