@@ -122,7 +122,7 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
                 "schema of the records that reach the teacher, or X_public."
             )
         check_columns(schema, X)
-        schema.plain_columns(type(self).__name__, missing=True)
+        schema.check_kinds(type(self).__name__, missing=True)
         return schema
 
     def _aggregator(

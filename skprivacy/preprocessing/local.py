@@ -211,7 +211,7 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
 
     def _restate(self) -> None:
         """Keep what the guarantee is about to describe, or, in a loaded model, describes."""
-        self.schema_.plain_columns(type(self).__name__, missing=False)
+        self.schema_.check_kinds(type(self).__name__, missing=False)
         self._numeric = sum(isinstance(fact, Bounded) for fact in self.schema_.values())
         self._stated = self._settings()
 

@@ -210,10 +210,10 @@ the same unit?
             table = table.assign(**{target: np.asarray(y)})
         return check_table(table, self.items(), target, label)
 
-    def plain_columns(
+    def check_kinds(
         self, who: str, names: Iterable[str] | None = None, *, missing: bool
     ) -> dict[str, Bounded | Categories]:
-        """Return columns by name; raise ValueError unless each is Bounded or Categories.
+        """Return columns; raise ValueError for one that is neither Bounded nor Categories.
 
         Parameters
         ----------

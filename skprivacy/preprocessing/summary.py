@@ -213,7 +213,7 @@ def _checked(
             "column."
         )
     counted = [*summed, *(name for names in sets for name in names)]
-    facts = schema.plain_columns("private_summary", counted, missing=True)
+    facts = schema.check_kinds("private_summary", counted, missing=True)
     for name in summed:
         if not isinstance(facts[name], Bounded):
             raise ValueError(f"means holds {name!r}, which has categories. Pass it in marginals.")

@@ -67,7 +67,7 @@ class Facts:
         if schema.inferred:
             fit.assume(_INFERRED)
         check_columns(schema, X)
-        columns = schema.plain_columns("a synthesizer", missing=True)
+        columns = schema.check_kinds("PrivateSynthesizer", missing=True)
         series = [column for column, _ in described_columns(schema, X)]
         types: dict[str, Any] = {}
         order = list(columns)

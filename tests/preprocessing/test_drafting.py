@@ -146,7 +146,7 @@ def test_a_synthesizer_takes_no_guess_for_public():
         model = PrivateSynthesizer(schema=schema).fit(X)
     assert "the schema is public (it was read off the data)" in model.privacy_.assumptions
     dates = Schema({"a": Hashed(4), "b": Categories(["x", "y"])})
-    with pytest.raises(ValueError, match="a synthesizer knows only Bounded and Categories"):
+    with pytest.raises(ValueError, match="PrivateSynthesizer knows only Bounded and Categories"):
         PrivateSynthesizer(schema=dates).fit(X)
 
 
