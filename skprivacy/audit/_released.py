@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -114,7 +114,13 @@ def _parts(value: Any) -> list[Any]:
     held = _attributes(value)
     params = set(value.get_params(deep=False)) if hasattr(value, "get_params") else set()
     skipped = _PUBLIC | (params if hasattr(value, "fit") else set())
-    return [held[name] for name in sorted(held) if name not in skipped]
+    # Arrays before models and lists, whose sizes may differ from run to run: so they keep places.
+    return [held[name] for name in sorted(held, key=_shape_may_vary(held)) if name not in skipped]
+
+
+def _shape_may_vary(held: dict[str, Any]) -> Callable[[str], tuple[bool, str]]:
+    plain = (bool, int, float, np.number, np.bool_, np.ndarray)
+    return lambda name: (not isinstance(held[name], plain), name)
 
 
 def _attributes(value: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -31,7 +32,7 @@ from skprivacy.audit import (
 )
 from skprivacy.audit._fits import Fits
 from skprivacy.audit._neighbours import Public, neighbours
-from skprivacy.audit._released import adds_up_answers
+from skprivacy.audit._released import adds_up_answers, numbers_of
 from skprivacy.linear_model import (
     FunctionalMechanismRegressor,
     OutputPerturbationClassifier,
@@ -415,3 +416,16 @@ def test_a_linear_classifier_moves_nearly_as_far_as_its_sensitivity_among_faint_
     plain = [share for name, share in moved.items() if "faint" not in name]
     assert 0.7 * sensitivity < max(faint) <= sensitivity
     assert max(plain) < 0.6 * sensitivity
+
+
+def test_an_array_keeps_its_place_whatever_the_size_of_the_models_beside_it():
+    """Where a class was missing in some runs, the labels that LP2ST had released moved."""
+
+    def fitted(size):
+        return SimpleNamespace(
+            estimator_=SimpleNamespace(theta_=np.ones(size)), labels_=np.arange(3)
+        )
+
+    small, large = (numbers_of(fitted(size), np.zeros((1, 1))) for size in (2, 5))
+    np.testing.assert_array_equal(small[:3], [0, 1, 2])
+    np.testing.assert_array_equal(small[:3], large[:3])
