@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from joblib.parallel import get_active_backend
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
@@ -295,7 +296,9 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, MetaEstimatorMixin, BaseEstimato
     def _all(self, what: str, tasks: Iterable[Any], total: int) -> list[Any]:
         """Return the results of all tasks; one that is refused does not undo the earlier ones."""
         rows: list[Any] = []
-        done = Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks)
+        backend, _ = get_active_backend()  # that of Ray has results all at once
+        how = "generator" if backend.supports_return_generator else "list"
+        done = Parallel(n_jobs=self.n_jobs, return_as=how)(tasks)
         with _saying_what_stays_charged(rows, total):
             for row in tqdm(
                 done, total=total, disable=not (self.verbose and total), desc=what, unit="fit"
