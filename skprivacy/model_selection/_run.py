@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from joblib.parallel import get_active_backend
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 from tqdm.auto import tqdm
@@ -98,10 +99,14 @@ class Fits:
         jobs = [
             (c, split, own) for c, own in zip(candidates, how, strict=True) for split in self.splits
         ]
-        made = Parallel(n_jobs=self.n_jobs, return_as="generator")(
-            delayed(_in_split)(fit, c.records, split, file, clone(c.model), *own)
-            for (c, split, own), file, row in zip(jobs, files, known, strict=True)
-            if row is None
+        backend, _ = get_active_backend()  # that of Ray has results all at once
+        how_returned = "generator" if backend.supports_return_generator else "list"
+        made = iter(
+            Parallel(n_jobs=self.n_jobs, return_as=how_returned)(
+                delayed(_in_split)(fit, c.records, split, file, clone(c.model), *own)
+                for (c, split, own), file, row in zip(jobs, files, known, strict=True)
+                if row is None
+            )
         )
         for row in known:
             yield next(made) if row is None else row
