@@ -96,7 +96,10 @@ def test_a_public_encoder_with_a_new_head_is_fine_tuned(pre_trained):
         head = nn.Linear(16, 10)
     module = nn.Sequential(freeze_batch_norm(encoder.module_), nn.ReLU(), head)
     before = {k: v.clone() for k, v in module.state_dict().items()}
-    params = {"module": module, "classes": range(10), "epsilon": np.inf, "epochs": 4}
+    params = {
+        "module": module, "classes": range(10), "epsilon": np.inf, "epochs": 4, "batch_size": 100,
+        "learning_rate": 1.0, "schedule": "constant",
+    }  # fmt: skip
     model = clone(DPSGDClassifier(**params, noise_seed=0)).fit(X, y)
     assert "the weights that training starts from are public" in model.privacy_.assumptions
     assert model.gradients_ == "book-keeping"
