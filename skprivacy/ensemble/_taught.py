@@ -37,6 +37,7 @@ from .students import PropagationStudent, taught
 __all__ = ["N_DRAWN", "TaughtByVotes", "like", "placed", "together"]
 
 N_DRAWN = 2000  # public records that are drawn from a schema where none are given
+_INFERRED = "the schema is public (it was read off the data)"
 _TRIED = 200  # public records on which the student is tried
 
 
@@ -107,6 +108,13 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
             )
         return public
 
+    def _assume_schemas(self, fit: PrivateFit) -> None:
+        """Assume that what teachers and student are told of the columns is public."""
+        for name, value in self.get_params().items():
+            if name != "schema" and isinstance(value, Schema) and value.inferred:
+                value.warn_if_inferred()
+                fit.assume(_INFERRED)
+
     def _described(self, fit: PrivateFit, X: Any) -> Schema:
         """Return the schema of records that are to be drawn, which are to look like ``X``."""
         schema = self.schema
@@ -115,7 +123,7 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         else:
             schema.warn_if_inferred()
         if schema.inferred:
-            fit.assume("the schema is public (it was read off the data)")
+            fit.assume(_INFERRED)
         if len(schema) != self.n_features_in_:
             raise ValueError(
                 f"schema has {len(schema)} columns and X has {self.n_features_in_}. Give the "

@@ -194,6 +194,7 @@ class PrivateKNNClassifier(TaughtByVotes):
         with self._private_fit() as fit:
             check_others(X_public, X)
             X, y = self._validated(X, y)
+            self._assume_schemas(fit)
             rows = np.asarray(X, dtype=np.float64)
             if self.relation != "add_remove":
                 check_delta(self.delta, len(rows))

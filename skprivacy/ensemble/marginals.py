@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..mechanisms import Gaussian, analytic_noise_multiplier
 from ..preprocessing import Bounded, Categories, Schema
-from ..preprocessing._values import category_codes, column_numbers
+from ..preprocessing._values import category_codes, column_numbers, plain
 from ..preprocessing.columns import Column
 from ..preprocessing.transformer import described_columns
 
@@ -89,7 +88,7 @@ class Marginals:
         shares = (_PARTS // sizes) / _PARTS  # rounded down: those of a unit add up to 1 at most
         tables = []
         for column, fact in described_columns(self.schema, X):
-            cells = _cells(_plain(column), fact)
+            cells = _cells(plain(column), fact)
             known = cells != _MISSING
             places = cells[known] * self.n_classes + codes[known]
             size = _n_cells(fact) * self.n_classes
@@ -131,16 +130,6 @@ class Marginals:
 
 def _n_cells(fact: Column) -> int:
     return len(fact.values) if isinstance(fact, Categories) else _BINS
-
-
-def _plain(column: pd.Series) -> pd.Series:
-    """Return a column without values that are neither text nor number: these count as missing."""
-    if pd.api.types.is_complex_dtype(column):  # one complex number makes all others such
-        return column.map(lambda v: v.real if v.imag == 0 else np.nan).astype(np.float64)
-    if column.dtype != object:
-        return column
-    kept = [v if isinstance(v, (str, Real, np.bool_)) else None for v in column]
-    return pd.Series(kept, name=column.name, dtype=object)
 
 
 def _cells(column: pd.Series, fact: Column) -> NDArray[np.int64]:

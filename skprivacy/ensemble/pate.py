@@ -248,6 +248,7 @@ no private record
         with self._private_fit() as fit:
             check_others(X_public, X)
             X, y = self._validated(X, y)
+            self._assume_schemas(fit)
             unit = "record" if groups is None else str(getattr(groups, "name", None) or "group")
             groups = self._checked_groups(groups, X)
             self.classes_, codes = public_classes(fit, y, self.classes)

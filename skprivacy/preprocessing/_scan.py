@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ _NUMBERS = (
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
     "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN",
 )  # fmt: skip
+_PLACES = ("file_index", "file_row_number")  # DuckDB's; a column of the file goes before these
 _NAMES = ("VARCHAR", "BOOLEAN", *(kind for kind in _NUMBERS if kind.endswith("INT")), "INTEGER")
 
 
@@ -81,6 +83,38 @@ class Scan:
                     f"{self.facts[name]!r}. Bounded columns hold numbers, and categories text, "
                     "whole numbers or booleans. Convert the column, or correct the schema."
                 )
+        if self.person and (own := [name for name in kinds if name.lower() in _PLACES]):
+            raise ValueError(
+                f"path has a column {own[0]!r}, and by DuckDB's column of this name the first rows "
+                "of a person are found. Rename or drop it."
+            )
+        self._check_alike(connection, [*used, *([self.person] if self.person else [])])
+
+    def _check_alike(self, connection: Any, used: list[str]) -> None:
+        """Refuse files of which one is read twice, or as another type than its own.
+
+        A conversion may fail, which tells of a value, or make one person of two.
+        """
+        listed = f"[{', '.join(map(_text, self.files))}]"
+        found = connection.execute(f"SELECT file_name FROM parquet_file_metadata({listed})")
+        files = [name for (name,) in found.fetchall()]
+        if len({os.path.realpath(name) for name in files}) < len(files):
+            raise ValueError(
+                f"path={list(self.files)!r} names a file twice, so that its rows would count "
+                "twice. Name each once."
+            )
+        first: dict[str, str] = {}
+        for file in files:
+            source = f"read_parquet({_text(file)}, hive_partitioning = false)"
+            described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+            kinds = {name: kind for name, kind, *_ in described}
+            first = first or kinds
+            for name in used:
+                if kinds.get(name) != first.get(name):
+                    raise ValueError(
+                        f"The column {name!r} is of type {first.get(name)} in {files[0]!r} and "
+                        f"{kinds.get(name)} in {file!r}. Convert it to one type in all files."
+                    )
 
     def run(self, connection: Any, folder: str) -> tuple[int, list[int], list[NDArray[np.float64]]]:
         """Return the number of rows that count, the sums in steps, and the cells of marginals.

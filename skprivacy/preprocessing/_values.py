@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["category_codes", "category_key", "column_numbers", "each_value"]
+__all__ = ["category_codes", "category_key", "column_numbers", "each_value", "plain"]
 
 
 def category_key(value: Any) -> str:
@@ -45,6 +45,16 @@ def _number(value: Any) -> float:
         return np.nan
     except OverflowError:  # an integer beyond the floats
         return np.inf if value > 0 else -np.inf  # type: ignore[operator]  # only integers overflow
+
+
+def plain(column: pd.Series) -> pd.Series:
+    """Return a column without values that are neither text nor number: these count as missing."""
+    if pd.api.types.is_complex_dtype(column):  # one complex number makes all others such
+        return column.map(lambda v: v.real if v.imag == 0 else np.nan).astype(np.float64)
+    if column.dtype != object:
+        return column
+    kept = [v if isinstance(v, (str, numbers.Real, np.bool_)) else None for v in column]
+    return pd.Series(kept, name=column.name, dtype=object)
 
 
 def category_codes(column: pd.Series, values: Iterable[Any]) -> np.ndarray:

@@ -75,7 +75,7 @@ def private_summary(
     Parameters
     ----------
     path : str, path-like or sequence of these
-        The file, or files with the same columns.
+        The file, or files with the same columns, of the same types.
     schema : Schema
         Public facts of the columns that are used. Values outside of bounds are clipped.
     marginals : iterable of str or sequence of str, default=()

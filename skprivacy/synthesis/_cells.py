@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..preprocessing import Bounded, Categories
-from ..preprocessing._values import category_codes, column_numbers
+from ..preprocessing._values import category_codes, column_numbers, plain
 from .grid import Grid
 
 __all__ = ["Cells", "NumberCells", "ValueCells", "number_cells"]
@@ -37,7 +37,7 @@ class ValueCells:
         return len(self.fact.values)
 
     def codes(self, column: pd.Series) -> NDArray[np.int64]:
-        return category_codes(_readable(column), self.fact.values).astype(np.int64)
+        return category_codes(plain(column), self.fact.values).astype(np.int64)
 
     def values(self, codes: NDArray[np.int64], shares: NDArray[np.float64]) -> NDArray[Any]:
         return np.array(self.fact.values, dtype=object)[codes]
@@ -64,7 +64,7 @@ class NumberCells:
         return len(self.left)
 
     def codes(self, column: pd.Series) -> NDArray[np.int64]:
-        numbers = column_numbers(_readable(column))
+        numbers = column_numbers(plain(column))
         codes = np.searchsorted(self.left, numbers, side="right") - 1
         return np.where(np.isnan(numbers), _UNKNOWN, np.clip(codes, 0, self.size - 1))
 
@@ -104,10 +104,3 @@ def number_cells(fact: Bounded, grid: Grid, whole: bool) -> NumberCells:
     left = left[left <= fact.upper]
     right = np.append(left[1:], fact.upper)
     return NumberCells(left, np.where(np.isin(left, atoms), left, right), False)
-
-
-def _readable(column: pd.Series) -> pd.Series:
-    """Return a column in which complex numbers, of which one makes all others such, are missing."""
-    if pd.api.types.is_complex_dtype(column):
-        return column.map(lambda v: v.real if v.imag == 0 else np.nan).astype(np.float64)
-    return column

@@ -43,8 +43,7 @@ class Column:
         values = self.cells.values(known, random.uniform(size=len(codes)))
         if isinstance(self.dtype, pd.CategoricalDtype) and isinstance(self.cells, ValueCells):
             codes = np.where(missing, -1, codes)
-            dtype = pd.CategoricalDtype(list(self.cells.fact.values), self.dtype.ordered)
-            return pd.Series(pd.Categorical.from_codes(codes, dtype=dtype), name=self.name)
+            return pd.Series(pd.Categorical.from_codes(codes, dtype=self.dtype), name=self.name)
         if missing.any():
             values = np.where(missing, np.nan, values)
         column = pd.Series(values, name=self.name)

@@ -83,6 +83,7 @@ class Facts:
             types |= {name: y.dtype} if isinstance(y, pd.Series) else {}
             if label is None and isinstance(columns[name], Categories):
                 label = name
+        types = {name: _public(dtype, columns[name]) for name, dtype in types.items()}
         if types:
             fit.assume(_TYPES)
         if label is not None:
@@ -132,6 +133,15 @@ class Facts:
                 weights[places[0], places[1]] = float(weight)
         largest = max(weights.values(), default=0.0) or 1.0
         return {pair: weight / largest for pair, weight in weights.items()}
+
+
+def _public(dtype: Any, fact: Bounded | Categories) -> Any:
+    """Return a type without what pandas keeps in it of the data: the categories."""
+    if not isinstance(dtype, pd.CategoricalDtype):
+        return dtype
+    if isinstance(fact, Bounded):
+        return None
+    return pd.CategoricalDtype(list(fact.values), dtype.ordered)
 
 
 def _discrete(y: Any) -> Any:

@@ -18,6 +18,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+import skprivacy
 import skprivacy.ensemble.pate as pate
 from skprivacy.accounting import (
     Composed,
@@ -432,6 +433,18 @@ def test_without_public_records_and_schema_the_ranges_are_read_off_the_data():
     ):
         fitted = model().fit(X, Y)
     assert "the schema is public (it was read off the data)" in fitted.privacy_.assumptions
+
+
+@pytest.mark.parametrize("who", ["teacher", "student"])
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyLeakWarning")
+def test_a_schema_read_off_data_is_an_assumption_wherever_it_is(who):
+    """Teachers that are told a range of all records do not learn from their own alone."""
+    read = Schema({name: Bounded(-4, 4, inferred=True) for name in ("x0", "x1", "x2")})
+    told = {who: make_pipeline(SchemaTransformer(read), GaussianNB())}
+    fitted = model(**told).fit(X, Y, X_public=PUBLIC)
+    assert "the schema is public (it was read off the data)" in fitted.privacy_.assumptions
+    with skprivacy.config_context(strict=True), pytest.raises(ValueError, match="read off"):
+        model(**told).fit(X, Y, X_public=PUBLIC)
 
 
 def test_drawn_records_keep_to_the_schema():

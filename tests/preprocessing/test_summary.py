@@ -271,3 +271,41 @@ def test_an_interrupted_scan_stays_charged_once(file, tmp_path, how):
         child.wait(60)
     assert len(budget.entries()) == 1
     budget.verify()
+
+
+@pytest.mark.parametrize("other", ["again", "pattern"])
+def test_a_file_that_is_read_twice_is_refused_before_a_charge(file, tmp_path, other):
+    """Its rows would add twice what the noise is made for."""
+    paths = {
+        "again": f"{tmp_path}/../{tmp_path.name}/{file.name}",
+        "pattern": f"{tmp_path}/*.parquet",
+    }
+    budget = PrivacyBudget(epsilon=1.0)
+    with pytest.raises(ValueError, match="names a file twice"):
+        private_summary([file, paths[other]], SCHEMA, epsilon=1.0, budget=budget)
+    assert not len(budget.entries())
+
+
+@pytest.mark.parametrize("name", ["file_row_number", "FILE_INDEX"])
+def test_a_column_in_the_place_of_the_order_of_rows_is_refused(tmp_path, name):
+    """Rows that it does not tell apart would be kept as the rows of others have it."""
+    path = tmp_path / "table.parquet"
+    FRAME.assign(**{name: 0}).to_parquet(path)
+    with pytest.raises(ValueError, match=f"path has a column '{name}'"):
+        private_summary(path, SCHEMA, person="who", epsilon=1.0)
+    private_summary(path, SCHEMA, epsilon=1.0)
+
+
+@pytest.mark.parametrize("column", ["age", "who"])
+def test_files_of_different_types_are_refused_before_a_charge(tmp_path, column):
+    """As numbers of 53 bits two persons would be one: either would decide over the other's rows."""
+    first, second = tmp_path / "first.parquet", tmp_path / "second.parquet"
+    FRAME.to_parquet(first)
+    others = 2**60 + np.arange(N)
+    FRAME.assign(**{column: others if column == "who" else "?"}).to_parquet(second)
+    budget = PrivacyBudget(epsilon=1.0)
+    with pytest.raises(ValueError, match=f"column '{column}' is of type DOUBLE in"):
+        private_summary(
+            [first, second], SCHEMA, means=["age"], person="who", epsilon=1.0, budget=budget
+        )
+    assert not len(budget.entries())

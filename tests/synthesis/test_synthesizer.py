@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -259,3 +261,24 @@ def test_synthetic_categories_are_the_public_ones():
     for missing in ([], ["job"]):
         drawn = fitted(X, missing=missing).sample(5000, random_state=0)
         assert set(drawn["job"].dropna()) <= set(SCHEMA["job"].values)
+
+
+def test_what_pandas_keeps_of_the_categories_of_a_column_is_not_kept():
+    X = people()
+    X["age"] = X["age"].astype("category")
+    X["job"] = X["job"].astype(pd.CategoricalDtype([*SCHEMA["job"].values, "Alice Liddell"]))
+    synthesizer = fitted(X)
+    assert b"Alice" not in pickle.dumps(synthesizer)
+    drawn = synthesizer.sample(500, random_state=0)
+    assert list(drawn["job"].cat.categories) == list(SCHEMA["job"].values)
+    assert drawn["age"].dtype == np.float64
+    assert drawn["age"].between(18, 90).all()
+
+
+@pytest.mark.parametrize("column", ["age", "job"])
+@pytest.mark.parametrize("value", [[1], {"a": 1}, {1}, 1j, pd.NaT])
+def test_a_record_with_what_is_no_value_is_left_out(column, value):
+    """An error would tell that there is such a record."""
+    X = people(200).astype({column: object})
+    X.at[0, column] = value
+    assert len(fitted(X, "independent").sample(5, random_state=0)) == 5
