@@ -249,7 +249,15 @@ def pooled_variance(values: Float64Array, used: NDArray[np.bool_]) -> float:
 
     The means of columns already account for differences between records.
 
-    **Edge cases.** 0 if no column has two rows.
+    Parameters
+    ----------
+    values : ndarray of shape (n_models, n_records)
+    used : ndarray of bool, of shape (n_models, n_records)
+
+    Returns
+    -------
+    float
+        0 if no column has two rows.
     """
     _, squares, free = _deviations(values, used)
     return float(squares.sum() / max(int(free.sum()), 1))
@@ -342,6 +350,8 @@ def lira_online(
         As in :func:`lira_offline`; every record needs at least one model that was trained on it,
         and one that was not.
     prior : float, default=inf
+        As in :func:`lira_offline`.
+    pooled : tuple (out, in) of float, default=None
         As in :func:`lira_offline`.
 
     Returns

@@ -415,7 +415,7 @@ def test_an_auditor_may_read_what_he_may_not_write(ledger):
     code = """
         import os, sys
         from skprivacy.accounting import LaplaceEvent, LedgerError, PrivacyBudget
-        PrivacyBudget(1.0).verify()  # imports all that a ledger takes
+        PrivacyBudget(1.0).verify(), PrivacyBudget(1.0).entries()  # imports all that it takes
         if os.getuid() == 0:
             os.setgid(65534)
             os.setuid(65534)

@@ -386,7 +386,7 @@ def test_interrupt_is_quiet():
         timeout=150,
         check=False,
     )
-    assert "models:" in done.stderr  # the progress bar: training had begun
+    assert "baselines:" in done.stderr  # the progress bar: training had begun
     assert done.returncode == 130
     assert "interrupted" in done.stderr
     assert "Traceback" not in done.stderr

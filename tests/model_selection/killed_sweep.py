@@ -40,6 +40,8 @@ def sweep(folder, n_jobs=None, **changes):
 
 if __name__ == "__main__":
     os.environ["SWEEP_SIGNAL"] = sys.argv[2]
+    # A shell that runs the tests in the background lets every child ignore the signal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     from tests.model_selection import killed_sweep  # classes known by this name
 
     killed_sweep.sweep(Path(sys.argv[1]), int(sys.argv[3]) or None).fit(X, y)

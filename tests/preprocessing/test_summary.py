@@ -242,7 +242,9 @@ def test_a_damaged_file_is_charged_and_named_without_its_values(file, tmp_path):
 
 
 KILLED = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which the background ignores
 from importlib.util import find_spec
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.preprocessing import Bounded, Schema, _scan, private_summary
