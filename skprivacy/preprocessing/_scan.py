@@ -103,6 +103,14 @@ class Scan:
                 f"path={list(self.files)!r} names a file twice, so that its rows would count "
                 "twice. Name each once."
             )
+        long = connection.execute(
+            f"SELECT name FROM parquet_schema({listed}) WHERE precision > 38"
+        ).fetchall()
+        if (self.person,) in long:
+            raise ValueError(
+                f"The column {self.person!r} holds decimals of more than 38 digits, which DuckDB "
+                "rounds: two persons could become one. Convert them to text."
+            )
         first: dict[str, str] = {}
         for file in files:
             source = f"read_parquet({_text(file)}, hive_partitioning = false)"

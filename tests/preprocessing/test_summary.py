@@ -7,10 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+from decimal import Decimal
 from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from skprivacy import mechanisms
@@ -244,6 +247,7 @@ def test_a_damaged_file_is_charged_and_named_without_its_values(file, tmp_path):
 KILLED = """
 import signal
 import sys
+from decimal import Decimal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which the background ignores
 from importlib.util import find_spec
 from skprivacy.accounting import PrivacyBudget
@@ -296,6 +300,16 @@ def test_a_column_in_the_place_of_the_order_of_rows_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match=f"path has a column '{name}'"):
         private_summary(path, SCHEMA, person="who", epsilon=1.0)
     private_summary(path, SCHEMA, epsilon=1.0)
+
+
+def test_persons_whom_duckdb_would_round_to_one_are_refused(tmp_path):
+    path = tmp_path / "table.parquet"
+    names = pa.array([Decimal(10**45), Decimal(10**45 + 1)], pa.decimal256(60, 0))
+    pq.write_table(pa.table({"who": names, "age": [1.0, 2.0]}), path)
+    schema = Schema({"age": Bounded(0, 100)})
+    with pytest.raises(ValueError, match="more than 38 digits"):
+        private_summary(path, schema, means=["age"], person="who", epsilon=1.0)
+    private_summary(path, schema, means=["age"], epsilon=1.0)
 
 
 @pytest.mark.parametrize("column", ["age", "who"])
