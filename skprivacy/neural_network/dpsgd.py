@@ -252,6 +252,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         classes: ArrayLike | None = None,
         class_weight: dict | None = None,
         n_records: int | None = None,
+        max_group_rows: int | None = 2,
+        group_contribution: str = "mean",
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         noise_seed: int | None = None,
@@ -283,6 +285,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         self.classes = classes
         self.class_weight = class_weight
         self.n_records = n_records
+        self.max_group_rows = max_group_rows
+        self.group_contribution = group_contribution
         self.device = device
         self.random_state = random_state
         self.noise_seed = noise_seed
@@ -296,7 +300,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         tags.classifier_tags.multi_label = True
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> DPSGDClassifier:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> DPSGDClassifier:
         """Train on private records.
 
         Parameters
@@ -307,6 +311,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
                 (n_samples, n_labels)
             Labels, each one of ``classes``; or zeros and ones, a column for each label, of which a
             record may have several.
+        groups : array-like of shape (n_samples,), default=None
+            Whose record each is, such as a column of patients' numbers. What is protected is then
+            a group instead of a record; a Series' name says what a group is called.
 
         Returns
         -------
@@ -319,10 +326,14 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         BudgetExceededError
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
-        return self._fit(X, y, True, self.classes)
+        return self._fit(X, y, groups, True, self.classes)
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> DPSGDClassifier:
         """Train for another ``epochs``, on the same records or on others, at ``epsilon`` once more.
 
@@ -332,20 +343,34 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
         classes : array-like of shape (n_classes,), default=None
             As the parameter of the same name; only the first call may need it.
+        groups : array-like of shape (n_samples,), default=None
+            As in ``fit``, and in every call since: records and groups, or groups of two names, are
+            never added up.
 
         Returns
         -------
         self : DPSGDClassifier
-            ``privacy_`` covers all calls since the last ``fit``, for a record in every one.
+            ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) in every
+            one.
+
+        Raises
+        ------
+        ValueError
+            As in ``fit``, or if the earlier training protects something else than this one would.
         """
         first = not hasattr(self, "module_")
         if first:
-            return self._fit(X, y, True, self.classes if classes is None else classes)
-        return self._fit(X, y, False, self.classes_)
+            return self._fit(X, y, groups, True, self.classes if classes is None else classes)
+        return self._fit(X, y, groups, False, self.classes_)
 
     @ordinary_torch("cpu")
     def _fit(
-        self, X: ArrayLike, y: ArrayLike, first: bool, classes: ArrayLike | None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        groups: ArrayLike | None,
+        first: bool,
+        classes: ArrayLike | None,
     ) -> DPSGDClassifier:
         if isinstance(self.class_weight, str):
             raise ValueError(
@@ -355,7 +380,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         with self._private_fit() as fit, self._peers() as peers:
             rows, y = self._rows(X, y, first, multi_output=True)
             targets = self._encode(fit, _dense(y), first, classes)
-            self._train_on(fit, peers, rows, targets, first)
+            self._train_on(fit, peers, rows, targets, groups, first)
         return self
 
     def _encode(

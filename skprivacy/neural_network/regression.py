@@ -218,6 +218,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         averaging_decay: float = 0.95,
         target_bounds: tuple[float, float] | None = None,
         n_records: int | None = None,
+        max_group_rows: int | None = 2,
+        group_contribution: str = "mean",
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         noise_seed: int | None = None,
@@ -248,6 +250,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         self.averaging_decay = averaging_decay
         self.target_bounds = target_bounds
         self.n_records = n_records
+        self.max_group_rows = max_group_rows
+        self.group_contribution = group_contribution
         self.device = device
         self.random_state = random_state
         self.noise_seed = noise_seed
@@ -256,7 +260,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         self.verbose = verbose
         self._set_module_params(module_params)
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> DPSGDRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> DPSGDRegressor:
         """Train on private records.
 
         Parameters
@@ -265,6 +269,9 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
             One record a row, features of comparable and publicly bounded scale (about -1 to 1).
         y : array-like of shape (n_samples,)
             Finite targets.
+        groups : array-like of shape (n_samples,), default=None
+            Whose record each is, such as a column of patients' numbers. What is protected is then
+            a group instead of a record; a Series' name says what a group is called.
 
         Returns
         -------
@@ -277,25 +284,38 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         BudgetExceededError
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
-        return self._fit(X, y, True)
+        return self._fit(X, y, groups, True)
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> DPSGDRegressor:
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+    ) -> DPSGDRegressor:
         """Train for another ``epochs``, on the same records or on others, at ``epsilon`` once more.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
+        groups : array-like of shape (n_samples,), default=None
+            As in ``fit``, and in every call since: records and groups, or groups of two names, are
+            never added up.
 
         Returns
         -------
         self : DPSGDRegressor
-            ``privacy_`` covers all calls since the last ``fit``, for a record in every one.
+            ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) in every
+            one.
+
+        Raises
+        ------
+        ValueError
+            As in ``fit``, or if the earlier training protects something else than this one would.
         """
-        return self._fit(X, y, not hasattr(self, "module_"))
+        return self._fit(X, y, groups, not hasattr(self, "module_"))
 
     @ordinary_torch("cpu")
-    def _fit(self, X: ArrayLike, y: ArrayLike, first: bool) -> DPSGDRegressor:
+    def _fit(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, first: bool
+    ) -> DPSGDRegressor:
         with self._private_fit() as fit, self._peers() as peers:
             check_numbers(y, "y")
             rows, values = self._rows(X, y, first, y_numeric=True)
@@ -303,7 +323,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
                 self.target_bounds_ = public_target_bounds(fit, values, self.target_bounds)
             low, high = self.target_bounds_
             scaled = (np.clip(values, low, high) - low) * (2.0 / (high - low)) - 1.0
-            self._train_on(fit, peers, rows, scaled.astype(np.float32), first)
+            self._train_on(fit, peers, rows, scaled.astype(np.float32), groups, first)
         return self
 
     def _n_outputs(self) -> int:

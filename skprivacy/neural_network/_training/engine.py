@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from ..._groups import Groups
 from ...accounting import PrivacyBudget, charge
 from ...mechanisms import Mechanism, SecureRandom
 from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
@@ -25,6 +26,7 @@ from .config import TrainingConfig
 from .environment import ordinary_torch, private_randomness, usable_device
 from .noise import Sampler
 from .optimizers import OPTIMIZERS, PrivateAdam
+from .people import People
 from .rows import MappedRows
 
 __all__ = ["Alone", "Peers", "Training", "WeightAverage"]
@@ -66,6 +68,9 @@ class Training:
     made beforehand with the released weights put in: whatever else the module under training kept
     of the records is dropped.
 
+    With groups this holds of groups, and ``config.per_group`` is set: they are what is drawn, what
+    is clipped and what batches are counted in.
+
     **Edge cases.** A record without a finite gradient adds nothing. A step without records adds
     noise, and counts.
 
@@ -106,6 +111,7 @@ class Training:
         self.rate = config.step_size(len(self._weights))
         self._sampler = config.noise_kind.sampler(config)
         self._average = WeightAverage(config)
+        self._people: People | None = None
         self._step = 0
 
     @property
@@ -121,6 +127,7 @@ class Training:
         y: Tensor,
         peers: Peers | None = None,
         verbose: int = 0,
+        groups: Groups | None = None,
     ) -> nn.Module:
         """Train on a matrix of records and their targets.
 
@@ -132,6 +139,8 @@ class Training:
             The other processes that take part.
         verbose : int, default=0
             Whether to show a progress bar.
+        groups : Groups, default=None
+            Whose records they are, exactly if ``config.per_group`` is set.
 
         Returns
         -------
@@ -148,22 +157,34 @@ class Training:
                 "This run is over: a second one would release what config.event does not count. "
                 "Make another Training."
             )
+        if (groups is None) != (self.config.per_group is None):
+            raise ValueError("groups are given to a run that protects records, or the other way.")
         peers = Alone() if peers is None else peers
         with ordinary_torch(self.device), private_randomness(self.random, self.device):
             X, y = X.to(self.device), y.to(self.device)
+            n = len(X)
+            if groups is not None:
+                self._people = self._people_of(groups, peers)
+                n = groups.n
             steps = range(self.config.n_steps)
             for _ in tqdm(steps, disable=not verbose, leave=False, unit="step"):
-                drawn = peers.draw(self._sampler, len(X), self.random)
-                self.step(X, y, torch.from_numpy(drawn).to(X.device), peers)
+                drawn = peers.draw(self._sampler, n, self.random)
+                self.step(X, y, torch.from_numpy(drawn), peers)
             trained = self._result()
         peers.same(trained)
         return trained
+
+    def _people_of(self, groups: Groups, peers: Peers) -> People:
+        """Return whose rows train, drawn once for the whole run."""
+        terms = self.config.per_group
+        assert terms is not None
+        return People(groups, peers.kept(groups, terms.most, self.random), terms)
 
     def step(self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, peers: Peers) -> None:
         """Clip, add noise, divide by a constant, update."""
         if not self.module.training:
             self.module.train()
-        total = self._sum(X, y, drawn).cpu().numpy()
+        total = self._sum(X, y, drawn, self._people).cpu().numpy()
         noisy = torch.from_numpy(self._noisy(total, peers))
         torch.mul(noisy.to(self._grad), 1.0 / self.config.batch_size, out=self._grad)
         share = self.config.share_of_step_size(self._step)
@@ -240,8 +261,10 @@ class WeightAverage:
 class Peers(Protocol):
     """The points of a run at which processes that train together must meet."""
 
-    def count(self, inputs: Tensor | MappedRows, targets: Tensor) -> int:
-        """Return how many records there are in all processes together."""
+    def count(
+        self, inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | None = None
+    ) -> int:
+        """Return how many records, or groups, there are in all processes together."""
 
     def agree(self, facts: dict[str, str]) -> None:
         """Raise ValueError unless all processes are about to do the same."""
@@ -254,8 +277,11 @@ class Peers(Protocol):
     ) -> AbstractContextManager[int | None]:
         """Charge the budget, once for all processes."""
 
+    def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
+        """Return the positions of at most so many records of each of this process's groups."""
+
     def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
-        """Return who of this process's ``n`` records takes part in the step."""
+        """Return who of this process's ``n`` records or groups takes part in the step."""
 
     def release(
         self, mechanism: Mechanism, total: NDArray[np.float64], random: SecureRandom
@@ -266,8 +292,10 @@ class Peers(Protocol):
 class Alone:
     """One process."""
 
-    def count(self, inputs: Tensor | MappedRows, targets: Tensor) -> int:
-        return len(inputs)
+    def count(
+        self, inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | None = None
+    ) -> int:
+        return len(inputs) if groups is None else groups.n
 
     def agree(self, facts: dict[str, str]) -> None:
         return None
@@ -279,6 +307,9 @@ class Alone:
         self, budget: PrivacyBudget | None, *terms: Any
     ) -> AbstractContextManager[int | None]:
         return charge(budget, *terms)
+
+    def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
+        return np.arange(len(groups.codes)) if most is None else groups.at_most(most, random)
 
     def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
         return sampler.draw(n, random)
