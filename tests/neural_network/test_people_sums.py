@@ -95,7 +95,9 @@ def test_no_person_adds_more_than_the_clipping_norm(name, clipping, mean):
             for alike in (False, True):
                 rows = X[:1].expand_as(X) if alike else X
                 grad.zero_()
-                engine(rows, y[:1].expand_as(y) if alike else y, Shares(np.array([size]), mean, CPU))
+                engine(
+                    rows, y[:1].expand_as(y) if alike else y, Shares(np.array([size]), mean, CPU)
+                )
                 longest = max(longest, grad.double().norm())
     assert 0.1 < longest <= 0.5
 

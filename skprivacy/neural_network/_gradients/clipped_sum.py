@@ -54,7 +54,8 @@ class ClippedGradientSum:
 
     **Edge cases.** An empty batch adds nothing. An example whose gradient is not finite (or whose
     squared norm overflows) adds nothing and leaves the others untouched, also those of the same
-    person. A person whose examples add up to what is not finite adds nothing.
+    person. A person without other examples, or whose examples add up to what is not finite, adds
+    nothing.
     """
 
     def __init__(
@@ -86,8 +87,10 @@ class ClippedGradientSum:
             squared = _squared_norms(examples, shares)
             finite = math.isfinite(float(squared.sum()))
             if shares is not None and not finite:  # of a person, what is finite still counts
-                examples = _without(examples, ~torch.isfinite(_squared_norms(examples).sum(0)))
+                bad = ~torch.isfinite(_squared_norms(examples).sum(0))
+                examples = _without(examples, bad)
                 squared = _squared_norms(examples, shares)
+                squared = squared.masked_fill(shares.with_nothing_but(bad), math.inf)
             total = squared.sum(0)
             factors = self.clip(squared, total, self.max_grad_norm)
             if not finite:

@@ -47,6 +47,11 @@ class Shares:
         """Return each example's value, given people's; examples are the last dimension."""
         return values.index_select(-1, self._owner)
 
+    def with_nothing_but(self, bad: Tensor) -> Tensor:
+        """Return who has no examples but those marked ``bad``."""
+        good = self._weights.new_zeros(len(self._weights))
+        return good.index_add_(0, self._owner, (~bad).to(good.dtype)) == 0
+
     def factors(self, factors: Tensor) -> Tensor:
         """Return by how much each example's gradient is multiplied, given people's factors."""
         return self.by_example(factors * self._weights)
