@@ -70,7 +70,10 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
     augment, augmentations
         As of :class:`DPSGDClassifier`.
     n_records : int, default=None
-        A public figure for the number of records; the guarantee then hides how many there are.
+        A public figure for the number of records (or groups); the guarantee then hides how many
+        there are.
+    max_group_rows, group_contribution
+        As of :class:`DPSGDClassifier`, where ``groups`` are given.
     noise_seed : int, default=None
         Makes sampling and noise reproducible **and the guarantee void**. For tests only.
     budget : PrivacyBudget, default=None
@@ -108,14 +111,16 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
     Notes
     -----
     **Guarantees.** As of :class:`DPSGDClassifier`: the trained weights are (``epsilon``,
-    ``delta``)-differentially private. Whatever of skorch would look at private records outside of
-    the mechanism is refused, with what to use instead: callbacks, validation splits, custom
-    iterators and data sets, overridden training steps, optimizers that compute several gradients.
-    ``history`` stays empty: losses are private. How far classes or targets reach is for the loss
-    to know: a label that it cannot take is an error.
+    ``delta``)-differentially private, with a record as the unit or, with ``groups``, a group.
+    Whatever of skorch would look at private records outside of the mechanism is refused, with what
+    to use instead: callbacks, validation splits, custom iterators and data sets, overridden
+    training steps, optimizers that compute several gradients. ``history`` stays empty: losses are
+    private. How far classes or targets reach is for the loss to know: a label that it cannot take
+    is an error.
 
-    **Edge cases.** A record whose loss or gradient is not finite is ignored. Ctrl-C leaves the
-    net as it was and the budget charged, and reaches the caller. X may be a memory-mapped array.
+    **Edge cases.** A record whose loss or gradient is not finite is ignored, by itself. Ctrl-C
+    leaves the net as it was and the budget charged, and reaches the caller. X may be a
+    memory-mapped array.
 
     Examples
     --------

@@ -108,6 +108,13 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         A public figure for the number of records, such as a rounded census total. With it the
         guarantee also hides how many records there are (add/remove). Without it the number of
         records counts as public (zero-out).
+    max_group_rows : int or None, default=2
+        With ``groups`` in ``fit``: at most so many records of each are used, drawn once by secure
+        chance before training. The noise does not depend on it: 5 is better where a group's
+        records differ much, see :doc:`/people`. ``None`` uses all.
+    group_contribution : {"mean", "sum"}, default="mean"
+        With ``groups``: whether the mean or the sum of the gradients of a group's records is what
+        is clipped, once, to ``max_grad_norm``.
     device : str, default="auto"
         Where to train: "cpu", "cuda", "cuda:1"... "auto" takes a GPU if there is one.
     random_state : int, RandomState instance or None, default=None
@@ -161,17 +168,20 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
     Notes
     -----
-    **Guarantees.** The fitted attributes, hence everything predicted from them, are
-    (``epsilon``, ``delta``)-differentially private with one record as the unit. Relation: zero-out
-    (one record is replaced by one that contributes nothing; their number is public), or add/remove
-    when ``n_records`` is given. Each step is a Poisson-sampled Gaussian mechanism; the steps are
-    composed through their privacy loss distribution (logistic noise: or by their Renyi
-    divergences, where that is better). A run of "banded" or "tree" noise is one Gaussian mechanism,
-    without sampling: it holds for zero-out alone, and if which batch a record is in, and when,
-    depends on nobody's data. Preprocessing fitted on the same data, such as a ``StandardScaler``,
-    is **not** covered: use :class:`skprivacy.preprocessing.SchemaTransformer`.
-    Gradients and noise are floating-point numbers: not hardened against an adversary who reads
-    the lowest bits of the weights (Mironov 2012). How long training takes is not protected.
+    **Guarantees.** The fitted attributes, hence everything predicted from them, are (``epsilon``,
+    ``delta``)-differentially private with one record as the unit, or, with ``groups``, all records
+    of a group. Relation: zero-out (one record is replaced by one that contributes nothing; their
+    number is public), or add/remove when ``n_records`` is given. With ``groups``, all that is said
+    of records here holds of groups: each is drawn as a whole, joins the gradients of its records,
+    and is clipped once; ``n_records``, ``batch_size``, ``epochs``, ``delta`` and what is "auto"
+    count groups. Each step is a Poisson-sampled Gaussian mechanism; the steps are composed through
+    their privacy loss distribution (logistic noise: or by their Renyi divergences, where that is
+    better). A run of "banded" or "tree" noise is one Gaussian mechanism, without sampling: it holds
+    for zero-out alone, and if which batch a record is in, and when, depends on nobody's data.
+    Preprocessing fitted on the same data, such as a ``StandardScaler``, is **not** covered: use
+    :class:`skprivacy.preprocessing.SchemaTransformer`. Gradients and noise are floating-point
+    numbers: not hardened against an adversary who reads the lowest bits of the weights (Mironov
+    2012). How long training takes is not protected.
 
     **What "auto" is** follows from public facts alone: the number n of records (``n_records``, if
     that is given), d of features and k of classes, ``epsilon`` and ``delta``. Let mu be the
@@ -192,9 +202,10 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     ``learning_rate`` of one's own it is gradient descent, clipped, as with privacy.
 
     **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and is
-    ignored; whether there are such records must not show, so nothing is said about them. A batch
-    may be empty: it still adds noise and counts. A class of which there is no record is learned as
-    rare. ``predict`` refuses NaN and infinity.
+    ignored; whether there are such records must not show, so nothing is said about them. Of a group
+    the other records count; the mean is still over all that are used. A batch may be empty: it
+    still adds noise and counts. A class of which there is no record is learned as rare. ``predict``
+    refuses NaN and infinity.
 
     References
     ----------
