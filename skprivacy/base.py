@@ -19,16 +19,11 @@ from .exceptions import PrivacyWarning
 __all__ = ["PrivateEstimatorMixin", "PrivateFit", "private_release", "rehearsed"]
 
 _SEED_IS_SECRET = "nobody knows or guesses noise_seed"
-# What a relation leaves unprotected, where that is not nothing: of records, and of groups.
+# What a relation leaves unprotected, where that is not nothing.
 _IS_PUBLIC = {
     "zero_out": "the number of records is public",
     "replace_one": "the number of records is public",
     "label": "the features of all records are public (labels alone are protected)",
-}
-_IS_PUBLIC_OF_GROUPS = {
-    "zero_out": "the number of groups is public",
-    "replace_one": "the number of groups is public",
-    "label": "the features and groups of all records are public (labels alone are protected)",
 }
 
 _rehearsing: ContextVar[bool] = ContextVar("rehearsing", default=False)
@@ -146,9 +141,9 @@ def private_release(
     """
     check_relation(relation)
     stated = list(assumptions)
-    is_public = _IS_PUBLIC if unit == "record" else _IS_PUBLIC_OF_GROUPS
-    if relation in is_public:
-        stated.append(is_public[relation])
+    if relation in _IS_PUBLIC:
+        words = _IS_PUBLIC[relation]
+        stated.append(words if unit == "record" else words.replace("of records", "of groups"))
     if noise_seed is not None:
         warn_caller(
             f"noise_seed={noise_seed!r} makes the noise predictable: there is no privacy. Use it "

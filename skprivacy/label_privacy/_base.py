@@ -29,7 +29,9 @@ from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
 from ._learning import fitted, learned
 
-__all__ = ["MOST", "NoisyLabelClassifier"]
+__all__ = ["MOST", "OF_GROUPS", "NoisyLabelClassifier"]
+
+OF_GROUPS = "whose labels they are is public"
 
 MOST = 699.0  # the epsilon of responses that are as good as true
 _TRIED = 200  # records on which the estimator is tried
@@ -120,6 +122,7 @@ class NoisyLabelClassifier(
             random = check_random_state(self.random_state)
             drawn = who.at_most(1, SecureRandom(self.noise_seed))
             if groups is not None:
+                fit.assume(OF_GROUPS)
                 X, codes = safe_indexing(X, drawn), codes[drawn]
             self._try_estimator(X)
             k = len(self.classes_)

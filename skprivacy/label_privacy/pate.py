@@ -21,6 +21,7 @@ from ..ensemble.public_records import chosen_queries
 from ..ensemble.teachers import count_votes, try_teacher
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
+from ._base import OF_GROUPS
 
 __all__ = ["LabelPATEClassifier"]
 
@@ -189,6 +190,8 @@ class LabelPATEClassifier(TaughtByVotes):
             X, y = self._validated(X, y)
             n, who = num_samples(X), protected(groups, X)
             check_delta(self.delta, who.n)
+            if groups is not None:
+                fit.assume(OF_GROUPS)
             self.classes_, _ = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
             queries = chosen_queries(X, min(self.n_queries, n), random)
