@@ -1,8 +1,9 @@
 """Linear classifiers that protect people, beside ones that know one row of each.
 
-``SKPRIVACY_DATA=... python benchmarks/people_linear.py [--seeds N] [--people N ...]`` deals Adult's
-records out to people with 1 to 50 rows (Zipf, exponent 1.75), any records to anybody, and prints the
-accuracy on adult.test at epsilon 1 and delta 1e-5: fitted with groups, and to the first row of each.
+``python benchmarks/people_linear.py [--seeds N] [--people N ...]`` deals Adult's records out to
+people with 1 to 50 rows (Zipf, exponent 1.75), any records to anybody, and prints the accuracy on
+adult.test at epsilon 1 and delta 1e-5: fitted with groups, and to the first row of each. It needs
+SKPRIVACY_DATA.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ def main() -> None:
                 found.append(
                     [accuracy(model, train, test, rows[k], whose[k]) for k in (slice(None), first)]
                 )
-            (groups, one), error = np.mean(found, 0), np.std(found, 0).max() / given.seeds**0.5
+            (groups, one), error = (
+                np.mean(found, 0),
+                np.std(found, 0, ddof=1).max() / given.seeds**0.5,
+            )
             print(f"{n_people:6} {name:32} {groups:.2f} one row {one:.2f} (+-{error:.2f})")
 
 

@@ -20,7 +20,11 @@ from skprivacy.audit.claims import claim_of
 from skprivacy.certificates import create_key
 from skprivacy.ensemble import PATEClassifier, PublicRecords
 from skprivacy.fine_tuning import ALMFineTuner
-from skprivacy.label_privacy import RandomizedResponseClassifier
+from skprivacy.label_privacy import (
+    ALIBIClassifier,
+    LP2STClassifier,
+    RandomizedResponseClassifier,
+)
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,
@@ -33,6 +37,7 @@ from skprivacy.preprocessing import (
     Categories,
     PrivateStandardScaler,
     Schema,
+    SmoothedClassifier,
     make_private_pipeline,
 )
 
@@ -113,6 +118,47 @@ def test_groups_and_public_records_go_their_own_ways():
     )
     for model in (tuned, taught):
         assert model.fit(X, Y, X_public=public, groups=PATIENT).privacy_.unit == "patient"
+
+
+def test_a_smoothed_classifier_hands_them_on():
+    smoothed = SmoothedClassifier(OutputPerturbationClassifier(**LINEAR), n_samples=10)
+    assert smoothed.fit(X, Y, groups=PATIENT).estimator_.privacy_.unit == "patient"
+    assert smoothed.fit(X, Y).estimator_.privacy_.unit == "record"
+
+
+def test_noised_copies_protect_them_too():
+    copies = ALMFineTuner(head="prototypes", classes=[0, 1]).noised_copies(
+        X, Y, [1.0, 2.0], groups=PATIENT
+    )
+    assert [copy.privacy_.unit for copy in copies] == ["patient"] * 2
+
+
+def test_a_sensitivity_that_is_sampled_takes_no_groups():
+    model = ALMFineTuner(
+        head="softmax", sensitivity="sampled", relation="replace_one", classes=[0, 1]
+    )
+    with pytest.raises(ValueError, match="by leaving out single records, and groups are given"):
+        model.fit(X, Y, groups=PATIENT)
+
+
+@pytest.mark.parametrize("kind", [RandomizedResponseClassifier, LP2STClassifier, ALIBIClassifier])
+def test_labels_are_of_one_record_of_each_group_and_it_is_said_of_which(kind):
+    model = kind(GaussianNB(), classes=[0, 1], epsilon=50.0, keep_labels=True)
+    drawn = []
+    for _ in range(5):
+        model.fit(X, Y, groups=PATIENT)
+        drawn.append(tuple(model.labelled_))
+        assert sorted(PATIENT[model.labelled_]) == sorted(PATIENT.unique())
+        assert len(model.labels_) == len(model.labelled_)
+        if kind is not ALIBIClassifier:  # which keeps indicators
+            np.testing.assert_array_equal(model.labels_, Y[model.labelled_])
+    assert len(set(drawn)) == 5
+    assert model.privacy_.assumptions == (
+        "whose labels they are is public",
+        "the features of all records are public (labels alone are protected)",
+    )
+    with pytest.raises(ValueError, match="groups holds 1 group"):
+        model.fit(X, Y, groups=np.zeros(N))
 
 
 @pytest.mark.parametrize("relation", ["zero_out", "replace_one"])

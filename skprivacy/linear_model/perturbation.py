@@ -185,9 +185,9 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
     one group. Of each group one record takes part, drawn by secure chance: the proof needs all
     gradients that a unit may add to lie along one direction, and those of several records do not.
-    The proof, in :class:`~skprivacy.linear_model.objective.ObjectivePerturbation`, is about the exact
-    minimiser. The computed one has a gradient of norm at most 1e-6, so it is within 1e-6 / ridge of
-    the exact one, and noise for twice that distance is added, at 1% of epsilon and delta.
+    The proof, in :class:`~skprivacy.linear_model.objective.ObjectivePerturbation`, is about the
+    exact minimiser. The computed one has a gradient of norm at most 1e-6, so it is within 1e-6 /
+    ridge of the exact one, and noise for twice that distance is added, at 1% of epsilon and delta.
     "replace_one" is a removal and an addition: each gets half of epsilon. The noise in the
     objective consists of floating-point numbers: it is not hardened against an adversary who reads
     the lowest bits.
