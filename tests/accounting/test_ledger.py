@@ -444,6 +444,23 @@ def test_an_auditor_may_read_what_he_may_not_write(ledger):
     assert done.stdout.startswith("0.1 1 64\nrefused"), done
 
 
+def test_a_charge_is_on_the_disk_before_it_counts(ledger):
+    """EXTRA (3) waits for all of it; FULL (2), for outcomes, lets a power failure undo the last."""
+    budget, waits = PrivacyBudget(1.0, path=ledger, relation="add_remove", unit="record"), []
+    original = Log.append
+
+    def watched(self, kind, *values, **named):
+        waits.append((kind, self._connection.execute("PRAGMA synchronous").fetchone()[0]))
+        return original(self, kind, *values, **named)
+
+    with mock.patch.object(Log, "append", watched):
+        budget.scope("adult", epsilon=0.5)
+        with budget.charge(LaplaceEvent(10.0)):
+            pass
+        budget.fail(budget.reserve(LaplaceEvent(10.0)))
+    assert waits == [("scope", 3), ("reserve", 3), ("commit", 2), ("reserve", 3), ("fail", 2)]
+
+
 def test_what_a_charge_reads_does_not_grow(ledger):
     """Without a memory of its lines, a charge would read all earlier ones again."""
     budget = PrivacyBudget(1.0, path=ledger)

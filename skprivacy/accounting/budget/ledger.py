@@ -30,6 +30,7 @@ class Ledger(ABC):
     address: str  # as passed to ledger_at()
     seen: Seen | None = None
     _begin: tuple[str, ...]  # statements that take the only write lock
+    _begin_note: tuple[str, ...]  # the same, for lines that a power failure may undo
     _guards: str  # query for the names of the triggers that forbid changes
     _n_guards: int
 
@@ -39,7 +40,7 @@ class Ledger(ABC):
 
     @abstractmethod
     def _connection(self) -> AbstractContextManager[Any]:
-        """Open a new connection, which raises its errors as LedgerError."""
+        """Give a connection that nobody else uses, which raises its errors as LedgerError."""
 
     def _broken(self, error: BaseException) -> LedgerError:
         return LedgerError(
@@ -49,11 +50,16 @@ class Ledger(ABC):
         )
 
     @contextmanager
-    def transaction(self) -> Iterator[Log]:
-        """Hold the only write lock; commit on leaving, roll back on an error."""
+    def transaction(self, *, note: bool = False) -> Iterator[Log]:
+        """Hold the only write lock; commit on leaving, roll back on an error.
+
+        **Guarantees.** On return, everybody sees the new lines and they are on the disk. A ``note``
+        (an outcome, without which a charge stands all the same) is at once seen by everybody, but
+        a power failure may undo it until the next charge is on the disk.
+        """
         with self._connection() as connection:
             try:
-                for statement in self._begin:
+                for statement in self._begin_note if note else self._begin:
                     connection.execute(statement)
                 log = self._followed(connection)
                 yield log

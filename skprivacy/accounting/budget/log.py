@@ -26,7 +26,6 @@ SCHEMA = (
         digest TEXT NOT NULL
     )
     """,
-    "CREATE INDEX charges ON log (kind, scope, body)",
     "CREATE UNIQUE INDEX outcomes ON log (ref) WHERE ref IS NOT NULL",
 )
 COLUMNS = "seq, kind, ref, at, scope, who, body, digest"
