@@ -165,6 +165,16 @@ class PrivacyBudget(Statement):
         Each record lies in at most one part, so all parts together cost only as much as the most
         expensive one (parallel composition). The division must not depend on private data.
 
+        Parameters
+        ----------
+        key : str
+            The name of the part, not empty and without ``/``.
+
+        Returns
+        -------
+        PrivacyBudget
+            A handle to the same ledger.
+
         Raises
         ------
         ValueError
@@ -218,6 +228,7 @@ class PrivacyBudget(Statement):
         Parameters
         ----------
         event : Event
+            What will be released.
         who : str, default=""
             What the charge is for; public text.
         relation : str, default=None
@@ -225,6 +236,11 @@ class PrivacyBudget(Statement):
         unit : str, default="record"
             The unit whose presence the event hides: a record, or all records that share a value
             of the column named here.
+
+        Returns
+        -------
+        int
+            The number of the charge, for :meth:`commit` or :meth:`fail`.
 
         Raises
         ------
@@ -270,11 +286,23 @@ class PrivacyBudget(Statement):
         raise BudgetExceededError(f"{who or 'A release'} was refused: {message}")
 
     def commit(self, charge: int) -> None:
-        """Record that the release happened."""
+        """Record that the release happened.
+
+        Parameters
+        ----------
+        charge : int
+            What :meth:`reserve` returned.
+        """
         self._settle(charge, "commit")
 
     def fail(self, charge: int) -> None:
-        """Record that the release failed. It stays charged, as the data may have been read."""
+        """Record that the release failed. It stays charged, as the data may have been read.
+
+        Parameters
+        ----------
+        charge : int
+            What :meth:`reserve` returned.
+        """
         self._settle(charge, "fail")
 
     def _settle(self, charge: int, outcome: str) -> None:
@@ -296,6 +324,22 @@ class PrivacyBudget(Statement):
 
         If the outcome cannot be recorded on leaving, a ``PrivacyWarning`` is issued: the charge
         stands, and neither the release nor an error raised inside is lost.
+
+        Parameters
+        ----------
+        event : Event
+            What will be released.
+        who : str, default=""
+            What the charge is for; public text.
+        relation : str, default=None
+            The relation that the event is stated for. ``None``: the budget's.
+        unit : str, default="record"
+            The unit whose presence the event hides.
+
+        Yields
+        ------
+        int
+            The number of the charge.
         """
         number = self.reserve(event, who, relation, unit)
         try:
@@ -318,6 +362,16 @@ class PrivacyBudget(Statement):
 
     def remaining(self, event: Event) -> int:
         """Return how many more charges of ``event`` the budget admits, each charged separately.
+
+        Parameters
+        ----------
+        event : Event
+            What would be released.
+
+        Returns
+        -------
+        int
+            0 if not even one more is admitted.
 
         Raises
         ------
@@ -359,12 +413,18 @@ def charge(
     Parameters
     ----------
     budget : PrivacyBudget or None
+        What is charged.
     event : Event
+        What will be released.
     relation : str, default="add_remove"
+        The relation that the event is stated for.
     who : str, default=""
+        What the charge is for; public text.
     kind : str, default="proved"
         Kind of the guarantee; any other than ``"proved"`` is refused.
     unit : str, default="record"
+        The unit whose presence the event hides: a record, or all records that share a value of the
+        column named here.
 
     Yields
     ------
