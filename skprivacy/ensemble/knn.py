@@ -182,7 +182,8 @@ class PrivateKNNClassifier(TaughtByVotes):
 
         Returns
         -------
-        self : PrivateKNNClassifier
+        PrivateKNNClassifier
+            Itself, fitted.
 
         Raises
         ------

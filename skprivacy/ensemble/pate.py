@@ -236,7 +236,8 @@ no private record
 
         Returns
         -------
-        self : PATEClassifier
+        PATEClassifier
+            Itself, fitted.
 
         Raises
         ------

@@ -212,7 +212,8 @@ the encoder treats each record by itself (tried on records that are not private)
 
         Returns
         -------
-        self : ALMFineTuner
+        ALMFineTuner
+            Itself, fitted.
 
         Raises
         ------
@@ -238,10 +239,14 @@ the encoder treats each record by itself (tried on records that are not private)
 
         Parameters
         ----------
-        X, y, X_public
-            As in :meth:`fit`.
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Private records, as in :meth:`fit`.
+        y : array-like of shape (n_samples,)
+            Their labels.
         epsilons : iterable of float
             The privacy loss of each copy, in nats.
+        X_public : array-like, DataFrame or PublicRecords, default=None
+            As in :meth:`fit`.
 
         Returns
         -------
@@ -403,6 +408,7 @@ the encoder treats each record by itself (tried on records that are not private)
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
@@ -417,10 +423,12 @@ the encoder treats each record by itself (tried on records that are not private)
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         best = self._scores(X).argmax(axis=1)
         return self.classes_[best]

@@ -172,7 +172,8 @@ class LabelPATEClassifier(TaughtByVotes):
 
         Returns
         -------
-        self : LabelPATEClassifier
+        LabelPATEClassifier
+            Itself, fitted.
 
         Raises
         ------
