@@ -152,11 +152,14 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Private records.
         y : array-like of shape (n_samples,)
+            Their targets.
 
         Returns
         -------
-        self : FunctionalMechanismRegressor
+        FunctionalMechanismRegressor
+            Itself, fitted.
 
         Raises
         ------
@@ -196,7 +199,9 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         Returns
         -------
         coefs : ndarray of shape (n_alphas, n_features)
+            Of each alpha.
         intercepts : ndarray of shape (n_alphas,)
+            Of each alpha.
         """
         check_is_fitted(self, "polynomial_")
         solutions = [self._solution(s) for s in self.polynomial_.minimize(checked_alphas(alphas))]
@@ -339,12 +344,14 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Private records.
         y : array-like of shape (n_samples,)
             Labels, each one of ``classes``.
 
         Returns
         -------
-        self : FunctionalMechanismClassifier
+        FunctionalMechanismClassifier
+            Itself, fitted.
 
         Raises
         ------
@@ -374,7 +381,9 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         Returns
         -------
         coefs : ndarray of shape (n_alphas, n_outputs, n_features)
+            Of each alpha.
         intercepts : ndarray of shape (n_alphas, n_outputs)
+            Of each alpha.
         """
         check_is_fitted(self, "polynomial_")
         solutions = self.polynomial_.minimize(checked_alphas(alphas))

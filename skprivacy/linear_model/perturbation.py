@@ -62,12 +62,14 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Private records.
         y : array-like of shape (n_samples,)
             Labels, each one of ``classes``.
 
         Returns
         -------
-        self
+        object
+            Itself, fitted.
 
         Raises
         ------

@@ -137,11 +137,14 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Private records.
         y : array-like of shape (n_samples,)
+            Their targets.
 
         Returns
         -------
-        self : AdaSSPRegressor
+        AdaSSPRegressor
+            Itself, fitted.
 
         Raises
         ------

@@ -65,10 +65,6 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         Expected number of times that each record takes part.
     batch_size : int or "auto", default="auto"
         Expected number of records in a step. "auto" is a quarter of the records.
-    noise_multiplier, noise, clipping, target_quantile, schedule, averaging, averaging_decay
-        As of :class:`DPSGDClassifier`.
-    augment, augmentations
-        As of :class:`DPSGDClassifier`.
     n_records : int, default=None
         A public figure for the number of records; the guarantee then hides how many there are.
     noise_seed : int, default=None
@@ -85,8 +81,27 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         Whether to show a progress bar.
     device : str, default="cpu"
         Where to train and to predict.
-    **kwargs
-        skorch's own: ``module__x``, ``criterion__x``, ``optimizer__x``, ``predict_nonlinearity``...
+    **kwargs : dict
+        Those of skorch: ``module__x``, ``criterion__x``, ``optimizer__x``,
+        ``predict_nonlinearity``...
+    noise_multiplier : float, default=None
+        As of :class:`DPSGDClassifier`, and so are the following.
+    noise : {"gaussian", "logistic", "banded", "tree"}, default="gaussian"
+        The noise of a step, or of a run.
+    clipping : {"flat", "per-layer", "automatic", "adaptive"}, default="flat"
+        How gradients are bounded.
+    target_quantile : float, default=0.5
+        The share of gradients that "adaptive" leaves alone.
+    schedule : {"auto", "constant", "linear", "cosine"}, default="auto"
+        How the step size falls.
+    averaging : float, "ema" or "auto", default="auto"
+        Which steps' weights are averaged.
+    averaging_decay : float, default=0.95
+        Of "ema".
+    augment : callable or list of callables, default=None
+        Makes views of a record.
+    augmentations : int, default=1
+        Number of views of a record in a step.
 
     Attributes
     ----------
@@ -205,7 +220,8 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
 
         Returns
         -------
-        self : DPNeuralNet
+        DPNeuralNet
+            Itself, fitted.
 
         Raises
         ------
@@ -225,7 +241,9 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         Parameters
         ----------
         X : array or tensor of shape (n_samples, ...)
+            Private records.
         y : array or tensor of shape (n_samples, ...)
+            What the loss compares the outputs with.
         classes : object, default=None
             Not used.
         **fit_params : dict
@@ -233,7 +251,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
 
         Returns
         -------
-        self : DPNeuralNet
+        DPNeuralNet
             ``privacy_`` covers all calls since the last ``fit``, for a record in every one.
         """
         return self._fit(X, y, fit_params, anew=False)
@@ -331,6 +349,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         Parameters
         ----------
         X : array or tensor of shape (n_samples, ...)
+            Records.
         training : bool, default=False
             Whether the module behaves as in training.
         device : str, default="cpu"

@@ -268,7 +268,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
 
         Returns
         -------
-        self : DPSGDRegressor
+        DPSGDRegressor
+            Itself, fitted.
 
         Raises
         ------
@@ -285,11 +286,13 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Private records.
         y : array-like of shape (n_samples,)
+            Their targets.
 
         Returns
         -------
-        self : DPSGDRegressor
+        DPSGDRegressor
             ``privacy_`` covers all calls since the last ``fit``, for a record in every one.
         """
         return self._fit(X, y, not hasattr(self, "module_"))
@@ -326,6 +329,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         Returns
         -------
         ndarray of shape (n_samples,)
+            In the units of the target.
         """
         outputs = self._outputs(X).flatten().clamp(-1.0, 1.0).numpy()
         low, high = self.target_bounds_

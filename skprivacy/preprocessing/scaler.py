@@ -122,12 +122,14 @@ class PrivateStandardScaler(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Private records.
         y : None
             Ignored.
 
         Returns
         -------
-        self
+        PrivateStandardScaler
+            Itself, fitted.
 
         Raises
         ------
@@ -156,10 +158,12 @@ class PrivateStandardScaler(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples, n_features)
+            In double precision.
         """
         check_is_fitted(self, "mean_")
         X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=False)

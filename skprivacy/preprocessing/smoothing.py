@@ -127,11 +127,14 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Training records.
         y : array-like of shape (n_samples,)
+            Their labels.
 
         Returns
         -------
-        self : SmoothedClassifier
+        SmoothedClassifier
+            Itself, fitted.
         """
         self._validate_params()
         check_column_names(X)
@@ -151,10 +154,12 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         rows = self._checked(X)
         random = check_random_state(self.random_state)
@@ -167,10 +172,12 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,)
+            The class that most of ``n_selection`` noisy copies got.
         radii : ndarray of shape (n_samples,)
             In the units of the features. 0 if nothing can be certified.
         """
