@@ -141,17 +141,18 @@ def _backends(server):
 
 
 def test_a_thread_keeps_its_connection(server):
-    budget = PrivacyBudget(1.0, path=f"{server}#kept")
+    """One to each server, and each ledger there gets its own lines: also by prepared statements."""
+    budgets = [PrivacyBudget(1.0, path=f"{server}#{name}") for name in ("kept", "kept_too")]
     with mock.patch.object(psycopg, "connect") as connect:
-        for _ in range(3):
-            with budget.charge(LaplaceEvent(100.0)):
-                pass
-        assert PrivacyBudget.open(f"{server}#adult").spent() > 0  # of the same server
-        assert budget.remaining(LaplaceEvent(100.0)) == 97
+        for _ in range(10):
+            for budget in budgets:
+                _charged(budget, 1)
+        assert [budget.remaining(LaplaceEvent(100.0)) for budget in budgets] == [90, 90]
     connect.assert_not_called()
     threads = joblib.Parallel(n_jobs=2, backend="threading")
-    assert sum(threads(joblib.delayed(_charged)(budget, 5) for _ in range(2))) == 10
-    assert list(budget.entries()["status"]) == 13 * ["commit"]
+    assert sum(threads(joblib.delayed(_charged)(budget, 5) for budget in budgets)) == 10
+    for budget in budgets:
+        assert list(budget.entries()["status"]) == 15 * ["commit"]
 
 
 def _charged(budget, n):
@@ -201,7 +202,7 @@ def test_a_forked_process_has_a_connection_of_its_own(server):
     assert budget.spent() == pytest.approx(0.4)
 
 
-def test_charges_wait_for_the_disk_whatever_the_server_does_by_default(server):
+def test_lines_wait_for_the_disk_whatever_the_server_does_by_default(server):
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute("CREATE ROLE hasty SUPERUSER LOGIN")
         connection.execute("ALTER ROLE hasty SET synchronous_commit TO off")
@@ -215,8 +216,7 @@ def test_charges_wait_for_the_disk_whatever_the_server_does_by_default(server):
 
     with mock.patch.object(Log, "append", watched):
         _charged(budget, 2)
-    assert waits[1:] == 2 * [("reserve", "on"), ("commit", "off")]
-    assert waits[0] == ("relation", "on")
+    assert waits == [(kind, "on") for kind in ("relation", *2 * ("reserve", "commit"))]
 
 
 @pytest.mark.parametrize(

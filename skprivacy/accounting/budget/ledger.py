@@ -30,7 +30,6 @@ class Ledger(ABC):
     address: str  # as passed to ledger_at()
     seen: Seen | None = None
     _begin: tuple[str, ...]  # statements that take the only write lock
-    _begin_note: tuple[str, ...]  # the same, for lines that a power failure may undo
     _guards: str  # query for the names of the triggers that forbid changes
     _n_guards: int
 
@@ -50,16 +49,16 @@ class Ledger(ABC):
         )
 
     @contextmanager
-    def transaction(self, *, note: bool = False) -> Iterator[Log]:
+    def transaction(self) -> Iterator[Log]:
         """Hold the only write lock; commit on leaving, roll back on an error.
 
-        **Guarantees.** On return, everybody sees the new lines and they are on the disk. A ``note``
-        (an outcome, without which a charge stands all the same) is at once seen by everybody, but
-        a power failure may undo it until the next charge is on the disk.
+        **Guarantees.** On return, the new lines are on the disk. Outcomes too: budgets remember
+        the last line that they have seen, and auditors its digest, and would take one that a power
+        failure undid for one that was cut off.
         """
         with self._connection() as connection:
             try:
-                for statement in self._begin_note if note else self._begin:
+                for statement in self._begin:
                     connection.execute(statement)
                 log = self._followed(connection)
                 yield log

@@ -40,13 +40,12 @@ class PostgresLedger(Ledger):
     Notes
     -----
     A thread keeps one connection to each server, for all its ledgers there, and opens a new one
-    after an error, a ``fork`` or a restart of the server. Charges wait for the server's disk even
-    if the server does not by default; notes do not.
+    after an error, a ``fork`` or a restart of the server. Commits wait for the server's disk even
+    if the server does not by default.
     """
 
     # EXCLUSIVE lets others read and makes every other writer wait.
     _begin = ("BEGIN", "LOCK TABLE log IN EXCLUSIVE MODE")
-    _begin_note = (*_begin, "SET LOCAL synchronous_commit TO off")
     _guards = "SELECT tgname FROM pg_trigger WHERE tgrelid = 'log'::regclass AND NOT tgisinternal"
     _n_guards = 2
 

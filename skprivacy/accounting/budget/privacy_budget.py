@@ -308,7 +308,7 @@ class PrivacyBudget(Statement):
     def _settle(self, charge: int, outcome: str) -> None:
         whole("charge", charge)
         charge = int(charge)  # numpy's integers have no place in a line
-        with self._ledger.transaction(note=True) as log:
+        with self._ledger.transaction() as log:
             before = log.outcome(charge)
             if before is not None:
                 raise ValueError(

@@ -35,14 +35,12 @@ class SQLiteLedger(Ledger):
     Every operation opens a new connection, so nothing is shared across threads or ``fork``, and no
     page of a file that was since replaced is remembered: a kept connection would write it back
     into the new file. Commits reach the disk (rollback journal, ``synchronous=EXTRA``) before they
-    return; notes leave out the last of five waits, for the end of their journal, which would
-    otherwise undo them after a power failure. There is no write-ahead log: between commits, the
-    file alone is the whole ledger, so that nothing is lost if it is moved, and it can be read from
-    a read-only disk. Older ledgers are converted when they are first written to.
+    return. There is no write-ahead log: between commits, the file alone is the whole ledger, so
+    that nothing is lost if it is moved, and it can be read from a read-only disk. Older ledgers are
+    converted when they are first written to.
     """
 
     _begin = ("PRAGMA journal_mode=DELETE", "BEGIN IMMEDIATE")
-    _begin_note = ("PRAGMA synchronous=FULL", *_begin)
     _guards = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'log'"
     _n_guards = len(_GUARDS)
 
