@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._config import leak
+from .._output import displayable
 from ._checks import check_delta, check_relation, sequence
 from ._event import Event, check_known, flatten
 from ._proved import delta_of, epsilon_of, privacy_curve
@@ -329,7 +330,7 @@ class PrivacyGuarantee:
             claim += f" per {self.unit}"
         relation, kind = (word.replace("_", "-") for word in (self.relation, self.kind))
         given = f" assuming {'; '.join(self.assumptions)}" if self.assumptions else ""
-        return f"{claim}, {relation}, {kind}{given}"
+        return displayable(f"{claim}, {relation}, {kind}{given}")
 
     def _repr_html_(self) -> str:
         private = self.event.data_dependent

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import metrics
+from .._output import displayable
 from ..metrics import OperatingPoint
 from ..metrics._area import auc_p_value
 from ..metrics._multiplicity import benjamini_hochberg, holm
@@ -333,7 +334,7 @@ class AttackResult:
 
     def __repr__(self) -> str:
         low, high = self.auc_interval
-        text = f"{self.attack}: AUC {self.auc:.2f} [{low:.2f}, {high:.2f}]"
+        text = f"{displayable(self.attack)}: AUC {self.auc:.2f} [{low:.2f}, {high:.2f}]"
         if self.is_chance:
             return text + ", no better than chance"
         if self.is_reversed:

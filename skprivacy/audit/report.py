@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from .._output import output_path
+from .._output import displayable, output_path
 from ..attacks.shadow import NOT_LEARNING
 from ..metrics._evidence import Evidence
 from . import _html, _page
@@ -422,4 +422,4 @@ class AuditReport:
         return _html.render("audit_brief.html", report=self)
 
     def __repr__(self) -> str:
-        return in_words(self)
+        return displayable(in_words(self))

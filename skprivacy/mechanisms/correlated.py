@@ -14,7 +14,7 @@ from ..accounting import BandedFactorization, MatrixFactorization, TreeAggregati
 from ..accounting.matrix import last_step_spread
 from .base import Mechanism
 from .entropy import SecureRandom
-from .floating import check_noise
+from .floating import check_finite, check_noise
 
 __all__ = ["MatrixGaussian"]
 
@@ -93,6 +93,7 @@ class MatrixGaussian(Mechanism):
                 f"The stream was accounted as {self.run.n_steps} steps, which are all used. Create "
                 "a new MatrixGaussian, accounted for more steps."
             )
+        check_finite(value)
         noise = self._noise.draw(value.size, random)
         std = np.float32(self.noise_multiplier * self.sensitivity)
         for start in range(0, value.size, _CHUNK):

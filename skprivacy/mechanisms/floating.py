@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import check_flat
@@ -40,8 +41,8 @@ class FloatGaussian(Mechanism):
     a result can reveal more than the real-number guarantee allows (Mironov 2012). For a single
     release, use :class:`Gaussian`, which is exact on a grid.
 
-    **Edge cases.** NaN and infinity pass through: the caller's clipping has to remove them. An
-    empty vector is returned unchanged.
+    **Edge cases.** NaN and infinity, which no noise hides, are refused: the caller's clipping has
+    to remove them. An empty vector is returned unchanged.
 
     References
     ----------
@@ -77,8 +78,18 @@ class FloatGaussian(Mechanism):
         check_flat(value)
         if self.noise_multiplier == 0:
             return value
+        check_finite(value)
         random.add_normal(value, self.noise_multiplier * self.sensitivity)
         return value
+
+
+def check_finite(value: NDArray) -> None:
+    """Refuse a vector with a number whose noisy version tells it for certain."""
+    if not np.isfinite(value).all():
+        raise ValueError(
+            "value holds NaN or infinity, which no noise hides. Clip each record's part of it "
+            "before they are summed."
+        )
 
 
 def check_noise(noise_multiplier: float, sensitivity: float) -> None:

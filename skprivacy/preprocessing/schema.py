@@ -363,10 +363,10 @@ the same unit?
             If there is no such file.
         """
         is_text = isinstance(source, str) and source.lstrip().startswith("{")
-        text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
         try:
+            text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
             facts = json.loads(text, object_pairs_hook=unique_keys)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
             origin = "the given text" if is_text else str(source)
             raise ValueError(
                 f"Schema: {origin} is not valid JSON: {error}. Correct it at that position."

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..._config import warn_caller
+from ..._output import displayable
 from ...exceptions import BudgetExceededError, PrivacyWarning
 from .._checks import whole
 from ..events import Event, check_relation, positive
@@ -123,7 +124,7 @@ class PrivacyBudget(Statement):
             open_ones = {k: known[k] for k in ("relation", "unit") if terms[k] is None}
             if known != terms | open_ones:
                 raise ValueError(
-                    f"The ledger {path} holds the budget {known}, not {terms}. Open it with "
+                    f"The ledger {str(path)!r} holds the budget {known}, not {terms}. Open it with "
                     "PrivacyBudget.open(path), or pass another path."
                 ) from None
 
@@ -191,7 +192,7 @@ class PrivacyBudget(Statement):
         path = inner(self._scope, name)
         if epsilon is not None or delta is not None:
             positive("epsilon", epsilon)
-            cap = Cost(cast(float, epsilon), check_delta(delta or 0.0))
+            cap = Cost(float(cast(float, epsilon)), float(check_delta(delta or 0.0)))
             body = json.dumps(cap._asdict(), sort_keys=True)
             with self._ledger.transaction() as log:
                 known = log.scopes().get(path)
@@ -200,8 +201,8 @@ class PrivacyBudget(Statement):
                     log.append("scope", path, "", body)
                 elif cap_of(known) != cap:
                     raise ValueError(
-                        f"The scope {path} already has the cap {known}, not {body}. Pass that cap, "
-                        "or none."
+                        f"The scope {path!r} already has the cap {known}, not {body}. Pass that "
+                        "cap, or none."
                     )
         part = PrivacyBudget.__new__(PrivacyBudget)
         part._attach(self._ledger, path)
@@ -283,7 +284,7 @@ class PrivacyBudget(Statement):
                     log.settle(settled, unit)
                 return log.append("reserve", self._scope, str(who), body)
         message = explained(log, self._scope, refusal, event)  # after others may write again
-        raise BudgetExceededError(f"{who or 'A release'} was refused: {message}")
+        raise BudgetExceededError(f"{displayable(str(who)) or 'A release'} was refused: {message}")
 
     def commit(self, charge: int) -> None:
         """Record that the release happened.

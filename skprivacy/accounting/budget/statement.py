@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..._output import output_path
+from ..._output import displayable, output_path
 from ..events import Event
 from ..guarantee import PrivacyGuarantee, check_delta
 from .admission import Terms, check_caps
@@ -30,10 +30,10 @@ class Statement(Handle):
 
     def __repr__(self) -> str:
         try:
-            return self._summary()
+            return displayable(self._summary())
         except LedgerError:  # a model loaded without its ledger must still be printable
             where = "" if self._scope == "/" else f", for {self._scope}"
-            return f"PrivacyBudget at {self.path}{where}: its ledger cannot be read"
+            return displayable(f"PrivacyBudget at {self.path}{where}: its ledger cannot be read")
 
     def _summary(self) -> str:
         cap, entries = self.cap, self._charges()
