@@ -194,7 +194,8 @@ class PrivateKNNClassifier(TaughtByVotes):
 
         Returns
         -------
-        self : PrivateKNNClassifier
+        PrivateKNNClassifier
+            Itself, fitted.
 
         Raises
         ------

@@ -235,7 +235,8 @@ no private record
 
         Returns
         -------
-        self : PATEClassifier
+        PATEClassifier
+            Itself, fitted.
 
         Raises
         ------

@@ -75,7 +75,20 @@ class SoftmaxHead(OneRelease):
         return self.flattened(task, minimize(self.loss(task, records), TOLERANCE))
 
     def loss(self, task: Task, records: Records) -> LogisticLoss:
-        """Return what the weights minimise: for two classes, the log-odds of the second."""
+        """Return what the weights minimise: for two classes, the log-odds of the second.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+        records : Records
+            Private.
+
+        Returns
+        -------
+        LogisticLoss
+            A function of the weights.
+        """
         outputs = 1 if task.n_classes == 2 else task.n_classes
         return LogisticLoss(
             records.weighted,
@@ -91,7 +104,20 @@ class SoftmaxHead(OneRelease):
         return TOLERANCE / _ridge(self)
 
     def flattened(self, task: Task, minimiser: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the statistic that a minimiser of the loss gives."""
+        """Return the statistic that a minimiser of the loss gives.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+        minimiser : ndarray of shape (size, n_outputs)
+            The weights that minimise the loss.
+
+        Returns
+        -------
+        ndarray of shape (length,)
+            Flat.
+        """
         return np.asarray((minimiser @ _contrasts(task.n_classes)).ravel())
 
     def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -101,7 +101,8 @@ class NoisyLabelClassifier(
 
         Returns
         -------
-        self
+        object
+            Itself, fitted.
 
         Raises
         ------
@@ -206,10 +207,12 @@ class NoisyLabelClassifier(
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         rows = self._rows(X)
         return self.classes_[self.estimator_.predict(rows)]

@@ -177,7 +177,8 @@ class LabelPATEClassifier(TaughtByVotes):
 
         Returns
         -------
-        self : LabelPATEClassifier
+        LabelPATEClassifier
+            Itself, fitted.
 
         Raises
         ------

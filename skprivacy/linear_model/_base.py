@@ -148,10 +148,12 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            In the units of the target.
         """
         return np.clip(self._scores(X), *self.target_bounds_)
 
@@ -175,10 +177,12 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
+            One number for two classes.
         """
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
@@ -189,6 +193,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
@@ -207,10 +212,12 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         scores = self.decision_function(X)
         chosen = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)

@@ -65,6 +65,7 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Private records.
         y : array-like of shape (n_samples,)
             Labels, each one of ``classes``.
         groups : array-like of shape (n_samples,), default=None
@@ -73,7 +74,8 @@ class _PerturbedClassifier(PrivateLinearClassifier):
 
         Returns
         -------
-        self
+        object
+            Itself, fitted.
 
         Raises
         ------

@@ -139,14 +139,17 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Private records.
         y : array-like of shape (n_samples,)
+            Their targets.
         groups : array-like of shape (n_samples,), default=None
             Whom each record belongs to. The guarantee is then a group's, with all of its records,
             and has the name of the groups if they are a Series.
 
         Returns
         -------
-        self : AdaSSPRegressor
+        AdaSSPRegressor
+            Itself, fitted.
 
         Raises
         ------

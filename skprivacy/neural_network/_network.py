@@ -217,6 +217,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         Returns
         -------
         dict
+            Values by names.
         """
         return {**super().get_params(deep=deep), **self._module_params()}
 
@@ -226,10 +227,12 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         Parameters
         ----------
         **params : dict
+            Values by names.
 
         Returns
         -------
-        self : estimator
+        object
+            Itself.
         """
         of_module = {k: v for k, v in params.items() if k.startswith("module__")}
         self.__dict__.update(of_module)

@@ -124,6 +124,7 @@ class PrivateStandardScaler(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Private records.
         y : None
             Ignored.
         groups : array-like of shape (n_samples,), default=None
@@ -133,7 +134,8 @@ class PrivateStandardScaler(
 
         Returns
         -------
-        self
+        PrivateStandardScaler
+            Itself, fitted.
 
         Raises
         ------
@@ -164,10 +166,12 @@ class PrivateStandardScaler(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples, n_features)
+            In double precision.
         """
         check_is_fitted(self, "mean_")
         X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=False)

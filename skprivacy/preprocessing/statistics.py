@@ -260,6 +260,7 @@ def private_quantile(
     Returns
     -------
     Release
+        ``value``, a number, and ``privacy``.
 
     Notes
     -----

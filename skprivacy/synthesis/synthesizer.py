@@ -230,7 +230,8 @@ class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
         Returns
         -------
-        self : PrivateSynthesizer
+        PrivateSynthesizer
+            Itself, fitted.
 
         Raises
         ------
@@ -300,6 +301,7 @@ class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return_X_y : bool, default=False
             Whether the label is returned by itself.
         random_state : int, RandomState instance or None, default=None
+            Of the records; nothing private hangs on it.
 
         Returns
         -------
