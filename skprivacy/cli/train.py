@@ -7,7 +7,6 @@ from typing import Any
 
 from sklearn.model_selection import train_test_split
 
-from ..audit import claim_of
 from . import _config_file, _data, _model, _release
 from ._console import UserError, say, show
 
@@ -73,14 +72,15 @@ def run(args: argparse.Namespace) -> int:
     except BudgetExceededError as error:
         show(error)
         return 1
-    _tell_claim(model)
+    _release.tell_claim(model)
+    _release.save(args, model)
     if len(y_new):
         word = "accuracy" if records.classifies else "R2"
         score = model.score(X_new, y_new)
         show(f"{word} on {len(y_new):,} other records: {score:.3f}, not private")
     if args.save is None:
         say("The model is not kept. Pass --save model.safetensors to keep it.")
-    _release.release(args, model, records.schema, budget)
+    _release.certify(args, model, records.schema, budget)
     return 0
 
 
@@ -94,10 +94,3 @@ def _parted(args: argparse.Namespace, records: _data.Records) -> tuple[Any, Any,
         stratify=y if records.classifies else None,
     )  # fmt: skip
     return X, X_new, y, y_new
-
-
-def _tell_claim(model: Any) -> None:
-    claim = claim_of(model)
-    show(f"guarantee: {claim.guarantee or claim.reason}")
-    for name, why in claim.uncovered.items():
-        show(f"  not covered: {name}: {why}")
