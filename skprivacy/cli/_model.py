@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from ..base import PrivateEstimatorMixin
-from ..preprocessing import SchemaTransformer, make_private_pipeline
+from ..preprocessing import Bounded, SchemaTransformer, make_private_pipeline
 from ._console import UserError
 from ._data import Records
 from ._names import MODELS, model_class
@@ -129,6 +129,12 @@ def _by_votes(model: Any, records: Records) -> Any:
     """Return a model that takes records as they are, and draws public ones from their schema."""
     public = None if records.schema.inferred else records.schema.classes
     facts: dict[str, Any] = {"schema": records.schema, "classes": public}
+    texts = [name for name, fact in records.schema.items() if not isinstance(fact, Bounded)]
+    if "teacher" not in model.get_params() and texts:
+        raise UserError(
+            f"{type(model).__name__} measures distances between numbers, and {', '.join(texts)} "
+            "hold none. Leave them out of the schema, or choose another --model."
+        )
     if "teacher" in model.get_params() and model.teacher is None:
         facts["teacher"] = make_pipeline(
             SchemaTransformer(records.schema), LogisticRegression(max_iter=1000)

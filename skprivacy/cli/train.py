@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.model_selection import train_test_split
 
-from . import _config_file, _data, _model, _release
+from . import _config_file, _data, _model, _public, _release
 from ._console import UserError, say, show
 
 __all__ = ["add_parser", "run"]
@@ -17,6 +17,7 @@ examples:
   skprivacy train patients.csv --schema patients.json --epsilon 1 --save model.safetensors
   skprivacy train patients.csv --schema patients.json --budget patients.ledger --hold-out 0.2
   skprivacy train houses.parquet --schema houses.json --model AdaSSPRegressor --save m.safetensors
+  skprivacy train patients.csv --schema patients.json --model PATEClassifier --public agreed.csv
   skprivacy train --config run.toml --epsilon 3
 
 exit codes: 0 trained, 1 refused by the budget, 2 an error.
@@ -39,6 +40,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         "--epsilon", type=float, default=1.0, help="epsilon of the claim (default: %(default)s)"
     )
     _model.add_arguments(parser)
+    _public.add_argument(parser)
     run_group = _model.add_run(parser)
     run_group.add_argument(
         "--hold-out",
@@ -65,10 +67,11 @@ def run(args: argparse.Namespace) -> int:
     records = _data.load(args)
     _release.check_schema(args, records.schema)
     model = _model.make_model(records, args, args.epsilon, budget)
+    public = _public.given_to_fit(args, model, records)
     X, X_new, y, y_new = _parted(args, records)
     say(f"{records.name}: training on {len(y):,} of {len(records.y):,} records")
     try:
-        model.fit(X, y)
+        model.fit(X, y, **public)
     except BudgetExceededError as error:
         show(error)
         return 1
