@@ -75,9 +75,12 @@ def test_from_a_table_to_a_certificate(folder, capsys):
     assert "--sep semicolon --decimal ','" in err
     facts = json.loads((folder / "draft.json").read_text())
     del facts["columns"]["cost"]
-    facts["inferred"] = False
     for column in facts["columns"].values():
         column["inferred"] = False
+    (folder / "patients.json").write_text(json.dumps(facts))
+    _, _, err = run("schema check patients.json patients.csv", capsys)
+    assert 'not reviewed, so not private: what the last "inferred" of the file is about' in err
+    facts["inferred"] = False
     (folder / "patients.json").write_text(json.dumps(facts))
     assert run("schema check patients.json patients.csv", capsys)[0] == 0
     assert run("key hospital.pem", capsys)[0] == 0
@@ -125,7 +128,8 @@ def test_a_draft_is_an_estimate_and_gets_no_certificate(folder, capsys):
     run("key k.pem", capsys)
     code, _, err = run(f"{line} --certificate c.json --key k.pem", capsys)
     assert code == 2
-    assert "the schema was read off the data: review" in err
+    assert "the schema was read off the data" in err
+    assert 'for: age, weight, smokes, cost, what the last "inferred" of the file is about.' in err
     assert not (folder / "c.json").exists()
 
 
