@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import numpy as np
 from sklearn.model_selection import train_test_split
 
 from . import _attacks, _config_file, _data, _model, _release, _report
@@ -61,6 +62,12 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     _release.add_arguments(parser)
     output = parser.add_argument_group("output")
     _report.add_arguments(output)
+    output.add_argument(
+        "--exposed",
+        metavar="FILE.csv",
+        help="name the training records that stand out, by their row in DATA; no report does, and "
+        "the file is as private as they are",
+    )
     parser.set_defaults(run=run)
     return parser
 
@@ -70,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     from ..audit import audit
     from ..exceptions import BudgetExceededError
 
-    _report.check(args)
+    _report.check(args, args.exposed)
     _release.check(args)
     _model.check(args, args.epsilon)
     attacks = _attacks.make(args)
@@ -80,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
     records = _data.load(args)
     _release.check_schema(args, records.schema)
     model = _model.make_model(records, args, args.epsilon, budget)
-    X_train, X_test, y_train, y_test = train_test_split(
-        records.X, records.y, test_size=0.5, random_state=args.seed,
+    X_train, X_test, y_train, y_test, rows, _ = train_test_split(
+        records.X, records.y, np.arange(len(records.y)), test_size=0.5, random_state=args.seed,
         stratify=records.y if records.classifies else None,
     )  # fmt: skip
     tried = _attacks.checked(attacks, model, by_default=args.attack == DEFAULT_ATTACK)
@@ -114,6 +121,9 @@ def run(args: argparse.Namespace) -> int:
     )  # fmt: skip
     for name in _report.write_audit(args, report, known):
         say(f"wrote {name}")
+    if args.exposed:
+        _report.write_exposed(args.exposed, report, rows)
+        say(f"wrote {args.exposed}, which names people's records: keep it as you keep {args.data}")
     _release.certify(args, model, records.schema, budget, report)
     return EXIT_CODES.get(report.verdict, 0)
 

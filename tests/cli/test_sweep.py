@@ -1,11 +1,13 @@
 """Sweeps and audits from a shell: numbers as targets, budgets, subgroups, a model to keep."""
 
 import json
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import skprivacy.audit
 from skprivacy import PrivacyBudget, load_model
 from skprivacy.audit import claim_of
 from skprivacy.cli import main, sweep
@@ -71,6 +73,29 @@ def test_an_audit_finds_a_regression_that_knows_its_records(folder, capsys):
     assert code == 0
     assert "no claim" in out
     assert json.loads((folder / "a.json").read_text())["attacks"][0]["auc"] > 0.9
+
+
+def test_exposed_records_are_named_on_request_by_their_rows(folder, capsys, monkeypatch):
+    line = "audit houses.csv --schema prices.json --model sklearn.tree.DecisionTreeRegressor"
+    line = f"{line} --attack loss --quiet --out a.html --exposed rows.csv"
+    given = []
+    kept = skprivacy.audit.audit
+
+    def noting(model, X_train, *args, **kwargs):
+        given.append(X_train)
+        return kept(model, X_train, *args, **kwargs)
+
+    monkeypatch.setattr(sys.modules["skprivacy.audit"], "audit", noting)
+    code, _, err = run(line, capsys)
+    assert code == 0
+    assert "names people's records" in err
+    rows = pd.read_csv(folder / "rows.csv")["row"]
+    assert len(rows) > 20
+    table = pd.read_csv(folder / "houses.csv")
+    assert set(table["rooms"].iloc[rows - 1]) <= set(given[0]["rooms"])  # members, none else
+    assert (folder / "rows.csv").stat().st_mode & 0o077 == 0
+    assert run(f"audit {CLASSES} --attack loss --exposed none.csv --alpha 1e-7", capsys)[0] == 0
+    assert pd.read_csv(folder / "none.csv").empty
 
 
 def test_a_sweep_of_a_regression(folder, capsys):
