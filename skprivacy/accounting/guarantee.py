@@ -190,7 +190,7 @@ class PrivacyGuarantee:
         ...     GaussianEvent, PoissonSampled, PrivacyGuarantee, Repeated)
         >>> visit = PrivacyGuarantee(Repeated(PoissonSampled(0.01, GaussianEvent(2.0)), 1000), 1e-5)
         >>> visit, visit.group(3, unit="patient")
-        ((0.63, 1e-05)-DP, add-remove, proved, (2.09, 1e-05)-DP per patient, add-remove, proved \
+        ((0.63, 1e-05)-DP, add-remove, proved, (2.10, 1e-05)-DP per patient, add-remove, proved \
 assuming no patient has more than 3 records)
         """
         if not isinstance(k, int) or isinstance(k, bool) or k < 1:
