@@ -142,7 +142,8 @@ def private_release(
     check_relation(relation)
     stated = list(assumptions)
     if relation in _IS_PUBLIC:
-        stated.append(_IS_PUBLIC[relation])
+        words = _IS_PUBLIC[relation]
+        stated.append(words if unit == "record" else words.replace("of records", "of groups"))
     if noise_seed is not None:
         warn_caller(
             f"noise_seed={noise_seed!r} makes the noise predictable: there is no privacy. Use it "
