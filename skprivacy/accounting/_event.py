@@ -242,6 +242,14 @@ class Event:
         """
         return math.inf, True
 
+    def grouped(self, size: int) -> Event | None:
+        """Return what the release costs a group of ``size`` units; None where only the curve tells.
+
+        The bounds of the event that is returned hold between any two data sets of which one comes
+        from the other by ``size`` steps of the relation, all of the same direction.
+        """
+        return None
+
     def local_bound(self, order: float) -> LocalBound | None:
         """Return the data-dependent Renyi cost and its sensitivity; None if data-independent.
 

@@ -105,9 +105,14 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
 
 
 @lru_cache(maxsize=64)
-def privacy_curve(event: Event, relation: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return epsilons and the delta proved at each, on a grid fine enough for a trade-off curve."""
-    top = epsilon_of(event, 1e-9, relation)
+def privacy_curve(
+    event: Event, relation: str, least: float = 1e-9
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return epsilons and the delta proved at each, on a grid fine enough for a trade-off curve.
+
+    The smallest delta is ``least``.
+    """
+    top = epsilon_of(event, least, relation)
     if not math.isfinite(top):
         top = 30.0
     epsilons = np.unique(

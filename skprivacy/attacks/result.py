@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_consistent_length
 
 from .. import metrics
 from .._output import displayable
@@ -16,6 +17,7 @@ from ..metrics import OperatingPoint
 from ..metrics._area import auc_p_value
 from ..metrics._multiplicity import benjamini_hochberg, holm
 from ..metrics._samples import Interval, check_open_unit, check_scores
+from ._people import JOINS, join, parted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -255,6 +257,50 @@ class AttackResult:
         table["p_value"] = holm(table["p_value"])
         table.insert(6, "exposed", table["p_value"] <= self.alpha)
         return table
+
+    def joined(self, groups_in: Any, groups_out: Any, how: str = "sum") -> AttackResult:
+        """Return the attack on people: one score from all records of each.
+
+        Parameters
+        ----------
+        groups_in, groups_out : array-like of shape (n_in,) and (n_out,)
+            Whose record each is, of members and of non-members. Nobody may be among both.
+        how : {"sum", "max"}, default="sum"
+            The sum of scores, less the median of all records' scores: where scores are
+            log-likelihood ratios, as those of :class:`LiRA`, and a person's records tell
+            independently of each other, no other way finds more. Or the score of the best record.
+
+        Returns
+        -------
+        AttackResult
+            Its intervals count people as independent, not records.
+
+        Raises
+        ------
+        ValueError
+            If a shape is wrong, ``how`` is unknown, or somebody is among both.
+
+        Examples
+        --------
+        >>> from skprivacy.attacks import AttackResult
+        >>> visits = AttackResult([3.0, 1.0, 2.0], [0.0, 1.0, 2.0], attack="made up")
+        >>> people = visits.joined(["ann", "ann", "bob"], ["cid", "dot", "dot"])
+        >>> people.scores_in.tolist(), people.scores_out.tolist()
+        ([1.0, 0.5], [-1.5, 0.0])
+        """
+        if how not in JOINS:
+            raise ValueError(f"how={how!r} must be one of {JOINS}.")
+        check_consistent_length(self.scores_in, groups_in)
+        check_consistent_length(self.scores_out, groups_out)
+        centre = float(np.median(np.r_[self.scores_in, self.scores_out]))
+        people = parted(groups_in, groups_out)
+        inside, outside = (
+            join(values, groups, how, centre)
+            for values, groups in zip((self.scores_in, self.scores_out), people, strict=True)
+        )
+        what = "all records together" if how == "sum" else "the best record"
+        name = f"{self.attack}, {what} of each {people[0].unit}"
+        return AttackResult(inside, outside, name, self.alpha, {**self.details, "joined": how})
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row of figures, ready to be concatenated with other attacks' rows.

@@ -25,6 +25,9 @@ class NonPrivate(Event, tag="NonPrivate", knows_label=True):
     def dominating_pairs(self, relation: str) -> Pairs:
         return both(AtomPair((0.0,), (0.0,), (1.0,), infinity=1.0))
 
+    def grouped(self, size: int) -> NonPrivate:
+        return self
+
 
 @dataclass(frozen=True)
 class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=True):
@@ -55,3 +58,9 @@ class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=T
 
     def dominating_pairs(self, relation: str) -> Pairs:
         return both(pure_pair(self.epsilon, self.delta))
+
+    def grouped(self, size: int) -> Event:
+        """Return (k epsilon, delta (1 + e^epsilon + ... + e^((k - 1) epsilon))): k steps."""
+        with np.errstate(over="ignore"):
+            delta = self.delta * float(np.exp(self.epsilon * np.arange(size)).sum())
+        return ApproxDP(size * self.epsilon, delta) if delta < 1 else NonPrivate()

@@ -101,6 +101,9 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
         # That of the L2 pair; it holds for L1 too, as the L2 norm is at most the L1 norm.
         return math.sqrt(math.pi / 8) / self.noise_multiplier, True
 
+    def grouped(self, size: int) -> LogisticEvent:
+        return LogisticEvent(self.noise_multiplier / size, self.norm)
+
 
 def _log_sinhc(values: ArrayLike) -> Orders:
     """Return ln(sinh(y)/y) for y > 0."""
