@@ -36,7 +36,8 @@ class SoftmaxHead(OneRelease):
     **Guarantees.** The loss of a record of norm 1 has a gradient of norm at most sqrt(2), of two
     classes 1, and the penalty makes the sum strongly convex: a record moves the exact minimiser by
     at most Lipschitz / ridge in L2, so its noise needs (Lipschitz + 2 tau) / ridge, since the
-    computed minimiser, whose gradient has norm at most tau = 1e-6, is within tau / ridge of it.
+    computed minimiser, whose gradient has norm at most tau = 1e-6, is within tau / ridge of it. The
+    mean of the losses of a group's records is convex and has the same Lipschitz constant.
     Weights that are the same for all classes change nothing: what is released are the
     n_classes - 1 contrasts between classes, in an orthonormal basis, so that the L2 sensitivity is
     the same and there are fewer numbers to noise. A sensitivity that is given instead is used as
@@ -77,9 +78,9 @@ class SoftmaxHead(OneRelease):
         """Return what the weights minimise: for two classes, the log-odds of the second."""
         outputs = 1 if task.n_classes == 2 else task.n_classes
         return LogisticLoss(
-            records.rows,
-            records.indicators[:, -outputs:],
-            records.counts,
+            records.weighted,
+            records.targets[:, -outputs:],
+            records.roots,
             _ridge(self),
             np.zeros((task.size, outputs)),
         )

@@ -121,13 +121,17 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.augment = augment
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> SmoothedClassifier:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+    ) -> SmoothedClassifier:
         """Fit the classifier, on noisy rows if ``augment``.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
+        groups : array-like of shape (n_samples,), default=None
+            Whom each record belongs to, for a classifier that protects groups.
 
         Returns
         -------
@@ -137,11 +141,12 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_column_names(X)
         # An error about one record would reveal its presence, so the estimator handles it.
         rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
+        given = {} if groups is None else {"groups": groups}
         if self.augment:
             # Certificates need noise that training did not use; training uses a hash of the seed.
             key = check_random_state(self.random_state).bytes(_KEY_BYTES)
             rows = rows + self.sigma * _noise_by_row(rows, key)
-        self.estimator_ = clone(self.estimator).fit(rows, labels)
+        self.estimator_ = clone(self.estimator).fit(rows, labels, **given)
         self.classes_ = self.estimator_.classes_
         return self
 

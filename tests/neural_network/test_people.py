@@ -16,8 +16,8 @@ from skprivacy.neural_network._gradients.people import Shares
 from skprivacy.neural_network._training.engine import Alone
 from skprivacy.neural_network._training.people import People
 
-from .. import contracts_people as people
 from ..private_estimators import CASES
+from . import contracts_people as people
 
 
 def case_of(name, **fixed):
