@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import date
 from typing import Any
 
@@ -18,6 +19,7 @@ __all__ = [
     "check_flat",
     "check_numbers",
     "check_unmasked",
+    "is_tensor",
     "label_columns",
 ]
 
@@ -64,18 +66,27 @@ def check_unmasked(values: Any, name: str = "X") -> None:
         )
 
 
-def check_flat(values: NDArray, name: str = "value") -> None:
-    """Refuse what is no flat array of float32 or float64, to which noise is added in place."""
-    if not isinstance(values, np.ndarray):
+def is_tensor(values: Any) -> bool:
+    """Return whether ``values`` is a tensor of torch's, which is not imported for the question."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(values, torch.Tensor)
+
+
+def check_flat(values: Any, name: str = "value") -> None:
+    """Refuse what is no flat array of float32 or float64, to which noise is added in place.
+
+    A tensor of torch's is an array here, wherever it is.
+    """
+    if not (isinstance(values, np.ndarray) or is_tensor(values)):
         raise TypeError(
             f"{name} is of type {type(values).__name__}; expected a flat array of float32 or "
             "float64, to which noise is added in place."
         )
     check_unmasked(values, name)
-    if values.ndim != 1 or values.dtype not in (np.float32, np.float64):
+    if values.ndim != 1 or str(values.dtype).removeprefix("torch.") not in ("float32", "float64"):
         raise ValueError(
-            f"{name} has shape {values.shape} and dtype {values.dtype}; expected a flat array "
-            f"of float32 or float64. Flatten it with {name}.reshape(-1) first."
+            f"{name} has shape {tuple(values.shape)} and dtype {values.dtype}; expected a flat "
+            f"array of float32 or float64. Flatten it with {name}.reshape(-1) first."
         )
 
 

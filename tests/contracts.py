@@ -75,7 +75,7 @@ def recording(tape: Tape, always: int | None = None) -> Iterator[None]:
         tape.mechanisms.append(self)
         tape.inputs.append(_copied(value))
         output = release(self, value, random)
-        tape.outputs.append(np.array(output, copy=True))
+        tape.outputs.append(_copied(output))
         return output
 
     def recorded_draw(self, n, random):
@@ -105,7 +105,10 @@ def replaying(recorded: Tape, tape: Tape, extra: int | None = None) -> Iterator[
         if not isinstance(value, tuple):
             same = np.shape(value) == np.shape(recorded.inputs[place])
             assert same, "the shape of a release depends on the data"
-        return np.array(recorded.outputs[place], copy=True)
+        output = np.array(recorded.outputs[place], copy=True)
+        if isinstance(value, torch.Tensor):
+            return torch.from_numpy(output).to(value.device)
+        return output
 
     def replayed_draw(self, n, random):
         assert len(tape.draws) < len(recorded.draws), "more steps on the neighbour"
@@ -123,7 +126,9 @@ def replaying(recorded: Tape, tape: Tape, extra: int | None = None) -> Iterator[
 
 
 def _copied(value: Any) -> Any:
-    return tuple(map(np.array, value)) if isinstance(value, tuple) else np.array(value, copy=True)
+    if isinstance(value, tuple):
+        return tuple(map(np.array, value))
+    return np.array(value.cpu().numpy() if isinstance(value, torch.Tensor) else value, copy=True)
 
 
 def noise_of(mechanism: Mechanism, value: Any, output: NDArray) -> NDArray:

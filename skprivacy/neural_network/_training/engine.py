@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -28,6 +28,11 @@ from .optimizers import OPTIMIZERS, PrivateAdam
 from .rows import MappedRows
 
 __all__ = ["Alone", "Peers", "Training", "WeightAverage"]
+
+
+# The kinds of devices that make noise themselves. Others lack double precision, or are as fast with
+# the processor's own cipher.
+NOISE_ON = {"cuda"}
 
 
 class Training:
@@ -163,8 +168,7 @@ class Training:
         """Clip, add noise, divide by a constant, update."""
         if not self.module.training:
             self.module.train()
-        total = self._sum(X, y, drawn).cpu().numpy()
-        noisy = torch.from_numpy(self._noisy(total, peers))
+        noisy = self._noisy(self._sum(X, y, drawn), peers)
         torch.mul(noisy.to(self._grad), 1.0 / self.config.batch_size, out=self._grad)
         share = self.config.share_of_step_size(self._step)
         self._optimizer.param_groups[0]["lr"] = self.rate * share
@@ -172,12 +176,20 @@ class Training:
         self._average.add(self._weights.data)
         self._step += 1
 
-    def _noisy(self, total: NDArray, peers: Peers) -> NDArray:
-        """Return the sum with noise; adaptive clipping adds a number to what is released."""
-        if not isinstance(self._clip, AdaptiveClipping):
-            return peers.release(self._mechanism, total, self.random)
-        joined = self._clip.joined(total)
-        return self._clip.parted(peers.release(self._mechanism, joined, self.random))
+    def _noisy(self, total: Tensor, peers: Peers) -> Tensor:
+        """Return the sum with noise; adaptive clipping adds a number to what is released.
+
+        The noise is made on the device if nothing but the sum is released, for one process alone:
+        else on the processor, to which the sum comes.
+        """
+        if isinstance(self._clip, AdaptiveClipping):
+            joined = self._clip.joined(total.cpu().numpy())
+            noisy = self._clip.parted(peers.release(self._mechanism, joined, self.random))
+        elif total.device.type in NOISE_ON and isinstance(peers, Alone):
+            return cast(Tensor, self._mechanism.release(total, self.random))
+        else:
+            noisy = peers.release(self._mechanism, total.cpu().numpy(), self.random)
+        return torch.from_numpy(noisy)
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
         config = self.config
