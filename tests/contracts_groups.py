@@ -139,7 +139,8 @@ def check_unit(case: Case) -> None:
     assert fitted(case.make(), X, y, PEOPLE).privacy_.unit == "group"
     plain = fitted(case.make(), X, y)
     assert plain.privacy_.unit == "record"
-    assert plain.privacy_event_ == model.privacy_event_
+    if case.once:  # training in steps costs what follows from the number of groups
+        assert plain.privacy_event_ == model.privacy_event_
 
 
 def check_bad_groups(case: Case) -> None:
