@@ -48,6 +48,7 @@ def test_the_name_of_a_series_is_the_unit():
         (pd.Series([1, 2, 3, 4], name="record"), "groups is named 'record'"),
         (5, "groups=5 must have one value"),
         ("abcd", "groups='abcd' must have one value"),
+        ([["a"], ["b"], ["a"], 1], "groups holds values that cannot be looked up"),
     ],
 )
 def test_groups_that_leave_a_record_unprotected_are_refused(groups, match):
