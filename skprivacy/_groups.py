@@ -31,11 +31,14 @@ class Groups:
         Number of groups.
     unit : str
         What a group is called: the unit of the guarantee.
+    names : sequence of shape (n,)
+        The values that groups are known by, in the order of their numbers.
     """
 
     codes: NDArray[np.int64]
     n: int
     unit: str
+    names: Any = ()
 
     def sizes(self) -> NDArray[np.int64]:
         """Return how many records each group has, of shape (n,)."""
@@ -79,7 +82,7 @@ class Groups:
 
     def of(self, rows: NDArray[np.int64]) -> Groups:
         """Return the groups of some records, all of which have one at least."""
-        return Groups(self.codes[rows], self.n, self.unit)
+        return Groups(self.codes[rows], self.n, self.unit, self.names)
 
 
 def check_groups(groups: Any, X: Any) -> Groups:
@@ -122,7 +125,7 @@ def check_groups(groups: Any, X: Any) -> Groups:
             "that belongs to nobody would not be protected. Drop such records, or give each a "
             "value of its own."
         )
-    return Groups(codes.astype(np.int64), len(names), unit)
+    return Groups(codes.astype(np.int64), len(names), unit, names)
 
 
 def protected(groups: Any, X: Any) -> Groups:

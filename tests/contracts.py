@@ -166,13 +166,13 @@ def check_replay(case: Case) -> None:
             X[place] = change(X[place])
             X_null, y_null = X.copy(), y.copy()
             X_null[place], y_null[place] = np.nan, case.null_label
-            reached += _compare(case.make(), (X, y), (X_null, y_null), name, always=place)
+            reached += compare(case.make(), (X, y), (X_null, y_null), name, always=place)
     hides_size = case.add_remove and (case.samples or case.once)  # streams: zero-out alone
     for name, change in RECORDS.items() if hides_size else ():
         X, y = case.data(N + 1)
         X[-1] = change(X[-1])
         model = case.make(n_records=N)
-        reached += _compare(model, (X[:-1], y[:-1]), (X, y), f"added {name}", extra=N)
+        reached += compare(model, (X[:-1], y[:-1]), (X, y), f"added {name}", extra=N)
     assert max(reached) > case.reaches, "no neighbour comes near the sensitivity: proves nothing"
 
 
@@ -181,7 +181,7 @@ def fitted(model: Any, X: NDArray, y: NDArray, groups: Any = None) -> Any:
     return model.fit(X, y) if groups is None else model.fit(X, y, groups=groups)
 
 
-def _compare(model, data, neighbour, name, always=None, extra=None, most=1.0) -> list[float]:
+def compare(model, data, neighbour, name, always=None, extra=None, most=1.0) -> list[float]:
     """Return the distances of the inputs, in units of the sensitivity; none exceeds ``most``."""
     tape, again = Tape(), Tape()
     blob = pickle.dumps(model)  # both from a copy: then equal words are the same objects in both

@@ -20,12 +20,12 @@ from skprivacy.linear_model import ObjectivePerturbationClassifier, _base
 from skprivacy.preprocessing._columns import Columns
 from skprivacy.synthesis import synthesizer
 
-from . import contracts_groups
+from . import contracts_people
 from .private_estimators import CASES, LABELS
 
-REPLAY, UNIT = contracts_groups.check_people_replay, contracts_groups.check_unit
-LABEL_REPLAY, BAD = contracts_groups.check_people_label_replay, contracts_groups.check_bad_groups
-DELTA = contracts_groups.check_delta_counts_people
+REPLAY, UNIT = contracts_people.check_people_replay, contracts_people.check_unit
+LABEL_REPLAY, BAD = contracts_people.check_people_label_replay, contracts_people.check_bad_groups
+DELTA = contracts_people.check_delta_counts_people
 
 
 def all_count_whole(original):

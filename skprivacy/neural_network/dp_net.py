@@ -21,7 +21,7 @@ from ._gradients.losses import PerExample
 from ._gradients.trial import PROBES, Probe
 from ._network import EPOCHS, STEP_SIZE, TRAINING_CONSTRAINTS, PrivateTrainingMixin
 from ._skorch_rules import refuse_more_than_one, refuse_what_is_not_private
-from ._training.config import TrainingConfig
+from ._training.config import PerGroup, TrainingConfig
 from ._training.engine import Training
 from ._training.environment import usable_device
 from ._training.net import PrivateNet, begins_at_random
@@ -70,7 +70,10 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
     augment, augmentations
         As of :class:`DPSGDClassifier`.
     n_records : int, default=None
-        A public figure for the number of records; the guarantee then hides how many there are.
+        A public figure for the number of records (or groups); the guarantee then hides how many
+        there are.
+    max_group_rows, group_contribution
+        As of :class:`DPSGDClassifier`, where ``groups`` are given.
     noise_seed : int, default=None
         Makes sampling and noise reproducible **and the guarantee void**. For tests only.
     budget : PrivacyBudget, default=None
@@ -108,14 +111,16 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
     Notes
     -----
     **Guarantees.** As of :class:`DPSGDClassifier`: the trained weights are (``epsilon``,
-    ``delta``)-differentially private. Whatever of skorch would look at private records outside of
-    the mechanism is refused, with what to use instead: callbacks, validation splits, custom
-    iterators and data sets, overridden training steps, optimizers that compute several gradients.
-    ``history`` stays empty: losses are private. How far classes or targets reach is for the loss
-    to know: a label that it cannot take is an error.
+    ``delta``)-differentially private, with a record as the unit or, with ``groups``, a group.
+    Whatever of skorch would look at private records outside of the mechanism is refused, with what
+    to use instead: callbacks, validation splits, custom iterators and data sets, overridden
+    training steps, optimizers that compute several gradients. ``history`` stays empty: losses are
+    private. How far classes or targets reach is for the loss to know: a label that it cannot take
+    is an error.
 
-    **Edge cases.** A record whose loss or gradient is not finite is ignored. Ctrl-C leaves the
-    net as it was and the budget charged, and reaches the caller. X may be a memory-mapped array.
+    **Edge cases.** A record whose loss or gradient is not finite is ignored, by itself. Ctrl-C
+    leaves the net as it was and the budget charged, and reaches the caller. X may be a
+    memory-mapped array.
 
     Examples
     --------
@@ -163,6 +168,8 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         augment: Any = None,
         augmentations: int = 1,
         n_records: int | None = None,
+        max_group_rows: int | None = 2,
+        group_contribution: str = "mean",
         noise_seed: int | None = None,
         budget: PrivacyBudget | None = None,
         distributed: str | None = None,
@@ -187,11 +194,19 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         self.augment = augment
         self.augmentations = augmentations
         self.n_records = n_records
+        self.max_group_rows = max_group_rows
+        self.group_contribution = group_contribution
         self.noise_seed = noise_seed
         self.budget = budget
         self.distributed = distributed
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None, **fit_params: Any) -> DPNeuralNet:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> DPNeuralNet:
         """Train on private records, from the start unless ``warm_start`` is set.
 
         Parameters
@@ -200,6 +215,9 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             One record a row, of comparable and publicly bounded scale. May be memory-mapped.
         y : array or tensor of shape (n_samples, ...)
             Targets, as the loss takes them. Whole numbers stay so, others are single precision.
+        groups : array-like of shape (n_samples,), default=None
+            Whose record each is, such as a column of patients' numbers. What is protected is then
+            a group instead of a record; a Series' name says what a group is called.
         **fit_params : dict
             Must be empty.
 
@@ -215,10 +233,15 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         BudgetExceededError
             If ``budget`` cannot afford the fit.
         """
-        return self._fit(X, y, fit_params, anew=not self.warm_start)
+        return self._fit(X, y, groups, fit_params, anew=not self.warm_start)
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike | None = None, classes: Any = None, **fit_params: Any
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        classes: Any = None,
+        groups: ArrayLike | None = None,
+        **fit_params: Any,
     ) -> DPNeuralNet:
         """Train for another ``max_epochs`` at ``epsilon`` once more.
 
@@ -228,19 +251,25 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         y : array or tensor of shape (n_samples, ...)
         classes : object, default=None
             Not used.
+        groups : array-like of shape (n_samples,), default=None
+            As in ``fit``, and in every call since: records and groups, or groups of two names, are
+            never added up.
         **fit_params : dict
             Must be empty.
 
         Returns
         -------
         self : DPNeuralNet
-            ``privacy_`` covers all calls since the last ``fit``, for a record in every one.
+            ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) in every
+            one.
         """
-        return self._fit(X, y, fit_params, anew=False)
+        return self._fit(X, y, groups, fit_params, anew=False)
 
-    def _fit(self, X: Any, y: Any, fit_params: dict[str, Any], anew: bool) -> DPNeuralNet:
+    def _fit(
+        self, X: Any, y: Any, groups: Any, fit_params: dict[str, Any], anew: bool
+    ) -> DPNeuralNet:
         if fit_params:
-            raise ValueError(f"fit takes X and y only, got {sorted(fit_params)} as well.")
+            raise ValueError(f"fit takes X, y and groups only, got {sorted(fit_params)} as well.")
         refuse_what_is_not_private(self, DPNeuralNet)
         with self._private_fit() as fit, self._peers() as peers:
             first = anew or not hasattr(self, "privacy_")
@@ -261,8 +290,9 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             rows = as_rows(X)
             targets = as_targets(y, len(rows))
             self._check_module(rows, targets)
-            data = single_precision(rows), torch.from_numpy(targets)
-            config = self._config(peers.count(*data))
+            whose, per_group = self._groups(groups, rows)
+            data = single_precision(rows), torch.from_numpy(targets), whose
+            config = self._config(peers.count(*data), per_group)
             views = 1 if config.views is None else config.views.count
             probe = _probe(rows, targets, usable_device(self.device), views)
             loss = self.criterion_
@@ -279,7 +309,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             torch.default_generator.seed()
             return clone(self).initialize().module_
 
-    def _config(self, n: int) -> TrainingConfig:
+    def _config(self, n: int, per_group: PerGroup | None) -> TrainingConfig:
         params = self.get_params_for("optimizer")
         planned = TrainingConfig.planned(
             n,
@@ -298,6 +328,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             averaging_decay=self.averaging_decay,
             views=Views.of(self.augment, self.augmentations),
             device=self.device,
+            per_group=per_group,
         )
         config = planned.with_noise_for(self.epsilon, self.delta, self.noise_multiplier)
         if self.lr != "auto" or not issubclass(self.optimizer, torch.optim.SGD):

@@ -52,7 +52,8 @@ def distance(table: NDArray[np.float64], expected: NDArray[np.float64]) -> float
 
     Notes
     -----
-    **Guarantees.** Counts and expectations are multiples of 1 / ``PARTS``, 2**-20, so that sums below 2**33 are
-    exact: a unit changes the distance by no more than its weight, not even by rounding.
+    **Guarantees.** Counts and expectations are multiples of 1 / ``PARTS``, 2**-20, so that sums
+    below 2**33 are exact: a unit changes the distance by no more than its weight, not even by
+    rounding.
     """
     return float(np.abs(table - np.rint(expected * PARTS) / PARTS).sum())

@@ -27,7 +27,7 @@ from skprivacy.linear_model.perturbation import _PerturbedClassifier
 from skprivacy.preprocessing import PrivateStandardScaler
 
 from . import contracts_labels
-from .contracts import RECORDS, Tape, _compare, fitted, recording
+from .contracts import RECORDS, Tape, compare, fitted, recording
 from .private_estimators import Case
 
 PEOPLE = np.array([3, 1, 0, 1, 2, 1, 4, 3, 5, 6, 2, 7, 3, 8, 1, 9, 4, 7, 9, 1, 0, 3, 9, 3])
@@ -90,11 +90,11 @@ def _without(case: Case, name: str, change: Any, person: int, alike: bool) -> li
     if case.null_label is not None:
         X_null, y_null = X.copy(), y.copy()
         X_null[own], y_null[own] = np.nan, case.null_label
-        found += _compare(case.make(), (X, y, groups), (X_null, y_null, groups), name)
+        found += compare(case.make(), (X, y, groups), (X_null, y_null, groups), name)
     if case.add_remove:
         model = case.make(n_records=len(NAMES))
         left = X[~own], y[~own], groups[~own]
-        found += _compare(model, left, (X, y, groups), f"added {name}")
+        found += compare(model, left, (X, y, groups), f"added {name}")
     return found
 
 
@@ -108,7 +108,7 @@ def _replaced(case: Case, name: str, change: Any) -> list[float]:
     X[one] = [-change(row) for row in X[one]]
     X[other] = [change(row) for row in X[other]]
     both = [(X[~away], y[~away], NAMES[PEOPLE][~away]) for away in (one, other)]
-    return _compare(model, *both, f"replaced {name}", most=most)
+    return compare(model, *both, f"replaced {name}", most=most)
 
 
 def check_people_label_replay(case: Case) -> None:
@@ -139,7 +139,7 @@ def check_unit(case: Case) -> None:
     assert fitted(case.make(), X, y, PEOPLE).privacy_.unit == "group"
     plain = fitted(case.make(), X, y)
     assert plain.privacy_.unit == "record"
-    if case.once:  # training in steps costs what follows from the number of groups
+    if case.once:  # a training has fewer groups than records to draw from
         assert plain.privacy_event_ == model.privacy_event_
 
 
