@@ -14,9 +14,9 @@ from ._sklearn import num_samples
 from ._validation import check_unmasked
 from .mechanisms import SecureRandom
 
-__all__ = ["Groups", "check_groups", "protected", "unit_of"]
+__all__ = ["PARTS", "Groups", "check_groups", "protected", "unit_of"]
 
-_PARTS = 1 << 20  # into which a group is divided among its records: sums of such shares are exact
+PARTS = 1 << 20  # into which a group is divided among its records: sums of such shares are exact
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Groups:
 
         **Edge cases.** The records of a group of more than 2**20 count for nothing.
         """
-        parts: NDArray[np.float64] = (_PARTS // self.sizes())[self.codes] / _PARTS
+        parts: NDArray[np.float64] = (PARTS // self.sizes())[self.codes] / PARTS
         return parts
 
     def at_most(self, k: int, random: SecureRandom) -> NDArray[np.int64]:
@@ -116,7 +116,13 @@ def check_groups(groups: Any, X: Any) -> Groups:
             "column of the patients' numbers."
         )
     check_consistent_length(X, values)
-    codes, names = pd.factorize(values)  # pandas' code of a missing value is -1
+    try:
+        codes, names = pd.factorize(values)  # pandas' code of a missing value is -1
+    except TypeError as error:
+        raise ValueError(
+            f"groups holds values that cannot be looked up ({error}). Pass numbers or text, such "
+            "as the column of the patients' numbers."
+        ) from None
     if (codes < 0).any():
         raise ValueError(
             f"groups has missing values, first at position {int((codes < 0).argmax())}: a record "
