@@ -229,6 +229,7 @@ def verify_privacy(
     return _verified(
         fits, pairs, guarantee, effort, alpha, started,
         model=" ".join(repr(fits.estimator).split()), changes=fits.changes,
+        steps=fits.steps((X, y)),
     )  # fmt: skip
 
 
@@ -309,9 +310,10 @@ def verify_release(
 def _verified(
     release: Callable[[Any], Any], pairs: list[Pair], guarantee: PrivacyGuarantee, effort: Effort,
     alpha: float, started: float, model: str, changes: tuple[str, ...] = (),
+    steps: Sequence[slice] = (),
 ) -> PrivacyVerification:  # fmt: skip
     delta = guarantee.at_delta or 0.0
-    attack = Attack.of(release, pairs, _quick(guarantee), delta, alpha, effort)
+    attack = Attack.of(release, pairs, _quick(guarantee), delta, alpha, effort, steps)
     share = alpha / len(attack.counts)
     bounds = _bounds(attack.counts, delta, alpha)
     return PrivacyVerification(
