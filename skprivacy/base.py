@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ._config import leak, warn_caller
+from ._undo import undone_on_error
 from .accounting import Composed, Event, PrivacyBudget, PrivacyGuarantee, charge
 from .accounting._checks import check_relation
 from .exceptions import PrivacyWarning
@@ -286,13 +287,8 @@ class PrivateEstimatorMixin:
 
     @contextmanager
     def _private_fit(self) -> Iterator[PrivateFit]:
-        before = dict(vars(self))
-        try:
+        with undone_on_error(self):
             yield PrivateFit(self)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
 
     def __getstate__(self) -> dict[str, Any]:
         # A mixin: scikit-learn's BaseEstimator, which mypy does not see here, has both methods.

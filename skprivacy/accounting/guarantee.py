@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._config import leak
-from ._checks import check_delta, check_relation, sequence
+from ._checks import check_delta, check_relation, not_negative, positive, sequence, whole
 from ._event import Event, check_known, flatten
 from ._proved import delta_of, epsilon_of, privacy_curve
 from .events import ApproxDP, NonPrivate
@@ -77,7 +77,7 @@ class PrivacyGuarantee:
             check_delta(self.at_delta)
         check_relation(self.relation)
         check_known(self.event, self.relation)
-        if self.kind not in KINDS:
+        if not isinstance(self.kind, str) or self.kind not in KINDS:
             raise ValueError(f"kind={self.kind!r} must be one of {KINDS}.")
         if not isinstance(self.unit, str) or not self.unit:
             raise ValueError(f"unit={self.unit!r} must be 'record' or the name of a column.")
@@ -93,8 +93,7 @@ class PrivacyGuarantee:
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta that is proved at ``epsilon`` >= 0."""
         self._warn_if_private()
-        if not (isinstance(epsilon, (int, float, np.floating)) and epsilon >= 0):
-            raise ValueError(f"epsilon={epsilon!r} must be a number >= 0.")
+        not_negative("epsilon", epsilon)
         return delta_of(self.event, float(epsilon), self.relation)
 
     def tpr_bound(self, fpr: ArrayLike) -> NDArray[np.float64]:
@@ -162,12 +161,11 @@ class PrivacyGuarantee:
         (k epsilon, delta (e^(k epsilon) - 1)/(e^epsilon - 1)); the best point of the privacy curve
         is used. Infinity if none reaches ``at_delta``.
         """
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-            raise ValueError(f"k={k!r} must be an integer >= 1.")
-        steps = np.arange(k)
+        whole("k", k)
+        positive("k", k)
         return self._derived(
             lambda e: k * e,
-            lambda e: np.exp(np.outer(e, steps)).sum(axis=1),
+            lambda e: np.where(e > 0, np.expm1(k * e) / np.expm1(e), k),
             relation=self.relation,
             unit=_grouped(self.unit, k),
         )

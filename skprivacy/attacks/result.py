@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import metrics
+from .._numbers import open_unit
 from ..metrics import OperatingPoint
 from ..metrics._area import auc_p_value
 from ..metrics._multiplicity import benjamini_hochberg, holm
-from ..metrics._samples import Interval, check_open_unit, check_scores
+from ..metrics._samples import Interval, check_scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +77,7 @@ class AttackResult:
 
     def __post_init__(self) -> None:
         members, others = check_scores(self.scores_in, self.scores_out)
-        check_open_unit("alpha", self.alpha)
+        open_unit("alpha", self.alpha)
         object.__setattr__(self, "scores_in", members)
         object.__setattr__(self, "scores_out", others)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._numbers import open_unit
 from .._output import without_mathtext
 from ..attacks.label_inference import LabelInferenceResult
 from ..attacks.result import AttackResult
@@ -121,6 +122,13 @@ class MembershipRocDisplay:
     ) -> MembershipRocDisplay:
         """Plot the scores of members and non-members; parameters as in :meth:`from_result`."""
         fpr, tpr, _ = roc(scores_in, scores_out)
+        open_unit("alpha", alpha)
+        bound = getattr(bound, "tpr_bound", bound)
+        if bound is not None and not callable(bound):
+            raise TypeError(
+                f"bound={bound!r} must be a PrivacyGuarantee, or a function of the false positive "
+                "rate."
+            )
         display = cls(
             fpr,
             tpr,
@@ -128,7 +136,7 @@ class MembershipRocDisplay:
             n_out=np.size(scores_out),
             alpha=alpha,
             name=name,
-            bound=getattr(bound, "tpr_bound", bound),
+            bound=bound,
         )
         return display.plot(ax=ax, **kwargs)
 

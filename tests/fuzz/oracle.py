@@ -34,7 +34,7 @@ _OF_DATA = re.compile(
     r"Found (array|input variables)|Expected 2D|[Rr]eshape your data|[Uu]nknown label type"
     r"|classes? in the data|The number of classes|[Cc]omplex data|Sparse data|sparse|n_features"
     r"|feature names|label type|number of samples|inconsistent numbers"
-    r"|could not convert string|^float\(\) argument"
+    r"|could not convert string|^float\(\) argument|setting an array element with a sequence"
     r"|^Input (contains|should have)|2-dimensional container|[Uu]nique column names"
 )
 

@@ -32,6 +32,9 @@ _OTHERS: list[Any] = [
 ]  # fmt: skip
 
 
+_TABLES = (np.ndarray, pd.DataFrame, pd.Series)
+
+
 def odd_values() -> st.SearchStrategy[Any]:
     """Draw anything that somebody may pass by mistake."""
     return st.one_of(
@@ -47,12 +50,13 @@ def odd_values() -> st.SearchStrategy[Any]:
 def arguments(draw: st.DrawFn, valid: dict[str, Any], least: int = 0, most: int = 2) -> dict:
     """Draw the arguments of a call, of which a few, ``least`` to ``most``, are odd.
 
-    ``valid`` has for each parameter a value, or a strategy of values.
+    ``valid`` has for each parameter a value, or a strategy of values. What is an array or a table
+    is replaced by odd arrays as well.
     """
     few = st.lists(st.sampled_from(sorted(valid)), min_size=least, max_size=most, unique=True)
     names = draw(few)
     return {
-        name: draw(odd_values())
+        name: draw(odd_arrays() if isinstance(value, _TABLES) else odd_values())
         if name in names
         else (draw(value) if isinstance(value, st.SearchStrategy) else value)
         for name, value in valid.items()
