@@ -3,12 +3,11 @@
 from inspect import signature
 from typing import Any
 
-import numpy as np
 from sklearn.model_selection._search import BaseSearchCV
-from sklearn.utils import _param_validation
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._param_validation import (
     HasMethods,
+    Interval,
     StrOptions,
     validate_parameter_constraints,
 )
@@ -25,13 +24,6 @@ __all__ = [
     "takes_weights",
     "validate_parameter_constraints",
 ]
-
-
-class Interval(_param_validation.Interval):
-    """scikit-learn's range of numbers, without numpy's spans of time, which pass for integers."""
-
-    def is_satisfied_by(self, val: Any) -> bool:
-        return not isinstance(val, np.timedelta64) and super().is_satisfied_by(val)
 
 
 def output_container(transformer: Any) -> str | None:

@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from typing import Any
 
 from ._config import leak, warn_caller
-from ._undo import undone_on_error
 from .accounting import Composed, Event, PrivacyBudget, PrivacyGuarantee, charge
 from .accounting._checks import check_relation
 from .exceptions import PrivacyWarning
@@ -84,6 +83,18 @@ def rehearsed(fit: Callable[[], Any]) -> PrivacyGuarantee:
         "guarantee is unknown. Rehearse an estimator of skprivacy, or one that inherits "
         "PrivateEstimatorMixin."
     )
+
+
+@contextmanager
+def undone_on_error(estimator: Any) -> Iterator[None]:
+    """Take back the attributes that the enclosed code has set, if it is refused or interrupted."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._numbers import is_number, not_negative, number, positive, probability, whole
+from .._validation import is_number, not_negative, number, positive, probability, sequence, whole
 
 __all__ = [
     "RELATIONS",
@@ -36,16 +36,6 @@ def replaces(relation: str) -> bool:
     Another label with the same features is one way of replacing a record.
     """
     return relation in ("label", "replace_one")
-
-
-def sequence(name: str, values: Any) -> tuple[Any, ...]:
-    """Return the values of a sequence; TypeError for anything else, which is not shown."""
-    try:
-        if not isinstance(values, str | bytes):
-            return tuple(values)
-    except TypeError:  # also what only looks iterable, such as an array without dimensions
-        pass
-    raise TypeError(f"{name} must be a sequence, not of type {type(values).__name__}.")
 
 
 def numbers(name: str, values: Any) -> tuple[float, ...]:

@@ -15,7 +15,9 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from .._sklearn import Interval, StrOptions
+from .._sklearn import StrOptions
+from .._validation import Interval
+from ..metrics._samples import as_numbers
 from .result import AttackResult
 
 __all__ = ["AggregateAttack", "ExpectedPower", "expected_power"]
@@ -109,7 +111,7 @@ def expected_power(
     _check_count("n_records", n_records)
     if n_reference is not None:
         _check_count("n_reference", n_reference)
-    v = np.asarray(variances, dtype=float)
+    v = as_numbers("variances", variances, "one variance per column")
     if v.ndim != 1 or not v.size or not np.isfinite(v).all() or (v < 0).any():
         raise ValueError(
             "variances must be a non-empty sequence of finite numbers from 0; got an array of "
@@ -378,7 +380,7 @@ def _check_count(name: str, value: Any) -> None:
 
 
 def _checked_row(name: str, values: ArrayLike, length: int | None) -> Float64Array:
-    row = np.asarray(values, dtype=float)
+    row = as_numbers(name, values, "one per column")
     if row.ndim != 1 or not row.size or length not in (None, len(row)):
         expected = "one number per column" if length is None else f"{length} numbers"
         raise ValueError(f"{name} has shape {row.shape}; expected {expected}.")
@@ -388,7 +390,7 @@ def _checked_row(name: str, values: ArrayLike, length: int | None) -> Float64Arr
 
 
 def _checked_noise(noise: ArrayLike, length: int) -> Float64Array:
-    s = np.asarray(noise, dtype=float)
+    s = as_numbers("noise", noise, "a standard deviation of 0 or more")
     if s.shape not in ((), (length,)) or not np.isfinite(s).all() or (s < 0).any():
         raise ValueError(
             f"noise={noise!r} must be a standard deviation of 0 or more, or {length} of them."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +20,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import metrics
 from .._validation import label_columns
+from ..base import undone_on_error
 from . import scores
 from ._predictions import check_known, class_list, predict_aligned
+from ._records import as_records
 
 __all__ = ["AttributeInference", "AttributeResult"]
 
@@ -155,17 +158,19 @@ class AttributeInference(BaseEstimator):
             raise ValueError(f"prior={self.prior!r} must be 'imputation', 'marginal' or 'uniform'.")
         frame, values = self._split_complete(X)
         check_consistent_length(frame, y)
-        self.values_, counts = np.unique(values, return_counts=True)
-        if len(self.values_) < 2:
+        known, counts = np.unique(values, return_counts=True)
+        if len(known) < 2:
             raise ValueError(
                 f"attribute={self.attribute!r} must have at least two values among the attacker's "
-                f"records; got {self.values_[0]!r} only, so there is nothing to infer. Pass other "
+                f"records; got {known[0]!r} only, so there is nothing to infer. Pass other "
                 "records or another attribute."
             )
-        self.classes_ = class_list(self.target.classes_, y)
-        check_known(np.asarray(y), self.target.classes_)
-        self.marginal_ = counts / counts.sum()
-        self.imputer_ = self._make_imputer().fit(self._with_class(frame, y), values.astype(str))
+        with undone_on_error(self):
+            self.values_ = known
+            self.classes_ = class_list(self.target.classes_, y)
+            check_known(np.asarray(y), self.target.classes_)
+            self.marginal_ = counts / counts.sum()
+            self.imputer_ = self._make_imputer().fit(self._with_class(frame, y), values.astype(str))
         return self
 
     def predict(self, X: Any, y: Any) -> NDArray[Any]:
@@ -260,8 +265,8 @@ class AttributeInference(BaseEstimator):
 
     def _split(self, X: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
         """Return the other columns, named by position, and the attribute."""
-        frame = pd.DataFrame(X)
-        if self.attribute not in frame.columns:
+        frame = pd.DataFrame(as_records(X))
+        if not isinstance(self.attribute, Hashable) or self.attribute not in frame.columns:
             raise ValueError(
                 f"attribute={self.attribute!r} must be a column of X, one of "
                 f"{frame.columns.tolist()[:20]}."

@@ -15,6 +15,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import train_clone
+from ..base import undone_on_error
 from . import scores
 from ._predictions import predict_aligned
 from ._records import as_records, num_samples, safe_indexing
@@ -120,6 +121,11 @@ class PropertyInference(BaseEstimator):
                 f"group must hold both True and False; got {bool(group.all())} only. Pass records "
                 "of the group and others."
             )
+        with undone_on_error(self):
+            self._learn(X, y, group, shares, rng)
+        return self
+
+    def _learn(self, X: Any, y: Any, group: Any, shares: tuple[float, float], rng: Any) -> None:
         self.classes_ = np.unique(y)
         queries = rng.permutation(num_samples(X))[: self.n_queries]
         self._queries = safe_indexing(X, queries)
@@ -131,7 +137,6 @@ class PropertyInference(BaseEstimator):
         default = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
         base = default if self.attack_model is None else self.attack_model
         self.attack_model_ = clone(base).fit(np.array(views), has_property)
-        return self
 
     def train(self, X: Any, y: Any, group: Any, share: float, rng: Any) -> Any:
         """Train one model on records of which a share ``share`` belongs to the group."""

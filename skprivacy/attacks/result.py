@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import metrics
-from .._numbers import open_unit
+from .._validation import number, open_unit
 from ..metrics import OperatingPoint
 from ..metrics._area import auc_p_value
 from ..metrics._multiplicity import benjamini_hochberg, holm
@@ -131,6 +132,7 @@ class AttackResult:
         Precision is given for equally many members and non-members, whatever the sample sizes;
         it is 0.5 by chance and NaN if no record is called a member.
         """
+        number("threshold", threshold, "a number, as the scores are")
         tpr = float(np.mean(self.scores_in >= threshold))
         fpr = float(np.mean(self.scores_out >= threshold))
         return (tpr / (tpr + fpr) if tpr + fpr > 0 else float("nan")), tpr
@@ -253,13 +255,12 @@ class AttackResult:
     @classmethod
     def from_dict(cls, state: dict[str, Any]) -> AttackResult:
         """Rebuild a result from :meth:`to_dict`; metrics are recomputed from the scores."""
-        return cls(
-            np.asarray(state["scores_in"], dtype=float),
-            np.asarray(state["scores_out"], dtype=float),
-            state["attack"],
-            state["alpha"],
-            state["details"],
-        )
+        needed = ("scores_in", "scores_out", "attack", "alpha", "details")
+        if not isinstance(state, Mapping) or not state.keys() >= set(needed):
+            raise ValueError(f"state must be a dict with {', '.join(needed)}, as of to_dict.")
+        if not isinstance(state["details"], Mapping):
+            raise TypeError(f"details={state['details']!r} must be a dict.")
+        return cls(*(state[name] for name in needed))
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON; refused figures and infinite thresholds are null."""

@@ -18,8 +18,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import check_weights
-from .._sklearn import Interval, StrOptions
+from .._sklearn import StrOptions
 from .._stacked import is_stackable
+from .._validation import Interval
 from . import scores
 from ._answers import PROBABILITIES, answers_of, learns_classes, targets_of
 from ._predictions import class_list, predict_aligned

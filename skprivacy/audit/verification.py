@@ -12,6 +12,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
+from .._validation import sequence
 from ..accounting import PrivacyGuarantee
 from ..metrics import GuessBound
 from ..metrics._fresh_runs import Counts, Curve, refuted_epsilon, refuted_mu
@@ -289,7 +290,10 @@ def verify_release(
             f"release={release!r} must be callable, and claim={claim!r} a PrivacyGuarantee. Pass "
             "PrivacyGuarantee(mechanism.event), for one."
         )
-    pairs = [Pair(f"neighbours {i}", data, other) for i, (data, other) in enumerate(neighbours)]
+    given = [sequence("neighbours", pair) for pair in sequence("neighbours", neighbours)]
+    if not all(len(pair) == 2 for pair in given):
+        raise ValueError("neighbours must be a list of pairs of neighbouring data sets.")
+    pairs = [Pair(f"neighbours {i}", data, other) for i, (data, other) in enumerate(given)]
     if not pairs:
         raise ValueError("neighbours=[] must hold a pair of neighbouring data sets at least.")
     effort = _effort(n_runs, seconds, alpha, n_jobs)

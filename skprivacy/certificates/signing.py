@@ -14,6 +14,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from .._validation import as_path
+
 __all__ = [
     "Key",
     "altered_sections",
@@ -61,7 +63,10 @@ def create_key(path: str | PathLike[str], *, password: str | None = None) -> str
     ...     sorted(path.name for path in Path(folder).iterdir())
     ['hospital.pem', 'hospital.pem.pub']
     """
-    key, private, public = Ed25519PrivateKey.generate(), Path(path), Path(f"{os.fspath(path)}.pub")
+    private = Path(as_path("path", path))
+    key, public = Ed25519PrivateKey.generate(), Path(f"{private}.pub")
+    if not (password is None or isinstance(password, str)):
+        raise TypeError("password must be text, or None.")
     if public.exists():
         raise FileExistsError(f"There is a key at {public} already; pass another path.")
     protected = (

@@ -12,7 +12,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import HasMethods
-from .._undo import undone_on_error
+from ..base import undone_on_error
 
 __all__ = ["CONSTRAINTS", "Float64Array", "OutputDefence"]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._numbers import open_unit
 from .._output import without_mathtext
+from .._validation import open_unit
 from ..attacks.label_inference import LabelInferenceResult
 from ..attacks.result import AttackResult
 from ..metrics import clopper_pearson, roc

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from .._sklearn import HasMethods, Interval, StrOptions, num_samples, safe_indexing
+from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
+from .._validation import Interval
 from ..accounting import (
     Event,
     GaussianEvent,

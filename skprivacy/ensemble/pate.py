@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import column_or_1d
 
-from .._sklearn import HasMethods, Interval, StrOptions, num_samples, safe_indexing
-from .._validation import check_unmasked
+from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
+from .._validation import Interval, check_unmasked
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateFit
 from ..mechanisms import SecureRandom

@@ -14,7 +14,8 @@ from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTraini
 from sklearn.utils.extmath import softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._sklearn import Interval, safe_indexing
+from .._sklearn import safe_indexing
+from .._validation import Interval
 from ._graph import graph_of, spread_along
 from .aggregators import UNANSWERED
 

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
-from .._sklearn import HasMethods, Interval, num_samples, safe_indexing
+from .._sklearn import HasMethods, num_samples, safe_indexing
+from .._validation import Interval
 from ..accounting import PrivacyBudget, check_delta
 from ..ensemble import Aggregator
 from ..ensemble._taught import TaughtByVotes, placed

@@ -7,7 +7,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._sklearn import Interval
+from .._validation import Interval
 from ..base import PrivateFit
 from ..mechanisms import SecureRandom
 from ._base import PrivateLinearModel

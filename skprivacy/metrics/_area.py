@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 
-from .._numbers import open_unit
+from .._validation import open_unit
 from ._samples import Float64Array, Interval, check_scores
 
 __all__ = ["auc", "auc_interval", "auc_p_value"]

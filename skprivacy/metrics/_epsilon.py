@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
-from .._numbers import open_unit, whole
+from .._validation import open_unit, whole
 from ._evidence import epsilon_of_rates, gather
 from ._rates import check_hits, clopper_pearson
 from ._samples import as_numbers, check_delta, check_guesses, check_scores

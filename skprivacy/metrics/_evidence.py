@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._numbers import generator
+from .._validation import generator
 from ._area import auc
 from ._mean import mean_lower_bound
 from ._rates import clopper_pearson

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from .._numbers import open_unit, whole
+from .._validation import open_unit, whole
 from ._epsilon import epsilon_from_guesses
 from ._one_run import gaussian, largest_refuted, line, refutes, surprise_apart
 from ._samples import check_delta, check_guesses

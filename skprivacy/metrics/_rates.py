@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
-from .._numbers import is_number, open_unit
+from .._validation import is_number, open_unit
 from ._samples import Float64Array, Interval, as_numbers, check_scores
 
 __all__ = ["OperatingPoint", "advantage", "clopper_pearson", "roc", "tpr_at_fpr"]

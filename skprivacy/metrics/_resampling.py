@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._numbers import generator, open_unit, whole
+from .._validation import generator, open_unit, whole
 from ._evidence import Evidence, area_bound, epsilon_of_rates, split_points
 from ._samples import Float64Array, check_delta, check_scores
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._numbers import is_number, whole
-from .._validation import check_unmasked
+from .._validation import check_unmasked, is_number, whole
 
 __all__ = ["Float64Array", "Interval", "as_numbers", "check_delta", "check_guesses", "check_scores"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import re
 from dataclasses import replace
 from os import PathLike
@@ -13,6 +12,7 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from .._output import output_path
+from .._validation import is_number, open_unit
 from ._checks import checked_models
 from ._groups import by_group
 from ._reading import EpsilonInterval, Splits, knee, smallest_epsilon
@@ -74,7 +74,7 @@ class ShownMixin:
             If ``loss`` or ``compared_with`` is invalid, or there is only one split.
         """
         check_is_fitted(self, "cv_results_")
-        if not (isinstance(loss, numbers.Real) and loss >= 0):
+        if not (is_number(loss) and loss >= 0):
             raise ValueError(f"loss={loss!r} must be a number of at least 0, such as 0.01.")
         splits = self._splits(confidence)
         epsilons, scores = self._curve(score, estimator)
@@ -199,8 +199,7 @@ class ShownMixin:
 
     def _splits(self, confidence: float) -> Splits:
         """Return what the splits tell, after checking what is asked of them."""
-        if not 0 < confidence < 1:
-            raise ValueError(f"confidence={confidence!r} must be in (0, 1), such as 0.95.")
+        open_unit("confidence", confidence)
         if self.n_splits_ < 2:
             raise ValueError("One split does not tell how sure it is. Use cv=5, or repeat splits.")
         return Splits(self.n_splits_, self.test_per_train_)

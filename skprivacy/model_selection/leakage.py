@@ -57,11 +57,21 @@ def loss_auc(model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> 
     >>> loss_auc(tree, X[:200], y[:200], X[200:], y[200:]) > 0.6
     True
     """
-    return auc(_minus_loss(model, X_train, y_train), _minus_loss(model, X_new, y_new))
+    if not hasattr(model, "predict"):
+        raise TypeError(f"model={model!r} must be a fitted classifier or regressor.")
+    return auc(
+        _minus_loss(model, as_records(X_train, "X_train"), _labels("y_train", y_train)),
+        _minus_loss(model, as_records(X_new, "X_new"), _labels("y_new", y_new)),
+    )
 
 
-def _minus_loss(model: Any, X: Any, y: Any) -> NDArray[np.float64]:
-    y = np.asarray(y)
+def _labels(name: str, y: Any) -> NDArray[Any]:
+    if not np.ndim(y):
+        raise ValueError(f"{name}={y!r} must have a label for each record.")
+    return np.asarray(y)
+
+
+def _minus_loss(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
     if not hasattr(model, "classes_"):
         return -((np.asarray(model.predict(X), dtype=float).reshape(y.shape) - y) ** 2)
     if not hasattr(model, "predict_proba"):
@@ -135,7 +145,9 @@ class LeakageScorer:
     """Knows the training fold of each test fold; returned by :func:`make_leakage_scorer`."""
 
     def __init__(self, X: Any, y: Any, cv: Any, groups: Any, measure: Measure) -> None:
-        check_consistent_length(X, y, groups)
+        check_consistent_length(as_records(X), _labels("y", y))
+        if groups is not None:
+            check_consistent_length(X, _labels("groups", groups))
         if not callable(measure):
             raise TypeError(
                 f"measure={measure!r} must be a function (model, X_train, y_train, X_new, y_new) "

@@ -315,8 +315,14 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         if not isinstance(self.criterion_, _CLASS_LOSSES) or targets.dtype.kind not in "iu":
             return
         probe = _probe(rows, targets, self.device, 1)
-        with torch.no_grad():
-            n_outputs = copy.deepcopy(self.module_).float()(probe.inputs).shape[1]
+        try:
+            with torch.no_grad():
+                n_outputs = copy.deepcopy(self.module_).float()(probe.inputs).shape[1]
+        except (IndexError, RuntimeError) as error:  # torch's own, which tell of shapes alone
+            raise ValueError(
+                f"module={kind} cannot take the records of X, each of shape "
+                f"{tuple(probe.inputs.shape[1:])}: {error}"
+            ) from error
         ignored = getattr(self.criterion_, "ignore_index", -1)
         if ((targets != ignored) & ((targets < 0) | (targets >= n_outputs))).any():
             raise ValueError(

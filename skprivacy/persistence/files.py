@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from .._output import output_path
+from .._validation import as_path
 
 __all__ = ["Arrays", "header_of", "opened", "write"]
 
@@ -113,7 +114,7 @@ def opened(path: str | PathLike[str]) -> Iterator[tuple[dict[str, Any], Arrays]]
     FileNotFoundError
         If there is none.
     """
-    name = fspath(path)
+    name = as_path("path", path)
     try:
         with safe_open(name, framework="np") as file:
             text = (file.metadata() or {}).get(_KEY)

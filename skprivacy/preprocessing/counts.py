@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._validation import check_numbers
 from ..accounting import PrivacyBudget
+from ..accounting._checks import numbers
 from ..base import private_release
 from ..mechanisms import SecureRandom
 from ._columns import one_column
@@ -141,7 +142,7 @@ def private_histogram(
     values = one_column(x)
     values = values[~pd.isna(values)]  # pandas.NA cannot be compared
     if bins is not None:
-        edges = np.asarray(bins, np.float64)
+        edges = np.array(numbers("bins", bins))
         if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
             raise ValueError(
                 f"bins={bins!r} must be at least two increasing edges, such as [0, 18, 65, 120]."

@@ -10,8 +10,8 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._undo import undone_on_error
 from .._validation import as_frame, check_column_names
+from ..base import undone_on_error
 from ._column import Column
 from .schema import Schema
 

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from .._sklearn import Interval, StrOptions, num_samples
-from .._validation import check_column_names, check_delta_is_small, check_unmasked
+from .._sklearn import StrOptions, num_samples
+from .._validation import Interval, check_column_names, check_delta_is_small, check_unmasked
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin
 from ..ensemble.partition import group_sizes
@@ -349,6 +349,10 @@ def _unit(groups: Any, X: Any) -> tuple[str, NDArray[np.float64] | None]:
     if groups is None:
         return "record", None
     check_unmasked(groups, "groups")
-    check_consistent_length(X, groups)
+    if np.ndim(groups) != 1 or len(groups) != num_samples(X):
+        raise ValueError(
+            f"groups has shape {np.shape(groups)}; expected one for each of the {num_samples(X)} "
+            "records of X."
+        )
     name = str(getattr(groups, "name", None) or "group")
     return name, weights(group_sizes(column_or_1d(groups)))

@@ -27,7 +27,7 @@ from skprivacy.exceptions import BudgetExceededError
 
 __all__ = ["Refused", "attempt", "few"]
 
-PATIENCE = 30  # seconds of a call; the slowest honest one takes two on a busy machine
+PATIENCE = 60  # seconds of a call; the slowest honest one takes two, ten on a busy machine
 # How scikit-learn and pandas speak of X and y without their names. (A refused fit of ours is the
 # caller's only if none of our own checks, which name them, comes first.)
 _OF_DATA = re.compile(

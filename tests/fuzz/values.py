@@ -53,6 +53,8 @@ def arguments(draw: st.DrawFn, valid: dict[str, Any], least: int = 0, most: int 
     ``valid`` has for each parameter a value, or a strategy of values. What is an array or a table
     is replaced by odd arrays as well.
     """
+    if not valid:
+        return {}
     few = st.lists(st.sampled_from(sorted(valid)), min_size=least, max_size=most, unique=True)
     names = draw(few)
     return {

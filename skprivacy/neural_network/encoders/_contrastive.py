@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from ..._sklearn import Interval
+from ..._validation import Interval
 from .._training.environment import ordinary_torch, usable_device
 
 __all__ = ["CONSTRAINTS", "ContrastiveEncoder", "contrastive_loss"]
