@@ -16,7 +16,8 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import StrOptions
-from .._validation import Interval
+from .._validation import Interval, check_numbers, check_unmasked
+from ..base import undone_if_refused
 from ..metrics._samples import as_numbers
 from .result import AttackResult
 
@@ -216,6 +217,7 @@ class AggregateAttack(BaseEstimator):
         self.correlated = correlated
         self.fpr = fpr
 
+    @undone_if_refused
     def fit(
         self,
         released: ArrayLike,
@@ -365,6 +367,8 @@ class AggregateAttack(BaseEstimator):
         return np.divide(score, spread, out=np.zeros(len(X)), where=spread > 0)
 
     def _records(self, name: str, X: Any) -> Float64Array:
+        check_unmasked(X, name)
+        check_numbers(X, name)
         records = check_array(X, dtype=float, input_name=name, estimator=self)
         if records.shape[1] != self.n_features_in_:
             raise ValueError(

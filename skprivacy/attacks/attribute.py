@@ -16,7 +16,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .. import metrics
 from .._validation import label_columns
@@ -157,6 +157,7 @@ class AttributeInference(BaseEstimator):
         if self.prior not in ("imputation", "marginal", "uniform"):
             raise ValueError(f"prior={self.prior!r} must be 'imputation', 'marginal' or 'uniform'.")
         frame, values = self._split_complete(X)
+        y = column_or_1d(y)
         check_consistent_length(frame, y)
         known, counts = np.unique(values, return_counts=True)
         if len(known) < 2:
@@ -202,8 +203,8 @@ class AttributeInference(BaseEstimator):
         alpha : float, default=0.05
             Error probability of the interval.
         """
-        right_in, imputed_in = self._correct(X_in, y_in)
-        right_out, imputed_out = self._correct(X_out, y_out)
+        right_in, imputed_in = self._correct(X_in, y_in, "X_in")
+        right_out, imputed_out = self._correct(X_out, y_out, "X_out")
         difference = right_in.mean() - right_out.mean()
         # Newcombe's interval for a difference, from exact intervals for the two rates
         low_in, high_in = metrics.clopper_pearson(int(right_in.sum()), len(right_in), alpha)
@@ -223,8 +224,8 @@ class AttributeInference(BaseEstimator):
             gain_p_value=float(p_value),
         )
 
-    def _correct(self, X: Any, y: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        values = self._split_complete(X)[1]
+    def _correct(self, X: Any, y: Any, name: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        values = self._split_complete(X, name)[1]
         return self.predict(X, y) == values, self.impute(X, y) == values
 
     def _prior(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
@@ -240,6 +241,8 @@ class AttributeInference(BaseEstimator):
 
     def _make_imputer(self) -> Any:
         if self.imputer is not None:
+            if not hasattr(self.imputer, "fit"):
+                raise TypeError(f"imputer={self.imputer!r} must be a classifier, or None.")
             return clone(self.imputer)
         encode = make_column_transformer(
             (
@@ -251,9 +254,9 @@ class AttributeInference(BaseEstimator):
         forest = RandomForestClassifier(100, min_samples_leaf=5, random_state=0)
         return make_pipeline(encode, forest)
 
-    def _split_complete(self, X: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
+    def _split_complete(self, X: Any, name: str = "X") -> tuple[pd.DataFrame, NDArray[Any]]:
         """Return the other columns and the attribute, which no record may lack."""
-        frame, values = self._split(X)
+        frame, values = self._split(X, name)
         missing = int(pd.isna(values).sum())
         if missing:
             raise ValueError(
@@ -263,12 +266,15 @@ class AttributeInference(BaseEstimator):
             )
         return frame, values
 
-    def _split(self, X: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
+    def _split(self, X: Any, name: str = "X") -> tuple[pd.DataFrame, NDArray[Any]]:
         """Return the other columns, named by position, and the attribute."""
-        frame = pd.DataFrame(as_records(X))
+        X = as_records(X, name)
+        if X.ndim != 2:
+            raise ValueError(f"{name} has {X.ndim} dimensions; expected 2, records by features.")
+        frame = pd.DataFrame(X)
         if not isinstance(self.attribute, Hashable) or self.attribute not in frame.columns:
             raise ValueError(
-                f"attribute={self.attribute!r} must be a column of X, one of "
+                f"attribute={self.attribute!r} must be a column of {name}, one of "
                 f"{frame.columns.tolist()[:20]}."
             )
         others = frame.drop(columns=self.attribute)

@@ -121,5 +121,7 @@ class GenerativeAttack(BaseEstimator):
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
         """Attack training records of the generator and records like them that were not used."""
         return AttackResult(
-            self.score_samples(X_in), self.score_samples(X_out), type(self).__name__
+            self.score_samples(as_records(X_in, "X_in")),
+            self.score_samples(as_records(X_out, "X_out")),
+            type(self).__name__,
         )

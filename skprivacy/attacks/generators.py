@@ -50,8 +50,11 @@ class _ByPlace(BaseEstimator):
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Return a membership score for each record; higher means member."""
+        return self._scored("X", X)
+
+    def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "coordinates_")
-        return self._scores(self.coordinates_.of(as_records(X)))
+        return self._scores(self.coordinates_.of(as_records(X, name), name))
 
     @abstractmethod
     def _scores(self, points: NDArray[np.float64]) -> NDArray[np.float64]: ...
@@ -59,7 +62,7 @@ class _ByPlace(BaseEstimator):
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
         """Attack training records of the generator and records like them that were not used."""
         return AttackResult(
-            self.score_samples(X_in), self.score_samples(X_out), type(self).__name__
+            self._scored("X_in", X_in), self._scored("X_out", X_out), type(self).__name__
         )
 
 

@@ -235,6 +235,8 @@ class LabelInferenceAttack(BaseEstimator):
                 "target=None must be the fitted model to attack. Pass it as "
                 "LabelInferenceAttack(target) or set_params(target=model)."
             )
+        if not hasattr(self.target, "fit"):
+            raise TypeError(f"target={self.target!r} must be a fitted classifier.")
         check_is_fitted(self.target)
         X, y = as_records(X), np.asarray(y)
         check_consistent_length(X, y)

@@ -167,7 +167,8 @@ class MembershipAttack(ABC, BaseEstimator):
         if self._needs_classes:
             raise TypeError(
                 f"{type(self).__name__} needs the class of each record, and {kind} gives "
-                f"{asked.name}. Use LossThreshold, LiRA, RMIA or StrongestAttack."
+                f"{asked.name}, or y has not one for each. Use LossThreshold, LiRA, RMIA or "
+                "StrongestAttack."
             )
         if classes is None:
             check_is_fitted(self.target)

@@ -15,6 +15,8 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import train_clone
+from .._validation import sequence, whole
+from ..accounting._checks import numbers
 from ..base import undone_on_error
 from . import scores
 from ._predictions import predict_aligned
@@ -114,6 +116,15 @@ class PropertyInference(BaseEstimator):
             are too few records for a share.
         """
         rng = check_random_state(self.random_state)
+        if not hasattr(self.estimator, "fit"):
+            raise TypeError(f"estimator={self.estimator!r} must be a classifier to be trained.")
+        for name in ("n_shadows", "n_queries"):
+            whole(name, getattr(self, name))
+        if self.n_train is not None:
+            whole("n_train", self.n_train)
+        given = numbers("shares", shares)
+        if len(given) != 2 or not all(0 <= share <= 1 for share in given):
+            raise ValueError(f"shares={shares!r} must be two numbers in [0, 1].")
         X, y, group = as_records(X), np.asarray(y), _as_bool(group)
         check_consistent_length(X, y, group)
         if group.all() or not group.any():
@@ -125,7 +136,7 @@ class PropertyInference(BaseEstimator):
             self._learn(X, y, group, shares, rng)
         return self
 
-    def _learn(self, X: Any, y: Any, group: Any, shares: tuple[float, float], rng: Any) -> None:
+    def _learn(self, X: Any, y: Any, group: Any, shares: tuple[float, ...], rng: Any) -> None:
         self.classes_ = np.unique(y)
         queries = rng.permutation(num_samples(X))[: self.n_queries]
         self._queries = safe_indexing(X, queries)
@@ -164,6 +175,8 @@ class PropertyInference(BaseEstimator):
     def decision_function(self, target: Any) -> float:
         """Return the log-odds that the target's training set had the property."""
         check_is_fitted(self)
+        if not hasattr(target, "predict_proba"):
+            raise TypeError(f"target={target!r} must be a fitted classifier with predict_proba.")
         proba = self.attack_model_.predict_proba(self._view(target)[None])[:, 1]
         return float(scores.logit(np.c_[1 - proba, proba], np.array([1]))[0])
 
@@ -174,8 +187,10 @@ class PropertyInference(BaseEstimator):
     def evaluate(self, models_with: list[Any], models_without: list[Any]) -> AttackResult:
         """Attack models trained with and without the property; each model is one trial."""
         return AttackResult(
-            np.array([self.decision_function(model) for model in models_with]),
-            np.array([self.decision_function(model) for model in models_without]),
+            np.array([self.decision_function(m) for m in sequence("models_with", models_with)]),
+            np.array(
+                [self.decision_function(m) for m in sequence("models_without", models_without)]
+            ),
             type(self).__name__,
         )
 

@@ -229,6 +229,8 @@ def check_disclosure(
     True
     """
     trainable = hasattr(model, "fit")  # a bare torch module is not
+    if not (trainable or hasattr(model, "predict") or callable(model)):
+        raise TypeError(f"model={model!r} must be a fitted model.")
     if trainable:
         check_is_fitted(model)
     _check_records(X_train, y_train, X_new, y_new)
@@ -355,7 +357,7 @@ def _check_records(X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> None:
     for part, X, y in (("train", X_train, y_train), ("new", X_new, y_new)):
         if X is None or y is None:
             continue
-        if not np.ndim(y):
+        if as_records(y, f"y_{part}").ndim > 2:
             raise ValueError(f"y_{part} must have a label for each record, or be None.")
         X = as_records(X, f"X_{part}")
         try:

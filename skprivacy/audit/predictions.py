@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
+from .._validation import sequence
 from ..accounting import ApproxDP, PrivacyGuarantee
 from ..attacks import (
     LossThreshold,
@@ -169,7 +170,7 @@ def _classes(classes: Any, proba: Any, labels: tuple[Any, Any]) -> NDArray[Any]:
     if classes is None and hasattr(proba, "columns"):
         classes = list(proba.columns)
     if classes is not None:
-        named = np.asarray(classes)
+        named = np.asarray(sequence("classes", classes))
         if named.ndim != 1 or len(np.unique(named)) != len(named) or len(named) != n_classes:
             raise ValueError(
                 f"classes={named.tolist()[:20]} must be one distinct name for each of the "

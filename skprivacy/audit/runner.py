@@ -11,7 +11,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import num_samples, safe_indexing
-from .._validation import as_frame, open_unit
+from .._validation import as_frame, open_unit, sequence
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks._answers import one_label
 from ..attacks._modules import askable
@@ -280,7 +280,7 @@ def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
             f"attacks={attacks!r} must be a list of membership attacks. Pass objects, such as "
             "[LiRA(n_shadows=16)]."
         )
-    chosen = [attacks] if isinstance(attacks, MembershipAttack) else list(attacks)
+    chosen = [attacks] if isinstance(attacks, MembershipAttack) else [*sequence("attacks", attacks)]
     if not chosen:
         raise ValueError("attacks is empty. Pass attacks=None for the default attacks.")
     for attack in chosen:

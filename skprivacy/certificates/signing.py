@@ -91,10 +91,12 @@ def private_key(key: Key, password: str | None) -> Ed25519PrivateKey:
     """Read the private key that :func:`create_key` wrote."""
     if isinstance(key, Ed25519PrivateKey):
         return key
-    found: Any = None
+    if not (password is None or isinstance(password, str)):
+        raise TypeError("password must be text, or None.")
+    file, found = Path(as_path("key", key)), None
     try:
         found = serialization.load_pem_private_key(
-            Path(key).read_bytes(), password.encode() if password else None
+            file.read_bytes(), password.encode() if password else None
         )
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ValueError(
@@ -110,9 +112,9 @@ def public_key(key: str | PathLike[str] | Ed25519PublicKey) -> Ed25519PublicKey:
     """Read a public key: a file that :func:`create_key` wrote."""
     if isinstance(key, Ed25519PublicKey):
         return key
-    found: Any = None
+    file, found = Path(as_path("key", key)), None
     try:
-        found = serialization.load_pem_public_key(Path(key).read_bytes())
+        found = serialization.load_pem_public_key(file.read_bytes())
     except (ValueError, UnsupportedAlgorithm) as error:
         raise ValueError(
             f"key={str(key)!r} is no public key ({error}). It is the file whose name ends in .pub."

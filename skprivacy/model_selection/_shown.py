@@ -207,7 +207,8 @@ class ShownMixin:
     def _reference(self, compared_with: str | None, score: str | None = None) -> str | None:
         """Return the baseline that is compared with: the best of them for None."""
         levels = _by_split(self.baseline_results_, score or self.scores_[0])
-        if compared_with is not None and compared_with not in levels:
+        known = isinstance(compared_with, str) and compared_with in levels
+        if compared_with is not None and not known:
             raise ValueError(
                 f"compared_with={compared_with!r} must be one of the baselines, {list(levels)}."
             )
@@ -220,12 +221,12 @@ class ShownMixin:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return epsilons, increasing, and test scores of shape (n_epsilons, n_splits)."""
         name = self.scores_[0] if score is None else score
-        if name not in self.scores_:
+        if not isinstance(name, str) or name not in self.scores_:
             raise ValueError(f"score={score!r} must be one of {self.scores_}.")
         params = self.cv_results_["params"]
         names = [candidate.get("estimator", "") for candidate in params]
         shown = names[0] if estimator is None else estimator
-        if shown not in names:
+        if not isinstance(shown, str) or shown not in names:
             raise ValueError(
                 f"estimator={estimator!r} must be one of {list(dict.fromkeys(names))}."
             )

@@ -60,9 +60,16 @@ def loss_auc(model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> 
     if not hasattr(model, "predict"):
         raise TypeError(f"model={model!r} must be a fitted classifier or regressor.")
     return auc(
-        _minus_loss(model, as_records(X_train, "X_train"), _labels("y_train", y_train)),
-        _minus_loss(model, as_records(X_new, "X_new"), _labels("y_new", y_new)),
+        _minus_loss(model, _records("X_train", X_train), _labels("y_train", y_train)),
+        _minus_loss(model, _records("X_new", X_new), _labels("y_new", y_new)),
     )
+
+
+def _records(name: str, X: Any) -> Any:
+    found = as_records(X, name)
+    if found.ndim < 2:
+        raise ValueError(f"{name} has shape {found.shape}; expected records by features.")
+    return found
 
 
 def _labels(name: str, y: Any) -> NDArray[Any]:
@@ -72,6 +79,7 @@ def _labels(name: str, y: Any) -> NDArray[Any]:
 
 
 def _minus_loss(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+    check_consistent_length(X, y)
     if not hasattr(model, "classes_"):
         return -((np.asarray(model.predict(X), dtype=float).reshape(y.shape) - y) ** 2)
     if not hasattr(model, "predict_proba"):
@@ -157,7 +165,10 @@ class LeakageScorer:
         records = _fingerprints(X, y)
         self._splits: dict[bytes, tuple[Any, Any]] = {}
         for classifier in (False, True):  # an integer means other splits for either
-            splitter = check_cv(cv, y, classifier=classifier)
+            try:
+                splitter = check_cv(cv, y, classifier=classifier)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"cv={cv!r} cannot split the records: {error}") from error
             splits, again = (list(splitter.split(X, y, groups)) for _ in range(2))
             if not all(map(_same_split, splits, again)):
                 raise ValueError(

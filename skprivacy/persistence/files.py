@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
@@ -121,6 +123,8 @@ def opened(path: str | PathLike[str]) -> Iterator[tuple[dict[str, Any], Arrays]]
             header = json.loads(text, object_hook=_decoded) if text else {}
             arrays = Arrays(file)
             yield (header if isinstance(header, dict) else {}), arrays
+    except FileNotFoundError as error:  # which does not know its file name
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from error
     except (SafetensorError, RecursionError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(
             f"path={name!r} is damaged or no safetensors file ({error}). {_AGAIN}"

@@ -209,6 +209,11 @@ the same unit?
         target = self.target
         if y is not None:
             target = target or "target"
+            if np.ndim(y) != 1 or len(y) != len(table):
+                raise ValueError(
+                    f"y has shape {np.shape(y)}; expected a value for each of the {len(table)} "
+                    "rows of table."
+                )
             table = table.assign(**{target: np.asarray(y)})
         return check_table(table, self.items(), target, label)
 

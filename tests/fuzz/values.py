@@ -122,7 +122,8 @@ def _with_number(X: np.ndarray, y: np.ndarray, draw: st.DrawFn) -> tuple[Any, An
 def _table(X: np.ndarray, y: np.ndarray, draw: st.DrawFn) -> tuple[Any, Any]:
     names = draw(st.sampled_from([list("abcdef"), list("aabbcc"), range(6), [None] * 6]))
     index = draw(st.sampled_from([np.arange(len(y)), np.zeros(len(y), int)]))
-    return pd.DataFrame(X, columns=list(names)[: X.shape[1]]), pd.Series(y, index=index)
+    names = list(names)[: X.shape[1]] if X.shape[1] <= 6 else None
+    return pd.DataFrame(X, columns=names), pd.Series(y, index=index)
 
 
 _SPOILT = {
