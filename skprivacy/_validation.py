@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from datetime import date
+from functools import wraps
 from numbers import Integral, Real
 from typing import Any
 
@@ -17,6 +19,7 @@ from . import _sklearn
 
 __all__ = [
     "Interval",
+    "PlainNumbers",
     "all_numbers",
     "as_frame",
     "as_path",
@@ -45,10 +48,56 @@ _EXTREME = 1e15  # squares and products of such numbers neither overflow nor van
 
 
 class Interval(_sklearn.Interval):
-    """scikit-learn's range of numbers, without numpy's spans of time, which pass for integers."""
+    """scikit-learn's range of numbers, without what calculates wrongly.
+
+    That are numpy's spans of time, which pass for integers, and its numbers of 8 and 16 bits: twice
+    a norm of ``np.uint8(200)`` is 144.
+    """
 
     def is_satisfied_by(self, val: Any) -> bool:
-        return not isinstance(val, np.timedelta64) and super().is_satisfied_by(val)
+        if isinstance(val, np.timedelta64) or (isinstance(val, np.number) and val.itemsize < 4):
+            return False
+        return bool(super().is_satisfied_by(val))
+
+
+class PlainNumbers:
+    """Base of dataclasses whose numbers become Python's before anything is computed with them.
+
+    **Guarantees.** No field is a number of numpy's that overflows or rounds: of two counts
+    ``np.uint8(200)`` the product is 64, and a guarantee would be stated for 64 releases.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        check = cls.__dict__.get("__post_init__")
+        if check is not None:
+            cls.__post_init__ = _made_plain_before(check)  # type: ignore[assignment,method-assign]
+
+    def __post_init__(self) -> None:
+        _make_plain(self)
+
+
+def _made_plain_before(check: Callable[[Any], None]) -> Callable[[Any], None]:
+    @wraps(check)
+    def __post_init__(self: Any) -> None:
+        _make_plain(self)
+        check(self)
+
+    return __post_init__
+
+
+def _make_plain(values: Any) -> None:
+    for name in values.__dataclass_fields__:
+        value = getattr(values, name)
+        plain = tuple(map(_plain, value)) if type(value) is tuple else _plain(value)
+        if plain is not value:
+            object.__setattr__(values, name, plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.integer) and not isinstance(value, np.timedelta64):
+        return int(value)
+    return float(value) if isinstance(value, np.floating) else value
 
 
 def all_numbers(frame: pd.DataFrame) -> bool:
