@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from datetime import date
 from functools import wraps
-from numbers import Integral, Real
+from numbers import Integral, Rational, Real
 from typing import Any
 
 import numpy as np
@@ -50,13 +50,15 @@ _EXTREME = 1e15  # squares and products of such numbers neither overflow nor van
 class Interval(_sklearn.Interval):
     """scikit-learn's range of numbers, without what calculates wrongly.
 
-    That are numpy's spans of time, which pass for integers, and its numbers of 8 and 16 bits: twice
-    a norm of ``np.uint8(200)`` is 144.
+    That are numpy's spans of time, which pass for integers, its numbers of 8 and 16 bits, of which
+    twice a norm of ``np.uint8(200)`` is 144, fractions, and integers that need more than 64 bits.
     """
 
     def is_satisfied_by(self, val: Any) -> bool:
         if isinstance(val, np.timedelta64) or (isinstance(val, np.number) and val.itemsize < 4):
             return False
+        if isinstance(val, Rational) and (val.denominator != 1 or abs(val.numerator) >= 1 << 63):
+            return False  # numpy takes it for an object
         return bool(super().is_satisfied_by(val))
 
 
@@ -87,7 +89,9 @@ def _made_plain_before(check: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 def _make_plain(values: Any) -> None:
-    for name in values.__dataclass_fields__:
+    for name, field in values.__dataclass_fields__.items():
+        if not field.init:
+            continue
         value = getattr(values, name)
         plain = tuple(map(_plain, value)) if type(value) is tuple else _plain(value)
         if plain is not value:
@@ -297,6 +301,12 @@ def as_paths(name: str, value: Any) -> list[str]:
 def as_path(name: str, value: Any) -> str:
     """Return a path as text; TypeError for what is no path."""
     try:
-        return os.fsdecode(value)
+        path = os.fsdecode(value)
+        os.fsencode(path)
     except TypeError:
         raise TypeError(f"{name}={value!r} must be a path: text, or a pathlib.Path.") from None
+    except UnicodeEncodeError:
+        raise ValueError(f"{name}={value!r} must be a path; no file has such a name.") from None
+    if "\0" in path:
+        raise ValueError(f"{name}={value!r} must be a path; no file has such a name.")
+    return path

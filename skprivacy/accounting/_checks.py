@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any, TypeVar, cast
 
 from .._validation import is_number, not_negative, number, positive, probability, sequence, whole
 
@@ -15,12 +17,37 @@ __all__ = [
     "numbers",
     "positive",
     "probability",
+    "remembered",
     "replaces",
     "sequence",
     "whole",
 ]
 
 RELATIONS = ("add_remove", "label", "replace_one", "zero_out")
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def remembered(most: int) -> Callable[[Function], Function]:
+    """Make a function remember its latest answers; what cannot be a key it refuses itself."""
+
+    def decorated(function: Function) -> Function:
+        cached = lru_cache(most)(function)
+
+        @wraps(function)
+        def answer(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return cached(*args, **kwargs)
+            except TypeError as error:
+                if "unhashable" not in str(error):
+                    raise
+            return function(*args, **kwargs)
+
+        answer.cache_clear = cached.cache_clear  # type: ignore[attr-defined]
+        return cast(Function, answer)
+
+    return decorated
 
 
 def check_relation(relation: str) -> str:

@@ -62,7 +62,7 @@ def _parts(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
         X = X.toarray()
     if not isinstance(X, pd.DataFrame):
         X = np.asarray(X)
-        X = X.reshape(len(X), -1)
+        X = X.reshape(len(X), math.prod(X.shape[1:]))
     number = numeric_columns(X)
     frame = pd.DataFrame(X)
     texts = frame.loc[:, ~number].astype(object)

@@ -154,7 +154,13 @@ class AttributeInference(BaseEstimator):
                 "target=None must be the fitted model to attack. Pass it as "
                 "AttributeInference(target) or set_params(target=model)."
             )
-        if self.prior not in ("imputation", "marginal", "uniform"):
+        if not hasattr(self.target, "classes_"):
+            raise TypeError(f"target={self.target!r} must be a fitted classifier.")
+        if not isinstance(self.prior, str) or self.prior not in (
+            "imputation",
+            "marginal",
+            "uniform",
+        ):
             raise ValueError(f"prior={self.prior!r} must be 'imputation', 'marginal' or 'uniform'.")
         frame, values = self._split_complete(X)
         y = column_or_1d(y)

@@ -81,9 +81,10 @@ class GenerativeAttack(BaseEstimator):
                 )
             self.models_ = [self.discriminator] * N_FOLDS
             return self
-        base = self.discriminator or HistGradientBoostingClassifier(
-            max_iter=60, class_weight="balanced", random_state=0
-        )
+        usual = HistGradientBoostingClassifier(max_iter=60, class_weight="balanced", random_state=0)
+        base = usual if self.discriminator is None else self.discriminator
+        if not hasattr(base, "fit"):
+            raise TypeError(f"discriminator={base!r} must be a classifier to be trained, or None.")
         generated, reference = (
             as_records(generated, "generated"),
             as_records(reference, "reference"),

@@ -134,7 +134,16 @@ class MembershipAttack(ABC, BaseEstimator):
         check_is_fitted(self, "threshold_")
         X_in, X_out = as_records(X_in, "X_in"), as_records(X_out, "X_out")
         n_in = num_samples(X_in)
-        y = np.concatenate([targets_of(y_in, n_in), targets_of(y_out, num_samples(X_out))])
+        parts = targets_of(y_in, n_in), targets_of(y_out, num_samples(X_out))
+        if parts[0].shape[1:] != parts[1].shape[1:] or not (parts[0].ndim and parts[1].ndim):
+            raise ValueError(
+                f"y_in and y_out have shapes {parts[0].shape} and {parts[1].shape}; expected the "
+                "same but for the number of records."
+            )
+        try:
+            y = np.concatenate(parts)
+        except TypeError:
+            raise TypeError("y_in and y_out must have labels of one type.") from None
         values = self.score_samples(concat(X_in, X_out), y)
         details = {
             "in_both": int(np.isin(fingerprints(X_out), fingerprints(X_in)).sum()),

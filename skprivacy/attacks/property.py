@@ -15,7 +15,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import train_clone
-from .._validation import sequence, whole
+from .._validation import number, sequence, whole
 from ..accounting._checks import numbers
 from ..base import undone_on_error
 from . import scores
@@ -120,6 +120,8 @@ class PropertyInference(BaseEstimator):
             raise TypeError(f"estimator={self.estimator!r} must be a classifier to be trained.")
         for name in ("n_shadows", "n_queries"):
             whole(name, getattr(self, name))
+        if self.n_jobs is not None:
+            number("n_jobs", self.n_jobs, "an integer, or None")
         if self.n_train is not None:
             whole("n_train", self.n_train)
         given = numbers("shares", shares)

@@ -351,6 +351,7 @@ class ShadowPool(BaseEstimator):
         check_is_fitted(self)
         X = as_records(X)
         y = targets_of(y, num_samples(X))
+        check_consistent_length(X, as_records(y, "y"))
         key = joblib.hash((fingerprints(X), fingerprints(y)))
         if self._cached is None or self._cached[0] != key:
             self._cached = key, self.as_log_odds(self._signals(X, y))

@@ -177,7 +177,10 @@ def _classes(classes: Any, proba: Any, labels: tuple[Any, Any]) -> NDArray[Any]:
                 f"{n_classes} columns of proba_in."
             )
         return named
-    known = np.unique(np.concatenate([np.ravel(part) for part in labels]))
+    try:
+        known = np.unique(np.concatenate([np.ravel(part) for part in labels]))
+    except TypeError:
+        raise TypeError("y_in and y_out must be labels of one type.") from None
     return known if len(known) == n_classes else np.arange(n_classes)
 
 

@@ -95,6 +95,8 @@ def audit_synthetic(
     chosen = _usual(reference) if attacks is None else list(sequence("attacks", attacks))
     if not chosen:
         raise ValueError("attacks is empty; expected at least one attack, or None.")
+    if not all(hasattr(attack, "fit") and hasattr(attack, "evaluate") for attack in chosen):
+        raise TypeError(f"attacks={attacks!r} must be attacks on generators, or None.")
     synthetic = as_records(synthetic, "synthetic")
     findings = []
     for attack in chosen:

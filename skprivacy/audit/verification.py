@@ -219,6 +219,8 @@ def verify_privacy(
             f"estimator={estimator!r} must have fit and get_params. For a mechanism or a function "
             "use verify_release."
         )
+    if not (claim is None or isinstance(claim, PrivacyGuarantee) or callable(claim)):
+        raise TypeError(f"claim={claim!r} must be a PrivacyGuarantee, or None.")
     if not (fit_params is None or isinstance(fit_params, Mapping)):
         raise TypeError(f"fit_params={fit_params!r} must be a dict, or None.")
     effort = _effort(n_runs, seconds, alpha, n_jobs)

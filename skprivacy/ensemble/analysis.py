@@ -231,7 +231,7 @@ def analyse_votes(
     check_delta(delta)
     if delta == 0 or not isinstance(delta, Real):
         raise ValueError(f"delta={delta!r} must be a number in (0, 1).")
-    if conversion not in CONVERSIONS:
+    if not isinstance(conversion, str) or conversion not in CONVERSIONS:
         raise ValueError(f"conversion={conversion!r} must be one of {CONVERSIONS}.")
     if moments is not None and not (isinstance(moments, Integral) and moments >= 1):
         raise ValueError(f"moments={moments!r} must be a whole number >= 1, or None.")

@@ -36,7 +36,9 @@ class Sensitivity:
 
     def __post_init__(self) -> None:
         for name, value in (("l2", self.l2), ("l1", self.l1)):
-            if value is not None and not (is_number(value) and 0 < value < math.inf):
+            if value is None and name == "l1":
+                continue
+            if value is None or not (is_number(value) and 0 < value < math.inf):
                 raise ValueError(f"{name}={value!r} must be a finite number above 0.")
 
     def in_l1(self, size: int) -> float:

@@ -16,6 +16,9 @@ from ._samples import Float64Array, Interval, as_numbers, check_scores
 __all__ = ["OperatingPoint", "advantage", "clopper_pearson", "roc", "tpr_at_fpr"]
 
 
+_LEAST_ALPHA = 1e-100
+
+
 def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
     """Return an exact confidence interval for the probability behind ``k`` hits in ``n`` trials.
 
@@ -55,6 +58,8 @@ def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
             f"n={n!r} must be at least 1: without trials there is no interval. Pass more records."
         )
     hits = check_hits("k", k, n)
+    if alpha < _LEAST_ALPHA:
+        raise ValueError(f"alpha={alpha!r} must be at least {_LEAST_ALPHA:g}: quantiles underflow.")
     # betaincinv needs positive parameters; the two clipped cases are overwritten by 0 and 1.
     low = np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), n - hits + 1, alpha / 2))
     high = np.where(hits == n, 1.0, betaincinv(hits + 1, np.maximum(n - hits, 1), 1 - alpha / 2))

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import check_cv
 from sklearn.utils import check_consistent_length
 
 from .._sklearn import safe_indexing
@@ -17,6 +16,7 @@ from ..attacks._predictions import class_list, predict_aligned
 from ..attacks._records import as_records, fingerprints
 from ..attacks.scores import loss
 from ..metrics import auc
+from ._checks import checked_splitter
 
 __all__ = ["loss_auc", "make_leakage_scorer"]
 
@@ -165,10 +165,7 @@ class LeakageScorer:
         records = _fingerprints(X, y)
         self._splits: dict[bytes, tuple[Any, Any]] = {}
         for classifier in (False, True):  # an integer means other splits for either
-            try:
-                splitter = check_cv(cv, y, classifier=classifier)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"cv={cv!r} cannot split the records: {error}") from error
+            splitter = checked_splitter(cv, y, classifier)
             splits, again = (list(splitter.split(X, y, groups)) for _ in range(2))
             if not all(map(_same_split, splits, again)):
                 raise ValueError(

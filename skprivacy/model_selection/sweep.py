@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
-from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import validate_data
 
@@ -26,6 +25,7 @@ from ._checks import (
     checked_models,
     checked_refit,
     checked_scorers,
+    checked_splitter,
     checked_targets,
     rehearsed,
 )
@@ -233,7 +233,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         routed = self._routed_to_fit(groups, params)
         records = {name: Records(X, y, of_each, routed.fit[name], routed.score) for name in models}
         rehearsed(scorers, next(iter(records.values())), of_numbers=is_regressor(first))
-        splitter = check_cv(self.cv, y, classifier=is_classifier(first))
+        splitter = checked_splitter(self.cv, y, classifier=is_classifier(first))
         splits = list(splitter.split(X, y, **routed.split))
         for name, model in models.items():
             check_passed_on(attack, records[name], model)

@@ -350,7 +350,14 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         size = max(1, _PREDICT_NUMBERS // max(1, rows.shape[1:].numel()))
         for start in range(0, len(rows), size):
             part = rows.index_select(0, torch.arange(start, min(start + size, len(rows))))
-            yield to_device(self.evaluation_step((part, None), training=training), device)
+            try:
+                outputs = self.evaluation_step((part, None), training=training)
+            except (IndexError, RuntimeError) as error:  # torch's own, which tell of shapes alone
+                raise ValueError(
+                    f"module={type(self.module_).__name__} cannot take the records of X, each of "
+                    f"shape {tuple(rows.shape[1:])}: {error}"
+                ) from error
+            yield to_device(outputs, device)
 
 
 def _probe(rows: Tensor | MappedRows, targets: NDArray, device: str, views: int) -> Probe:

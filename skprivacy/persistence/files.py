@@ -125,6 +125,8 @@ def opened(path: str | PathLike[str]) -> Iterator[tuple[dict[str, Any], Arrays]]
             yield (header if isinstance(header, dict) else {}), arrays
     except FileNotFoundError as error:  # which does not know its file name
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from error
+    except OSError as error:  # nor does that of a folder
+        raise OSError(error.errno or errno.EIO, f"cannot be read: {error}", name) from error
     except (SafetensorError, RecursionError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(
             f"path={name!r} is damaged or no safetensors file ({error}). {_AGAIN}"

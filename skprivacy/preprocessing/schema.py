@@ -259,6 +259,7 @@ the same unit?
         -------
         Schema
         """
+        whole("bins", bins)
         return Schema(
             {
                 name: replace(column, bins=bins) if isinstance(column, Bounded) else column

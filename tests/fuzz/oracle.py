@@ -34,7 +34,7 @@ _OF_DATA = re.compile(
     r"Found (array|input variables)|Expected 2D|[Rr]eshape your data|[Uu]nknown label type"
     r"|classes? in the data|The number of classes|[Cc]omplex data|Sparse data|sparse|n_features"
     r"|feature names|label type|number of samples|inconsistent numbers"
-    r"|number of members in each class"
+    r"|number of members in each class|not compatible with arrays of bytes/strings"
     r"|could not convert string|^float\(\) argument|setting an array element with a sequence"
     r"|^Input (contains|should have)|2-dimensional container|[Uu]nique column names"
 )
@@ -105,7 +105,7 @@ def _check_is_refusal(error: BaseException, names: set[str]) -> None:
     if not isinstance(error, (ValueError, TypeError)) or isinstance(error, UnicodeError):
         raise error
     if names & {"random_state", "noise_seed"}:  # of which scikit-learn and numpy say seed
-        names |= {"seed"}
+        names |= {"seed", "Seed"}
     words = set(re.findall(r"\w+", text))
     if not (words & names or (_takes_data(names) and _OF_DATA.search(text))):
         raise AssertionError(f"a refusal that names no parameter: {error!r}") from error

@@ -147,7 +147,7 @@ def test_other_attacks(kind, data):
     if isinstance(chosen.get("path"), str | bytes):
         chosen["path"] = None  # it would be written to, as asked
     attack = kind(**chosen)
-    names = {*parameters, "columns"}
+    names = {*parameters, "columns", "X"}
     for method, valid in methods.items():
         most = 1 if method == "fit" else 2
         given_ = data.draw(arguments(valid, most=most))

@@ -77,7 +77,7 @@ def test_releases(function, data):
     given_ = data.draw(arguments(RELEASES[function], least=1))
     attempt(
         lambda: function(**given_, budget=budget),
-        {*given_, "categories", "seed", "budget"},
+        {*given_, "categories", "seed", "budget", "noise_multiplier"},
         unchanged=lambda: len(budget.entries()),
     )
 
@@ -87,7 +87,7 @@ def test_releases(function, data):
 @few(8)
 def test_descriptions(function, data):
     given_ = data.draw(arguments(FUNCTIONS[function], least=1))
-    attempt(lambda: function(**given_), {*given_, "schema", "columns", "X", "column"})
+    attempt(lambda: function(**given_), {*given_, "schema", "columns", "X", "column", "Categories"})
 
 
 @given(data=st.data())
@@ -125,7 +125,7 @@ def test_summaries_of_files(file, data):
     given_ = data.draw(arguments(valid, least=1))
     attempt(
         lambda: preprocessing.private_summary(**given_, budget=budget),
-        {*given_, "column", "columns", "seed"},
+        {*given_, "column", "columns", "seed", "budget"},
         unchanged=lambda: len(budget.entries()),
     )
 
