@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import PlainNumbers
+
 if TYPE_CHECKING:  # pld imports events, and the types of events name pld's pairs
     from .pld.pairs import Pair
 
@@ -66,7 +68,7 @@ def check_event(name: str, value: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Event:
+class Event(PlainNumbers):
     """Base class of the events that accountants interpret.
 
     The methods from :meth:`parts` to :meth:`local_bound` return the known bounds on an event's

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._config import leak
 from .._output import displayable
 from ._chained import chained_epsilon
-from ._checks import check_delta, check_relation, sequence
+from ._checks import check_delta, check_relation, not_negative, positive, sequence, whole
 from ._event import Event, check_known, flatten
 from ._proved import delta_of, epsilon_of, privacy_curve
 from .events import ApproxDP, NonPrivate
@@ -78,7 +78,7 @@ class PrivacyGuarantee:
             check_delta(self.at_delta)
         check_relation(self.relation)
         check_known(self.event, self.relation)
-        if self.kind not in KINDS:
+        if not isinstance(self.kind, str) or self.kind not in KINDS:
             raise ValueError(f"kind={self.kind!r} must be one of {KINDS}.")
         if not isinstance(self.unit, str) or not self.unit:
             raise ValueError(f"unit={self.unit!r} must be 'record' or the name of a column.")
@@ -116,8 +116,7 @@ class PrivacyGuarantee:
             In [0, 1].
         """
         self._warn_if_private()
-        if not (isinstance(epsilon, (int, float, np.floating)) and epsilon >= 0):
-            raise ValueError(f"epsilon={epsilon!r} must be a number >= 0.")
+        not_negative("epsilon", epsilon)
         return delta_of(self.event, float(epsilon), self.relation)
 
     def tpr_bound(self, fpr: ArrayLike) -> NDArray[np.float64]:
@@ -222,8 +221,8 @@ class PrivacyGuarantee:
         ((0.63, 1e-05)-DP, add-remove, proved, (2.10, 1e-05)-DP per patient, add-remove, proved \
 assuming no patient has more than 3 records)
         """
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-            raise ValueError(f"k={k!r} must be an integer >= 1.")
+        whole("k", k)
+        positive("k", k)
         self._refuse_private()
         changes = {"unit": _grouped(self.unit, k)} if unit is None else self._as_unit(unit, k)
         if k == 1:

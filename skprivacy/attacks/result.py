@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,11 @@ from sklearn.utils import check_consistent_length
 
 from .. import metrics
 from .._output import displayable
+from .._validation import number, open_unit
 from ..metrics import OperatingPoint
 from ..metrics._area import auc_p_value
 from ..metrics._multiplicity import benjamini_hochberg, holm
-from ..metrics._samples import Interval, check_open_unit, check_scores
+from ..metrics._samples import Interval, check_scores
 from ._people import JOINS, join, parted
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ class AttackResult:
 
     def __post_init__(self) -> None:
         members, others = check_scores(self.scores_in, self.scores_out)
-        check_open_unit("alpha", self.alpha)
+        open_unit("alpha", self.alpha)
         object.__setattr__(self, "scores_in", members)
         object.__setattr__(self, "scores_out", others)
 
@@ -166,6 +168,7 @@ class AttackResult:
         tuple of float
             Precision and recall, in [0, 1].
         """
+        number("threshold", threshold, "a number, as the scores are")
         tpr = float(np.mean(self.scores_in >= threshold))
         fpr = float(np.mean(self.scores_out >= threshold))
         return (tpr / (tpr + fpr) if tpr + fpr > 0 else float("nan")), tpr
@@ -360,13 +363,12 @@ class AttackResult:
         AttackResult
             With the same scores.
         """
-        return cls(
-            np.asarray(state["scores_in"], dtype=float),
-            np.asarray(state["scores_out"], dtype=float),
-            state["attack"],
-            state["alpha"],
-            state["details"],
-        )
+        needed = ("scores_in", "scores_out", "attack", "alpha", "details")
+        if not isinstance(state, Mapping) or not state.keys() >= set(needed):
+            raise ValueError(f"state must be a dict with {', '.join(needed)}, as of to_dict.")
+        if not isinstance(state["details"], Mapping):
+            raise TypeError(f"details={state['details']!r} must be a dict.")
+        return cls(*(state[name] for name in needed))
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON; refused figures and infinite thresholds are null.

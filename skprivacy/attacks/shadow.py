@@ -19,8 +19,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._clones import check_weights, group_names
 from .._groups import Groups, check_groups
-from .._sklearn import Interval, StrOptions
+from .._sklearn import StrOptions
 from .._stacked import is_stackable
+from .._validation import Interval
 from . import scores
 from ._answers import PROBABILITIES, answers_of, learns_classes, targets_of
 from ._people import hanging_together
@@ -423,6 +424,7 @@ class ShadowPool(BaseEstimator):
         check_is_fitted(self)
         X = as_records(X)
         y = targets_of(y, num_samples(X))
+        check_consistent_length(X, as_records(y, "y"))
         key = joblib.hash((fingerprints(X), fingerprints(y)))
         if self._cached is None or self._cached[0] != key:
             self._cached = key, self.as_log_odds(self._signals(X, y))

@@ -16,8 +16,9 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from .._groups import Groups, protected
-from .._sklearn import HasMethods, Interval, StrOptions
+from .._sklearn import HasMethods, StrOptions
 from .._validation import (
+    Interval,
     all_numbers,
     as_frame,
     check_column_names,

@@ -11,8 +11,14 @@ from sklearn.utils.validation import validate_data
 
 from .._config import warn_caller
 from .._groups import check_groups
-from .._sklearn import Interval, num_samples
-from .._validation import as_frame, check_column_names, check_delta_is_small, check_unmasked
+from .._sklearn import num_samples
+from .._validation import (
+    Interval,
+    as_frame,
+    check_column_names,
+    check_delta_is_small,
+    check_unmasked,
+)
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom

@@ -18,6 +18,7 @@ from .._validation import as_frame
 from ..accounting import NonPrivate, PrivacyGuarantee
 from ..audit import Claim, claim_of
 from ..audit.claims import total as total_of
+from ..base import undone_if_refused
 from ._attacked import checked_attack
 from ._baselines import checked_baselines, sibling_of
 from ._checks import (
@@ -195,6 +196,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         self.baseline = baseline
         self.path = path
 
+    @undone_if_refused
     def fit(
         self, X: Any, y: Any, *, groups: Any = None, subgroups: Any = None, **params: Any
     ) -> PrivacySweepCV:
