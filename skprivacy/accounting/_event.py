@@ -245,10 +245,19 @@ class Event(PlainNumbers):
         return math.inf, True
 
     def grouped(self, size: int) -> Event | None:
-        """Return what the release costs a group of ``size`` units; None where only the curve tells.
+        """Return what the release costs a group of units.
 
-        The bounds of the event that is returned hold between any two data sets of which one comes
-        from the other by ``size`` steps of the relation, all of the same direction.
+        Parameters
+        ----------
+        size : int
+            The most units of a group, at least 1.
+
+        Returns
+        -------
+        Event or None
+            Its bounds hold between any two data sets of which one comes from the other by ``size``
+            steps of the relation, all of the same direction. None where only the privacy curve
+            tells.
         """
         return None
 

@@ -38,7 +38,7 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
 
     Returns
     -------
-    epsilon : float
+    float
         In nats; infinity if nothing can be proved.
 
     Raises
@@ -89,7 +89,7 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
 
     Returns
     -------
-    delta : float
+    float
         In [0, 1].
     """
     check_event("event", event)

@@ -61,7 +61,7 @@ class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=T
         return both(pure_pair(self.epsilon, self.delta))
 
     def grouped(self, size: int) -> Event:
-        """Return (k epsilon, delta (1 + e^epsilon + ... + e^((k - 1) epsilon))): k steps."""
+        # k steps: (k epsilon, delta (1 + e^epsilon + ... + e^((k - 1) epsilon)))
         with np.errstate(over="ignore"):
             delta = self.delta * float(np.exp(self.epsilon * np.arange(size)).sum())
         return ApproxDP(size * self.epsilon, delta) if delta < 1 else NonPrivate()

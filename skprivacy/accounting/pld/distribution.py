@@ -298,6 +298,7 @@ def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     Returns
     -------
     PrivacyLossDistribution
+        Of the event as a whole.
 
     Raises
     ------
