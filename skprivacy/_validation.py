@@ -57,7 +57,9 @@ class Interval(_sklearn.Interval):
     def is_satisfied_by(self, val: Any) -> bool:
         if isinstance(val, np.timedelta64) or (isinstance(val, np.number) and val.itemsize < 4):
             return False
-        if isinstance(val, Rational) and (val.denominator != 1 or abs(val.numerator) >= 1 << 63):
+        if isinstance(val, Rational) and (
+            val.denominator != 1 or abs(int(val.numerator)) >= 1 << 63
+        ):
             return False  # numpy takes it for an object
         return bool(super().is_satisfied_by(val))
 
