@@ -18,6 +18,7 @@ Float64Array = NDArray[np.float64]
 
 __all__ = [
     "as_records",
+    "by_parts",
     "concat",
     "encode",
     "fingerprints",
@@ -43,6 +44,18 @@ def as_records(X: Any, name: str = "X") -> Any:
     return records
 
 
+_PART = 1 << 15  # rows: what models and hashes need for so many is little beside a large table
+
+
+def by_parts(of_rows: Callable[[Any], Any], X: Any) -> NDArray[Any]:
+    """Return what a function of rows gives for all of them, asking for a part at a time."""
+    n = num_samples(X)
+    if n <= _PART:
+        return np.asarray(of_rows(X))
+    parts = (safe_indexing(X, slice(start, start + _PART)) for start in range(0, n, _PART))
+    return np.concatenate([np.asarray(of_rows(part)) for part in parts])
+
+
 def fingerprints(X: Any) -> NDArray[np.uint64]:
     """Return a 64-bit fingerprint of each row; equal rows have equal fingerprints.
 
@@ -52,7 +65,11 @@ def fingerprints(X: Any) -> NDArray[np.uint64]:
     """
     if sparse.issparse(X):
         return _sparse_fingerprints(X)
-    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(_flat(np.asarray(X)))
+    return by_parts(_fingerprints, X if isinstance(X, pd.DataFrame) else _flat(np.asarray(X)))
+
+
+def _fingerprints(X: Any) -> NDArray[np.uint64]:
+    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
     plain: dict[int, Any] = {}
     for i in range(frame.shape[1]):
         column = frame.iloc[:, i]

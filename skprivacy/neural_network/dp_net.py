@@ -217,6 +217,9 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         self.budget = budget
         self.distributed = distributed
 
+    def __sklearn_is_fitted__(self) -> bool:  # skorch 1.3 says nothing, which is taken for no
+        return hasattr(self, "privacy_")
+
     def fit(
         self,
         X: ArrayLike,
