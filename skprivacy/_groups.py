@@ -80,6 +80,10 @@ class Groups:
         rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.sort(order[rank < k])
 
+    def named(self, rows: NDArray[np.intp]) -> pd.Series[Any]:
+        """Return the groups of some records in the form that ``fit`` takes, with their name."""
+        return pd.Series(self.codes[rows], name=None if self.unit == "group" else self.unit)
+
     def of(self, rows: NDArray[np.int64]) -> Groups:
         """Return the groups of some records, all of which have one at least."""
         return Groups(self.codes[rows], self.n, self.unit, self.names)

@@ -11,7 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
 from .._groups import Groups, protected
-from .._sklearn import HasMethods, Interval, StrOptions, num_samples, safe_indexing
+from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
+from .._validation import Interval
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateFit
 from ..mechanisms import SecureRandom
@@ -235,7 +236,8 @@ no private record
 
         Returns
         -------
-        self : PATEClassifier
+        PATEClassifier
+            Itself, fitted.
 
         Raises
         ------

@@ -16,8 +16,9 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from .._groups import Groups, protected
-from .._sklearn import HasMethods, Interval, StrOptions
+from .._sklearn import HasMethods, StrOptions
 from .._validation import (
+    Interval,
     all_numbers,
     as_frame,
     check_column_names,
@@ -221,7 +222,8 @@ the encoder treats each record by itself (tried on records that are not private)
 
         Returns
         -------
-        self : ALMFineTuner
+        ALMFineTuner
+            Itself, fitted.
 
         Raises
         ------
@@ -257,10 +259,16 @@ the encoder treats each record by itself (tried on records that are not private)
 
         Parameters
         ----------
-        X, y, X_public, groups
-            As in :meth:`fit`.
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Private records, as in :meth:`fit`.
+        y : array-like of shape (n_samples,)
+            Their labels.
         epsilons : iterable of float
             The privacy loss of each copy, in nats.
+        X_public : array-like, DataFrame or PublicRecords, default=None
+            As in :meth:`fit`.
+        groups : array-like of shape (n_samples,), default=None
+            As in :meth:`fit`.
 
         Returns
         -------
@@ -433,6 +441,7 @@ the encoder treats each record by itself (tried on records that are not private)
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
@@ -447,10 +456,12 @@ the encoder treats each record by itself (tried on records that are not private)
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         best = self._scores(X).argmax(axis=1)
         return self.classes_[best]
