@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ._config import leak, warn_caller
+from ._identifiers import ask_whose
 from .accounting import Composed, Event, PrivacyBudget, PrivacyGuarantee, charge
 from .accounting._checks import check_relation
 from .exceptions import PrivacyWarning
@@ -241,6 +242,8 @@ class PrivateFit:
         ``epsilon_`` and ``delta_``. Parameters are those of :func:`private_release`.
         """
         model: Any = self._estimator
+        if unit == "record":
+            ask_whose(getattr(model, "feature_names_in_", ()))
         with private_release(
             event,
             relation=relation,
