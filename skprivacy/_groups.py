@@ -10,10 +10,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length
 
+from ._sklearn import num_samples
 from ._validation import check_unmasked
 from .mechanisms import SecureRandom
 
-__all__ = ["Groups", "check_groups", "unit_of"]
+__all__ = ["Groups", "check_groups", "protected", "unit_of"]
+
+_PARTS = 1 << 20  # into which a group is divided among its records: sums of such shares are exact
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,14 @@ class Groups:
         Number of groups.
     unit : str
         What a group is called: the unit of the guarantee.
+    names : sequence of shape (n,)
+        The values that groups are known by, in the order of their numbers.
     """
 
     codes: NDArray[np.int64]
     n: int
     unit: str
+    names: Any = ()
 
     def sizes(self) -> NDArray[np.int64]:
         """Return how many records each group has, of shape (n,)."""
@@ -48,21 +54,35 @@ class Groups:
         """
         return 1.0 / self.sizes()[self.codes]
 
+    def exact_shares(self) -> NDArray[np.float64]:
+        """Return the shares as multiples of 2**-20, rounded down.
+
+        **Guarantees.** As for :meth:`shares`, with 0 among what is combined; those of a group add
+        up to 1 at most, exactly, and so do sums of them below 2**33. That of a record which is a
+        group by itself is 1.
+
+        **Edge cases.** The records of a group of more than 2**20 count for nothing.
+        """
+        parts: NDArray[np.float64] = (_PARTS // self.sizes())[self.codes] / _PARTS
+        return parts
+
     def at_most(self, k: int, random: SecureRandom) -> NDArray[np.int64]:
         """Return the positions of at most ``k`` records of each group, drawn once, in order.
 
         **Guarantees.** Which records of a group are drawn depends on the number of its records and
         on chance alone.
         """
+        sizes = self.sizes()
+        if sizes.max(initial=0) <= k:  # all are drawn, whatever chance says
+            return np.arange(len(self.codes))
         keys = np.frombuffer(random.random_bytes(8 * len(self.codes)), np.uint64)
         order = np.lexsort((keys, self.codes))
-        sizes = self.sizes()
         rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.sort(order[rank < k])
 
     def of(self, rows: NDArray[np.int64]) -> Groups:
         """Return the groups of some records, all of which have one at least."""
-        return Groups(self.codes[rows], self.n, self.unit)
+        return Groups(self.codes[rows], self.n, self.unit, self.names)
 
 
 def check_groups(groups: Any, X: Any) -> Groups:
@@ -99,7 +119,18 @@ def check_groups(groups: Any, X: Any) -> Groups:
             "that belongs to nobody would not be protected. Drop such records, or give each a "
             "value of its own."
         )
-    return Groups(codes.astype(np.int64), len(names), unit)
+    return Groups(codes.astype(np.int64), len(names), unit, names)
+
+
+def protected(groups: Any, X: Any) -> Groups:
+    """Return whom a guarantee protects: the groups, or without these each record by itself.
+
+    Parameters and errors are those of :func:`check_groups`, but that ``groups`` may be None.
+    """
+    if groups is None:
+        n = num_samples(X)
+        return Groups(np.arange(n), n, "record")
+    return check_groups(groups, X)
 
 
 def unit_of(groups: Any) -> str:

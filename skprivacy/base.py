@@ -142,7 +142,8 @@ def private_release(
     check_relation(relation)
     stated = list(assumptions)
     if relation in _IS_PUBLIC:
-        stated.append(_IS_PUBLIC[relation])
+        words = _IS_PUBLIC[relation]
+        stated.append(words if unit == "record" else words.replace("of records", "of groups"))
     if noise_seed is not None:
         warn_caller(
             f"noise_seed={noise_seed!r} makes the noise predictable: there is no privacy. Use it "
@@ -210,16 +211,38 @@ class PrivateFit:
         return type(self._estimator).__name__
 
     def assume(self, *statements: str) -> None:
-        """Add to the assumptions of the guarantee."""
+        """Add to the assumptions of the guarantee.
+
+        Parameters
+        ----------
+        *statements : str
+            What must be true, or public, for the guarantee to hold.
+        """
         self._assumptions.extend(statements)
 
     def assume_unproved(self, kind: str, statement: str) -> None:
-        """Add an assumption that makes the guarantee one of kind "random_dp" or "estimate"."""
+        """Add an assumption that makes the guarantee one of kind "random_dp" or "estimate".
+
+        Parameters
+        ----------
+        kind : {"random_dp", "estimate"}
+            What is known of the guarantee.
+        statement : str
+            Why it is not proved.
+        """
         self._kind = kind
         self.assume(statement)
 
     def read_off_data(self, warning: str, assumption: str) -> None:
-        """Warn that a fact was read off the private data, and assume that it is public."""
+        """Warn that a fact was read off the private data, and assume that it is public.
+
+        Parameters
+        ----------
+        warning : str
+            What leaks, and what to pass instead.
+        assumption : str
+            What is taken for public.
+        """
         leak(warning)
         self.assume(assumption)
 
@@ -238,6 +261,21 @@ class PrivateFit:
 
         On leaving without an error, the estimator has ``privacy_``, ``privacy_event_``,
         ``epsilon_`` and ``delta_``. Parameters are those of :func:`private_release`.
+
+        Parameters
+        ----------
+        event : Event
+            What the fit releases.
+        relation : {"add_remove", "label", "zero_out", "replace_one"}
+            The neighbouring relation.
+        at_delta : float
+            The delta at which epsilon is stated; 0 for pure differential privacy.
+        unit : str, default="record"
+            What neighbouring data sets differ in: a record, or a group by the name of its column.
+        before : PrivacyGuarantee, default=None
+            The guarantee of earlier releases, with which this one is composed.
+        charging : callable, default=charge
+            As in :func:`private_release`.
         """
         model: Any = self._estimator
         with private_release(

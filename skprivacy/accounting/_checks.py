@@ -104,7 +104,8 @@ def check_delta(delta: float, n_records: int | None = None) -> float:
 
     Returns
     -------
-    delta : float
+    float
+        ``delta`` itself.
 
     Raises
     ------

@@ -125,11 +125,13 @@ def calibrate_to_advantage(
         Takes a noise multiplier and returns the event.
     advantage : float
         The largest TPR - FPR allowed, in (0, 1).
-    relation : str, default="add_remove"
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
+        The neighbouring relation.
 
     Returns
     -------
-    noise_multiplier : float
+    float
+        The noise multiplier.
 
     Examples
     --------
@@ -154,11 +156,13 @@ def calibrate_to_tpr(
         Takes a noise multiplier and returns the event.
     tpr, fpr : float
         With 0 < fpr < tpr < 1.
-    relation : str, default="add_remove"
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
+        The neighbouring relation.
 
     Returns
     -------
-    noise_multiplier : float
+    float
+        The noise multiplier.
 
     Examples
     --------

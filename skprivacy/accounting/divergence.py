@@ -25,7 +25,7 @@ def renyi_divergence(p: ArrayLike, q: ArrayLike, order: float) -> float:
 
     Returns
     -------
-    divergence : float
+    float
         In nats, at least 0. Infinity for orders of 1 and above if ``p`` has an outcome that ``q``
         lacks, and for all orders if they have no outcome in common.
 

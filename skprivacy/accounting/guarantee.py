@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._config import leak
+from .._output import displayable
 from ._checks import check_delta, check_relation, sequence
 from ._event import Event, check_known, flatten
 from ._proved import delta_of, epsilon_of, privacy_curve
@@ -84,14 +85,36 @@ class PrivacyGuarantee:
         object.__setattr__(self, "assumptions", sequence("assumptions", self.assumptions))
 
     def epsilon(self, delta: float | None = None) -> float:
-        """Return the smallest epsilon that is proved at ``delta`` (default: ``at_delta``)."""
+        """Return the smallest epsilon that is proved at ``delta`` (default: ``at_delta``).
+
+        Parameters
+        ----------
+        delta : float, default=None
+            In [0, 1). ``None``: ``at_delta``.
+
+        Returns
+        -------
+        float
+            In nats; infinity if none is proved.
+        """
         self._warn_if_private()
         if delta is None:
             delta = self.at_delta or 0.0
         return epsilon_of(self.event, check_delta(delta), self.relation)
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta that is proved at ``epsilon`` >= 0."""
+        """Return the smallest delta that is proved at ``epsilon`` >= 0.
+
+        Parameters
+        ----------
+        epsilon : float
+            In nats, at least 0.
+
+        Returns
+        -------
+        float
+            In [0, 1].
+        """
         self._warn_if_private()
         if not (isinstance(epsilon, (int, float, np.floating)) and epsilon >= 0):
             raise ValueError(f"epsilon={epsilon!r} must be a number >= 0.")
@@ -111,6 +134,7 @@ class PrivacyGuarantee:
         Returns
         -------
         ndarray of the same shape
+            In [0, 1].
 
         Notes
         -----
@@ -148,6 +172,11 @@ class PrivacyGuarantee:
         """Return the largest membership advantage, TPR - FPR, of any attack: delta at epsilon 0.
 
         Under ``relation="label"``, of any attack that tells which of two labels a record had.
+
+        Returns
+        -------
+        float
+            In [0, 1].
         """
         return self.delta(0.0)
 
@@ -155,6 +184,16 @@ class PrivacyGuarantee:
         """Return the guarantee for a group of ``k`` units, at the same ``at_delta``.
 
         The units are records, or what ``unit`` names: k people, who may have several records each.
+
+        Parameters
+        ----------
+        k : int
+            The size of the group, at least 1.
+
+        Returns
+        -------
+        PrivacyGuarantee
+            For the same relation.
 
         Notes
         -----
@@ -176,6 +215,11 @@ class PrivacyGuarantee:
         """Return the implied replace-one guarantee: (2 epsilon, (1 + e^epsilon) delta).
 
         Replacing a record, or another unit, means removing one and adding another: two steps.
+
+        Returns
+        -------
+        PrivacyGuarantee
+            With ``relation="replace_one"``.
 
         Raises
         ------
@@ -221,7 +265,13 @@ class PrivacyGuarantee:
         return replace(self, event=event, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a description of JSON types only."""
+        """Return a description of JSON types only.
+
+        Returns
+        -------
+        dict
+            For :meth:`from_dict`.
+        """
         return {
             "event": self.event.to_dict(),
             "at_delta": self.at_delta,
@@ -233,7 +283,18 @@ class PrivacyGuarantee:
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> PrivacyGuarantee:
-        """Rebuild the guarantee that :meth:`to_dict` described; the unit defaults to a record."""
+        """Rebuild the guarantee that :meth:`to_dict` described; the unit defaults to a record.
+
+        Parameters
+        ----------
+        description : dict
+            What :meth:`to_dict` returned.
+
+        Returns
+        -------
+        PrivacyGuarantee
+            Equal to the one described.
+        """
         if not isinstance(description, dict):
             raise ValueError(
                 f"This does not describe a guarantee: {description!r}. Pass what to_dict() "
@@ -269,7 +330,7 @@ class PrivacyGuarantee:
             claim += f" per {self.unit}"
         relation, kind = (word.replace("_", "-") for word in (self.relation, self.kind))
         given = f" assuming {'; '.join(self.assumptions)}" if self.assumptions else ""
-        return f"{claim}, {relation}, {kind}{given}"
+        return displayable(f"{claim}, {relation}, {kind}{given}")
 
     def _repr_html_(self) -> str:
         private = self.event.data_dependent

@@ -56,12 +56,13 @@ def square_root_band(steps_per_epoch: int, epochs: int, most: int = 64) -> tuple
     Parameters
     ----------
     steps_per_epoch, epochs : int
+        The length of the run, each at least 1.
     most : int, default=64
         Largest number of coefficients. The noise of as many steps is kept in memory.
 
     Returns
     -------
-    coefficients : tuple of float
+    tuple of float
         The first column of C, beginning with 1.0.
 
     References

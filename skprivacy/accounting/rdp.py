@@ -41,9 +41,11 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
     Parameters
     ----------
     event : Event
+        What was released.
     delta : float
         In (0, 1).
-    relation : str, default="add_remove"
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
+        The neighbouring relation.
 
     Returns
     -------
@@ -116,7 +118,7 @@ def rdp_delta(event: Event, epsilon: float, relation: str = "add_remove") -> flo
 
     Returns
     -------
-    delta : float
+    float
         In [0, 1].
     """
     return float(rdp_deltas(event, np.array([epsilon]), relation)[0])

@@ -45,7 +45,18 @@ class ExpectedPower:
         return float(ndtr(self.mu / np.sqrt(2)))
 
     def tpr(self, fpr: ArrayLike) -> Float64Array:
-        """Return the true positive rate at false positive rates in [0, 1], of any shape."""
+        """Return the true positive rate at false positive rates.
+
+        Parameters
+        ----------
+        fpr : array-like of float
+            In [0, 1], of any shape.
+
+        Returns
+        -------
+        ndarray of the same shape
+            In [0, 1].
+        """
         rates = np.asarray(fpr, dtype=float)
         if not ((rates >= 0) & (rates <= 1)).all():
             raise ValueError(f"fpr={fpr!r} must be in [0, 1].")
@@ -266,7 +277,18 @@ class AggregateAttack(BaseEstimator):
         return self
 
     def score_samples(self, X: Any) -> Float64Array:
-        """Return the score of each record of shape (n_samples, n_columns); higher means member."""
+        """Return the score of each record; higher means member.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_columns)
+            Records, with the columns whose means were published.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The scores.
+        """
         check_is_fitted(self, "threshold_")
         records = self._records("X", X)
         if self.statistic == "homer":
@@ -274,11 +296,29 @@ class AggregateAttack(BaseEstimator):
         return np.asarray((records - self.means_) @ self._direction(), dtype=float)
 
     def predict(self, X: Any) -> NDArray[np.bool_]:
-        """Return which records are called members, at a false positive rate of about ``fpr``."""
+        """Return which records are called members, at a false positive rate of about ``fpr``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_columns)
+            Records, with the columns whose means were published.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples,)
+            True for those called members.
+        """
         return self.score_samples(X) > self.threshold_
 
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
         """Attack records that were averaged, and others of the population.
+
+        Parameters
+        ----------
+        X_in : array-like of shape (n_in, n_columns)
+            Records that were averaged.
+        X_out : array-like of shape (n_out, n_columns)
+            Records of the population that were not.
 
         Returns
         -------

@@ -66,7 +66,13 @@ class AttributeResult:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row of figures."""
+        """Return one row of figures.
+
+        Returns
+        -------
+        DataFrame
+            The attributes as columns; an interval is two.
+        """
         row = dict(self.__dict__)
         row["advantage_low"], row["advantage_high"] = row.pop("advantage_interval")
         return pd.DataFrame([row])
@@ -145,6 +151,11 @@ class AttributeInference(BaseEstimator):
             Records like the members, but not among those that will be attacked.
         y : array-like of shape (n_records,)
             Their classes.
+
+        Returns
+        -------
+        AttributeInference
+            Itself, fitted.
         """
         if self.target is None:
             raise ValueError(
@@ -169,7 +180,20 @@ class AttributeInference(BaseEstimator):
         return self
 
     def predict(self, X: Any, y: Any) -> NDArray[Any]:
-        """Return the inferred attribute of each record; its true value in ``X`` is not read."""
+        """Return the inferred attribute of each record; its true value in ``X`` is not read.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_records, n_features)
+            Records; the attribute's column must be there, with any values.
+        y : array-like of shape (n_records,)
+            Their classes.
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            Values of the attribute.
+        """
         check_is_fitted(self)
         frame, _ = self._split(X)
         label = label_columns(y, self.classes_)
@@ -180,7 +204,20 @@ class AttributeInference(BaseEstimator):
         return self.values_[total.argmax(axis=1)]
 
     def impute(self, X: Any, y: Any) -> NDArray[Any]:
-        """Infer the attribute from the other attributes and the class alone: the baseline."""
+        """Infer the attribute from the other attributes and the class alone: the baseline.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_records, n_features)
+            Records; the attribute's column must be there, with any values.
+        y : array-like of shape (n_records,)
+            Their classes.
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            Values of the attribute.
+        """
         check_is_fitted(self)
         frame, _ = self._split(X)
         return self.values_[self._imputed(frame, y).argmax(axis=1)]
@@ -192,10 +229,17 @@ class AttributeInference(BaseEstimator):
 
         Parameters
         ----------
-        X_in, y_in : records of the target's training set
-        X_out, y_out : records like them that were not in it
+        X_in, y_in : array-like
+            Records of the target's training set, and their classes, as in ``fit``.
+        X_out, y_out : array-like
+            Records like them that were not in it.
         alpha : float, default=0.05
             Error probability of the interval.
+
+        Returns
+        -------
+        AttributeResult
+            The shares that were inferred and imputed, and their differences.
         """
         right_in, imputed_in = self._correct(X_in, y_in)
         right_out, imputed_out = self._correct(X_out, y_out)

@@ -65,8 +65,15 @@ class GenerativeAttack(BaseEstimator):
 
         Parameters
         ----------
-        generated : records that the generator made
-        reference : records like its training records, but not among them
+        generated : {array-like, DataFrame} of shape (n_generated, n_features)
+            Records that the generator made.
+        reference : {array-like, DataFrame} of shape (n_reference, n_features)
+            Records like its training records, but not among them.
+
+        Returns
+        -------
+        GenerativeAttack
+            Itself, fitted.
         """
         if self.own:
             if self.discriminator is None:
@@ -96,7 +103,18 @@ class GenerativeAttack(BaseEstimator):
         return self
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """Return a membership score for each record: the discriminator's log-odds."""
+        """Return a membership score for each record: the discriminator's log-odds.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_records, n_features)
+            The records that are asked about.
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            Higher means member.
+        """
         check_is_fitted(self, "models_")
         X = as_records(X)
         fold = fingerprints(X) % N_FOLDS
@@ -110,7 +128,20 @@ class GenerativeAttack(BaseEstimator):
         return values
 
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
-        """Attack training records of the generator and records like them that were not used."""
+        """Attack training records of the generator and records like them that were not used.
+
+        Parameters
+        ----------
+        X_in : {array-like, DataFrame} of shape (n_in, n_features)
+            Training records of the generator.
+        X_out : {array-like, DataFrame} of shape (n_out, n_features)
+            Records like them that were not used.
+
+        Returns
+        -------
+        AttackResult
+            With the scores of both.
+        """
         return AttackResult(
             self.score_samples(X_in), self.score_samples(X_out), type(self).__name__
         )

@@ -47,7 +47,18 @@ class _ByPlace(BaseEstimator):
         return self.coordinates_.of(generated), near
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """Return a membership score for each record; higher means member."""
+        """Return a membership score for each record; higher means member.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_records, n_features)
+            The records that are asked about.
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            The scores.
+        """
         check_is_fitted(self, "coordinates_")
         return self._scores(self.coordinates_.of(as_records(X)))
 
@@ -55,7 +66,20 @@ class _ByPlace(BaseEstimator):
     def _scores(self, points: NDArray[np.float64]) -> NDArray[np.float64]: ...
 
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
-        """Attack training records of the generator and records like them that were not used."""
+        """Attack training records of the generator and records like them that were not used.
+
+        Parameters
+        ----------
+        X_in : {array-like, DataFrame} of shape (n_in, n_features)
+            Training records of the generator.
+        X_out : {array-like, DataFrame} of shape (n_out, n_features)
+            Records like them that were not used.
+
+        Returns
+        -------
+        AttackResult
+            With the scores of both.
+        """
         return AttackResult(
             self.score_samples(X_in), self.score_samples(X_out), type(self).__name__
         )
@@ -97,8 +121,15 @@ class NearestGenerated(_ByPlace):
 
         Parameters
         ----------
-        generated : records that the generator made
-        reference : records like its training records, but not among them, default=None
+        generated : {array-like, DataFrame} of shape (n_generated, n_features)
+            Records that the generator made.
+        reference : {array-like, DataFrame} of shape (n_reference, n_features), default=None
+            Records like its training records, but not among them.
+
+        Returns
+        -------
+        NearestGenerated
+            Itself, fitted.
         """
         made, near = self._points(generated, reference)
         self.generated_ = cKDTree(made)
@@ -148,8 +179,15 @@ class DensityRatio(_ByPlace):
 
         Parameters
         ----------
-        generated : records that the generator made
-        reference : records like its training records, but not among them
+        generated : {array-like, DataFrame} of shape (n_generated, n_features)
+            Records that the generator made.
+        reference : {array-like, DataFrame} of shape (n_reference, n_features)
+            Records like its training records, but not among them.
+
+        Returns
+        -------
+        DensityRatio
+            Itself, fitted.
         """
         if reference is None:
             raise ValueError(

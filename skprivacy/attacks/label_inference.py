@@ -84,10 +84,12 @@ class LabelCanaries:
         classes : array-like of shape (n_classes,), default=None
             Labels to flip to. ``None``: those in ``y``.
         random_state : int, RandomState instance or None, default=None
+            Of the choice and of the coins.
 
         Returns
         -------
         LabelCanaries
+            With all labels to train on.
         """
         y = np.asarray(y)
         known = np.unique(y if classes is None else np.asarray(classes))
@@ -136,6 +138,18 @@ class LabelInferenceResult(AttackResult):
         The better of two bounds on the number of right guesses, with ``alpha / 2`` each: of all
         coins, and of the most confident quarter. Both are exact in one training run; see
         :func:`skprivacy.metrics.epsilon_from_guesses`.
+
+        Parameters
+        ----------
+        delta : float, default=0.0
+            Of the guarantee that is tested, in [0, 1).
+        alpha : float, default=None
+            The error probability of the bound. ``None``: the result's.
+
+        Returns
+        -------
+        float
+            In nats, at least 0.
         """
         scores = np.concatenate([self.scores_in, self.scores_out])
         right = np.concatenate([self.scores_in > 0, self.scores_out < 0])  # a tie is no right guess
@@ -227,7 +241,8 @@ class LabelInferenceAttack(BaseEstimator):
 
         Returns
         -------
-        self : LabelInferenceAttack
+        LabelInferenceAttack
+            Itself, fitted.
         """
         if self.target is None:
             raise ValueError(
@@ -249,10 +264,12 @@ class LabelInferenceAttack(BaseEstimator):
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_records, n_features)
+            Records of the training set.
 
         Returns
         -------
         ndarray of shape (n_records,)
+            Labels.
         """
         check_is_fitted(self, "prior_")
         return self.classes_[self._probabilities(self.target, as_records(X)).argmax(axis=1)]
@@ -263,7 +280,9 @@ class LabelInferenceAttack(BaseEstimator):
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_records, n_features)
+            Records of the training set.
         label, other : array-like of shape (n_records,)
+            The two labels between which the attacker decides, for each record.
 
         Returns
         -------
@@ -288,6 +307,7 @@ class LabelInferenceAttack(BaseEstimator):
         Returns
         -------
         LabelInferenceResult
+            How many coins were guessed, and what that shows.
 
         Raises
         ------

@@ -118,7 +118,6 @@ class LabelOnlyAttack(MembershipAttack):
         return self._boundary_distance(X, y)
 
     def evaluate(self, X_in: Any, y_in: Any, X_out: Any, y_out: Any) -> AttackResult:
-        """Attack records whose membership is known; see the base class."""
         result = super().evaluate(X_in, y_in, X_out, y_out)
         result.details["queries"] = int(self.queries_.max())
         return result

@@ -64,7 +64,8 @@ class MembershipAttack(ABC, BaseEstimator):
 
         Returns
         -------
-        self : MembershipAttack
+        MembershipAttack
+            Itself, fitted.
 
         Raises
         ------
@@ -103,8 +104,14 @@ class MembershipAttack(ABC, BaseEstimator):
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            The records that are asked about.
         y : array-like of shape (n_records,) or (n_records, n_outputs)
             True classes or numbers, as in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            The scores.
         """
         check_is_fitted(self, "threshold_")
         X = as_records(X)
@@ -113,7 +120,20 @@ class MembershipAttack(ABC, BaseEstimator):
         return self._score(X, y)
 
     def predict(self, X: Any, y: Any) -> NDArray[np.bool_]:
-        """Return True for each record called a member."""
+        """Return True for each record called a member.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            The records that are asked about.
+        y : array-like of shape (n_records,) or (n_records, n_outputs)
+            True classes or numbers, as in ``fit``.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_records,)
+            Whether the score is at least ``threshold_``.
+        """
         return self.score_samples(X, y) >= self.threshold_
 
     def evaluate(self, X_in: Any, y_in: Any, X_out: Any, y_out: Any) -> AttackResult:
@@ -121,8 +141,15 @@ class MembershipAttack(ABC, BaseEstimator):
 
         Parameters
         ----------
-        X_in, y_in : records of the target's training set
-        X_out, y_out : records like them that were not in it
+        X_in, y_in : array-like
+            Records of the target's training set, as in ``fit``.
+        X_out, y_out : array-like
+            Records like them that were not in it.
+
+        Returns
+        -------
+        AttackResult
+            With the scores of both.
 
         Notes
         -----

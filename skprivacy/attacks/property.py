@@ -46,6 +46,7 @@ class PropertyInference(BaseEstimator):
         Number of shadow models trained in parallel, as in scikit-learn; it does not change the
         result.
     random_state : int, RandomState instance or None, default=None
+        Of the training sets, the shadow models and the queries.
 
     References
     ----------
@@ -96,7 +97,9 @@ class PropertyInference(BaseEstimator):
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records of the attacker.
         y : array-like of shape (n_records,)
+            What the models predict of them.
         group : array-like of bool of shape (n_records,)
             Whether each record belongs to the group whose share is to be inferred.
         shares : (float, float), default=(0.5, 0.8)
@@ -104,7 +107,8 @@ class PropertyInference(BaseEstimator):
 
         Returns
         -------
-        self : PropertyInference
+        PropertyInference
+            Itself, fitted.
 
         Raises
         ------
@@ -134,7 +138,26 @@ class PropertyInference(BaseEstimator):
         return self
 
     def train(self, X: Any, y: Any, group: Any, share: float, rng: Any) -> Any:
-        """Train one model on records of which a share ``share`` belongs to the group."""
+        """Train one model on records of which a share ``share`` belongs to the group.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records to choose from.
+        y : array-like of shape (n_records,)
+            What the model predicts of them.
+        group : array-like of bool of shape (n_records,)
+            Whether each record belongs to the group.
+        share : float
+            The share of the group in the training set, in [0, 1].
+        rng : RandomState instance
+            Of the training set and the model.
+
+        Returns
+        -------
+        estimator
+            A clone of ``estimator``, fitted.
+        """
         rows, seed = self._drawn(_as_bool(group), share, rng)
         return train_clone(self.estimator, as_records(X), np.asarray(y), rows, seed)
 
@@ -157,17 +180,50 @@ class PropertyInference(BaseEstimator):
         return rows, int(rng.randint(2**31 - 1))
 
     def decision_function(self, target: Any) -> float:
-        """Return the log-odds that the target's training set had the property."""
+        """Return the log-odds that the target's training set had the property.
+
+        Parameters
+        ----------
+        target : fitted classifier with ``predict_proba``
+            The model that is attacked.
+
+        Returns
+        -------
+        float
+            Above 0 if it probably had.
+        """
         check_is_fitted(self)
         proba = self.attack_model_.predict_proba(self._view(target)[None])[:, 1]
         return float(scores.logit(np.c_[1 - proba, proba], np.array([1]))[0])
 
     def predict(self, target: Any) -> bool:
-        """Return whether the target's training set probably had the property."""
+        """Return whether the target's training set probably had the property.
+
+        Parameters
+        ----------
+        target : fitted classifier with ``predict_proba``
+            The model that is attacked.
+
+        Returns
+        -------
+        bool
+            Whether the log-odds are above 0.
+        """
         return self.decision_function(target) > 0
 
     def evaluate(self, models_with: list[Any], models_without: list[Any]) -> AttackResult:
-        """Attack models trained with and without the property; each model is one trial."""
+        """Attack models trained with and without the property; each model is one trial.
+
+        Parameters
+        ----------
+        models_with, models_without : list of fitted classifiers
+            Models whose training sets had, or had not, the property.
+
+        Returns
+        -------
+        AttackResult
+            With a score for each model.
+        """
         return AttackResult(
             np.array([self.decision_function(model) for model in models_with]),
             np.array([self.decision_function(model) for model in models_without]),

@@ -85,6 +85,18 @@ class SupervisedAttack(MembershipAttack):
     def evaluate(self, X_in: Any, y_in: Any, X_out: Any, y_out: Any) -> AttackResult:
         """Attack records that were not given to ``fit``; see :class:`MembershipAttack`.
 
+        Parameters
+        ----------
+        X_in, y_in : array-like
+            Records of the target's training set, as in ``fit``.
+        X_out, y_out : array-like
+            Records like them that were not in it.
+
+        Returns
+        -------
+        AttackResult
+            With the scores of both.
+
         Raises
         ------
         ValueError

@@ -96,6 +96,7 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     Returns
     -------
     Claim
+        With the reason where there is no guarantee.
 
     Raises
     ------

@@ -107,15 +107,33 @@ class DisclosureReport:
         raise KeyError(f"{name!r}; the checks are {[check.name for check in self.checks]}")
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per check."""
+        """Return one row per check.
+
+        Returns
+        -------
+        DataFrame
+            In the order of ``checks``.
+        """
         return pd.DataFrame([asdict(check) for check in self.checks])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the checks as JSON-serialisable values; they name no record."""
+        """Return the checks as JSON-serialisable values; they name no record.
+
+        Returns
+        -------
+        dict
+            For JSON.
+        """
         return plain(asdict(self) | {"flagged": list(self.flagged), "note": SIGNS})
 
     def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON."""
+        """Return :meth:`to_dict` as JSON.
+
+        Returns
+        -------
+        str
+            A JSON object.
+        """
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def _repr_html_(self) -> str:
@@ -173,6 +191,7 @@ def check_disclosure(
     Returns
     -------
     DisclosureReport
+        With a check for each sign.
 
     Raises
     ------

@@ -96,6 +96,7 @@ def audit(
     Returns
     -------
     AuditReport
+        A :class:`LabelAuditReport` for a model that protects labels alone.
 
     Raises
     ------

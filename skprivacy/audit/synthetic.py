@@ -57,6 +57,7 @@ def audit_synthetic(
     Returns
     -------
     AuditReport
+        With a finding for each attack.
 
     Raises
     ------

@@ -171,6 +171,7 @@ def verify_privacy(
     Returns
     -------
     PrivacyVerification
+        Whether the claim is refuted, and the bounds on epsilon.
 
     Raises
     ------
@@ -252,11 +253,19 @@ def verify_release(
         mechanism: values as far apart as its sensitivity.
     claim : PrivacyGuarantee
         What is claimed.
-    n_runs, seconds, alpha, n_jobs : as in :func:`verify_privacy`
+    n_runs : int, default=None
+        As in :func:`verify_privacy`.
+    seconds : float, default=60.0
+        As in :func:`verify_privacy`.
+    alpha : float, default=0.01
+        Error probability of the verdict.
+    n_jobs : int, default=None
+        Number of processes.
 
     Returns
     -------
     PrivacyVerification
+        Whether the claim is refuted, and the bounds on epsilon.
 
     Raises
     ------

@@ -111,6 +111,7 @@ def verify_certificate(
     Returns
     -------
     Verification
+        With a check for each thing that was looked at.
 
     Raises
     ------

@@ -47,12 +47,14 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Training records.
         y : array-like of shape (n_samples,)
+            Their labels.
 
         Returns
         -------
-        self : object
-            Fitted.
+        object
+            Itself, fitted.
         """
         self._validate_params()
         before = dict(vars(self))
@@ -74,10 +76,12 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
+            Each row adds up to 1.
         """
         return self._disguised(self._told(X))
 
@@ -87,10 +91,12 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         shown = self.predict_proba(X)
         return np.asarray(self.classes_[shown.argmax(axis=1)])

@@ -138,10 +138,12 @@ class MemGuardClassifier(OutputDefence):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         proba = self._told(X)
         label = proba.argmax(axis=1)

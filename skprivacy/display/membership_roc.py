@@ -83,6 +83,7 @@ class MembershipRocDisplay:
         Parameters
         ----------
         result : AttackResult
+            What is plotted.
         ax : matplotlib Axes, default=None
             None makes a new figure.
         bound : callable or PrivacyGuarantee, default=None
@@ -119,7 +120,30 @@ class MembershipRocDisplay:
         bound: Any = None,
         **kwargs: Any,
     ) -> MembershipRocDisplay:
-        """Plot the scores of members and non-members; parameters as in :meth:`from_result`."""
+        """Plot the scores of members and non-members.
+
+        Parameters
+        ----------
+        scores_in : array-like of shape (n_in,)
+            Scores of members.
+        scores_out : array-like of shape (n_out,)
+            Scores of non-members.
+        alpha : float, default=0.05
+            Error probability of the confidence band.
+        name : str, default=None
+            Label of the curve.
+        ax : matplotlib Axes, default=None
+            None makes a new figure.
+        bound : callable or PrivacyGuarantee, default=None
+            Drawn as the limit that the guarantee sets for every attack.
+        **kwargs : dict
+            Passed to matplotlib's ``plot`` for the curve.
+
+        Returns
+        -------
+        MembershipRocDisplay
+            What was drawn.
+        """
         fpr, tpr, _ = roc(scores_in, scores_out)
         display = cls(
             fpr,
@@ -143,6 +167,11 @@ class MembershipRocDisplay:
             Label of the curve; None keeps the label given at construction.
         **kwargs
             Passed to matplotlib's ``plot`` for the curve.
+
+        Returns
+        -------
+        MembershipRocDisplay
+            Itself.
         """
         import matplotlib.pyplot as plt
 

@@ -59,6 +59,7 @@ class VoteAnalysis:
         Returns
         -------
         float
+            In nats.
         """
         if self.conversion == "strong":
             assert self.pure is not None
@@ -81,6 +82,7 @@ class VoteAnalysis:
         Returns
         -------
         float
+            In nats.
 
         Raises
         ------
@@ -124,7 +126,7 @@ def epsilon_of_moments(
     Parameters
     ----------
     log_moments : array-like of shape (n_moments,)
-        alpha(l), each at least 0.
+        Each alpha(l), at least 0.
     delta : float
         In (0, 1).
     at : array-like of shape (n_moments,), default=None
@@ -135,6 +137,7 @@ def epsilon_of_moments(
     Returns
     -------
     float
+        In nats.
 
     Raises
     ------
@@ -206,6 +209,7 @@ def analyse_votes(
     Returns
     -------
     VoteAnalysis
+        With a row for each query.
 
     Raises
     ------

@@ -108,12 +108,14 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Public records.
         y : array-like of int, shape (n_samples,)
             -1 marks records without a label.
 
         Returns
         -------
-        self : PropagationStudent
+        PropagationStudent
+            Itself, fitted.
 
         Raises
         ------
@@ -144,10 +146,12 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
+            Higher for the more likely.
         """
         check_is_fitted(self, "classes_")
         rows = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
@@ -159,10 +163,12 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
+            Each row adds up to 1.
         """
         return np.asarray(softmax(4.0 * self.decision_function(X)))
 
@@ -172,10 +178,12 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         return self.classes_[self.decision_function(X).argmax(axis=1)]
 

@@ -41,7 +41,8 @@ class GradientHead(Head):
     **Guarantees.** Each step is a Gaussian mechanism of sensitivity ``clip`` (twice that if a
     record is replaced), with sqrt(steps) times the noise of a single release, and steps adapt to
     one another: their composition is exactly that single release. A record's gradient is its row
-    times its residual, so that clipping the residual clips it. It is clipped to a millionth less
+    times its residual, so that clipping the residual clips it. That of a group is the mean of its
+    records' clipped gradients, hence no longer than ``clip``. It is clipped to a millionth less
     than ``clip``, which outweighs the rounding of the sums.
 
     References
@@ -85,7 +86,7 @@ class GradientHead(Head):
         mechanism = Gaussian(multiplier, task.moved * self.clip)
         noise = max(multiplier / math.sqrt(self.steps), _LEAST_NOISE)
         length = _TRAVEL / (noise * task.moved * self.clip * self.steps)
-        targets = records.indicators
+        targets = records.targets
         weights = np.zeros((task.size, task.n_classes))
         averaged, late = np.zeros_like(weights), max(1, round(self.steps * _AVERAGED))
         for step in range(self.steps):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..accounting import Event
 from ..mechanisms import Mechanism, SecureRandom
+from ..mechanisms.bounds import quantize
 from .release import Sensitivity, noise_for
 
 __all__ = ["Head", "OneRelease", "Records", "Task"]
@@ -61,10 +62,18 @@ class Records:
     rows : ndarray of shape (n_samples, size)
         In the unit ball, on a grid of 2**-16; 0 for a record that does not count.
     counts : ndarray of shape (n_samples,)
-        1.0 or 0.0: whether the record counts.
+        What the record counts for: 1.0 or its share in its group, 0.0 if it does not count.
     labels : ndarray of shape (n_samples,)
         Indices of classes.
     n_classes : int
+
+    Notes
+    -----
+    **Guarantees.** Shares of a group add up to 1 at most. A product of ``weighted`` rows with each
+    other or with ``indicators`` is, of a record, its share or less of one that a row in the unit
+    ball might have: a group adds a convex combination of what single records, and none at all, may
+    add. It lies in each ball in which they do, and so does the difference of two groups wherever
+    that of two records does.
     """
 
     rows: NDArray[np.float64]
@@ -73,9 +82,26 @@ class Records:
     n_classes: int
 
     @property
-    def indicators(self) -> NDArray[np.float64]:
+    def targets(self) -> NDArray[np.float64]:
         """Return 1 in the column of each record's class, shape (n_samples, n_classes)."""
-        return np.equal.outer(self.labels, np.arange(self.n_classes)) * self.counts[:, None]
+        return np.equal.outer(self.labels, np.arange(self.n_classes)).astype(np.float64)
+
+    @property
+    def roots(self) -> NDArray[np.float64]:
+        """Return the roots of the counts, rounded down to the grid of the rows."""
+        return quantize(np.sqrt(self.counts))
+
+    @property
+    def indicators(self) -> NDArray[np.float64]:
+        """Return the targets, each times its root."""
+        return self.targets * self.roots[:, None]
+
+    @property
+    def weighted(self) -> NDArray[np.float64]:
+        """Return the rows, each times its root, on their grid."""
+        if ((self.counts == 0) | (self.counts == 1)).all():  # those of 0 are 0
+            return self.rows
+        return quantize(self.rows * self.roots[:, None])
 
 
 class Head(ABC):
@@ -86,12 +112,33 @@ class Head(ABC):
     """
 
     def ready(self, task: Task) -> Head:
-        """Return the head with all its numbers set, from public facts alone."""
+        """Return the head with all its numbers set, from public facts alone.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+
+        Returns
+        -------
+        Head
+            Of the same kind.
+        """
         return self
 
     @abstractmethod
     def event(self, task: Task) -> Event:
         """Return what :meth:`release` releases.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+
+        Returns
+        -------
+        Event
+            Of one release.
 
         Raises
         ------
@@ -101,10 +148,38 @@ class Head(ABC):
 
     @abstractmethod
     def release(self, task: Task, records: Records, random: SecureRandom) -> Any:
-        """Return released weights, of shape (size, n_classes), or what :meth:`scores` takes."""
+        """Return released weights, of shape (size, n_classes), or what :meth:`scores` takes.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+        records : Records
+            Private.
+        random : SecureRandom
+            The source of all noise.
+
+        Returns
+        -------
+        ndarray of shape (size, n_classes)
+            Or another form that :meth:`scores` takes.
+        """
 
     def scores(self, rows: NDArray[np.float64], weights: Any) -> NDArray[np.float64]:
-        """Return scores of rows, (n_samples, n_classes), whose softmax are probabilities."""
+        """Return scores of rows, whose softmax are probabilities.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_samples, size)
+            In the unit ball.
+        weights : ndarray of shape (size, n_classes)
+            What :meth:`release` returned.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The scores.
+        """
         return np.asarray(rows @ weights)
 
 
@@ -131,7 +206,18 @@ class OneRelease(Head):
         """Return the weights that a noisy statistic gives."""
 
     def mechanism(self, task: Task) -> Mechanism:
-        """Return the mechanism that the statistic passes through."""
+        """Return the mechanism that the statistic passes through.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+
+        Returns
+        -------
+        Mechanism
+            With the sensitivity of the statistic.
+        """
         return noise_for(
             task.mechanism, task.epsilon, task.delta, self.sensitivity(task), self.length(task)
         )
@@ -145,6 +231,21 @@ class OneRelease(Head):
     def noised(
         self, task: Task, statistic: NDArray[np.float64], random: SecureRandom
     ) -> NDArray[np.float64]:
-        """Return the weights that the statistic gives with fresh noise."""
+        """Return the weights that the statistic gives with fresh noise.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+        statistic : ndarray of shape (length,)
+            Private; it is not changed.
+        random : SecureRandom
+            The source of all noise.
+
+        Returns
+        -------
+        ndarray of shape (size, n_classes)
+            The weights.
+        """
         noisy = self.mechanism(task).release(statistic.copy(), random)
         return self.weights(task, noisy)

@@ -39,7 +39,18 @@ class Sensitivity:
                 raise ValueError(f"{name}={value!r} must be a finite number above 0.")
 
     def in_l1(self, size: int) -> float:
-        """Return the L1 sensitivity of a vector of ``size`` numbers."""
+        """Return the L1 sensitivity of a vector of ``size`` numbers.
+
+        Parameters
+        ----------
+        size : int
+            Length of the vector.
+
+        Returns
+        -------
+        float
+            At most sqrt(size) times that in L2.
+        """
         always = math.sqrt(size) * self.l2
         return always if self.l1 is None else min(self.l1, always)
 

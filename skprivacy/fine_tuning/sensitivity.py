@@ -125,7 +125,24 @@ class SampledSensitivity:
     def on(
         self, head: OneRelease, tasks: list[Task], records: Records, random: np.random.Generator
     ) -> list[Task]:
-        """Return tasks with the sensitivity that private records show: an estimate."""
+        """Return tasks with the sensitivity that private records show: an estimate.
+
+        Parameters
+        ----------
+        head : OneRelease
+            The head that is trained.
+        tasks : list of Task
+            Public facts, alike but for epsilon.
+        records : Records
+            Private.
+        random : Generator
+            Of the pairs of neighbours.
+
+        Returns
+        -------
+        list of Task
+            Each with a ``sensitivity``.
+        """
         moved = sampled_on(head, tasks[0], records, self.n_pairs, random)
         return [_with(task, moved, head) for task in tasks]
 
@@ -136,7 +153,24 @@ class SampledSensitivity:
         as_records: Callable[[Any, Any], Records],
         random: np.random.Generator,
     ) -> Task:
-        """Return the task with the sensitivity that the sampler's records show."""
+        """Return the task with the sensitivity that the sampler's records show.
+
+        Parameters
+        ----------
+        head : OneRelease
+            The head that is trained.
+        task : Task
+            Public facts.
+        as_records : callable
+            Turns X and y of the sampler into Records.
+        random : Generator
+            Given to the sampler.
+
+        Returns
+        -------
+        Task
+            With a ``sensitivity``.
+        """
         assert self.sampler is not None
         drawn = _tables(self.sampler, self.n_pairs, task.n_records + 1, random)
         return _with(task, sampled_over(head, task, (as_records(X, y) for X, y in drawn)), head)

@@ -36,7 +36,8 @@ class SoftmaxHead(OneRelease):
     **Guarantees.** The loss of a record of norm 1 has a gradient of norm at most sqrt(2), of two
     classes 1, and the penalty makes the sum strongly convex: a record moves the exact minimiser by
     at most Lipschitz / ridge in L2, so its noise needs (Lipschitz + 2 tau) / ridge, since the
-    computed minimiser, whose gradient has norm at most tau = 1e-6, is within tau / ridge of it.
+    computed minimiser, whose gradient has norm at most tau = 1e-6, is within tau / ridge of it. The
+    mean of the losses of a group's records is convex and has the same Lipschitz constant.
     Weights that are the same for all classes change nothing: what is released are the
     n_classes - 1 contrasts between classes, in an orthonormal basis, so that the L2 sensitivity is
     the same and there are fewer numbers to noise. A sensitivity that is given instead is used as
@@ -74,12 +75,25 @@ class SoftmaxHead(OneRelease):
         return self.flattened(task, minimize(self.loss(task, records), TOLERANCE))
 
     def loss(self, task: Task, records: Records) -> LogisticLoss:
-        """Return what the weights minimise: for two classes, the log-odds of the second."""
+        """Return what the weights minimise: for two classes, the log-odds of the second.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+        records : Records
+            Private.
+
+        Returns
+        -------
+        LogisticLoss
+            A function of the weights.
+        """
         outputs = 1 if task.n_classes == 2 else task.n_classes
         return LogisticLoss(
-            records.rows,
-            records.indicators[:, -outputs:],
-            records.counts,
+            records.weighted,
+            records.targets[:, -outputs:],
+            records.roots,
             _ridge(self),
             np.zeros((task.size, outputs)),
         )
@@ -90,7 +104,20 @@ class SoftmaxHead(OneRelease):
         return TOLERANCE / _ridge(self)
 
     def flattened(self, task: Task, minimiser: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the statistic that a minimiser of the loss gives."""
+        """Return the statistic that a minimiser of the loss gives.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+        minimiser : ndarray of shape (size, n_outputs)
+            The weights that minimise the loss.
+
+        Returns
+        -------
+        ndarray of shape (length,)
+            Flat.
+        """
         return np.asarray((minimiser @ _contrasts(task.n_classes)).ravel())
 
     def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._groups import Groups, protected
 from .._sklearn import Interval, StrOptions
 from .._validation import check_column_names, check_delta_is_small, check_numbers, check_unmasked
 from ..accounting import Event, PrivacyBudget, check_delta
@@ -60,9 +61,14 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
             self, X, y, dtype=np.float64, ensure_all_finite=False, **checks
         )
         check_delta_is_small(self.delta)
-        if self.relation != "add_remove" and self.delta > 0:
-            check_delta(self.delta, len(rows))
         return rows, target
+
+    def _protected(self, groups: ArrayLike | None, X: NDArray) -> Groups:
+        """Return whom the guarantee protects; refuse a delta that is too large for so many."""
+        who = protected(groups, X)
+        if self.relation != "add_remove" and self.delta > 0:
+            check_delta(self.delta, who.n)
+        return who
 
     def _ball(self, fit: PrivateFit, X: NDArray) -> UnitBall:
         """Return the map of records into the unit ball, from public bounds."""
@@ -89,9 +95,9 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
             multiplier = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
         return (Laplace if pure else Gaussian)(multiplier, sensitivity)
 
-    def _charged(self, fit: PrivateFit, event: Event) -> AbstractContextManager[None]:
+    def _charged(self, fit: PrivateFit, event: Event, who: Groups) -> AbstractContextManager[None]:
         """State the guarantee and charge the budget for the release made inside."""
-        return fit.charged(event, relation=self.relation, at_delta=self.delta)
+        return fit.charged(event, relation=self.relation, at_delta=self.delta, unit=who.unit)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self, "coef_")
@@ -142,10 +148,12 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            In the units of the target.
         """
         return np.clip(self._scores(X), *self.target_bounds_)
 
@@ -169,10 +177,12 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
+            One number for two classes.
         """
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
@@ -183,6 +193,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
@@ -201,10 +212,12 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         scores = self.decision_function(X)
         chosen = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)

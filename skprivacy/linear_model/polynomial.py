@@ -124,8 +124,14 @@ class PolynomialObjective:
         l1_radius : float
             Bound r on the L1 norm of a row.
         relation : {"add_remove", "zero_out", "replace_one"}
+            The neighbouring relation.
         pure : bool
             L1 sensitivity for pure differential privacy, otherwise L2.
+
+        Returns
+        -------
+        float
+            In L1 if ``pure``, else in L2.
 
         Notes
         -----
@@ -179,9 +185,16 @@ class PolynomialObjective:
         weights : ndarray of shape (n_samples,)
             The weights by which the rows are multiplied.
         target : ndarray of shape (n_samples,)
+            Labels or numbers, as ``slope`` takes them.
         mechanism : Laplace or Gaussian
             With the sensitivity from :meth:`sensitivity`.
         random : SecureRandom
+            The source of all noise.
+
+        Returns
+        -------
+        NoisyPolynomial
+            Which can be minimised as often as is wanted.
         """
         pure = isinstance(mechanism, Laplace)
         a, p = self._balance(pure), rows.shape[1]

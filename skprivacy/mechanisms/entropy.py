@@ -78,7 +78,18 @@ class SecureRandom:
         )
 
     def random_bytes(self, n: int) -> bytes:
-        """Return ``n`` uniformly random bytes."""
+        """Return ``n`` uniformly random bytes.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+
+        Returns
+        -------
+        bytes
+            Of length ``n``.
+        """
         check_count("n", n)
         lock, stream = self._stream()
         with lock:
@@ -104,13 +115,37 @@ class SecureRandom:
         return np.frombuffer(self.random_bytes(size * np.dtype(dtype).itemsize), dtype=dtype)
 
     def uniform(self, size: int) -> NDArray[np.float64]:
-        """Draw ``size`` multiples of 2**-53 uniformly from (0, 1]."""
+        """Draw ``size`` multiples of 2**-53 uniformly from (0, 1].
+
+        Parameters
+        ----------
+        size : int
+            How many.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The numbers.
+        """
         check_count("size", size)
         steps = (self._uint(size, np.uint64) >> np.uint64(11)) + np.uint64(1)
         return steps.astype(np.float64) * 2.0**-53
 
     def integers(self, high: int, size: int) -> NDArray[np.int64]:
-        """Draw ``size`` integers uniformly from 0 to ``high - 1``, exactly (by rejection)."""
+        """Draw ``size`` integers uniformly from 0 to ``high - 1``, exactly (by rejection).
+
+        Parameters
+        ----------
+        high : int
+            At least 1.
+        size : int
+            How many.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The integers.
+        """
         check_count("size", size)
         if not isinstance(high, int | np.integer) or not 0 < high <= 1 << 63:
             raise ValueError(f"high={high!r} must be an integer between 1 and 2**63.")
@@ -129,6 +164,16 @@ class SecureRandom:
         probability uses another 32 bits, so the tail reaches 9.4 standard deviations, not 6.7. The
         result has single precision and is not hardened against floating-point attacks (Mironov
         2012).
+
+        Parameters
+        ----------
+        size : int
+            How many.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The numbers.
         """
         check_count("size", size)
         out, buffers = np.empty(size, np.float32), _Buffers(size)
@@ -141,6 +186,13 @@ class SecureRandom:
 
         It uses a single thread: the steps are so short that two threads would lose more by waiting
         for Python's lock than they gain.
+
+        Parameters
+        ----------
+        values : ndarray of shape (size,)
+            The numbers that are added to.
+        std : float
+            At least 0.
         """
         check_flat(values, "values")
         if not isinstance(std, Real) or not 0 <= std < math.inf:

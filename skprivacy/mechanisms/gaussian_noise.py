@@ -27,7 +27,7 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
 
     Returns
     -------
-    noise_multiplier : float
+    float
         Standard deviation over L2 sensitivity, rounded up by one part in 2**30.
 
     Raises
@@ -94,7 +94,7 @@ def classic_noise_multiplier(epsilon: float, delta: float) -> float:
 
     Returns
     -------
-    noise_multiplier : float
+    float
         Standard deviation over L2 sensitivity, rounded up by one part in 2**30.
 
     Raises

@@ -21,7 +21,7 @@ def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
 
     Returns
     -------
-    area : float
+    float
         In [0, 1]; 0.5 is chance.
 
     Examples
@@ -50,7 +50,9 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
 
     Returns
     -------
-    low, high : float
+    low : float
+        In [0, 1].
+    high : float
         In [0, 1].
 
     Notes

@@ -33,10 +33,14 @@ def epsilon_from_counts(
 
     Parameters
     ----------
-    true_positives, false_positives : int or array of int
-        Numbers of members and of non-members that are called members.
-    n_in, n_out : int
-        Numbers of members and of non-members.
+    true_positives : int or array of int
+        Number of members that are called members.
+    n_in : int
+        Number of members.
+    false_positives : int or array of int
+        Number of non-members that are called members.
+    n_out : int
+        Number of non-members.
     delta : float, default=0.0
         The delta of the guarantee that is tested, in [0, 1).
     alpha : float, default=0.05
@@ -44,7 +48,7 @@ def epsilon_from_counts(
 
     Returns
     -------
-    epsilon : float or ndarray
+    float or ndarray
         At least 0.
 
     Examples
@@ -85,7 +89,7 @@ def epsilon_from_guesses(
 
     Returns
     -------
-    epsilon : float
+    float
         At least 0. At delta 0 it is the log odds of the one-sided Clopper-Pearson bound.
 
     Notes
@@ -177,7 +181,7 @@ def epsilon_lower_bound(
 
     Returns
     -------
-    epsilon : float
+    float
         At least 0. It is 0 if there are too few records to split (two of each are needed).
 
     Notes

@@ -93,6 +93,7 @@ def bound_from_guesses(
     Returns
     -------
     GuessBound
+        With its assumptions.
 
     Raises
     ------

@@ -28,7 +28,10 @@ def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
 
     Returns
     -------
-    low, high : float or ndarray of the shape of ``k``
+    low : float or ndarray of the shape of ``k``
+        In [0, 1].
+    high : float or ndarray of the shape of ``k``
+        In [0, 1].
 
     Raises
     ------
@@ -103,7 +106,13 @@ class OperatingPoint:
     refused: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dict of plain Python values."""
+        """Return the fields as a dict of plain Python values.
+
+        Returns
+        -------
+        dict
+            For JSON.
+        """
         return asdict(self)
 
 
@@ -121,8 +130,12 @@ def roc(
 
     Returns
     -------
-    fpr, tpr, thresholds : ndarray of shape (n_points,)
-        Shares of non-members and of members that score at least each threshold.
+    fpr : ndarray of shape (n_points,)
+        Shares of non-members that score at least each threshold.
+    tpr : ndarray of shape (n_points,)
+        Shares of members that do.
+    thresholds : ndarray of shape (n_points,)
+        Decreasing; the first is infinity.
 
     Examples
     --------
@@ -206,7 +219,7 @@ def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
 
     Returns
     -------
-    advantage : float
+    float
         In [0, 1].
 
     Examples

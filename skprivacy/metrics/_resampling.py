@@ -74,7 +74,7 @@ def multi_split_bound(
 
     Returns
     -------
-    epsilon : float
+    float
         At least 0. The area under the curve, which needs no split, is tested beside the splits.
 
     Notes
@@ -138,6 +138,7 @@ def bootstrap_epsilon(
     Returns
     -------
     EpsilonEstimate
+        With the interval of the draws.
 
     Notes
     -----

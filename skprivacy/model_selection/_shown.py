@@ -67,6 +67,7 @@ class ShownMixin:
         Returns
         -------
         EpsilonInterval
+            Read off the sweep's scores, which are not private.
 
         Raises
         ------
@@ -101,6 +102,7 @@ class ShownMixin:
         Returns
         -------
         EpsilonInterval
+            Read off the sweep's scores, which are not private.
 
         Raises
         ------
@@ -247,6 +249,7 @@ class ShownMixin:
         Returns
         -------
         PrivacyUtilityDisplay
+            What was drawn.
         """
         from ..display import PrivacyUtilityDisplay
 

@@ -30,6 +30,7 @@ def loss_auc(model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> 
     Parameters
     ----------
     model : fitted classifier or regressor
+        The model that is attacked.
     X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
         The records that the model was trained on.
     X_new, y_new : array-like of shape (n_new, n_features) and (n_new,)
@@ -37,7 +38,7 @@ def loss_auc(model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> 
 
     Returns
     -------
-    area : float
+    float
         Probability that a training record has a smaller loss than a new one; 0.5 is chance. The
         loss is the cross-entropy, the squared error of a regressor, or the error of a classifier
         without probabilities.
@@ -95,7 +96,7 @@ def make_leakage_scorer(
 
     Returns
     -------
-    scorer : callable
+    callable
         ``scorer(model, X_fold, y_fold)`` returns MINUS the measure, because scikit-learn takes
         larger scores for better ones; hence the usual name, ``neg_leakage``.
 

@@ -218,7 +218,8 @@ default=None
 
         Returns
         -------
-        self : PrivateSearchCV
+        PrivateSearchCV
+            Itself, fitted.
         """
         with self._private_fit() as fit:
             random = self._random()
@@ -245,12 +246,17 @@ default=None
 
         Parameters
         ----------
-        X, y, **fit_params
+        X : array-like or DataFrame of shape (n_samples, n_features)
             As for :meth:`fit`; only public facts are used, such as the number of features.
+        y : array-like of shape (n_samples,)
+            As for :meth:`fit`.
+        **fit_params : dict
+            As for :meth:`fit`.
 
         Returns
         -------
         SearchPlan
+            What it would do, and what it would guarantee.
         """
         copy = clone(self)
         trials, candidates = copy._checked(), copy._candidates()

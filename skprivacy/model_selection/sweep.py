@@ -216,7 +216,8 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
 
         Returns
         -------
-        self
+        PrivacySweepCV
+            Itself, fitted.
         """
         models, epsilons = checked_models(self.estimator), checked_epsilons(self.epsilons)
         refit = checked_refit(self.refit, list(models), epsilons)

@@ -82,6 +82,7 @@ class ConsistencyStudent(SemiSupervisedNetwork):
     learning_rate : float, default=0.001
         Of Adam at the start; falls to 0.
     random_state : int, RandomState instance or None, default=None
+        Of the weights, batches and distortions.
 
     Attributes
     ----------

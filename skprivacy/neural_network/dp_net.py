@@ -21,7 +21,7 @@ from ._gradients.losses import PerExample
 from ._gradients.trial import PROBES, Probe
 from ._network import EPOCHS, STEP_SIZE, TRAINING_CONSTRAINTS, PrivateTrainingMixin
 from ._skorch_rules import refuse_more_than_one, refuse_what_is_not_private
-from ._training.config import TrainingConfig
+from ._training.config import PerGroup, TrainingConfig
 from ._training.engine import Training
 from ._training.environment import usable_device
 from ._training.net import PrivateNet, begins_at_random
@@ -65,12 +65,9 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         Expected number of times that each record takes part.
     batch_size : int or "auto", default="auto"
         Expected number of records in a step. "auto" is a quarter of the records.
-    noise_multiplier, noise, clipping, target_quantile, schedule, averaging, averaging_decay
-        As of :class:`DPSGDClassifier`.
-    augment, augmentations
-        As of :class:`DPSGDClassifier`.
     n_records : int, default=None
-        A public figure for the number of records; the guarantee then hides how many there are.
+        A public figure for the number of records (or groups); the guarantee then hides how many
+        there are.
     noise_seed : int, default=None
         Makes sampling and noise reproducible **and the guarantee void**. For tests only.
     budget : PrivacyBudget, default=None
@@ -85,8 +82,31 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         Whether to show a progress bar.
     device : str, default="cpu"
         Where to train and to predict.
-    **kwargs
-        skorch's own: ``module__x``, ``criterion__x``, ``optimizer__x``, ``predict_nonlinearity``...
+    **kwargs : dict
+        Those of skorch: ``module__x``, ``criterion__x``, ``optimizer__x``,
+        ``predict_nonlinearity``...
+    noise_multiplier : float, default=None
+        As of :class:`DPSGDClassifier`, and so are the following.
+    noise : {"gaussian", "logistic", "banded", "tree"}, default="gaussian"
+        The noise of a step, or of a run.
+    clipping : {"flat", "per-layer", "automatic", "adaptive"}, default="flat"
+        How gradients are bounded.
+    target_quantile : float, default=0.5
+        The share of gradients that "adaptive" leaves alone.
+    schedule : {"auto", "constant", "linear", "cosine"}, default="auto"
+        How the step size falls.
+    averaging : float, "ema" or "auto", default="auto"
+        Which steps' weights are averaged.
+    averaging_decay : float, default=0.95
+        Of "ema".
+    augment : callable or list of callables, default=None
+        Makes views of a record.
+    augmentations : int, default=1
+        Number of views of a record in a step.
+    max_group_rows : int, default=2
+        How many records of a group are used at most, where ``groups`` are given.
+    group_contribution : {"mean", "sum"}, default="mean"
+        What a group contributes: of the gradients of its records, before it is clipped.
 
     Attributes
     ----------
@@ -108,14 +128,16 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
     Notes
     -----
     **Guarantees.** As of :class:`DPSGDClassifier`: the trained weights are (``epsilon``,
-    ``delta``)-differentially private. Whatever of skorch would look at private records outside of
-    the mechanism is refused, with what to use instead: callbacks, validation splits, custom
-    iterators and data sets, overridden training steps, optimizers that compute several gradients.
-    ``history`` stays empty: losses are private. How far classes or targets reach is for the loss
-    to know: a label that it cannot take is an error.
+    ``delta``)-differentially private, with a record as the unit or, with ``groups``, a group.
+    Whatever of skorch would look at private records outside of the mechanism is refused, with what
+    to use instead: callbacks, validation splits, custom iterators and data sets, overridden
+    training steps, optimizers that compute several gradients. ``history`` stays empty: losses are
+    private. How far classes or targets reach is for the loss to know: a label that it cannot take
+    is an error.
 
-    **Edge cases.** A record whose loss or gradient is not finite is ignored. Ctrl-C leaves the
-    net as it was and the budget charged, and reaches the caller. X may be a memory-mapped array.
+    **Edge cases.** A record whose loss or gradient is not finite is ignored, by itself. Ctrl-C
+    leaves the net as it was and the budget charged, and reaches the caller. X may be a
+    memory-mapped array.
 
     Examples
     --------
@@ -163,6 +185,8 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         augment: Any = None,
         augmentations: int = 1,
         n_records: int | None = None,
+        max_group_rows: int | None = 2,
+        group_contribution: str = "mean",
         noise_seed: int | None = None,
         budget: PrivacyBudget | None = None,
         distributed: str | None = None,
@@ -187,11 +211,19 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         self.augment = augment
         self.augmentations = augmentations
         self.n_records = n_records
+        self.max_group_rows = max_group_rows
+        self.group_contribution = group_contribution
         self.noise_seed = noise_seed
         self.budget = budget
         self.distributed = distributed
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None, **fit_params: Any) -> DPNeuralNet:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> DPNeuralNet:
         """Train on private records, from the start unless ``warm_start`` is set.
 
         Parameters
@@ -200,12 +232,16 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             One record a row, of comparable and publicly bounded scale. May be memory-mapped.
         y : array or tensor of shape (n_samples, ...)
             Targets, as the loss takes them. Whole numbers stay so, others are single precision.
+        groups : array-like of shape (n_samples,), default=None
+            Whose record each is, such as a column of patients' numbers. What is protected is then
+            a group instead of a record; a Series' name says what a group is called.
         **fit_params : dict
             Must be empty.
 
         Returns
         -------
-        self : DPNeuralNet
+        DPNeuralNet
+            Itself, fitted.
 
         Raises
         ------
@@ -215,32 +251,45 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         BudgetExceededError
             If ``budget`` cannot afford the fit.
         """
-        return self._fit(X, y, fit_params, anew=not self.warm_start)
+        return self._fit(X, y, groups, fit_params, anew=not self.warm_start)
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike | None = None, classes: Any = None, **fit_params: Any
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        classes: Any = None,
+        groups: ArrayLike | None = None,
+        **fit_params: Any,
     ) -> DPNeuralNet:
         """Train for another ``max_epochs`` at ``epsilon`` once more.
 
         Parameters
         ----------
         X : array or tensor of shape (n_samples, ...)
+            Private records.
         y : array or tensor of shape (n_samples, ...)
+            What the loss compares the outputs with.
         classes : object, default=None
             Not used.
+        groups : array-like of shape (n_samples,), default=None
+            As in ``fit``, and in every call since: records and groups, or groups of two names, are
+            never added up.
         **fit_params : dict
             Must be empty.
 
         Returns
         -------
-        self : DPNeuralNet
-            ``privacy_`` covers all calls since the last ``fit``, for a record in every one.
+        DPNeuralNet
+            ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) in every
+            one.
         """
-        return self._fit(X, y, fit_params, anew=False)
+        return self._fit(X, y, groups, fit_params, anew=False)
 
-    def _fit(self, X: Any, y: Any, fit_params: dict[str, Any], anew: bool) -> DPNeuralNet:
+    def _fit(
+        self, X: Any, y: Any, groups: Any, fit_params: dict[str, Any], anew: bool
+    ) -> DPNeuralNet:
         if fit_params:
-            raise ValueError(f"fit takes X and y only, got {sorted(fit_params)} as well.")
+            raise ValueError(f"fit takes X, y and groups only, got {sorted(fit_params)} as well.")
         refuse_what_is_not_private(self, DPNeuralNet)
         with self._private_fit() as fit, self._peers() as peers:
             first = anew or not hasattr(self, "privacy_")
@@ -261,8 +310,9 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             rows = as_rows(X)
             targets = as_targets(y, len(rows))
             self._check_module(rows, targets)
-            data = single_precision(rows), torch.from_numpy(targets)
-            config = self._config(peers.count(*data))
+            whose, per_group = self._groups(groups, rows)
+            data = single_precision(rows), torch.from_numpy(targets), whose
+            config = self._config(peers.count(*data), per_group)
             views = 1 if config.views is None else config.views.count
             probe = _probe(rows, targets, usable_device(self.device), views)
             loss = self.criterion_
@@ -279,7 +329,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             torch.default_generator.seed()
             return clone(self).initialize().module_
 
-    def _config(self, n: int) -> TrainingConfig:
+    def _config(self, n: int, per_group: PerGroup | None) -> TrainingConfig:
         params = self.get_params_for("optimizer")
         planned = TrainingConfig.planned(
             n,
@@ -298,6 +348,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             averaging_decay=self.averaging_decay,
             views=Views.of(self.augment, self.augmentations),
             device=self.device,
+            per_group=per_group,
         )
         config = planned.with_noise_for(self.epsilon, self.delta, self.noise_multiplier)
         if self.lr != "auto" or not issubclass(self.optimizer, torch.optim.SGD):
@@ -331,6 +382,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         Parameters
         ----------
         X : array or tensor of shape (n_samples, ...)
+            Records.
         training : bool, default=False
             Whether the module behaves as in training.
         device : str, default="cpu"

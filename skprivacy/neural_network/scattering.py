@@ -81,12 +81,14 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, height * width) or (n_samples, height, width)
+            Images; only their shape is looked at.
         y : None
             Ignored.
 
         Returns
         -------
-        self : ScatteringTransformer
+        ScatteringTransformer
+            Itself, fitted.
 
         Raises
         ------
@@ -120,10 +122,12 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, height * width) or (n_samples, height, width)
+            Images; each is transformed by itself.
 
         Returns
         -------
         ndarray of shape (n_samples, 81 * height * width / 16)
+            The coefficients.
         """
         check_is_fitted(self, "image_shape_")
         rows = _rows(X)

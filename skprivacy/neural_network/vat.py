@@ -44,6 +44,7 @@ class VATStudent(SemiSupervisedNetwork):
     learning_rate : float, default=0.001
         Of Adam at the start; falls to 0.
     random_state : int, RandomState instance or None, default=None
+        Of the weights, batches and perturbations.
 
     Attributes
     ----------

@@ -112,6 +112,7 @@ def load_model(path: str | PathLike[str], module: Any = None, criterion: Any = N
     Parameters
     ----------
     path : str or Path
+        The file.
     module : torch.nn.Module, default=None
         For a network with a ``module`` of its own: a module of the same make, whose weights are
         replaced. It is not in the file, which holds numbers alone.

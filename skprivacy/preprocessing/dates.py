@@ -42,8 +42,12 @@ class Dates(Column):
     format : str, default=None
         How the dates are written, as of :meth:`datetime.datetime.strptime`, such as
         ``"%d.%m.%Y"``. ``None`` is ISO 8601. Columns that hold dates already need none.
-    missing, description, inferred
-        As of :class:`Categories`.
+    missing : bool, default=False
+        As of :class:`Categories`; and so the next two.
+    description : str, default=""
+        What the column is, for those who read the schema.
+    inferred : bool, default=False
+        Whether the facts were read off data.
 
     Notes
     -----
@@ -103,16 +107,15 @@ class Dates(Column):
         Returns
         -------
         float
+            In L2.
         """
         number = largest_number(feature_range, self.missing)
         return float(np.hypot(number, np.sqrt(len(self.parts))))
 
     def largest_feature(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest magnitude of one feature."""
         return max(magnitude(feature_range), 1.0 if self.parts or self.missing else 0.0)
 
     def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
-        """Write the features of a column; return which of its values could be placed."""
         days = self.days(column)
         known, at = ~np.isnan(days), 1
         _, span = self.ends()
@@ -133,15 +136,23 @@ class Dates(Column):
         Parameters
         ----------
         column : Series of length n_samples
+            Dates.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            With fractions for hours.
         """
         return each_value(column, lambda value: self._days_of(self._read(value)), np.float64)
 
     def ends(self) -> tuple[float, float]:
-        """Return the least and the largest number of days that are not clipped."""
+        """Return the least and the largest number of days that are not clipped.
+
+        Returns
+        -------
+        tuple of float
+            From ``first`` on.
+        """
         return 0.0, self._days_of(self._moment("last"))
 
     def _days_of(self, moment: datetime | None) -> float:

@@ -52,12 +52,14 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
     Parameters
     ----------
     table : DataFrame of shape (n_samples, n_columns)
+        Records; public ones if there are any.
     target : str, default=None
         The column to predict. None drafts no target.
 
     Returns
     -------
     SchemaDraft
+        With the schema, and what is to be known of it.
 
     Raises
     ------

@@ -44,7 +44,9 @@ def make_private_pipeline(
         model has this parameter, its guarantee is then for add/remove instead of zero-out.
     feature_range : tuple of two floats, default=(-1.0, 1.0)
         The range of the scaled numeric columns.
-    memory, verbose
+    memory : str or Memory, default=None
+        As of :class:`sklearn.pipeline.Pipeline`.
+    verbose : bool, default=False
         As of :class:`sklearn.pipeline.Pipeline`.
 
     Returns

@@ -223,6 +223,11 @@ the same unit?
             Which columns; ``None``: all.
         missing : bool
             Whether columns may have a feature for missing values.
+
+        Returns
+        -------
+        dict
+            The columns asked for, by their names.
         """
         found: dict[str, Bounded | Categories] = {}
         for name in self if names is None else names:
@@ -247,10 +252,12 @@ the same unit?
         Parameters
         ----------
         bins : int
+            At least 1, which means none.
 
         Returns
         -------
         Schema
+            With the same other facts.
         """
         return Schema(
             {
@@ -268,6 +275,11 @@ the same unit?
 
         Options that are not used are left out, so that certificates of earlier versions still name
         the same schema.
+
+        Returns
+        -------
+        dict
+            For :meth:`from_dict`.
         """
         bounds = {} if self.target_bounds is None else {"target_bounds": list(self.target_bounds)}
         return {
@@ -279,7 +291,18 @@ the same unit?
         }
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
-        """Return the schema as JSON, and write it to ``path`` if one is given."""
+        """Return the schema as JSON, and write it to ``path`` if one is given.
+
+        Parameters
+        ----------
+        path : str or PathLike, default=None
+            Where to write it, in UTF-8. None writes nothing.
+
+        Returns
+        -------
+        str
+            A JSON object.
+        """
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
         if path is not None:
             output_path(path).write_text(text + "\n", encoding="utf-8")
@@ -288,6 +311,11 @@ the same unit?
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Schema:
         """Create a schema from the result of :meth:`to_dict`.
+
+        Parameters
+        ----------
+        facts : mapping
+            What :meth:`to_dict` returned.
 
         Raises
         ------
@@ -322,6 +350,11 @@ the same unit?
     def from_json(cls, source: str | PathLike[str]) -> Schema:
         """Read a schema from a JSON file, or from JSON text (which starts with a brace).
 
+        Parameters
+        ----------
+        source : str or PathLike
+            The path of a file, or JSON text.
+
         Raises
         ------
         ValueError
@@ -330,10 +363,10 @@ the same unit?
             If there is no such file.
         """
         is_text = isinstance(source, str) and source.lstrip().startswith("{")
-        text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
         try:
+            text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
             facts = json.loads(text, object_pairs_hook=unique_keys)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
             origin = "the given text" if is_text else str(source)
             raise ValueError(
                 f"Schema: {origin} is not valid JSON: {error}. Correct it at that position."

@@ -121,27 +121,35 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.augment = augment
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> SmoothedClassifier:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+    ) -> SmoothedClassifier:
         """Fit the classifier, on noisy rows if ``augment``.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Training records.
         y : array-like of shape (n_samples,)
+            Their labels.
+        groups : array-like of shape (n_samples,), default=None
+            Whom each record belongs to, for a classifier that protects groups.
 
         Returns
         -------
-        self : SmoothedClassifier
+        SmoothedClassifier
+            Itself, fitted.
         """
         self._validate_params()
         check_column_names(X)
         # An error about one record would reveal its presence, so the estimator handles it.
         rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
+        given = {} if groups is None else {"groups": groups}
         if self.augment:
             # Certificates need noise that training did not use; training uses a hash of the seed.
             key = check_random_state(self.random_state).bytes(_KEY_BYTES)
             rows = rows + self.sigma * _noise_by_row(rows, key)
-        self.estimator_ = clone(self.estimator).fit(rows, labels)
+        self.estimator_ = clone(self.estimator).fit(rows, labels, **given)
         self.classes_ = self.estimator_.classes_
         return self
 
@@ -151,10 +159,12 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         rows = self._checked(X)
         random = check_random_state(self.random_state)
@@ -167,10 +177,12 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,)
+            The class that most of ``n_selection`` noisy copies got.
         radii : ndarray of shape (n_samples,)
             In the units of the features. 0 if nothing can be certified.
         """

@@ -139,7 +139,7 @@ def private_summary(
     ...     person="patient", max_rows=5, epsilon=1.0,
     ... )
     >>> privacy  # doctest: +SKIP
-    1.00-DP, add-remove, proved per patient
+    1.00-DP per patient, add-remove, proved
     """
     check_target(epsilon, delta, relation)
     scan = _checked(path, schema, marginals, means, person, max_rows)

@@ -94,7 +94,8 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        self
+        SchemaTransformer
+            Itself, fitted.
 
         Raises
         ------
@@ -151,6 +152,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_features_out,)
+            Strings, in the order of the columns.
         """
         check_is_fitted(self)
         names = list(self.schema_)

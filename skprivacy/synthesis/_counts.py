@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Records", "distance", "weights"]
+__all__ = ["Records", "distance"]
 
 _PARTS = 1 << 20  # into which a unit is divided among its records: sums of such shares are exact
 
@@ -56,15 +56,3 @@ def distance(table: NDArray[np.float64], expected: NDArray[np.float64]) -> float
     exact: a unit changes the distance by no more than its weight, not even by rounding.
     """
     return float(np.abs(table - np.rint(expected * _PARTS) / _PARTS).sum())
-
-
-def weights(n_together: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the share of each record in its group, rounded down: those of a group add up to 1.
-
-    Parameters
-    ----------
-    n_together : ndarray of shape (n,)
-        How many records the group of each has.
-    """
-    shares: NDArray[np.float64] = (_PARTS // n_together) / _PARTS
-    return shares

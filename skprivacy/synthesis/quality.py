@@ -86,6 +86,7 @@ class SyntheticQuality:
         Returns
         -------
         ndarray of Axes
+            The first ones in the order of the columns.
         """
         import matplotlib.pyplot as plt
 
@@ -141,6 +142,7 @@ def synthetic_quality(
     Returns
     -------
     SyntheticQuality
+        Tables of distances and scores, which are not private.
 
     Raises
     ------

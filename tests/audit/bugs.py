@@ -137,7 +137,7 @@ def half_statistic(original):
 
 
 def features_beyond_the_ball(original):
-    def transform(self, X):
+    def transform(self, X, shares=None):
         lower, upper = np.array(self.lower), np.array(self.upper)
         rows = 2 * (np.nan_to_num(X) - lower) / (upper - lower) - 1
         return quantize(rows / self.norm), np.ones(len(X))

@@ -26,7 +26,9 @@ class RandomizedResponseEvent(
     Parameters
     ----------
     epsilon : float
+        Above 0.
     n_categories : int, default=2
+        At least 2.
     """
 
     epsilon: float

@@ -20,11 +20,15 @@ class PrivateAdam(torch.optim.Optimizer):
     Parameters
     ----------
     params : iterable of torch.nn.Parameter
+        What is trained.
     lr : float, default=1e-2
+        Step size.
     betas : tuple of float, default=(0.9, 0.999)
+        How much of the first and of the second moment is kept from step to step.
     noise_std : float, default=0.0
         Standard deviation of the noise in each coordinate of the gradient.
     eps : float, default=1e-8
+        Added to the root of the second moment.
 
     References
     ----------
@@ -44,7 +48,13 @@ class PrivateAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # torch: may return a loss
-        """Update every parameter that has a gradient."""
+        """Update every parameter that has a gradient.
+
+        Parameters
+        ----------
+        closure : object, default=None
+            Ignored; PyTorch passes it.
+        """
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:

@@ -100,7 +100,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
         Returns
         -------
-        self : object
+        object
             Fitted.
 
         Raises
@@ -131,6 +131,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Returns
         -------
         ndarray of shape (n_samples, n_components)
+            In single precision.
         """
         check_is_fitted(self, "module_")
         rows = validate_data(self, X, dtype=np.float32, reset=False)
