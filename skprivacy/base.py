@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from ._config import leak, warn_caller
+from ._identifiers import ask_whose
 from .accounting import Composed, Event, PrivacyBudget, PrivacyGuarantee, charge
 from .accounting._checks import check_relation
 from .exceptions import PrivacyWarning
@@ -83,6 +85,32 @@ def rehearsed(fit: Callable[[], Any]) -> PrivacyGuarantee:
         "guarantee is unknown. Rehearse an estimator of skprivacy, or one that inherits "
         "PrivateEstimatorMixin."
     )
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def undone_if_refused(method: Method) -> Method:
+    """Make a method, such as ``fit``, leave the estimator as it was if it raises an error."""
+
+    @wraps(method)
+    def undoing(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with undone_on_error(self):
+            return method(self, *args, **kwargs)
+
+    return cast(Method, undoing)
+
+
+@contextmanager
+def undone_on_error(estimator: Any) -> Iterator[None]:
+    """Take back the attributes that the enclosed code has set, if it is refused or interrupted."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 @contextmanager
@@ -278,6 +306,8 @@ class PrivateFit:
             As in :func:`private_release`.
         """
         model: Any = self._estimator
+        if unit == "record":
+            ask_whose(getattr(model, "feature_names_in_", ()))
         with private_release(
             event,
             relation=relation,
@@ -324,13 +354,8 @@ class PrivateEstimatorMixin:
 
     @contextmanager
     def _private_fit(self) -> Iterator[PrivateFit]:
-        before = dict(vars(self))
-        try:
+        with undone_on_error(self):
             yield PrivateFit(self)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
 
     def __getstate__(self) -> dict[str, Any]:
         # A mixin: scikit-learn's BaseEstimator, which mypy does not see here, has both methods.

@@ -64,6 +64,8 @@ class LabelAuditReport(AuditReport):
         Empty.
     why_not_measured : str
         Without meaning.
+    attacked : str
+        "record".
     disclosure : None
         Features are public, and so is who is in the table.
     exposures : tuple

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import null_space
 
+from .._validation import is_number
 from ..linear_model._logistic import LogisticLoss, minimize
 from ..linear_model.objective import TOLERANCE
 from .head import OneRelease, Records, Task
@@ -52,7 +53,7 @@ class SoftmaxHead(OneRelease):
     ridge: float | None = None
 
     def __post_init__(self) -> None:
-        if self.ridge is not None and not (math.isfinite(self.ridge) and self.ridge > 0):
+        if self.ridge is not None and not (is_number(self.ridge) and 0 < self.ridge < math.inf):
             raise ValueError(f"ridge={self.ridge!r} must be a finite number above 0, or None.")
 
     def ready(self, task: Task) -> SoftmaxHead:

@@ -14,8 +14,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._groups import Groups, protected
-from .._sklearn import Interval, StrOptions
-from .._validation import check_column_names, check_delta_is_small, check_numbers, check_unmasked
+from .._sklearn import StrOptions
+from .._validation import (
+    Interval,
+    check_column_names,
+    check_delta_is_small,
+    check_numbers,
+    check_unmasked,
+)
 from ..accounting import Event, PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from .._sklearn import Interval
+from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..public_facts import public_classes, public_target_bounds
 from ._base import PrivateLinearClassifier, PrivateLinearRegressor

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._groups import Groups
-from .._sklearn import Interval
+from .._validation import Interval
 from ..accounting import ApproxDP, Event, NonPrivate, PrivacyBudget
 from ..mechanisms import Gaussian, Laplace, SecureRandom, analytic_noise_multiplier
 from ..public_facts import public_classes

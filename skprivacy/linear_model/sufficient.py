@@ -8,7 +8,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._sklearn import Interval
+from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
 from ..mechanisms.bounds import UnitBall, exact_product, quantize

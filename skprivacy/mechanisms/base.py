@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._validation import is_tensor
+from .._validation import PlainNumbers, is_tensor
 from .entropy import SecureRandom
 
 __all__ = ["Mechanism", "answers"]
@@ -33,7 +33,7 @@ def answers() -> Iterator[list[Any]]:
         _ANSWERS.reset(token)
 
 
-class Mechanism(ABC):
+class Mechanism(PlainNumbers, ABC):
     """A randomised function of a value computed from private data.
 
     Concrete mechanisms are small frozen dataclasses with a declared ``sensitivity``: the largest

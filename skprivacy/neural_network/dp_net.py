@@ -217,6 +217,9 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         self.budget = budget
         self.distributed = distributed
 
+    def __sklearn_is_fitted__(self) -> bool:  # skorch 1.3 says nothing, which is taken for no
+        return hasattr(self, "privacy_")
+
     def fit(
         self,
         X: ArrayLike,
@@ -366,8 +369,14 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         if not isinstance(self.criterion_, _CLASS_LOSSES) or targets.dtype.kind not in "iu":
             return
         probe = _probe(rows, targets, self.device, 1)
-        with torch.no_grad():
-            n_outputs = copy.deepcopy(self.module_).float()(probe.inputs).shape[1]
+        try:
+            with torch.no_grad():
+                n_outputs = copy.deepcopy(self.module_).float()(probe.inputs).shape[1]
+        except (IndexError, RuntimeError) as error:  # torch's own, which tell of shapes alone
+            raise ValueError(
+                f"module={kind} cannot take the records of X, each of shape "
+                f"{tuple(probe.inputs.shape[1:])}: {error}"
+            ) from error
         ignored = getattr(self.criterion_, "ignore_index", -1)
         if ((targets != ignored) & ((targets < 0) | (targets >= n_outputs))).any():
             raise ValueError(
@@ -396,7 +405,14 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         size = max(1, _PREDICT_NUMBERS // max(1, rows.shape[1:].numel()))
         for start in range(0, len(rows), size):
             part = rows.index_select(0, torch.arange(start, min(start + size, len(rows))))
-            yield to_device(self.evaluation_step((part, None), training=training), device)
+            try:
+                outputs = self.evaluation_step((part, None), training=training)
+            except (IndexError, RuntimeError) as error:  # torch's own, which tell of shapes alone
+                raise ValueError(
+                    f"module={type(self.module_).__name__} cannot take the records of X, each of "
+                    f"shape {tuple(rows.shape[1:])}: {error}"
+                ) from error
+            yield to_device(outputs, device)
 
 
 def _probe(rows: Tensor | MappedRows, targets: NDArray, device: str, views: int) -> Probe:

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._sklearn import Interval, StrOptions
-from .._validation import check_column_names, check_numbers
+from .._sklearn import StrOptions
+from .._validation import Interval, check_column_names, check_numbers
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom

@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._sklearn import HasMethods, Interval
-from .._validation import check_column_names
+from .._sklearn import HasMethods
+from .._validation import Interval, check_column_names
 from ..metrics import clopper_pearson
 
 __all__ = ["SmoothedClassifier"]

@@ -14,8 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._groups import protected
-from .._sklearn import Interval, StrOptions
-from .._validation import check_column_names, check_delta_is_small
+from .._sklearn import StrOptions
+from .._validation import Interval, check_column_names, check_delta_is_small
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
