@@ -11,13 +11,22 @@ from sklearn.base import is_regressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
+from .._clones import group_names
 from ..base import PrivateEstimatorMixin
 from ..preprocessing import SchemaTransformer, make_private_pipeline
 from ._console import UserError
 from ._data import Records
 from ._names import MODELS, attack_class, model_class
 
-__all__ = ["add_arguments", "add_attack", "add_run", "check", "make_attacks", "make_model"]
+__all__ = [
+    "add_arguments",
+    "add_attack",
+    "add_run",
+    "check",
+    "grouped",
+    "make_attacks",
+    "make_model",
+]
 
 DELTA = 1e-6
 _SHORT = {"loss": "LossThreshold", "lira": "LiRA", "strongest": "StrongestAttack"}
@@ -186,3 +195,22 @@ def make_attacks(args: argparse.Namespace) -> list[Any]:
             given["online"] = True
         made.append(kind(**{k: value for k, value in given.items() if k in known}))
     return made
+
+
+def grouped(model: Any, groups: Any) -> list[str]:
+    """Return the names under which a model's ``fit`` takes groups, if there are any.
+
+    Raises
+    ------
+    UserError
+        If there are, and it takes none: it would protect single records.
+    """
+    if groups is None:
+        return []
+    names = group_names(model)
+    if not names:
+        raise UserError(
+            "the model's fit takes no groups, so its guarantee would be for single records. Use "
+            "another --model, or leave --groups out."
+        )
+    return names

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from sklearn.model_selection import train_test_split
-
 from . import _config_file, _data, _model, _release, _report
 from ._console import UserError, say, show
 
@@ -74,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
     attacks = _model.make_attacks(args)
     if not 0 < args.alpha < 1:
         raise UserError(f"--alpha must be between 0 and 1; got {args.alpha:g}.")
+    if args.groups and args.subgroups:
+        raise UserError("--subgroups are of records, and --groups make members people. Pass one.")
     budget = _release.open_budget(args)
     records = _data.load(args)
     _release.check_schema(args, records.schema)
@@ -83,12 +83,11 @@ def run(args: argparse.Namespace) -> int:
             "classes. Audit a classification, or call skprivacy.audit from Python."
         )
     model = _model.make_model(records, args, args.epsilon, budget)
-    X_train, X_test, y_train, y_test = train_test_split(
-        records.X, records.y, test_size=0.5, stratify=records.y, random_state=args.seed
-    )
+    given = _model.grouped(model, records.groups)
+    (X_train, y_train, whose), (X_test, y_test, whose_not) = records.halved(0.5, args.seed)
     say(f"{records.name}: training on {len(y_train):,} of {len(records.y):,} records")
     try:
-        model.fit(X_train, y_train)
+        model.fit(X_train, y_train, **dict.fromkeys(given, whose))
     except BudgetExceededError as error:
         show(error)
         return 1
@@ -102,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
         n_shadows=args.n_shadows,
         alpha=args.alpha,
         subgroups=args.subgroups,
+        groups=None if whose is None else (whose, whose_not),
         random_state=args.seed,
         n_jobs=args.n_jobs,
         verbose=not args.quiet,

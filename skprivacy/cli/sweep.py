@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import GroupKFold, StratifiedKFold
 
 from . import _config_file, _data, _model, _report
 from ._console import UserError, number_list, say, show
@@ -89,16 +89,16 @@ def run(args: argparse.Namespace) -> int:
             f"the rarest class has {rarest} records, fewer than --cv {args.cv}. Use fewer splits."
         )
     for epsilon in epsilons:
-        _model.make_model(records, args, epsilon)
+        _model.grouped(_model.make_model(records, args, epsilon), records.groups)
     say(f"{records.name}: {len(records.y):,} records, {records.schema!r}")
     sweep = PrivacySweepCV(
         _model.make_model(records, args, epsilon=1.0),
         epsilons=epsilons,
         attack=attacks[0],
-        cv=StratifiedKFold(args.cv, shuffle=True, random_state=args.seed),
+        cv=_folds(args, records),
         n_jobs=args.n_jobs,
         verbose=not args.quiet,
-    ).fit(records.X, records.y)
+    ).fit(records.X, records.y, groups=records.groups)
     results = table(sweep)
     show(_printable(results))
     cost = cost_in_words(sweep)
@@ -108,6 +108,18 @@ def run(args: argparse.Namespace) -> int:
     show("The scores are not private.")
     _write(args, sweep, results, records)
     return 0
+
+
+def _folds(args: argparse.Namespace, records: _data.Records) -> Any:
+    """Return a splitter into random folds, of people if they are known."""
+    if records.groups is None:
+        return StratifiedKFold(args.cv, shuffle=True, random_state=args.seed)
+    if records.groups.nunique() < args.cv:
+        raise UserError(
+            f"there are {records.groups.nunique()} values of {args.groups}, fewer than --cv "
+            f"{args.cv}. Use fewer splits."
+        )
+    return GroupKFold(args.cv, shuffle=True, random_state=args.seed)
 
 
 def _printable(table: pd.DataFrame) -> str:

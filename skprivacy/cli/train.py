@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from sklearn.model_selection import train_test_split
-
 from ..audit import claim_of
 from . import _config_file, _data, _model, _release
 from ._console import UserError, say, show
@@ -66,10 +64,11 @@ def run(args: argparse.Namespace) -> int:
     records = _data.load(args)
     _release.check_schema(args, records.schema)
     model = _model.make_model(records, args, args.epsilon, budget)
-    X, X_new, y, y_new = _parted(args, records)
+    given = _model.grouped(model, records.groups)
+    (X, y, groups), (X_new, y_new, _) = _parted(args, records)
     say(f"{records.name}: training on {len(y):,} of {len(records.y):,} records")
     try:
-        model.fit(X, y)
+        model.fit(X, y, **dict.fromkeys(given, groups))
     except BudgetExceededError as error:
         show(error)
         return 1
@@ -84,16 +83,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _parted(args: argparse.Namespace, records: _data.Records) -> tuple[Any, Any, Any, Any]:
+def _parted(args: argparse.Namespace, records: _data.Records) -> tuple[_data.Part, _data.Part]:
     """Return what is trained on, and what is held out, which may be nothing."""
-    X, y = records.X, records.y
     if not args.hold_out:
-        return X, X[:0], y, y[:0]
-    X, X_new, y, y_new = train_test_split(
-        X, y, test_size=args.hold_out, random_state=args.seed,
-        stratify=y if records.classifies else None,
-    )  # fmt: skip
-    return X, X_new, y, y_new
+        return records.part(slice(None)), records.part(slice(0))
+    return records.halved(args.hold_out, args.seed)
 
 
 def _tell_claim(model: Any) -> None:
