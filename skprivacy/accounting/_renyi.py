@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp
 
+from ..accounting._checks import numbers
 from ._checks import check_relation, replaces
 from ._event import Event, Orders, check_event, check_known
 
@@ -40,6 +41,7 @@ def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders
     Parameters
     ----------
     event : Event
+        What was released.
     orders : array-like of float
         Orders above 1.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
@@ -69,7 +71,9 @@ def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders
     check_event("event", event)
     check_relation(relation)
     check_known(event, relation)
-    orders = np.atleast_1d(np.asarray(orders, dtype=float))
+    if not (isinstance(orders, np.ndarray) and orders.dtype == np.float64):
+        orders = np.array(numbers("orders", np.atleast_1d(orders)))
+    orders = np.atleast_1d(orders)
     if orders.ndim != 1 or not (np.isfinite(orders) & (orders > 1)).all():
         raise ValueError(f"orders={orders!r} must be a list of finite numbers above 1.")
     with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._config import leak
+from .._output import displayable
 from ._chained import chained_epsilon
-from ._checks import check_delta, check_relation, sequence
+from ._checks import check_delta, check_relation, not_negative, positive, sequence, whole
 from ._event import Event, check_known, flatten
 from ._proved import delta_of, epsilon_of, privacy_curve
 from .events import ApproxDP, NonPrivate
@@ -77,24 +78,45 @@ class PrivacyGuarantee:
             check_delta(self.at_delta)
         check_relation(self.relation)
         check_known(self.event, self.relation)
-        if self.kind not in KINDS:
+        if not isinstance(self.kind, str) or self.kind not in KINDS:
             raise ValueError(f"kind={self.kind!r} must be one of {KINDS}.")
         if not isinstance(self.unit, str) or not self.unit:
             raise ValueError(f"unit={self.unit!r} must be 'record' or the name of a column.")
         object.__setattr__(self, "assumptions", sequence("assumptions", self.assumptions))
 
     def epsilon(self, delta: float | None = None) -> float:
-        """Return the smallest epsilon that is proved at ``delta`` (default: ``at_delta``)."""
+        """Return the smallest epsilon that is proved at ``delta`` (default: ``at_delta``).
+
+        Parameters
+        ----------
+        delta : float, default=None
+            In [0, 1). ``None``: ``at_delta``.
+
+        Returns
+        -------
+        float
+            In nats; infinity if none is proved.
+        """
         self._warn_if_private()
         if delta is None:
             delta = self.at_delta or 0.0
         return epsilon_of(self.event, check_delta(delta), self.relation)
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta that is proved at ``epsilon`` >= 0."""
+        """Return the smallest delta that is proved at ``epsilon`` >= 0.
+
+        Parameters
+        ----------
+        epsilon : float
+            In nats, at least 0.
+
+        Returns
+        -------
+        float
+            In [0, 1].
+        """
         self._warn_if_private()
-        if not (isinstance(epsilon, (int, float, np.floating)) and epsilon >= 0):
-            raise ValueError(f"epsilon={epsilon!r} must be a number >= 0.")
+        not_negative("epsilon", epsilon)
         return delta_of(self.event, float(epsilon), self.relation)
 
     def tpr_bound(self, fpr: ArrayLike) -> NDArray[np.float64]:
@@ -111,6 +133,7 @@ class PrivacyGuarantee:
         Returns
         -------
         ndarray of the same shape
+            In [0, 1].
 
         Notes
         -----
@@ -148,6 +171,11 @@ class PrivacyGuarantee:
         """Return the largest membership advantage, TPR - FPR, of any attack: delta at epsilon 0.
 
         Under ``relation="label"``, of any attack that tells which of two labels a record had.
+
+        Returns
+        -------
+        float
+            In [0, 1].
         """
         return self.delta(0.0)
 
@@ -193,8 +221,8 @@ class PrivacyGuarantee:
         ((0.63, 1e-05)-DP, add-remove, proved, (2.10, 1e-05)-DP per patient, add-remove, proved \
 assuming no patient has more than 3 records)
         """
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-            raise ValueError(f"k={k!r} must be an integer >= 1.")
+        whole("k", k)
+        positive("k", k)
         self._refuse_private()
         changes = {"unit": _grouped(self.unit, k)} if unit is None else self._as_unit(unit, k)
         if k == 1:
@@ -216,6 +244,11 @@ assuming no patient has more than 3 records)
 
         Replacing a record, or another unit, means removing one and adding another: two steps along
         the privacy curve.
+
+        Returns
+        -------
+        PrivacyGuarantee
+            With ``relation="replace_one"``.
 
         Raises
         ------
@@ -250,7 +283,13 @@ assuming no patient has more than 3 records)
         return ApproxDP(epsilon, delta) if math.isfinite(epsilon) else NonPrivate()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a description of JSON types only."""
+        """Return a description of JSON types only.
+
+        Returns
+        -------
+        dict
+            For :meth:`from_dict`.
+        """
         return {
             "event": self.event.to_dict(),
             "at_delta": self.at_delta,
@@ -262,7 +301,18 @@ assuming no patient has more than 3 records)
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> PrivacyGuarantee:
-        """Rebuild the guarantee that :meth:`to_dict` described; the unit defaults to a record."""
+        """Rebuild the guarantee that :meth:`to_dict` described; the unit defaults to a record.
+
+        Parameters
+        ----------
+        description : dict
+            What :meth:`to_dict` returned.
+
+        Returns
+        -------
+        PrivacyGuarantee
+            Equal to the one described.
+        """
         if not isinstance(description, dict):
             raise ValueError(
                 f"This does not describe a guarantee: {description!r}. Pass what to_dict() "
@@ -298,7 +348,7 @@ assuming no patient has more than 3 records)
             claim += f" per {self.unit}"
         relation, kind = (word.replace("_", "-") for word in (self.relation, self.kind))
         given = f" assuming {'; '.join(self.assumptions)}" if self.assumptions else ""
-        return f"{claim}, {relation}, {kind}{given}"
+        return displayable(f"{claim}, {relation}, {kind}{given}")
 
     def _repr_html_(self) -> str:
         private = self.event.data_dependent

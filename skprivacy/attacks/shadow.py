@@ -19,8 +19,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._clones import check_weights, group_names
 from .._groups import Groups, check_groups
-from .._sklearn import Interval, StrOptions
+from .._sklearn import StrOptions
 from .._stacked import is_stackable
+from .._validation import Interval
 from . import scores
 from ._answers import PROBABILITIES, answers_of, learns_classes, targets_of
 from ._people import hanging_together
@@ -160,6 +161,11 @@ class ShadowPool(BaseEstimator):
             half, and so are people who share a row. They are passed on to where ``fit`` of the
             estimator, or of a pipeline's steps, takes groups.
 
+        Returns
+        -------
+        ShadowPool
+            Itself, fitted.
+
         Raises
         ------
         ValueError
@@ -297,21 +303,38 @@ class ShadowPool(BaseEstimator):
     def membership(self, X: Any) -> tuple[Mask, Mask]:
         """Return which models trained on each row, and which rows the pool knows.
 
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records, of the pool or not.
+
         Returns
         -------
         trained : bool ndarray of shape (n_shadows, n_records)
+            Which models were trained on it; False for rows that the pool does not know.
         known : bool ndarray of shape (n_records,)
+            Which rows equal a record of the pool.
         """
         check_is_fitted(self)
         columns, known = self._columns(X)
         return self.masks_[:, columns] & known, known
 
     def left_out(self, X: Any) -> Mask:
-        """Return the models that count as not trained on each row: (n_shadows, n_records).
+        """Return the models that count as not trained on each row.
 
         If the pool knows any of the rows, each row gets exactly half of the models, known or not.
         All rows are then compared with equally many models; otherwise the steadier mean of
         unknown rows would itself distinguish them.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records, of the pool or not.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_shadows, n_records)
+            True where the model counts.
         """
         check_is_fitted(self)
         columns, known = self._columns(X)
@@ -328,7 +351,20 @@ class ShadowPool(BaseEstimator):
         return np.where(known, columns, stand_in), known
 
     def iter_proba(self, X: Any, classes: Any = None) -> Iterator[NDArray[np.float64]]:
-        """Yield each model's probabilities over ``classes`` (None: ``classes_``)."""
+        """Yield each model's probabilities over ``classes`` (None: ``classes_``).
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records to ask the models about.
+        classes : array-like of shape (n_classes,), default=None
+            The order of the columns. ``None``: ``classes_``.
+
+        Yields
+        ------
+        ndarray of shape (n_records, n_classes)
+            Probabilities by one model.
+        """
         check_is_fitted(self)
         X = as_records(X)
         for model in self.estimators_:
@@ -339,6 +375,17 @@ class ShadowPool(BaseEstimator):
 
         True also where every answer is the same for every record: a constant tells nothing, and
         this is measured.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records to ask the models about.
+
+        Returns
+        -------
+        bool
+            False if no answer depends on what a model was trained on, though answers differ between
+            records.
         """
         X = as_records(X)
         few = safe_indexing(
@@ -356,15 +403,28 @@ class ShadowPool(BaseEstimator):
         return np.hstack(answer) if isinstance(answer, list) else np.asarray(answer)
 
     def logits(self, X: Any, y: Any) -> NDArray[np.float64]:
-        """Return the log-odds of the true class, of shape (n_shadows, n_records).
+        """Return the log-odds of the true class.
 
         Of models that give no probabilities: how well their answers fit, on a like scale. The
         latest result is cached, so that several attacks on the same records query the models only
         once.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records to ask the models about.
+        y : array-like of shape (n_records,) or (n_records, n_outputs)
+            Their classes, or numbers.
+
+        Returns
+        -------
+        ndarray of shape (n_shadows, n_records)
+            Higher where the answer fits better.
         """
         check_is_fitted(self)
         X = as_records(X)
         y = targets_of(y, num_samples(X))
+        check_consistent_length(X, as_records(y, "y"))
         key = joblib.hash((fingerprints(X), fingerprints(y)))
         if self._cached is None or self._cached[0] != key:
             self._cached = key, self.as_log_odds(self._signals(X, y))
@@ -379,6 +439,16 @@ class ShadowPool(BaseEstimator):
 
         The scale is that of all records of the pool and all of its models, so it depends neither
         on the target nor on who its members are. Log-odds themselves stay as they are.
+
+        Parameters
+        ----------
+        signal : ndarray of shape (n_records,)
+            Of one model, on the scale of :meth:`logits`.
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            On the scale of log-odds.
         """
         centre, unit = self._scale
         limit = -math.log(scores.FLOOR)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from .._output import output_path
+from .._output import displayable, output_path
 from ..attacks.shadow import NOT_LEARNING
 from ..metrics._evidence import Evidence
 from . import _html, _page
@@ -161,7 +161,18 @@ class AuditReport:
         return "DOUBTFUL" if self.doubt else "consistent"
 
     def violated_by(self, finding: AttackFinding) -> bool:
-        """Return whether an attack refutes the claim at any point of its trade-off curve."""
+        """Return whether an attack refutes the claim at any point of its trade-off curve.
+
+        Parameters
+        ----------
+        finding : AttackFinding
+            One of ``findings``.
+
+        Returns
+        -------
+        bool
+            False where there is no claim.
+        """
         beyond = finding.epsilon_lower_bound > self.claimed_epsilon
         return self.claims and (beyond or bool(finding.refutation))
 
@@ -246,6 +257,12 @@ class AuditReport:
 
         Over all rows together, any group is called ``exposed`` falsely with probability at most
         ``alpha`` (Holm), and any interval misses with probability at most ``alpha`` (Bonferroni).
+
+        Returns
+        -------
+        DataFrame
+            With the attributes of :class:`GroupExposure` as columns; empty if no group was looked
+            at.
         """
         return pd.DataFrame([asdict(exposure) for exposure in self.exposures])
 
@@ -278,7 +295,13 @@ class AuditReport:
         return exposed_records(results, self.alpha)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per attack: its figures, the claim and the verdict."""
+        """Return one row per attack: its figures, the claim and the verdict.
+
+        Returns
+        -------
+        DataFrame
+            In the order of ``findings``.
+        """
         rows = []
         for finding in self.findings:
             result = finding.result
@@ -308,6 +331,16 @@ class AuditReport:
 
         With ``records=True`` it names the rows of the exposed records: it is then as private as
         they are.
+
+        Parameters
+        ----------
+        records : bool, default=False
+            Whether to name the rows of exposed records.
+
+        Returns
+        -------
+        dict
+            For JSON.
         """
         exposed = self.exposed_records()
         named = {"exposed_records": exposed.to_dict("records")} if records else {}
@@ -350,7 +383,22 @@ class AuditReport:
         about: About | None = None,
         records: bool = False,
     ) -> str:
-        """Return :meth:`to_dict` and what it is about as JSON; parameters as :meth:`to_html`."""
+        """Return :meth:`to_dict` and what it is about as JSON.
+
+        Parameters
+        ----------
+        path : str or PathLike, default=None
+            Where to write it, in UTF-8; it must end in .json. None writes nothing.
+        about : About, default=None
+            Data set, author, command and digests.
+        records : bool, default=False
+            Whether to name the rows of exposed records: it then tells who is in the data.
+
+        Returns
+        -------
+        str
+            A JSON object.
+        """
         target = None if path is None else output_path(path, ".json")
         told = {"about": (about or About()).to_dict(), **self.to_dict(records=records)}
         text = json.dumps(told, allow_nan=False, indent=2)
@@ -391,4 +439,4 @@ class AuditReport:
         return _html.render("audit_brief.html", report=self)
 
     def __repr__(self) -> str:
-        return in_words(self)
+        return displayable(in_words(self))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
-from .._validation import as_frame
+from .._validation import as_frame, open_unit, sequence
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks._answers import one_label
 from ..attacks._modules import askable
@@ -104,6 +103,7 @@ def audit(
     Returns
     -------
     AuditReport
+        A :class:`LabelAuditReport` for a model that protects labels alone.
 
     Raises
     ------
@@ -216,8 +216,7 @@ def audit(
 
 
 def check_alpha(alpha: float) -> None:
-    if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real) or not 0 < alpha < 1:
-        raise ValueError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.05.")
+    open_unit("alpha", alpha)
 
 
 def _unordered(
@@ -252,13 +251,16 @@ def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: 
     if (y_train is None) != (y_test is None):
         raise ValueError("y_train and y_test must both be None, or neither.")
     for part, X, y in (("train", X_train, y_train), ("test", X_test, y_test)):
+        X = as_records(X, f"X_{part}")
         if num_samples(X) < 2:
             raise ValueError(
                 f"X_{part} must have at least 2 records; got {num_samples(X)}. Pass more records."
             )
         if y is None:
             continue
-        if np.ndim(y) != 1 and np.shape(y)[1:] != _shape_of_answers(model, X_train):
+        if not np.ndim(y) or (
+            np.ndim(y) != 1 and np.shape(y)[1:] != _shape_of_answers(model, X_train)
+        ):
             raise ValueError(
                 f"y_{part} must have one label for each record, or what the model predicts of it; "
                 f"got shape {np.shape(y)}. Pass the arguments in the order audit(model, X_train, "
@@ -311,7 +313,7 @@ def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
             f"attacks={attacks!r} must be a list of membership attacks. Pass objects, such as "
             "[LiRA(n_shadows=16)]."
         )
-    chosen = [attacks] if isinstance(attacks, MembershipAttack) else list(attacks)
+    chosen = [attacks] if isinstance(attacks, MembershipAttack) else [*sequence("attacks", attacks)]
     if not chosen:
         raise ValueError("attacks is empty. Pass attacks=None for the default attacks.")
     for attack in chosen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,10 +19,16 @@ from ..preprocessing._values import category_key, column_numbers
 from . import _tables
 from ._console import UserError, say
 
-__all__ = ["Part", "Records", "add_arguments", "described", "load", "load_schema"]
+__all__ = ["Part", "Records", "add_arguments", "described", "load", "load_schema", "unreviewed"]
 
 
-Part = tuple[pd.DataFrame, np.ndarray, "pd.Series | None"]
+class Part(NamedTuple):
+    """Some records, what is predicted of them, whose they are, and their rows in the table."""
+
+    X: pd.DataFrame
+    y: np.ndarray
+    groups: pd.Series | None
+    rows: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -40,10 +46,11 @@ class Records:
         """Whether the target holds classes, and no numbers."""
         return self.schema.target_bounds is None
 
-    def part(self, rows: Any) -> Part:
-        """Return some of the records, what is predicted of them, and whose they are."""
+    def part(self, some: Any) -> Part:
+        """Return some of the records, by a slice or their rows."""
+        rows = np.arange(len(self.y))[some]
         groups = None if self.groups is None else self.groups.iloc[rows]
-        return self.X.iloc[rows], self.y[rows], groups
+        return Part(self.X.iloc[rows], self.y[rows], groups, rows)
 
     def halved(self, test_size: float, seed: int | None) -> tuple[Part, Part]:
         """Return a random part of the records and the others; nobody is in both."""
@@ -103,8 +110,8 @@ def load(args: argparse.Namespace) -> Records:
         records = _named(args.data)
     else:
         records = _of_file(Path(args.data), args)
-    groups = None if records.groups is None else records.groups[: args.rows]
-    records = replace(records, X=records.X[: args.rows], y=records.y[: args.rows], groups=groups)
+    first = records.part(slice(args.rows))
+    records = replace(records, X=first.X, y=first.y, groups=first.groups)
     if records.classifies and len(np.unique(records.y)) < 2:
         raise UserError(f"{records.name} must have at least two classes; it has one.")
     return records
@@ -165,9 +172,8 @@ def _taken_out(
     if name is None:
         return None
     if name not in frame:
-        raise UserError(
-            f"there is no column {name!r} for --groups; there are {', '.join(map(str, frame))}."
-        )
+        known = ", ".join(map(str, frame))
+        raise UserError(f"there is no column {name!r} for --groups; there are {known}.")
     if name == target or (schema is not None and name in schema):
         what = "the target" if name == target else "a feature of the schema"
         raise UserError(f"--groups {name!r} is also {what}. It can be only one of them.")
@@ -206,6 +212,15 @@ def load_schema(name: str) -> Schema:
         return Schema.from_json(Path(name))
     except FileNotFoundError as error:
         raise UserError(f"there is no schema file {name}. Check --schema.") from error
+
+
+def unreviewed(schema: Schema) -> str:
+    """Return where a schema's file says that facts were read off the data."""
+    columns = [name for name, fact in schema.items() if fact.inferred]
+    rest = schema.unreviewed[len(columns) :]  # of the target, or of the whole
+    return ", ".join(
+        [*columns, *(['what the last "inferred" of the file is about'] if rest else [])]
+    )
 
 
 def described(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..audit import claim_of
-from . import _config_file, _data, _model, _release
+from . import _config_file, _data, _model, _public, _release
 from ._console import UserError, say, show
 
 __all__ = ["add_parser", "run"]
@@ -16,6 +15,7 @@ examples:
   skprivacy train patients.csv --schema patients.json --epsilon 1 --save model.safetensors
   skprivacy train patients.csv --schema patients.json --budget patients.ledger --hold-out 0.2
   skprivacy train houses.parquet --schema houses.json --model AdaSSPRegressor --save m.safetensors
+  skprivacy train patients.csv --schema patients.json --model PATEClassifier --public agreed.csv
   skprivacy train --config run.toml --epsilon 3
 
 exit codes: 0 trained, 1 refused by the budget, 2 an error.
@@ -38,6 +38,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         "--epsilon", type=float, default=1.0, help="epsilon of the claim (default: %(default)s)"
     )
     _model.add_arguments(parser)
+    _public.add_argument(parser)
     run_group = _model.add_run(parser)
     run_group.add_argument(
         "--hold-out",
@@ -64,22 +65,24 @@ def run(args: argparse.Namespace) -> int:
     records = _data.load(args)
     _release.check_schema(args, records.schema)
     model = _model.make_model(records, args, args.epsilon, budget)
-    given = _model.grouped(model, records.groups)
-    (X, y, groups), (X_new, y_new, _) = _parted(args, records)
-    say(f"{records.name}: training on {len(y):,} of {len(records.y):,} records")
+    public = _public.given_to_fit(args, model, records)
+    own, new = _parted(args, records)
+    given = public | _model.grouped(model, own.groups)
+    say(f"{records.name}: training on {len(own.y):,} of {len(records.y):,} records")
     try:
-        model.fit(X, y, **dict.fromkeys(given, groups))
+        model.fit(own.X, own.y, **given)
     except BudgetExceededError as error:
         show(error)
         return 1
-    _tell_claim(model)
-    if len(y_new):
+    _release.tell_claim(model)
+    _release.save(args, model)
+    if len(new.y):
         word = "accuracy" if records.classifies else "R2"
-        score = model.score(X_new, y_new)
-        show(f"{word} on {len(y_new):,} other records: {score:.3f}, not private")
+        score = model.score(new.X, new.y)
+        show(f"{word} on {len(new.y):,} other records: {score:.3f}, not private")
     if args.save is None:
         say("The model is not kept. Pass --save model.safetensors to keep it.")
-    _release.release(args, model, records.schema, budget)
+    _release.certify(args, model, records.schema, budget)
     return 0
 
 
@@ -88,10 +91,3 @@ def _parted(args: argparse.Namespace, records: _data.Records) -> tuple[_data.Par
     if not args.hold_out:
         return records.part(slice(None)), records.part(slice(0))
     return records.halved(args.hold_out, args.seed)
-
-
-def _tell_claim(model: Any) -> None:
-    claim = claim_of(model)
-    show(f"guarantee: {claim.guarantee or claim.reason}")
-    for name, why in claim.uncovered.items():
-        show(f"  not covered: {name}: {why}")

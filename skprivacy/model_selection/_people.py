@@ -7,12 +7,13 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import GroupKFold, check_cv
+from sklearn.model_selection import GroupKFold
 
 from .._clones import group_names
 from .._config import warn_caller
 from .._groups import Groups
 from ..exceptions import PrivacyWarning
+from ._checks import checked_splitter
 
 __all__ = ["check_apart", "splitter_of", "tell_unprotected"]
 
@@ -30,7 +31,7 @@ def splitter_of(cv: Any, y: Any = None, *, classifier: bool, grouped: bool) -> A
     """
     if grouped and (cv is None or (isinstance(cv, Integral) and not isinstance(cv, bool))):
         return GroupKFold(5 if cv is None else int(cv))
-    return check_cv(cv, y, classifier=classifier)
+    return checked_splitter(cv, y, classifier)
 
 
 def check_apart(splits: list[tuple[Any, Any]], people: Groups | None, cv: Any) -> None:

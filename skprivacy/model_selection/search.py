@@ -11,8 +11,14 @@ from sklearn.utils.validation import validate_data
 
 from .._config import warn_caller
 from .._groups import check_groups
-from .._sklearn import Interval, num_samples
-from .._validation import as_frame, check_column_names, check_delta_is_small, check_unmasked
+from .._sklearn import num_samples
+from .._validation import (
+    Interval,
+    as_frame,
+    check_column_names,
+    check_delta_is_small,
+    check_unmasked,
+)
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
@@ -224,7 +230,8 @@ default=None
 
         Returns
         -------
-        self : PrivateSearchCV
+        PrivateSearchCV
+            Itself, fitted.
         """
         with self._private_fit() as fit:
             random = self._random()
@@ -253,12 +260,19 @@ default=None
 
         Parameters
         ----------
-        X, y, groups, **fit_params
+        X : array-like or DataFrame of shape (n_samples, n_features)
             As for :meth:`fit`; only public facts are used, such as the number of features.
+        y : array-like of shape (n_samples,)
+            As for :meth:`fit`.
+        groups : array-like of shape (n_samples,), default=None
+            As for :meth:`fit`.
+        **fit_params : dict
+            As for :meth:`fit`.
 
         Returns
         -------
         SearchPlan
+            What it would do, and what it would guarantee.
         """
         copy = clone(self)
         trials, candidates = copy._checked(), copy._candidates()

@@ -19,6 +19,7 @@ from .._validation import as_frame
 from ..accounting import NonPrivate, PrivacyGuarantee
 from ..audit import Claim, claim_of
 from ..audit.claims import total as total_of
+from ..base import undone_if_refused
 from ._attacked import checked_attack
 from ._baselines import checked_baselines, sibling_of
 from ._checks import (
@@ -196,6 +197,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         self.baseline = baseline
         self.path = path
 
+    @undone_if_refused
     def fit(
         self, X: Any, y: Any, *, groups: Any = None, subgroups: Any = None, **params: Any
     ) -> PrivacySweepCV:
@@ -222,7 +224,8 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
 
         Returns
         -------
-        self
+        PrivacySweepCV
+            Itself, fitted.
         """
         models, epsilons = checked_models(self.estimator), checked_epsilons(self.epsilons)
         refit = checked_refit(self.refit, list(models), epsilons)

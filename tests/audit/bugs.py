@@ -147,7 +147,7 @@ def features_beyond_the_ball(original):
 
 def columns_beyond_their_bounds(original):
     def unit(self, middle, half):
-        return quantize(10.0 * original(self, middle, half))
+        return (quantize(10.0 * part) for part in original(self, middle, half))
 
     return unit
 
@@ -195,8 +195,8 @@ def not_at_all(original):
 def clips_the_mean(original):
     """Clip the mean gradient of a batch and not that of each record."""
 
-    def total(self, X, y, indices):
-        summed = original(self, X, y, indices)
+    def total(self, X, y, indices, people=None):
+        summed = original(self, X, y, indices, people)
         allowed = self._expected * self._clipped.max_grad_norm
         return summed * min(1.0, allowed / (float(summed.norm()) + 1e-30))
 

@@ -56,7 +56,7 @@ def halves():
 
     def noting(self, *args):
         parts = whole(self, *args)
-        seen.append([set(part[2]) for part in parts])
+        seen.append([set(part.groups) for part in parts])
         return parts
 
     with mock.patch.object(_data.Records, "halved", noting):
@@ -88,6 +88,10 @@ def test_audit_attacks_people(folder, capsys, halves):
 
 
 def test_sweep_is_about_people(capsys):
+    budget = PrivacyBudget(epsilon=20.0, path="visits.ledger", unit="patient_id")
+    paid = f"sweep {TABLE} {LINEAR} --epsilons 1 --cv 3 --budget visits.ledger"
+    assert run(paid, capsys)[0] == 0
+    assert list(budget.entries()["unit"]) == ["patient_id"] * 3
     line = f"sweep {TABLE} {LINEAR} --epsilons 1 --cv 3 --attack LossThreshold"
     code, out, _ = run(line, capsys)
     assert code == 0
@@ -102,6 +106,7 @@ def test_sweep_is_about_people(capsys):
         (f"train visits.csv --schema schema.json --groups age {LINEAR}", "is also a feature"),
         (f"train visits.csv --schema schema.json --groups ill {LINEAR}", "is also the target"),
         (f"audit {TABLE} {LINEAR} --subgroups age", "Pass one"),
+        (f"audit {TABLE} {LINEAR} --exposed who.csv", "Pass one"),
         (f"sweep {TABLE} {LINEAR} --epsilons 1 --cv 34 --rows 100", "values of patient_id, fewer"),
         (
             f"train {TABLE} --model sklearn.linear_model.LogisticRegression",

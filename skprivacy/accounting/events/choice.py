@@ -53,6 +53,16 @@ class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",), knows_labe
         Each has delta(eps') at most (1 - sqrt(k e^eps'))^2 / (1 - k), k = e^-epsilon: logistic
         noise. Each point of the envelope is attained by one choice, but no choice attains all of
         it. For compositions it is only an upper bound, and Renyi accounting can be tighter.
+
+        Parameters
+        ----------
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        tuple of two pairs
+            For removing, and for adding: the same.
         """
         return both(SlopePair(self.epsilon, loose=True))
 

@@ -20,6 +20,7 @@ class Repeated(Event, tag="Repeated", stored=("event", "count"), knows_label=Tru
     Parameters
     ----------
     event : Event
+        What is released each time.
     count : int
         At least 0.
     """
@@ -52,6 +53,7 @@ class Composed(Event, tag="Composed", stored=("events",), knows_label=True):
     Parameters
     ----------
     events : tuple of Event
+        What is released, in any order.
     """
 
     events: tuple[Event, ...]

@@ -27,7 +27,9 @@ class RandomizedResponseEvent(
     Parameters
     ----------
     epsilon : float
+        Above 0.
     n_categories : int, default=2
+        At least 2.
     """
 
     epsilon: float
@@ -56,7 +58,7 @@ class RandomizedResponseEvent(
         return both(AtomPair(losses, (low, rest, high), (high, rest, low), gap=self.epsilon))
 
     def grouped(self, size: int) -> Event:
-        """Return as many responses: those of each unit, where each of them gives its own."""
+        # each unit of the group gives a response of its own
         return Repeated(self, size)
 
     def _probabilities(self) -> tuple[float, float, float]:

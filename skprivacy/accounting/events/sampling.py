@@ -97,6 +97,22 @@ def bounded_sampled_renyi(event: Event, rate: float, orders: Orders, relation: s
     """Return the Renyi bound of a Poisson sample from its pure epsilon, ln(1 + q (e^epsilon - 1)).
 
     For events of bounded loss: set ``sampled_renyi = bounded_sampled_renyi`` in their class.
+
+    Parameters
+    ----------
+    event : Event
+        What is released of the sample.
+    rate : float
+        The probability q with which each record is in the sample, in (0, 1].
+    orders : ndarray of shape (n_orders,)
+        Renyi orders, above 1.
+    relation : str
+        The neighbouring relation.
+
+    Returns
+    -------
+    ndarray of shape (n_orders,)
+        In nats.
     """
     both = PoissonSampled(rate, event).dominating_pairs(relation)
     return pure_rdp(max(pair.max_loss for pair in both), orders)

@@ -88,6 +88,16 @@ class PrivateSelection(
         sets gamma + (1 - gamma)(1 - u) grows by a factor of at most e^e, so for every epsilon
 
             delta(epsilon + (eta + 1) e) <= E K delta_1(epsilon).
+
+        Parameters
+        ----------
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        tuple of two pairs
+            For removing, and for adding.
         """
         one = pld(self.event, relation)
         least = one.infinity * (1 + _ROUNDING) + _LEAST  # delta is never below what can fail

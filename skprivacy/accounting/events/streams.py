@@ -75,7 +75,18 @@ class MatrixFactorization(Event, tag=None):
         """Largest norm of C u, where no single contribution in u has a norm above 1."""
 
     def effective_noise(self, relation: str) -> float:
-        """Return the noise multiplier of the single Gaussian release equivalent to the run."""
+        """Return the noise multiplier of the single Gaussian release equivalent to the run.
+
+        Parameters
+        ----------
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        float
+            Noise divided by the sensitivity of the whole run.
+        """
         if relation == "add_remove":
             raise NoLossDistributionError(
                 f"{type(self).__name__} has no guarantee under relation='add_remove': with one "
