@@ -55,7 +55,8 @@ def ask_whose(columns: Iterable[Any], what: str = "The guarantee") -> None:
     Warns
     -----
     PrivacyWarning
-        If there is one that this process has not asked about. The names of columns are public; their values are not looked at.
+        If there is one that this process has not asked about. The names of columns are public;
+        their values are not looked at.
     """
     found = [name for name in identifiers(columns) if name not in _asked]
     if found:

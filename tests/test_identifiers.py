@@ -52,8 +52,8 @@ def test_names_of_anything_else(name):
 def test_a_private_fit_asks_once_and_not_where_groups_are_given():
     with pytest.warns(PrivacyWarning, match="X has the column 'patient_id'") as told:
         linear().fit(TABLE, Y)
-        linear().fit(TABLE, Y)
     assert len(told) == 1
+    linear().fit(TABLE, Y)  # a warning would be an error
     _identifiers._asked.clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -14,7 +14,8 @@ from ..accounting.budget.rehearsal import rehearse_charges
 from ..base import rehearsed
 from ..exceptions import BudgetExceededError
 from ..model_selection._parameters import epsilon_parameter
-from ._data import Records
+from ._data import Part, Records
+from ._model import grouped
 
 __all__ = ["check_affordable"]
 
@@ -45,20 +46,21 @@ def check_affordable(sweep: Any, records: Records, budget: Any) -> None:
 
 def _planned(sweep: Any, records: Records) -> Iterator[PrivacyGuarantee]:
     """Yield what each model would guarantee, which depends on how many records it is given."""
-    sizes: list[Any] = [train for train, _ in sweep.cv.split(records.X, records.y)]
-    known: dict[tuple[float, int], PrivacyGuarantee] = {}
+    sizes: list[Any] = [train for train, _ in sweep.cv.split(records.X, records.y, records.groups)]
+    known: dict[tuple[float, int, int], PrivacyGuarantee] = {}
     fits = [(epsilon, rows) for epsilon in sweep.epsilons for rows in sizes]
     fits += [] if sweep.refit is None else [(sweep.refit, slice(None))]
     for epsilon, rows in fits:
-        X, y = records.X.iloc[rows], records.y[rows]
-        asked = epsilon, len(y)
+        part = records.part(rows)
+        people = 0 if part.groups is None else part.groups.nunique()
+        asked = epsilon, len(part.y), people
         if asked not in known:
-            known[asked] = _stated(sweep.estimator, epsilon, X, y)
+            known[asked] = _stated(sweep.estimator, epsilon, part)
         yield known[asked]
 
 
-def _stated(model: Any, epsilon: float, X: Any, y: Any) -> PrivacyGuarantee:
+def _stated(model: Any, epsilon: float, part: Part) -> PrivacyGuarantee:
     candidate = clone(model).set_params(**{epsilon_parameter(model): epsilon})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit itself warns
-        return rehearsed(lambda: candidate.fit(X, y))
+        return rehearsed(lambda: candidate.fit(part.X, part.y, **grouped(candidate, part.groups)))

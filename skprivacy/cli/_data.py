@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from .. import _config
 from ..datasets.catalogue import CATALOGUE
@@ -17,7 +19,16 @@ from ..preprocessing._values import category_key, column_numbers
 from . import _tables
 from ._console import UserError, say
 
-__all__ = ["Records", "add_arguments", "described", "load", "load_schema", "unreviewed"]
+__all__ = ["Part", "Records", "add_arguments", "described", "load", "load_schema", "unreviewed"]
+
+
+class Part(NamedTuple):
+    """Some records, what is predicted of them, whose they are, and their rows in the table."""
+
+    X: pd.DataFrame
+    y: np.ndarray
+    groups: pd.Series | None
+    rows: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -28,11 +39,30 @@ class Records:
     X: pd.DataFrame
     y: np.ndarray
     schema: Schema
+    groups: pd.Series | None = None
 
     @property
     def classifies(self) -> bool:
         """Whether the target holds classes, and no numbers."""
         return self.schema.target_bounds is None
+
+    def part(self, some: Any) -> Part:
+        """Return some of the records, by a slice or their rows."""
+        rows = np.arange(len(self.y))[some]
+        groups = None if self.groups is None else self.groups.iloc[rows]
+        return Part(self.X.iloc[rows], self.y[rows], groups, rows)
+
+    def halved(self, test_size: float, seed: int | None) -> tuple[Part, Part]:
+        """Return a random part of the records and the others; nobody is in both."""
+        rows, classes = np.arange(len(self.y)), self.y if self.classifies else None
+        if self.groups is None:
+            own, new = train_test_split(
+                rows, test_size=test_size, stratify=classes, random_state=seed
+            )
+        else:
+            splitter = GroupShuffleSplit(1, test_size=test_size, random_state=seed)
+            own, new = next(splitter.split(rows, groups=self.groups))
+        return self.part(own), self.part(new)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +81,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="JSON file of PUBLIC bounds and categories (see `skprivacy schema`); without it they "
         "are read from the data, which leaks them",
     )
+    group.add_argument(
+        "--groups",
+        metavar="COLUMN",
+        help="column that says whose record each is, such as patient_id: the guarantee is then for "
+        "people with all their records, and nobody is in training and test",
+    )
     group.add_argument("--rows", type=int, metavar="N", help="use only the first N rows")
     _tables.add_arguments(group)
 
@@ -66,14 +102,16 @@ def load(args: argparse.Namespace) -> Records:
     if args.rows is not None and args.rows < 1:
         raise UserError(f"--rows must be at least 1; got {args.rows}.")
     if args.data in {"demo", *CATALOGUE}:
-        if args.target or args.schema:
+        if args.target or args.schema or args.groups:
             raise UserError(
-                f"{args.data} has a built-in target and schema. Leave out --target and --schema."
+                f"{args.data} has a built-in target and schema, and a person a row. Leave out "
+                "--target, --schema and --groups."
             )
         records = _named(args.data)
     else:
         records = _of_file(Path(args.data), args)
-    records = replace(records, X=records.X[: args.rows], y=records.y[: args.rows])
+    first = records.part(slice(args.rows))
+    records = replace(records, X=first.X, y=first.y, groups=first.groups)
     if records.classifies and len(np.unique(records.y)) < 2:
         raise UserError(f"{records.name} must have at least two classes; it has one.")
     return records
@@ -103,7 +141,7 @@ def _of_file(path: Path, args: argparse.Namespace) -> Records:
     target = target or (schema.target if schema else None)
     if target is None:
         raise UserError(f"{path} has no known target. Give the column to predict by --target NAME.")
-    frame = described(path, args, schema, target)
+    frame = described(path, args, schema, target, args.groups)
     if target not in frame:
         raise UserError(f"{path} has no column {target!r}; it has {', '.join(map(str, frame))}.")
     if frame[target].isna().any():
@@ -111,6 +149,7 @@ def _of_file(path: Path, args: argparse.Namespace) -> Records:
             f"column {target!r} must not have missing values; it has "
             f"{frame[target].isna().sum()}. Remove these rows."
         )
+    groups = _taken_out(frame, args.groups, target, schema)
     X = frame.drop(columns=target)
     if schema is None:
         schema = _drafted(frame, target)
@@ -123,7 +162,29 @@ def _of_file(path: Path, args: argparse.Namespace) -> Records:
         say(f"Columns that the schema does not describe are not used: {', '.join(extra)}.")
     _tell_losses(path, schema, X)
     y = _labels(frame[target], schema) if schema.target_bounds is None else _numbers(frame[target])
-    return Records(path.name, X[list(schema)], y, schema)
+    return Records(path.name, X[list(schema)], y, schema, groups)
+
+
+def _taken_out(
+    frame: pd.DataFrame, name: str | None, target: str, schema: Schema | None
+) -> pd.Series | None:
+    """Take the column that says whose record each is out of a table, and return it."""
+    if name is None:
+        return None
+    if name not in frame:
+        known = ", ".join(map(str, frame))
+        raise UserError(f"there is no column {name!r} for --groups; there are {known}.")
+    if name == target or (schema is not None and name in schema):
+        what = "the target" if name == target else "a feature of the schema"
+        raise UserError(f"--groups {name!r} is also {what}. It can be only one of them.")
+    groups = frame.pop(name)
+    missing = groups.isna() | (groups.astype(str).str.strip() == "")
+    if missing.any():
+        raise UserError(
+            f"column {name!r} must say whose record each is; {missing.sum()} values are missing. "
+            "Remove these rows, or give each a value of its own."
+        )
+    return groups
 
 
 def _drafted(frame: pd.DataFrame, target: str) -> Schema:
@@ -163,17 +224,25 @@ def unreviewed(schema: Schema) -> str:
 
 
 def described(
-    path: Path, args: argparse.Namespace, schema: Schema | None, target: str | None
+    path: Path,
+    args: argparse.Namespace,
+    schema: Schema | None,
+    target: str | None,
+    groups: str | None = None,
 ) -> pd.DataFrame:
-    """Read a table; with a schema, categories stay text and only numbers can be missing."""
+    """Read a table; with a schema, categories stay text and only numbers can be missing.
+
+    Groups stay text in any case: 007 is not 7.
+    """
+    whose = [] if groups is None else [groups]
     if schema is None:
-        return _tables.read(path, args)
+        return _tables.read(path, args, whose or None)
     texts = [name for name, fact in schema.items() if isinstance(fact, Categories | Dates | Hashed)]
     missing = {name: _tables.MISSING for name, fact in schema.items() if isinstance(fact, Bounded)}
     if target is not None:
         missing[target] = [""]
         texts += [] if schema.target_bounds is not None else [target]
-    return _tables.read(path, args, texts, missing)
+    return _tables.read(path, args, texts + whose, missing)
 
 
 def _tell_losses(path: Path, schema: Schema, X: pd.DataFrame) -> None:

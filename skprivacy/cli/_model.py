@@ -11,13 +11,14 @@ from sklearn.base import is_regressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
+from .._clones import group_names
 from ..base import PrivateEstimatorMixin
 from ..preprocessing import Bounded, SchemaTransformer, make_private_pipeline
 from ._console import UserError
 from ._data import Records
 from ._names import MODELS, model_class
 
-__all__ = ["add_arguments", "add_run", "check", "make_model"]
+__all__ = ["add_arguments", "add_run", "check", "grouped", "make_model"]
 
 DELTA = 1e-6
 
@@ -152,3 +153,22 @@ def _delta(args: argparse.Namespace, records: Records, known: Any) -> float | No
             "publishing somebody's record would be allowed. Give a much smaller one."
         )
     return delta
+
+
+def grouped(model: Any, groups: Any) -> dict[str, Any]:
+    """Return the groups under the names by which a model's ``fit`` takes them, if there are any.
+
+    Raises
+    ------
+    UserError
+        If there are, and it takes none: it would protect single records.
+    """
+    if groups is None:
+        return {}
+    names = group_names(model)
+    if not names:
+        raise UserError(
+            "the model's fit takes no groups, so its guarantee would be for single records. Use "
+            "another --model, or leave --groups out."
+        )
+    return dict.fromkeys(names, groups)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-import numpy as np
-from sklearn.model_selection import train_test_split
-
 from . import _attacks, _config_file, _data, _model, _release, _report
 from ._console import UserError, say, show
 
@@ -83,19 +80,22 @@ def run(args: argparse.Namespace) -> int:
     attacks = _attacks.make(args)
     if not 0 < args.alpha < 1:
         raise UserError(f"--alpha must be between 0 and 1; got {args.alpha:g}.")
+    if args.groups and (args.subgroups or args.exposed):
+        other = "--subgroups" if args.subgroups else "--exposed"
+        raise UserError(f"{other} is about records, and --groups make members people. Pass one.")
     budget = _release.open_budget(args)
     records = _data.load(args)
     _release.check_schema(args, records.schema)
     model = _model.make_model(records, args, args.epsilon, budget)
-    X_train, X_test, y_train, y_test, rows, _ = train_test_split(
-        records.X, records.y, np.arange(len(records.y)), test_size=0.5, random_state=args.seed,
-        stratify=records.y if records.classifies else None,
-    )  # fmt: skip
+    own, new = records.halved(0.5, args.seed)
+    X_train, y_train, whose, rows = own
+    X_test, y_test, whose_not, _ = new
+    given = _model.grouped(model, whose)
     tried = _attacks.checked(attacks, model, by_default=args.attack == DEFAULT_ATTACK)
     _check_records(args, tried, X_train, y_train, X_test, y_test)
     say(f"{records.name}: training on {len(y_train):,} of {len(records.y):,} records")
     try:
-        model.fit(X_train, y_train)
+        model.fit(X_train, y_train, **given)
     except BudgetExceededError as error:
         show(error)
         return 1
@@ -110,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
         n_shadows=args.n_shadows,
         alpha=args.alpha,
         subgroups=args.subgroups,
+        groups=None if whose is None else (whose, whose_not),
         random_state=args.seed,
         n_jobs=args.n_jobs,
         verbose=not args.quiet,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
 from . import _attacks, _config_file, _data, _model, _release, _report
 from ._affordable import check_affordable
@@ -102,13 +102,13 @@ def run(args: argparse.Namespace) -> int:
     _release.check_schema(args, records.schema)
     _check_records(args, records)
     for epsilon in epsilons:
-        _model.make_model(records, args, epsilon)
+        _model.grouped(_model.make_model(records, args, epsilon), records.groups)
     sweep = _sweep(args, records, epsilons, attacks, budget)
     say(f"{records.name}: {len(records.y):,} records, {records.schema!r}")
     try:
         if budget is not None:
             check_affordable(sweep, records, budget)
-        sweep.fit(records.X, records.y, subgroups=args.subgroups)
+        sweep.fit(records.X, records.y, groups=records.groups, subgroups=args.subgroups)
     except BudgetExceededError as error:
         show(error)
         return 1
@@ -181,17 +181,29 @@ def _sweep(
 
     model = _model.make_model(records, args, 1.0, budget)
     tried = _attacks.checked(attacks, model, by_default=args.attack == DEFAULT_ATTACK)
-    splits = StratifiedKFold if records.classifies else KFold
     return PrivacySweepCV(
         model,
         epsilons=epsilons,
         attack=tried and tried[0],
-        cv=splits(args.cv, shuffle=True, random_state=args.seed),
+        cv=_folds(args, records),
         n_jobs=args.n_jobs,
         verbose=not args.quiet,
         refit=args.refit,
         path=args.resume,
     )
+
+
+def _folds(args: argparse.Namespace, records: _data.Records) -> Any:
+    """Return a splitter into random folds, of people if they are known."""
+    splits = StratifiedKFold if records.classifies else KFold
+    if records.groups is not None:
+        splits = GroupKFold
+        if records.groups.nunique() < args.cv:
+            raise UserError(
+                f"there are {records.groups.nunique()} values of {args.groups}, fewer than --cv "
+                f"{args.cv}. Use fewer splits."
+            )
+    return splits(args.cv, shuffle=True, random_state=args.seed)
 
 
 def _tell_groups(sweep: Any) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from sklearn.model_selection import train_test_split
-
 from . import _config_file, _data, _model, _public, _release
 from ._console import UserError, say, show
 
@@ -68,32 +66,28 @@ def run(args: argparse.Namespace) -> int:
     _release.check_schema(args, records.schema)
     model = _model.make_model(records, args, args.epsilon, budget)
     public = _public.given_to_fit(args, model, records)
-    X, X_new, y, y_new = _parted(args, records)
-    say(f"{records.name}: training on {len(y):,} of {len(records.y):,} records")
+    own, new = _parted(args, records)
+    given = public | _model.grouped(model, own.groups)
+    say(f"{records.name}: training on {len(own.y):,} of {len(records.y):,} records")
     try:
-        model.fit(X, y, **public)
+        model.fit(own.X, own.y, **given)
     except BudgetExceededError as error:
         show(error)
         return 1
     _release.tell_claim(model)
     _release.save(args, model)
-    if len(y_new):
+    if len(new.y):
         word = "accuracy" if records.classifies else "R2"
-        score = model.score(X_new, y_new)
-        show(f"{word} on {len(y_new):,} other records: {score:.3f}, not private")
+        score = model.score(new.X, new.y)
+        show(f"{word} on {len(new.y):,} other records: {score:.3f}, not private")
     if args.save is None:
         say("The model is not kept. Pass --save model.safetensors to keep it.")
     _release.certify(args, model, records.schema, budget)
     return 0
 
 
-def _parted(args: argparse.Namespace, records: _data.Records) -> tuple[Any, Any, Any, Any]:
+def _parted(args: argparse.Namespace, records: _data.Records) -> tuple[_data.Part, _data.Part]:
     """Return what is trained on, and what is held out, which may be nothing."""
-    X, y = records.X, records.y
     if not args.hold_out:
-        return X, X[:0], y, y[:0]
-    X, X_new, y, y_new = train_test_split(
-        X, y, test_size=args.hold_out, random_state=args.seed,
-        stratify=y if records.classifies else None,
-    )  # fmt: skip
-    return X, X_new, y, y_new
+        return records.part(slice(None)), records.part(slice(0))
+    return records.halved(args.hold_out, args.seed)

@@ -1,0 +1,129 @@
+"""``--groups``: who has several rows is protected with all of them, and is on one side only."""
+
+import json
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skprivacy.accounting import PrivacyBudget
+from skprivacy.cli import _data, main
+
+LINEAR = "--model OutputPerturbationClassifier --set relation=zero_out"
+TABLE = "visits.csv --schema schema.json --groups patient_id"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 6, 150)
+    person = np.repeat(np.arange(150), sizes)
+    age = rng.integers(18, 91, 150)[person]
+    table = pd.DataFrame(
+        {
+            "patient_id": [f"{p:04d}" for p in person],
+            "age": age,
+            "weight": np.round(rng.normal(75, 10, len(person)), 1),
+            "ill": np.where(age + rng.normal(0, 5, len(person)) > 50, "yes", "no"),
+        }
+    )
+    table.to_csv(tmp_path / "visits.csv", index=False)
+    facts = {
+        "columns": {
+            "age": {"type": "bounded", "lower": 0, "upper": 120},
+            "weight": {"type": "bounded", "lower": 30, "upper": 200},
+        },
+        "target": "ill",
+        "classes": ["no", "yes"],
+    }
+    (tmp_path / "schema.json").write_text(json.dumps(facts))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(text, capsys):
+    code = main(text.split())
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+@pytest.fixture
+def halves():
+    """Watch who is on which side."""
+    seen = []
+    whole = _data.Records.halved
+
+    def noting(self, *args):
+        parts = whole(self, *args)
+        seen.append([set(part.groups) for part in parts])
+        return parts
+
+    with mock.patch.object(_data.Records, "halved", noting):
+        yield seen
+
+
+def test_train_protects_people(capsys, halves):
+    budget = PrivacyBudget(epsilon=5.0, path="visits.ledger", unit="patient_id")
+    line = f"train {TABLE} {LINEAR} --epsilon 2 --hold-out 0.3 --budget visits.ledger"
+    code, out, _ = run(line, capsys)
+    assert code == 0
+    assert "per patient_id" in out
+    assert set(budget.entries()["unit"]) == {"patient_id"}
+    ((own, new),) = halves
+    assert not own & new
+    assert "0007" in own | new  # no number
+
+
+def test_audit_attacks_people(folder, capsys, halves):
+    line = f"audit {TABLE} {LINEAR} --epsilon 2 --attack LossThreshold --out report.json"
+    code, out, err = run(line, capsys)
+    assert code == 0, err
+    assert "all records together of each patient_id" in out
+    ((own, new),) = halves
+    assert not own & new
+    report = json.loads((folder / "report.json").read_text())
+    assert report["attacked"] == "patient_id"
+    assert report["n_train"] == len(own) == 75
+
+
+def test_sweep_is_about_people(capsys):
+    budget = PrivacyBudget(epsilon=20.0, path="visits.ledger", unit="patient_id")
+    paid = f"sweep {TABLE} {LINEAR} --epsilons 1 --cv 3 --budget visits.ledger"
+    assert run(paid, capsys)[0] == 0
+    assert list(budget.entries()["unit"]) == ["patient_id"] * 3
+    line = f"sweep {TABLE} {LINEAR} --epsilons 1 --cv 3 --attack LossThreshold"
+    code, out, _ = run(line, capsys)
+    assert code == 0
+    assert "per patient_id" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (f"train adult {LINEAR} --groups age", "Leave out --target, --schema and --groups"),
+        (f"train visits.csv --schema schema.json --groups who {LINEAR}", "no column 'who'"),
+        (f"train visits.csv --schema schema.json --groups age {LINEAR}", "is also a feature"),
+        (f"train visits.csv --schema schema.json --groups ill {LINEAR}", "is also the target"),
+        (f"audit {TABLE} {LINEAR} --subgroups age", "Pass one"),
+        (f"audit {TABLE} {LINEAR} --exposed who.csv", "Pass one"),
+        (f"sweep {TABLE} {LINEAR} --epsilons 1 --cv 34 --rows 100", "values of patient_id, fewer"),
+        (
+            f"train {TABLE} --model sklearn.linear_model.LogisticRegression",
+            "fit takes no groups",
+        ),
+    ],
+)
+def test_mistakes_are_one_line(line, words, capsys):
+    code, _, err = run(line, capsys)
+    assert code == 2
+    assert words in err
+
+
+def test_a_row_of_nobody_is_refused(folder, capsys):
+    table = pd.read_csv("visits.csv", dtype=str)
+    table.loc[3, "patient_id"] = " "
+    table.to_csv("visits.csv", index=False)
+    code, _, err = run(f"train {TABLE} {LINEAR}", capsys)
+    assert code == 2
+    assert "1 values are missing" in err
