@@ -10,7 +10,7 @@ SOURCES = pyproject.toml constraints.txt
 JOBS ?= logical
 PARALLEL = --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo quick test test-slow verification durations lint bench bench-pate doc dist clean
+.PHONY: help demo quick test test-slow test-gpu test-clusters verification durations lint bench bench-pate doc dist clean
 
 help:
 	@echo "make demo       install, train, draw the privacy-utility curve, write report.html and curve.png"
@@ -18,6 +18,8 @@ help:
 	@echo "make test       install, check style and types, run the tests and the doctests"
 	@echo "make test-slow  the long proofs: many models, whole data sets"
 	@echo "make test-matrix  the tests with the oldest and newest versions of all, on each Python"
+	@echo "make test-gpu   the tests that need a GPU, and the kernels' own by Triton's interpreter"
+	@echo "make test-clusters  sweeps on Dask and Ray, with a worker killed on the way"
 	@echo "make fuzz       ten thousand odd inputs into every public entry"
 	@echo "make verification  planted bugs by estimator, shown by verify_privacy: an hour or two"
 	@echo "make durations  what each test costs in processor time, into costs.tsv"
@@ -55,6 +57,14 @@ test: lint
 
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -m slow
+
+test-gpu: $(VENV)/.installed-test
+	$(PIP) triton
+	$(BIN)/python -m pytest -q tests/mechanisms/test_chacha.py tests/neural_network/test_gpu.py
+
+test-clusters: $(VENV)/.installed-test
+	$(PIP) distributed ray
+	$(BIN)/python -m pytest -q -m slow tests/model_selection/test_clusters.py
 
 verification: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/verification.py

@@ -24,7 +24,7 @@ autosummary_generate = True
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "*.inc.rst"]
 # Methods inherited from scikit-learn refer to labels of its own user guide.
 suppress_warnings = ["ref.ref"]
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from ._config import leak, warn_caller
 from .accounting import Composed, Event, PrivacyBudget, PrivacyGuarantee, charge
@@ -85,6 +86,32 @@ def rehearsed(fit: Callable[[], Any]) -> PrivacyGuarantee:
     )
 
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def undone_if_refused(method: Method) -> Method:
+    """Make a method, such as ``fit``, leave the estimator as it was if it raises an error."""
+
+    @wraps(method)
+    def undoing(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with undone_on_error(self):
+            return method(self, *args, **kwargs)
+
+    return cast(Method, undoing)
+
+
+@contextmanager
+def undone_on_error(estimator: Any) -> Iterator[None]:
+    """Take back the attributes that the enclosed code has set, if it is refused or interrupted."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
 @contextmanager
 def private_release(
     event: Event,
@@ -142,7 +169,8 @@ def private_release(
     check_relation(relation)
     stated = list(assumptions)
     if relation in _IS_PUBLIC:
-        stated.append(_IS_PUBLIC[relation])
+        words = _IS_PUBLIC[relation]
+        stated.append(words if unit == "record" else words.replace("of records", "of groups"))
     if noise_seed is not None:
         warn_caller(
             f"noise_seed={noise_seed!r} makes the noise predictable: there is no privacy. Use it "
@@ -323,13 +351,8 @@ class PrivateEstimatorMixin:
 
     @contextmanager
     def _private_fit(self) -> Iterator[PrivateFit]:
-        before = dict(vars(self))
-        try:
+        with undone_on_error(self):
             yield PrivateFit(self)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
 
     def __getstate__(self) -> dict[str, Any]:
         # A mixin: scikit-learn's BaseEstimator, which mypy does not see here, has both methods.

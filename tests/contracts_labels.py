@@ -17,7 +17,7 @@ from scipy import stats
 from skprivacy.accounting import Composed, Event, VoteBlock, epsilon_of
 from skprivacy.mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse
 
-from .contracts import N, Tape, fingerprint, recording, replaying
+from .contracts import N, Tape, fingerprint, fitted, recording, replaying
 from .private_estimators import Case
 
 CHANCE = 1e-9
@@ -32,21 +32,21 @@ def check_label_replay(case: Case) -> None:
     for place in (0, 1, N // 2, N - 1):
         for label in np.unique(y):
             if label != y[place]:
-                changed += _compare(case, X, y, place, label)
+                changed += compare(case, X, y, place, label)
     assert changed, "no label reached a mechanism: proves nothing"
 
 
-def _compare(case: Case, X: NDArray, y: NDArray, place: int, label: Any) -> int:
-    """Return how many releases the label of one record takes part in."""
+def compare(case: Case, X: NDArray, y: NDArray, place: Any, label: Any, groups: Any = None) -> int:
+    """Return how many releases the label of one record, or of one group, takes part in."""
     other_y = y.copy()
     other_y[place] = label
     blob = pickle.dumps(case.make())
     model, other = pickle.loads(blob), pickle.loads(blob)
     tape, again = Tape(), Tape()
     with recording(tape):
-        model.fit(X, y)
+        fitted(model, X, y, groups)
     with replaying(tape, again):
-        other.fit(X, other_y)
+        fitted(other, X, other_y, groups)
     assert tape.mechanisms == again.mechanisms, "which releases are made depends on a label"
     assert fingerprint(model) == fingerprint(other), "the result depends on a label"
     touched = []

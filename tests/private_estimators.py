@@ -250,8 +250,8 @@ PUBLIC = np.random.RandomState(1).normal(size=(40, 4))
 class WithPublicRecords(PATEClassifier):
     """PATE whose public records are at hand, so that it is fitted as the others are."""
 
-    def fit(self, X, y):
-        return super().fit(X, y, X_public=PUBLIC)
+    def fit(self, X, y, groups=None):
+        return super().fit(X, y, X_public=PUBLIC, groups=groups)
 
 
 def _pate(**fixed: Any) -> Callable[..., Any]:
@@ -270,8 +270,8 @@ def _pate(**fixed: Any) -> Callable[..., Any]:
 class NeighboursWithPublicRecords(PrivateKNNClassifier):
     """Neighbours whose public records are at hand."""
 
-    def fit(self, X, y):
-        return super().fit(X, y, X_public=PUBLIC)
+    def fit(self, X, y, groups=None):
+        return super().fit(X, y, X_public=PUBLIC, groups=groups)
 
 
 def _neighbours(n_records: int | None = None, **params: Any) -> Any:
@@ -374,8 +374,8 @@ PATE = {
 class FineTunerWithPublicRecords(ALMFineTuner):
     """A fine-tuner whose public records are at hand, from which its encoder is learned."""
 
-    def fit(self, X, y):
-        return super().fit(X, y, X_public=PUBLIC)
+    def fit(self, X, y, groups=None):
+        return super().fit(X, y, X_public=PUBLIC, groups=groups)
 
 
 def _fine_tuner(reaches: float = 0.6, **fixed: Any) -> Case:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from unittest import mock
 
 import pytest
 
 from skprivacy.base import PrivateEstimatorMixin
+from skprivacy.mechanisms import chacha
 from skprivacy.neural_network import DPNeuralNet
+from skprivacy.neural_network._training import engine
 from skprivacy.preprocessing import LocalPerturbation
 
 from . import contracts, contracts_labels, contracts_once, contracts_refused
@@ -58,6 +61,29 @@ def test_sampling_contract(name, check):
     if name.endswith("full-batch") and check is not contracts.check_public_size:
         pytest.skip("a full batch has no sampling to look at")
     check(CASES[name])
+
+
+ON_DEVICE = ["DPSGDClassifier", "DPSGDClassifier-logistic-ema", "DPSGDClassifier-banded"]
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        contracts.check_replay,
+        contracts.check_noise,
+        contracts.check_fresh_noise,
+        contracts.check_no_traces,
+    ],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize("name", ON_DEVICE)
+def test_contract_of_noise_made_on_the_device(name, check, monkeypatch):
+    """As on a GPU, but that the device is the processor."""
+    monkeypatch.setattr(engine, "NOISE_ON", {"cpu"})
+    made = mock.Mock(side_effect=chacha.chacha20)
+    monkeypatch.setattr(chacha, "chacha20", made)
+    check(CASES[name])
+    assert made.called
 
 
 @pytest.mark.parametrize("check", STREAMS, ids=lambda f: f.__name__)

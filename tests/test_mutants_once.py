@@ -74,7 +74,7 @@ def one_number_bare(original):
 def no_radius(original):
     """Scale features, but let records be as long as they are."""
 
-    def transform(self, X):
+    def transform(self, X, shares=None):
         rows, _ = original(self, X)
         missing = np.isnan(X).any(axis=1)
         lower, upper = np.array(self.lower), np.array(self.upper)
@@ -88,8 +88,8 @@ def no_radius(original):
 def centred(original):
     """Take the mean of the private records for the middle."""
 
-    def transform(self, X):
-        return original(self, X - np.nanmean(np.where(np.isfinite(X), X, np.nan), axis=0))
+    def transform(self, X, shares=None):
+        return original(self, X - np.nanmean(np.where(np.isfinite(X), X, np.nan), axis=0), shares)
 
     return transform
 
@@ -135,9 +135,9 @@ def twice(original):
 
 
 def keeps_rows(original):
-    def fit(self, X, y):
+    def fit(self, X, y, groups=None):
         self._rows = np.array(X)
-        return original(self, X, y)
+        return original(self, X, y, groups)
 
     return fit
 
@@ -179,9 +179,9 @@ def unclipped(original):
 def fitted_to_private_records(original):
     """Fit the encoder and the whitening to the private records, and say nothing of it."""
 
-    def public_part(self, fit, X, y, X_public):
+    def public_part(self, fit, X, y, X_public, groups):
         finite = np.clip(np.where(np.isfinite(X).all(axis=1)[:, None], X, 0.0), -9, 9)
-        return original(self, fit, X, y, finite)
+        return original(self, fit, X, y, finite, groups)
 
     return public_part
 
@@ -196,10 +196,10 @@ def whitened_by_private_records(original):
 
 
 def keeps_exact_weights(original):
-    def released(self, task, X, labels):
+    def released(self, *args):
         with mock.patch.object(Mechanism, "release", lambda mechanism, value, random: value):
-            self.exact_ = original(self, task, X, labels)
-        return original(self, task, X, labels)
+            self.exact_ = original(self, *args)
+        return original(self, *args)
 
     return released
 

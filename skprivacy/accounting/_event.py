@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import PlainNumbers
+
 if TYPE_CHECKING:  # pld imports events, and the types of events name pld's pairs
     from .pld.pairs import Pair
 
@@ -66,7 +68,7 @@ def check_event(name: str, value: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Event:
+class Event(PlainNumbers):
     """Base class of the events that accountants interpret.
 
     The methods from :meth:`parts` to :meth:`local_bound` return the known bounds on an event's
@@ -241,6 +243,24 @@ class Event:
             Mu, and whether it is proved (under sampling it is only a limit).
         """
         return math.inf, True
+
+    def grouped(self, size: int) -> Event | None:
+        """Return what the release costs a group of ``size`` units; None where only the curve tells.
+
+        The bounds of the event that is returned hold between any two data sets of which one comes
+        from the other by ``size`` steps of the relation, all of the same direction.
+
+        Parameters
+        ----------
+        size : int
+            Number of units in the group, at least 1.
+
+        Returns
+        -------
+        Event or None
+            Of one release.
+        """
+        return None
 
     def local_bound(self, order: float) -> LocalBound | None:
         """Return the data-dependent Renyi cost and its sensitivity; None if data-independent.

@@ -81,16 +81,25 @@ class GenerativeAttack(BaseEstimator):
                     "discriminator=None must be the generator's fitted discriminator if own=True. "
                     "Pass it, or use own=False."
                 )
+            if not hasattr(self.discriminator, "predict_proba"):
+                raise TypeError(
+                    f"discriminator={self.discriminator!r} must be a fitted classifier with "
+                    "predict_proba."
+                )
             self.models_ = [self.discriminator] * N_FOLDS
             return self
-        base = self.discriminator or HistGradientBoostingClassifier(
-            max_iter=60, class_weight="balanced", random_state=0
+        usual = HistGradientBoostingClassifier(max_iter=60, class_weight="balanced", random_state=0)
+        base = usual if self.discriminator is None else self.discriminator
+        if not hasattr(base, "fit"):
+            raise TypeError(f"discriminator={base!r} must be a classifier to be trained, or None.")
+        generated, reference = (
+            as_records(generated, "generated"),
+            as_records(reference, "reference"),
         )
-        generated, reference = as_records(generated), as_records(reference)
-        X = concat(generated, reference)
+        X = concat(generated, reference, "generated and reference")
         made = np.arange(num_samples(X)) < num_samples(generated)
         fold = fingerprints(X) % N_FOLDS
-        self.models_ = []
+        models = []
         for k in range(N_FOLDS):
             rows = np.flatnonzero(fold != k)
             if len(np.unique(made[rows])) < 2:
@@ -99,7 +108,8 @@ class GenerativeAttack(BaseEstimator):
                     f"{num_samples(reference)}, which is too few; expected dozens of each. Pass "
                     "more records."
                 )
-            self.models_.append(clone(base).fit(safe_indexing(X, rows), made[rows].astype(int)))
+            models.append(clone(base).fit(safe_indexing(X, rows), made[rows].astype(int)))
+        self.models_ = models
         return self
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
@@ -143,5 +153,7 @@ class GenerativeAttack(BaseEstimator):
             With the scores of both.
         """
         return AttackResult(
-            self.score_samples(X_in), self.score_samples(X_out), type(self).__name__
+            self.score_samples(as_records(X_in, "X_in")),
+            self.score_samples(as_records(X_out, "X_out")),
+            type(self).__name__,
         )

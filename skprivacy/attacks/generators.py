@@ -30,21 +30,23 @@ class _ByPlace(BaseEstimator):
     """An attack that knows generated records and perhaps others, as points."""
 
     def _points(self, generated: Any, reference: Any) -> tuple[Any, Any]:
-        generated = as_records(generated)
+        generated = as_records(generated, "generated")
         if num_samples(generated) < 2:
             raise ValueError(
                 f"generated holds {num_samples(generated)} records; expected at least 2, better "
                 "thousands. Draw more: that costs no privacy."
             )
-        known = generated if reference is None else as_records(reference)
+        known = generated if reference is None else as_records(reference, "reference")
         if num_samples(known) < 2:
             raise ValueError(
                 f"reference holds {num_samples(known)} records; expected at least 2. Pass more "
                 "records of the population."
             )
-        self.coordinates_ = Coordinates(known)
-        near = None if reference is None else self.coordinates_.of(known)
-        return self.coordinates_.of(generated), near
+        coordinates = Coordinates(known)
+        points = coordinates.of(generated, "generated")
+        near = None if reference is None else coordinates.of(known, "reference")
+        self.coordinates_ = coordinates
+        return points, near
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Return a membership score for each record; higher means member.
@@ -59,8 +61,11 @@ class _ByPlace(BaseEstimator):
         ndarray of shape (n_records,)
             The scores.
         """
+        return self._scored("X", X)
+
+    def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "coordinates_")
-        return self._scores(self.coordinates_.of(as_records(X)))
+        return self._scores(self.coordinates_.of(as_records(X, name), name))
 
     @abstractmethod
     def _scores(self, points: NDArray[np.float64]) -> NDArray[np.float64]: ...
@@ -81,7 +86,7 @@ class _ByPlace(BaseEstimator):
             With the scores of both.
         """
         return AttackResult(
-            self.score_samples(X_in), self.score_samples(X_out), type(self).__name__
+            self._scored("X_in", X_in), self._scored("X_out", X_out), type(self).__name__
         )
 
 

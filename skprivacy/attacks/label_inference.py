@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._clones import train_clone
 from .._sklearn import num_samples, safe_indexing
-from .._validation import label_columns
+from .._validation import label_columns, whole
 from ..metrics import epsilon_from_guesses
 from ._predictions import class_list, predict_aligned
 from ._records import as_records
@@ -91,14 +91,15 @@ class LabelCanaries:
         LabelCanaries
             With all labels to train on.
         """
-        y = np.asarray(y)
+        y = np.asarray(column_or_1d(y))
         known = np.unique(y if classes is None else np.asarray(classes))
         if len(known) < 2:
             raise ValueError(
                 f"classes={known.tolist()!r}: a label can be flipped to another one only. Pass at "
                 "least two."
             )
-        if not 1 <= n_canaries <= len(y):
+        whole("n_canaries", n_canaries)
+        if n_canaries > len(y):
             raise ValueError(
                 f"n_canaries={n_canaries!r} must be from 1 to the number of records, {len(y)}."
             )
@@ -249,13 +250,18 @@ class LabelInferenceAttack(BaseEstimator):
                 "target=None must be the fitted model to attack. Pass it as "
                 "LabelInferenceAttack(target) or set_params(target=model)."
             )
+        if not hasattr(self.target, "fit"):
+            raise TypeError(f"target={self.target!r} must be a fitted classifier.")
         check_is_fitted(self.target)
         X, y = as_records(X), np.asarray(y)
         check_consistent_length(X, y)
-        self.classes_ = class_list(self.target.classes_, y)
+        classes = class_list(self.target.classes_, y)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         learner = self.target if self.prior is None else self.prior
+        if not hasattr(learner, "fit"):
+            raise TypeError(f"prior={self.prior!r} must be a classifier to be trained, or None.")
         self.prior_ = train_clone(learner, X, y, np.arange(num_samples(X)), seed)
+        self.classes_ = classes
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

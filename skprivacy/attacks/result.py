@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_consistent_length
 
 from .. import metrics
 from .._output import displayable
+from .._validation import number, open_unit
 from ..metrics import OperatingPoint
 from ..metrics._area import auc_p_value
 from ..metrics._multiplicity import benjamini_hochberg, holm
-from ..metrics._samples import Interval, check_open_unit, check_scores
+from ..metrics._samples import Interval, check_scores
+from ._people import JOINS, join, parted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +81,7 @@ class AttackResult:
 
     def __post_init__(self) -> None:
         members, others = check_scores(self.scores_in, self.scores_out)
-        check_open_unit("alpha", self.alpha)
+        open_unit("alpha", self.alpha)
         object.__setattr__(self, "scores_in", members)
         object.__setattr__(self, "scores_out", others)
 
@@ -164,6 +168,7 @@ class AttackResult:
         tuple of float
             Precision and recall, in [0, 1].
         """
+        number("threshold", threshold, "a number, as the scores are")
         tpr = float(np.mean(self.scores_in >= threshold))
         fpr = float(np.mean(self.scores_out >= threshold))
         return (tpr / (tpr + fpr) if tpr + fpr > 0 else float("nan")), tpr
@@ -256,6 +261,50 @@ class AttackResult:
         table.insert(6, "exposed", table["p_value"] <= self.alpha)
         return table
 
+    def joined(self, groups_in: Any, groups_out: Any, how: str = "sum") -> AttackResult:
+        """Return the attack on people: one score from all records of each.
+
+        Parameters
+        ----------
+        groups_in, groups_out : array-like of shape (n_in,) and (n_out,)
+            Whose record each is, of members and of non-members. Nobody may be among both.
+        how : {"sum", "max"}, default="sum"
+            The sum of scores, less the median of all records' scores: where scores are
+            log-likelihood ratios, as those of :class:`LiRA`, and a person's records tell
+            independently of each other, no other way finds more. Or the score of the best record.
+
+        Returns
+        -------
+        AttackResult
+            Its intervals count people as independent, not records.
+
+        Raises
+        ------
+        ValueError
+            If a shape is wrong, ``how`` is unknown, or somebody is among both.
+
+        Examples
+        --------
+        >>> from skprivacy.attacks import AttackResult
+        >>> visits = AttackResult([3.0, 1.0, 2.0], [0.0, 1.0, 2.0], attack="made up")
+        >>> people = visits.joined(["ann", "ann", "bob"], ["cid", "dot", "dot"])
+        >>> people.scores_in.tolist(), people.scores_out.tolist()
+        ([1.0, 0.5], [-1.5, 0.0])
+        """
+        if how not in JOINS:
+            raise ValueError(f"how={how!r} must be one of {JOINS}.")
+        check_consistent_length(self.scores_in, groups_in)
+        check_consistent_length(self.scores_out, groups_out)
+        centre = float(np.median(np.r_[self.scores_in, self.scores_out]))
+        people = parted(groups_in, groups_out)
+        inside, outside = (
+            join(values, groups, how, centre)
+            for values, groups in zip((self.scores_in, self.scores_out), people, strict=True)
+        )
+        what = "all records together" if how == "sum" else "the best record"
+        name = f"{self.attack}, {what} of each {people[0].unit}"
+        return AttackResult(inside, outside, name, self.alpha, {**self.details, "joined": how})
+
     def to_frame(self) -> pd.DataFrame:
         """Return one row of figures, ready to be concatenated with other attacks' rows.
 
@@ -314,13 +363,12 @@ class AttackResult:
         AttackResult
             With the same scores.
         """
-        return cls(
-            np.asarray(state["scores_in"], dtype=float),
-            np.asarray(state["scores_out"], dtype=float),
-            state["attack"],
-            state["alpha"],
-            state["details"],
-        )
+        needed = ("scores_in", "scores_out", "attack", "alpha", "details")
+        if not isinstance(state, Mapping) or not state.keys() >= set(needed):
+            raise ValueError(f"state must be a dict with {', '.join(needed)}, as of to_dict.")
+        if not isinstance(state["details"], Mapping):
+            raise TypeError(f"details={state['details']!r} must be a dict.")
+        return cls(*(state[name] for name in needed))
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON; refused figures and infinite thresholds are null.

@@ -51,7 +51,7 @@ class AuditReport:
     charged : PrivacyGuarantee or None
         Joint cost of all fits, including those of a search's candidates; None if it is not known.
     n_train, n_test : int
-        Number of members and of non-members.
+        Number of members and of non-members: of records, or of people if these were attacked.
     train_accuracy, test_accuracy : float
         Accuracy of the model on both; NaN for models that predict no classes.
     majority_share : float
@@ -70,6 +70,8 @@ class AuditReport:
         What :func:`~skprivacy.audit.check_disclosure` found; None if it was not asked.
     exposures : tuple of GroupExposure
         How far each attack tells the members of each class and subgroup, most exposed first.
+    attacked : str
+        What members are: "record", or the name of the ``groups`` that the audit was given.
     """
 
     model: str
@@ -90,6 +92,7 @@ class AuditReport:
     why_not_measured: str = NOT_LEARNING
     disclosure: DisclosureReport | None = None
     exposures: tuple[GroupExposure, ...] = ()
+    attacked: str = "record"
 
     of_labels: ClassVar[bool] = False  # whether labels are guessed, and not membership
 
@@ -107,6 +110,11 @@ class AuditReport:
     def unit(self) -> str:
         """Unit that the claim protects: "record", or the column whose values group the records."""
         return "record" if self.guarantee is None else str(self.guarantee.unit)
+
+    @property
+    def _members(self) -> str:
+        """What members are, in the plural."""
+        return "records" if self.attacked == "record" else f"values of {self.attacked}"
 
     @property
     def cost_of_search(self) -> str:
@@ -189,6 +197,11 @@ class AuditReport:
                 "Because of these steps no guarantee covers the model as it would be released: "
                 "the claim would hold only if they revealed nothing about the records."
             )
+        if self.guarantee is not None and self.unit != self.attacked:
+            found.append(
+                f"The claim is for values of {self.unit}, and records were attacked one by one, as "
+                f"if nobody had several. Pass groups=(groups of X_train, groups of X_test)."
+            )
         if self.not_measured:
             found.append(
                 f"Not measured: {' and '.join(self.not_measured)}. {self.why_not_measured}"
@@ -198,7 +211,8 @@ class AuditReport:
         if self.n_shared:
             found.append(
                 f"{self.n_shared:,} of the {self.n_test:,} non-members have the features of a "
-                "member. If they are the same records, the attacks look weaker than they are."
+                f"member. If they are the same {self._members}, the attacks look weaker than they "
+                "are."
             )
         found += [*self._suspicious(), *self._too_few()]
         refused = {p["refused"] for f in self.findings for p in f.points if p["refused"]}
@@ -217,7 +231,7 @@ class AuditReport:
         return [
             f"{' and '.join(above)} found more members than the ceiling allows. The interval is "
             "not corrected for the number of comparisons and refutes nothing by itself. Repeat the "
-            "audit with other records, or with more of them."
+            f"audit with other {self._members}, or with more of them."
         ]
 
     def _too_few(self) -> list[str]:
@@ -262,6 +276,8 @@ class AuditReport:
 
     def exposed_records(self) -> pd.DataFrame:
         """Return the training records that stand out beyond chance, by their row in ``X_train``.
+
+        If people were attacked: their numbers, from 0 in order of appearance in ``X_train``.
 
         A share of at most ``alpha`` of them is expected to score like non-members (Benjamini and
         Hochberg). Who reads this learns who is in the data: forms of the report that are handed on
@@ -342,6 +358,7 @@ class AuditReport:
                 "epsilon_lower_bound": self.epsilon_lower_bound,
                 "epsilon_within_reach": self.epsilon_within_reach,
                 "alpha": self.alpha,
+                "attacked": self.attacked,
                 "n_train": self.n_train,
                 "n_test": self.n_test,
                 "n_shared": self.n_shared,

@@ -12,6 +12,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import HasMethods
+from ..base import undone_on_error
 
 __all__ = ["CONSTRAINTS", "Float64Array", "OutputDefence"]
 
@@ -57,17 +58,12 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
             Itself, fitted.
         """
         self._validate_params()
-        before = dict(vars(self))
-        try:
+        with undone_on_error(self):  # a model that was fitted before stays as it was
             self._learn(X, y)
             self.classes_ = self.estimator_.classes_
             for name in ("n_features_in_", "feature_names_in_"):
                 if hasattr(self.estimator_, name):
                     setattr(self, name, getattr(self.estimator_, name))
-        except BaseException:  # a model that was fitted before stays as it was
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
         return self
 
     def predict_proba(self, X: Any) -> Float64Array:

@@ -16,7 +16,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state, column_or_1d, indexable
 
-from .._sklearn import Interval, num_samples, safe_indexing
+from .._sklearn import num_samples, safe_indexing
+from .._validation import Interval
 from ._output import CONSTRAINTS, Float64Array, OutputDefence
 
 __all__ = ["MemGuardClassifier"]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._output import without_mathtext
+from .._validation import open_unit
 from ..attacks.label_inference import LabelInferenceResult
 from ..attacks.result import AttackResult
 from ..metrics import clopper_pearson, roc
@@ -145,6 +146,13 @@ class MembershipRocDisplay:
             What was drawn.
         """
         fpr, tpr, _ = roc(scores_in, scores_out)
+        open_unit("alpha", alpha)
+        bound = getattr(bound, "tpr_bound", bound)
+        if bound is not None and not callable(bound):
+            raise TypeError(
+                f"bound={bound!r} must be a PrivacyGuarantee, or a function of the false positive "
+                "rate."
+            )
         display = cls(
             fpr,
             tpr,
@@ -152,7 +160,7 @@ class MembershipRocDisplay:
             n_out=np.size(scores_out),
             alpha=alpha,
             name=name,
-            bound=getattr(bound, "tpr_bound", bound),
+            bound=bound,
         )
         return display.plot(ax=ax, **kwargs)
 

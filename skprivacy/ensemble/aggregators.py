@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import is_number
 from ..accounting import (
     Composed,
     Event,
@@ -160,7 +161,7 @@ class Aggregator(ABC):
 
 
 def _check_noise(name: str, value: float | None) -> None:
-    if value is not None and not (isinstance(value, Real) and 0 <= value < math.inf):
+    if value is not None and not (is_number(value) and 0 <= value < math.inf):
         raise ValueError(
             f"{name}={value!r} must be a finite number of votes >= 0, or None to derive it from "
             "epsilon and delta."

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from .._sklearn import HasMethods, Interval, StrOptions, num_samples, safe_indexing
+from .._groups import protected
+from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
+from .._validation import Interval
 from ..accounting import (
     Event,
     GaussianEvent,
@@ -95,7 +97,8 @@ class PrivateKNNClassifier(TaughtByVotes):
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy of the student, with a record as
-    the unit. A record that is added to the sample replaces the last neighbour: one vote comes and
+    the unit, or a group: of each group one record takes part, drawn by secure chance, once for all
+    queries. A record that is added to the sample replaces the last neighbour: one vote comes and
     one goes, an L2 sensitivity of sqrt(2). Each query is a Poisson-sampled Gaussian mechanism. Of
     records that are equally far, those of the first class come first, so that which of them are
     taken depends on no order.
@@ -168,7 +171,14 @@ class PrivateKNNClassifier(TaughtByVotes):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, X_public: Any = None) -> PrivateKNNClassifier:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        X_public: Any = None,
+        groups: ArrayLike | None = None,
+    ) -> PrivateKNNClassifier:
         """Let private records vote on public ones, and train a student on these.
 
         Parameters
@@ -179,6 +189,9 @@ class PrivateKNNClassifier(TaughtByVotes):
             Their labels, each one of ``classes``.
         X_public : array-like or PublicRecords of shape (n_public, n_features), default=None
             As in :meth:`PATEClassifier.fit`.
+        groups : array-like of shape (n_samples,), default=None
+            Whom each record belongs to. The guarantee is then a group's, with all of its records,
+            and has the name of the groups if they are a Series.
 
         Returns
         -------
@@ -197,8 +210,9 @@ class PrivateKNNClassifier(TaughtByVotes):
             X, y = self._validated(X, y)
             self._assume_schemas(fit)
             rows = np.asarray(X, dtype=np.float64)
+            who = protected(groups, rows)
             if self.relation != "add_remove":
-                check_delta(self.delta, len(rows))
+                check_delta(self.delta, who.n)
             self.classes_, codes = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
             public = self._public(fit, X, X_public, random)
@@ -207,8 +221,10 @@ class PrivateKNNClassifier(TaughtByVotes):
             asked = np.asarray(safe_indexing(public, queries), dtype=np.float64)
             self.noise_ = self._calibrated(len(queries))
             event = self._event(self.noise_ / _MOVED, len(queries))
-            with fit.charged(event, relation=self.relation, at_delta=self.delta):
-                answers = self._answers(rows, codes, asked, SecureRandom(self.noise_seed))
+            with fit.charged(event, relation=self.relation, at_delta=self.delta, unit=who.unit):
+                drawn = who.at_most(1, SecureRandom(self.noise_seed))
+                random = SecureRandom(self.noise_seed)
+                answers = self._answers(rows[drawn], codes[drawn], asked, random)
             labels = np.full(num_samples(public), UNANSWERED, np.int64)
             labels[queries] = answers
             self.student_ = self._taught(public, labels)

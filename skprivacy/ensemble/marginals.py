@@ -20,7 +20,6 @@ __all__ = ["Marginals"]
 
 _BINS = 8  # of a numeric column, equally wide on its scale
 _MISSING = -1
-_PARTS = 1 << 20  # into which a unit is divided among its records: sums of such shares are exact
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Marginals:
         return Gaussian(analytic_noise_multiplier(self.epsilon, self.delta), sensitivity)
 
     def counts(
-        self, X: Any, codes: NDArray[np.int64], n_together: NDArray[np.int64] | None = None
+        self, X: Any, codes: NDArray[np.int64], shares: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return the counts, which are private.
 
@@ -76,16 +75,14 @@ class Marginals:
             With the schema's columns, or as many.
         codes : ndarray of shape (n_samples,)
             Index of each record's class.
-        n_together : ndarray of shape (n_samples,), default=None
-            How many records the group of each has. ``None`` counts each by itself.
+        shares : ndarray of shape (n_samples,)
+            What each counts for; those of a unit add up to 1 at most, exactly.
 
         Returns
         -------
         ndarray of shape (n_cells, n_classes)
             The cells of all columns, one after the other.
         """
-        sizes = np.ones(len(codes), np.int64) if n_together is None else n_together
-        shares = (_PARTS // sizes) / _PARTS  # rounded down: those of a unit add up to 1 at most
         tables = []
         for column, fact in described_columns(self.schema, X):
             cells = _cells(plain(column), fact)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
@@ -20,9 +19,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._sklearn import num_samples
+from .._sklearn import num_samples, safe_indexing
 
-__all__ = ["MOVED_VOTES", "PARTITIONS", "group_sizes", "parts_by_hash", "parts_by_index"]
+__all__ = ["MOVED_VOTES", "PARTITIONS", "parts_by_group", "parts_by_hash", "parts_by_index"]
 
 # By partition and relation: how many teachers a neighbour changes, hence how many votes it moves.
 MOVED_VOTES = {
@@ -84,20 +83,34 @@ def parts_by_hash(
     return (np.frombuffer(digests, np.uint64) % np.uint64(n_teachers)).astype(np.int64)
 
 
-def group_sizes(groups: NDArray) -> NDArray[np.int64]:
-    """Return how many records each record's group has; groups are those of :func:`parts_by_hash`.
+def parts_by_group(
+    groups: Any, codes: NDArray[np.int64], n_teachers: int, random: np.random.RandomState
+) -> NDArray[np.int64]:
+    """Return the teacher of each record, drawn by a keyed hash of what its group is called.
 
     Parameters
     ----------
     groups : array-like of shape (n_samples,)
+    codes : ndarray of shape (n_samples,)
+        The number of each record's group, from 0 in order of appearance.
+    n_teachers : int
+    random : RandomState
+        Draws the key of the hash, which must not depend on the data.
 
     Returns
     -------
     ndarray of shape (n_samples,)
+
+    Notes
+    -----
+    **Guarantees.** All records of a group have one teacher, which depends on the group alone: its
+    number would depend on the others. The first of equal values is hashed, for equal values, such
+    as one moment in two time zones, may be written in two ways.
     """
-    names = list(_all_contents([groups]))
-    sizes = Counter(names)
-    return np.array([sizes[name] for name in names], np.int64)
+    names = safe_indexing(groups, np.unique(codes, return_index=True)[1])
+    if isinstance(names, list):  # of which numpy would make text, if some of it is
+        names = pd.Series(names, dtype=object)
+    return parts_by_hash(names, None, n_teachers, random)[codes]
 
 
 def _all_contents(parts: list[Any]) -> Iterator[bytes]:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils import check_random_state
 
-from .._sklearn import HasMethods, Interval, StrOptions, num_samples, safe_indexing
-from .._validation import check_unmasked
+from .._groups import Groups, protected
+from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
+from .._validation import Interval
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateFit
 from ..mechanisms import SecureRandom
@@ -21,7 +21,7 @@ from ..public_facts import public_classes
 from ._taught import N_DRAWN, TaughtByVotes, like, placed, together
 from .aggregators import MOST_TEACHERS, Aggregator
 from .marginals import Marginals
-from .partition import MOVED_VOTES, PARTITIONS, group_sizes, parts_by_hash, parts_by_index
+from .partition import MOVED_VOTES, PARTITIONS, parts_by_group, parts_by_hash, parts_by_index
 from .public_records import check_others, chosen_queries, drawn_records, with_public_categories
 from .teachers import count_votes, try_teacher
 
@@ -250,8 +250,7 @@ no private record
             check_others(X_public, X)
             X, y = self._validated(X, y)
             self._assume_schemas(fit)
-            unit = "record" if groups is None else str(getattr(groups, "name", None) or "group")
-            groups = self._checked_groups(groups, X)
+            who = self._protected(groups, X)
             self.classes_, codes = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
             relation, moved = self._relation()
@@ -264,19 +263,19 @@ no private record
             self._try_student(public, queries)
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
             if relation != "add_remove":
-                check_delta(self.delta, num_samples(X))
+                check_delta(self.delta, who.n)
             beside = None if marginals is None else marginals.mechanism.event
             self.aggregator_ = self._aggregator(len(queries), moved, relation, beside)
             event = together(beside, self.aggregator_.event(len(queries), moved))
-            with fit.charged(event, relation=relation, at_delta=self.delta, unit=unit):
+            with fit.charged(event, relation=relation, at_delta=self.delta, unit=who.unit):
                 noise = SecureRandom(self.noise_seed)
                 if marginals is not None:
-                    sizes = None if groups is None else group_sizes(groups)
-                    counts = marginals.mechanism.release(marginals.counts(X, codes, sizes), noise)
+                    counts = marginals.counts(X, codes, who.exact_shares())
+                    counts = marginals.mechanism.release(counts, noise)
                     public = like(X, marginals.drawn(counts, N_DRAWN, random))
                     queries = chosen_queries(public, len(queries), random)
                 votes = count_votes(
-                    teacher, X, y, self._parts(X, y, groups, random), self.n_teachers,
+                    teacher, X, y, self._parts(X, y, groups, who, random), self.n_teachers,
                     safe_indexing(public, queries), self.classes_, seeds, self.n_jobs,
                 )  # fmt: skip
                 answers = self.aggregator_.release(
@@ -304,17 +303,13 @@ no private record
         marginals = Marginals(schema, len(self.classes_), *target, relation)
         return like(X, drawn_records(schema, N_DRAWN, random)), marginals
 
-    def _checked_groups(self, groups: Any, X: Any) -> NDArray | None:
-        if groups is None:
-            return None
-        if self.partition != "hash":
+    def _protected(self, groups: Any, X: Any) -> Groups:
+        if groups is not None and self.partition != "hash":
             raise ValueError(
                 f"groups are given with partition={self.partition!r}, which would cut them apart. "
                 "Use partition='hash', which keeps each group with one teacher."
             )
-        check_unmasked(groups, "groups")
-        check_consistent_length(X, groups)
-        return column_or_1d(groups)
+        return protected(groups, X)
 
     def _relation(self) -> tuple[str, int]:
         """Return the relation, and how many votes a neighbour moves under it."""
@@ -328,10 +323,10 @@ no private record
         return relation, MOVED_VOTES[self.partition, relation]
 
     def _parts(
-        self, X: Any, y: NDArray, groups: Any, random: np.random.RandomState
+        self, X: Any, y: NDArray, groups: Any, who: Groups, random: np.random.RandomState
     ) -> NDArray[np.int64]:
         if self.partition == "index":
             return parts_by_index(num_samples(X), self.n_teachers, random)
         if groups is not None:
-            return parts_by_hash(groups, None, self.n_teachers, random)
+            return parts_by_group(groups, who.codes, self.n_teachers, random)
         return parts_by_hash(X, y, self.n_teachers, random)

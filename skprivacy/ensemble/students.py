@@ -14,7 +14,9 @@ from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTraini
 from sklearn.utils.extmath import softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._sklearn import Interval, safe_indexing
+from .._sklearn import safe_indexing
+from .._validation import Interval
+from ..base import undone_if_refused
 from ._graph import graph_of, spread_along
 from .aggregators import UNANSWERED
 
@@ -102,6 +104,7 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         self.alpha = alpha
         self.max_rounds = max_rounds
 
+    @undone_if_refused
     def fit(self, X: ArrayLike, y: ArrayLike) -> PropagationStudent:
         """Fit to records of which some have a label.
 

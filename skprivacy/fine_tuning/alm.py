@@ -15,8 +15,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from .._sklearn import HasMethods, Interval, StrOptions
+from .._groups import Groups, protected
+from .._sklearn import HasMethods, StrOptions
 from .._validation import (
+    Interval,
     all_numbers,
     as_frame,
     check_column_names,
@@ -32,6 +34,7 @@ from ..public_facts import public_classes
 from .choice import HEADS, chosen_head
 from .encoding import checked_public, features_of, fitted_to_public, shared_by
 from .head import Head, OneRelease, Records, Task
+from .network import NetworkHead
 from .release import MECHANISMS, Sensitivity
 from .sensitivity import SampledSensitivity, as_sampled, given_sensitivity
 from .whitening import with_constant
@@ -110,13 +113,14 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit; each
-    head has its own proof. Features are centred and half-whitened by the covariance of the public
-    records, if given, and scaled to norm 1 in any case, so that the norm of what a head gets is
-    public. The exact weights live in one function call: they are neither in the fitted model, nor
-    in its pickle, nor in the frames of an error's traceback. An encoder that computes in floating
-    point may round a record's features differently beside other records; that is not accounted
-    for.
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
+    one group; each head has its own proof. Each of the m records of a group counts 1 / m in what a
+    head sums up: a group adds a mean of what records add. Features are centred and half-whitened by
+    the covariance of the public records, if given, and scaled to norm 1 in any case, so that the
+    norm of what a head gets is public. The exact weights live in one function call: they are
+    neither in the fitted model, nor in its pickle, nor in the frames of an error's traceback. An
+    encoder that computes in floating point may round a record's features differently beside other
+    records; that is not accounted for.
 
     **Edge cases.** A record with NaN or infinity, or whose features are not finite, contributes
     nothing, which is not reported; in predictions all classes are equally probable for it. A class
@@ -194,7 +198,9 @@ the encoder treats each record by itself (tried on records that are not private)
         tags.classifier_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
         return tags
 
-    def fit(self, X: Any, y: ArrayLike, X_public: Any = None) -> ALMFineTuner:
+    def fit(
+        self, X: Any, y: ArrayLike, X_public: Any = None, groups: ArrayLike | None = None
+    ) -> ALMFineTuner:
         """Fit the head to private records, and the encoder to public ones if it is unfitted.
 
         Parameters
@@ -209,6 +215,10 @@ the encoder treats each record by itself (tried on records that are not private)
             :class:`~skprivacy.ensemble.PublicRecords`, to which the encoder is fitted once, not
             once a fold. ``None`` needs an encoder that is fitted
             or learns nothing, and leaves features as they are but for their norm.
+        groups : array-like of shape (n_samples,), default=None
+            Whom each record belongs to. The guarantee is then a group's, with all of its records,
+            and has the name of the groups if they are a Series. "dpsgd" takes none, and neither
+            does a sensitivity that is sampled.
 
         Returns
         -------
@@ -223,13 +233,23 @@ the encoder treats each record by itself (tried on records that are not private)
             If ``budget`` cannot afford the fit. Nothing is released and nothing charged.
         """
         with self._private_fit() as fit:
-            X, labels, task = self._public_part(fit, X, y, X_public)
-            with fit.charged(self.head_.event(task), relation=self.relation, at_delta=self.delta):
-                self.weights_ = _without_frames(self._released, task, X, labels)
+            X, labels, who, task = self._public_part(fit, X, y, X_public, groups)
+            with fit.charged(
+                self.head_.event(task),
+                relation=self.relation,
+                at_delta=self.delta,
+                unit=who.unit,
+            ):
+                self.weights_ = _without_frames(self._released, task, X, labels, who)
         return self
 
     def noised_copies(
-        self, X: Any, y: ArrayLike, epsilons: Iterable[float], X_public: Any = None
+        self,
+        X: Any,
+        y: ArrayLike,
+        epsilons: Iterable[float],
+        X_public: Any = None,
+        groups: ArrayLike | None = None,
     ) -> list[ALMFineTuner]:
         """Train once, and release the weights with fresh noise for each epsilon.
 
@@ -247,6 +267,8 @@ the encoder treats each record by itself (tried on records that are not private)
             The privacy loss of each copy, in nats.
         X_public : array-like, DataFrame or PublicRecords, default=None
             As in :meth:`fit`.
+        groups : array-like of shape (n_samples,), default=None
+            As in :meth:`fit`.
 
         Returns
         -------
@@ -261,7 +283,7 @@ the encoder treats each record by itself (tried on records that are not private)
         """
         trained: ALMFineTuner = clone(self)
         with trained._private_fit() as fit:
-            X, labels, task = trained._public_part(fit, X, y, X_public)
+            X, labels, who, task = trained._public_part(fit, X, y, X_public, groups)
             head = trained.head_
             if not isinstance(head, OneRelease):
                 raise ValueError(
@@ -273,8 +295,10 @@ the encoder treats each record by itself (tried on records that are not private)
                 raise ValueError("epsilons is empty; expected at least one number above 0.")
             mechanisms = [head.mechanism(each) for each in tasks]
             events = tuple(mechanism.event for mechanism in mechanisms)
-            with fit.charged(Composed(events), relation=self.relation, at_delta=self.delta):
-                weights = _without_frames(trained._released_often, head, tasks, X, labels)
+            with fit.charged(
+                Composed(events), relation=self.relation, at_delta=self.delta, unit=who.unit
+            ):
+                weights = _without_frames(trained._released_often, head, tasks, X, labels, who)
         copies = []
         for each, event, released in zip(tasks, events, weights, strict=True):
             copy: ALMFineTuner = clone(self).set_params(head=head, epsilon=each.epsilon)
@@ -287,8 +311,8 @@ the encoder treats each record by itself (tried on records that are not private)
         return copies
 
     def _public_part(
-        self, fit: PrivateFit, X: Any, y: ArrayLike, X_public: Any
-    ) -> tuple[Any, NDArray[np.int64], Task]:
+        self, fit: PrivateFit, X: Any, y: ArrayLike, X_public: Any, groups: Any
+    ) -> tuple[Any, NDArray[np.int64], Groups, Task]:
         """Check everything and do all that needs public facts alone; sets what is public."""
         if X_public is X:
             raise ValueError(
@@ -296,6 +320,9 @@ the encoder treats each record by itself (tried on records that are not private)
                 "what is learned from them is released as it is. Pass other records."
             )
         X, target = self._validated(X, y)
+        who = protected(groups, X)
+        if self.relation != "add_remove" and self.delta > 0:
+            check_delta(self.delta, who.n)
         self.classes_, labels = public_classes(fit, target, self.classes)
         public = checked_public(X_public, self.n_features_in_)
         if public is None and isinstance(X, pd.DataFrame):
@@ -309,16 +336,30 @@ the encoder treats each record by itself (tried on records that are not private)
         )
         task = Task(
             width + 1, len(self.classes_), float(self.epsilon), float(self.delta), self.relation,
-            len(labels), self.mechanism, given_sensitivity(self.sensitivity, self.relation, fit),
+            who.n, self.mechanism, given_sensitivity(self.sensitivity, self.relation, fit),
             self.noise_seed,
         )  # fmt: skip
         self.head_ = chosen_head(self.head, task).ready(task)
         sampled = as_sampled(self.sensitivity)
+        if groups is not None:
+            self._check_takes_groups(sampled)
         if sampled is not None and sampled.sampler is not None:
             assert isinstance(self.head_, OneRelease)
             random = np.random.default_rng(self.noise_seed)
             task = sampled.over(self.head_, task, self._public_records, random)
-        return X, labels, task
+        return X, labels, who, task
+
+    def _check_takes_groups(self, sampled: SampledSensitivity | None) -> None:
+        if sampled is not None:
+            raise ValueError(
+                f"sensitivity={self.sensitivity!r} is sampled by leaving out single records, and "
+                "groups are given. Use sensitivity='proved'."
+            )
+        if isinstance(self.head_, NetworkHead):
+            raise ValueError(
+                f"head={self.head!r} takes no groups. Use another head, or DPSGDClassifier on the "
+                "features of the encoder."
+            )
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray]:
         self._validate_params()
@@ -334,8 +375,6 @@ the encoder treats each record by itself (tried on records that are not private)
             floats = [np.float64, np.float32]
             X, target = validate_data(self, X, y, dtype=floats, ensure_all_finite=False)
         check_delta_is_small(self.delta)
-        if self.relation != "add_remove" and self.delta > 0:
-            check_delta(self.delta, len(X))
         return X, target
 
     def _with_sampled(self, tasks: list[Task], records: Records) -> list[Task]:
@@ -372,19 +411,21 @@ the encoder treats each record by itself (tried on records that are not private)
                 features = (features - self.whitening_.mean_) @ self.whitening_.components_
         return with_constant(features)
 
-    def _records(self, X: Any, labels: NDArray[np.int64]) -> Records:
+    def _records(
+        self, X: Any, labels: NDArray[np.int64], shares: NDArray[np.float64] | float = 1.0
+    ) -> Records:
         rows, counts = self._rows(X)
-        return Records(rows, counts.astype(np.float64), labels, len(self.classes_))
+        return Records(rows, np.asarray(counts * shares, np.float64), labels, len(self.classes_))
 
-    def _released(self, task: Task, X: Any, labels: NDArray[np.int64]) -> Any:
-        records = self._records(X, labels)
+    def _released(self, task: Task, X: Any, labels: NDArray[np.int64], who: Groups) -> Any:
+        records = self._records(X, labels, who.exact_shares())
         [task] = self._with_sampled([task], records)
         return self.head_.release(task, records, SecureRandom(self.noise_seed))
 
     def _released_often(
-        self, head: OneRelease, tasks: list[Task], X: Any, labels: NDArray[np.int64]
+        self, head: OneRelease, tasks: list[Task], X: Any, labels: NDArray[np.int64], who: Groups
     ) -> list[NDArray[np.float64]]:
-        records = self._records(X, labels)
+        records = self._records(X, labels, who.exact_shares())
         tasks = self._with_sampled(tasks, records)
         statistic = head.statistic(tasks[0], records)
         random = SecureRandom(self.noise_seed)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from .._validation import is_number
 from ..accounting import Event, GaussianEvent, NonPrivate, Repeated
 from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
 from .head import Head, Records, Task
@@ -41,7 +42,8 @@ class GradientHead(Head):
     **Guarantees.** Each step is a Gaussian mechanism of sensitivity ``clip`` (twice that if a
     record is replaced), with sqrt(steps) times the noise of a single release, and steps adapt to
     one another: their composition is exactly that single release. A record's gradient is its row
-    times its residual, so that clipping the residual clips it. It is clipped to a millionth less
+    times its residual, so that clipping the residual clips it. That of a group is the mean of its
+    records' clipped gradients, hence no longer than ``clip``. It is clipped to a millionth less
     than ``clip``, which outweighs the rounding of the sums.
 
     References
@@ -55,7 +57,7 @@ class GradientHead(Head):
     def __post_init__(self) -> None:
         if not (isinstance(self.steps, int) and 1 <= self.steps <= 10_000):
             raise ValueError(f"steps={self.steps!r} must be a whole number from 1 to 10000.")
-        if not 1e-3 <= self.clip <= 2:
+        if not (is_number(self.clip) and 1e-3 <= self.clip <= 2):
             raise ValueError(
                 f"clip={self.clip!r} must be a number from 0.001 to 2; gradients of rows of norm 1 "
                 "are at most sqrt(2)."
@@ -85,7 +87,7 @@ class GradientHead(Head):
         mechanism = Gaussian(multiplier, task.moved * self.clip)
         noise = max(multiplier / math.sqrt(self.steps), _LEAST_NOISE)
         length = _TRAVEL / (noise * task.moved * self.clip * self.steps)
-        targets = records.indicators
+        targets = records.targets
         weights = np.zeros((task.size, task.n_classes))
         averaged, late = np.zeros_like(weights), max(1, round(self.steps * _AVERAGED))
         for step in range(self.steps):

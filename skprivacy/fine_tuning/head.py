@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..accounting import Event
 from ..mechanisms import Mechanism, SecureRandom
+from ..mechanisms.bounds import quantize
 from .release import Sensitivity, noise_for
 
 __all__ = ["Head", "OneRelease", "Records", "Task"]
@@ -61,10 +62,18 @@ class Records:
     rows : ndarray of shape (n_samples, size)
         In the unit ball, on a grid of 2**-16; 0 for a record that does not count.
     counts : ndarray of shape (n_samples,)
-        1.0 or 0.0: whether the record counts.
+        What the record counts for: 1.0 or its share in its group, 0.0 if it does not count.
     labels : ndarray of shape (n_samples,)
         Indices of classes.
     n_classes : int
+
+    Notes
+    -----
+    **Guarantees.** Shares of a group add up to 1 at most. A product of ``weighted`` rows with each
+    other or with ``indicators`` is, of a record, its share or less of one that a row in the unit
+    ball might have: a group adds a convex combination of what single records, and none at all, may
+    add. It lies in each ball in which they do, and so does the difference of two groups wherever
+    that of two records does.
     """
 
     rows: NDArray[np.float64]
@@ -73,9 +82,26 @@ class Records:
     n_classes: int
 
     @property
-    def indicators(self) -> NDArray[np.float64]:
+    def targets(self) -> NDArray[np.float64]:
         """Return 1 in the column of each record's class, shape (n_samples, n_classes)."""
-        return np.equal.outer(self.labels, np.arange(self.n_classes)) * self.counts[:, None]
+        return np.equal.outer(self.labels, np.arange(self.n_classes)).astype(np.float64)
+
+    @property
+    def roots(self) -> NDArray[np.float64]:
+        """Return the roots of the counts, rounded down to the grid of the rows."""
+        return quantize(np.sqrt(self.counts))
+
+    @property
+    def indicators(self) -> NDArray[np.float64]:
+        """Return the targets, each times its root."""
+        return self.targets * self.roots[:, None]
+
+    @property
+    def weighted(self) -> NDArray[np.float64]:
+        """Return the rows, each times its root, on their grid."""
+        if ((self.counts == 0) | (self.counts == 1)).all():  # those of 0 are 0
+            return self.rows
+        return quantize(self.rows * self.roots[:, None])
 
 
 class Head(ABC):

@@ -51,8 +51,9 @@ class LeastSquaresHead(OneRelease):
         return Sensitivity(math.sqrt(1.0 + _BALANCE**2))
 
     def statistic(self, task: Task, records: Records) -> NDArray[np.float64]:
-        moments = exact_product(records.rows, records.rows)
-        sums = exact_product(records.rows, records.indicators)
+        rows = records.weighted
+        moments = exact_product(rows, rows)
+        sums = exact_product(rows, records.indicators)
         upper = np.triu_indices(task.size)
         parts = [moments[upper] * _scales(upper), _BALANCE * sums.ravel()]
         return np.concatenate(parts)

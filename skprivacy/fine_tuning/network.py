@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import sequence
 from ..accounting import Event
 from ..mechanisms import SecureRandom
 from .head import Head, Records, Task
@@ -55,7 +56,8 @@ class NetworkHead(Head):
 
     def __post_init__(self) -> None:
         sizes = self.hidden_layer_sizes
-        if not all(isinstance(size, int) and size > 0 for size in sizes):
+        given = sequence("hidden_layer_sizes", sizes)
+        if not all(isinstance(size, int) and size > 0 for size in given):
             raise ValueError(
                 f"hidden_layer_sizes={sizes!r} must hold positive whole numbers, such as (64,)."
             )

@@ -42,7 +42,7 @@ class PrototypeHead(OneRelease):
         return Sensitivity(task.moved * FEATURE_NORM)
 
     def statistic(self, task: Task, records: Records) -> NDArray[np.float64]:
-        return exact_product(records.rows[:, :-1], records.indicators).ravel()
+        return exact_product(records.weighted[:, :-1], records.indicators).ravel()
 
     def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
         sums = noisy.reshape(task.size - 1, task.n_classes)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import lambertw
 
 from .._sklearn import num_samples, safe_indexing
+from .._validation import is_number, whole
 from ..base import PrivateFit
 from ..mechanisms import Laplace, Logistic
 from .head import OneRelease, Records, Task
@@ -77,10 +78,8 @@ class SampledSensitivity:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.n_pairs, int | np.integer) and not isinstance(self.n_pairs, bool)
-        if not whole or self.n_pairs < 1:
-            raise ValueError(f"n_pairs={self.n_pairs!r} must be a positive whole number.")
-        if not 0 < self.confidence < 1:
+        whole("n_pairs", self.n_pairs)
+        if not is_number(self.confidence) or not 0 < self.confidence < 1:
             raise ValueError(f"confidence={self.confidence!r} must be between 0 and 1.")
         pair = isinstance(self.sampler, tuple) and len(self.sampler) == 2
         if not (self.sampler is None or callable(self.sampler) or pair):

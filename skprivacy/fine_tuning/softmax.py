@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import null_space
 
+from .._validation import is_number
 from ..linear_model._logistic import LogisticLoss, minimize
 from ..linear_model.objective import TOLERANCE
 from .head import OneRelease, Records, Task
@@ -36,7 +37,8 @@ class SoftmaxHead(OneRelease):
     **Guarantees.** The loss of a record of norm 1 has a gradient of norm at most sqrt(2), of two
     classes 1, and the penalty makes the sum strongly convex: a record moves the exact minimiser by
     at most Lipschitz / ridge in L2, so its noise needs (Lipschitz + 2 tau) / ridge, since the
-    computed minimiser, whose gradient has norm at most tau = 1e-6, is within tau / ridge of it.
+    computed minimiser, whose gradient has norm at most tau = 1e-6, is within tau / ridge of it. The
+    mean of the losses of a group's records is convex and has the same Lipschitz constant.
     Weights that are the same for all classes change nothing: what is released are the
     n_classes - 1 contrasts between classes, in an orthonormal basis, so that the L2 sensitivity is
     the same and there are fewer numbers to noise. A sensitivity that is given instead is used as
@@ -51,7 +53,7 @@ class SoftmaxHead(OneRelease):
     ridge: float | None = None
 
     def __post_init__(self) -> None:
-        if self.ridge is not None and not (math.isfinite(self.ridge) and self.ridge > 0):
+        if self.ridge is not None and not (is_number(self.ridge) and 0 < self.ridge < math.inf):
             raise ValueError(f"ridge={self.ridge!r} must be a finite number above 0, or None.")
 
     def ready(self, task: Task) -> SoftmaxHead:
@@ -90,9 +92,9 @@ class SoftmaxHead(OneRelease):
         """
         outputs = 1 if task.n_classes == 2 else task.n_classes
         return LogisticLoss(
-            records.rows,
-            records.indicators[:, -outputs:],
-            records.counts,
+            records.weighted,
+            records.targets[:, -outputs:],
+            records.roots,
             _ridge(self),
             np.zeros((task.size, outputs)),
         )

@@ -20,15 +20,18 @@ from sklearn.utils import check_consistent_length, check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from .._sklearn import HasMethods, Interval, num_samples, safe_indexing
-from .._validation import as_frame, check_column_names, check_unmasked
+from .._groups import protected
+from .._sklearn import HasMethods, num_samples, safe_indexing
+from .._validation import Interval, as_frame, check_column_names, check_unmasked
 from ..accounting import Event, NonPrivate, PrivacyBudget
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
 from ._learning import fitted, learned
 
-__all__ = ["MOST", "NoisyLabelClassifier"]
+__all__ = ["MOST", "OF_GROUPS", "NoisyLabelClassifier"]
+
+OF_GROUPS = "whose labels they are is public"
 
 MOST = 699.0  # the epsilon of responses that are as good as true
 _TRIED = 200  # records on which the estimator is tried
@@ -83,7 +86,7 @@ class NoisyLabelClassifier(
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: Any, y: ArrayLike) -> Any:
+    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Any:
         """Release the labels with noise, once, and learn from them.
 
         Parameters
@@ -92,6 +95,9 @@ class NoisyLabelClassifier(
             Features, which are public, as the estimator takes them.
         y : array-like of shape (n_samples,)
             Private labels, each one of ``classes``.
+        groups : array-like of shape (n_samples,), default=None
+            Whom each label belongs to. The guarantee is then that of all labels of a group: one
+            record of each is drawn by chance, and the labels of the others are not used.
 
         Returns
         -------
@@ -107,19 +113,29 @@ class NoisyLabelClassifier(
         """
         with self._private_fit() as fit:
             X, y = self._validated(X, y)
+            who = protected(groups, X)
+            if who.n < 2:
+                raise ValueError(
+                    f"groups holds {who.n} group; at least 2 are needed, of each of which one "
+                    "record takes part. Pass the records of more groups."
+                )
             self.classes_, codes = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
+            drawn = who.at_most(1, SecureRandom(self.noise_seed))
+            if groups is not None:
+                fit.assume(OF_GROUPS)
+                X, codes = safe_indexing(X, drawn), codes[drawn]
             self._try_estimator(X)
             k = len(self.classes_)
             event = NonPrivate() if np.isinf(self.epsilon) else self._event(k)
-            with fit.charged(event, relation="label", at_delta=0.0):
+            with fit.charged(event, relation="label", at_delta=0.0, unit=who.unit):
                 noise = SecureRandom(self.noise_seed)
                 labels, likelihood, prior = self._released(X, codes, random, noise)
             self.estimator_ = learned(
                 self._base(X), X, likelihood, prior, self.n_rounds, self.n_folds, random
             )
             if self.keep_labels:
-                self.labels_ = labels
+                self.labels_, self.labelled_ = labels, drawn
         return self
 
     @abstractmethod

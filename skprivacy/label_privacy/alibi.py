@@ -58,6 +58,9 @@ class ALIBIClassifier(NoisyLabelClassifier):
         The fitted estimator. It predicts indices of ``classes_``.
     labels_ : ndarray of shape (n_samples, n_classes)
         With ``keep_labels``: the noisy indicators.
+    labelled_ : ndarray of shape (n_groups,)
+        With ``keep_labels``: the positions of the records that ``labels_`` are of; with ``groups``
+        one of each.
     privacy_ : PrivacyGuarantee
         What is guaranteed, in the relation "label" and under which assumptions.
     privacy_event_ : Event
@@ -72,7 +75,8 @@ class ALIBIClassifier(NoisyLabelClassifier):
     Notes
     -----
     **Guarantees.** Pure ``epsilon``-differential privacy of each label: all indicators of a record
-    are one release of L1 sensitivity 2. Features are public and unprotected, and so is that a
+    are one release of L1 sensitivity 2. With ``groups`` it is that of all labels of a group, of
+    which one alone is released. Features are public and unprotected, and so is that a
     record takes part: a label guarantee says nothing about membership.
 
     **Edge cases.** If all noisy labels are of one class, that class is always predicted. An

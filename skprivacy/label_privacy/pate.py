@@ -10,7 +10,9 @@ from numpy.typing import ArrayLike
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
-from .._sklearn import HasMethods, Interval, num_samples, safe_indexing
+from .._groups import protected
+from .._sklearn import HasMethods, num_samples, safe_indexing
+from .._validation import Interval
 from ..accounting import PrivacyBudget, check_delta
 from ..ensemble import Aggregator
 from ..ensemble._taught import TaughtByVotes, placed
@@ -20,6 +22,7 @@ from ..ensemble.public_records import chosen_queries
 from ..ensemble.teachers import count_votes, try_teacher
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
+from ._base import OF_GROUPS
 
 __all__ = ["LabelPATEClassifier"]
 
@@ -87,9 +90,9 @@ class LabelPATEClassifier(TaughtByVotes):
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy of each label, whatever the
-    teachers do. A label takes part in one teacher, which moves one vote of each query. Features are
-    public and unprotected, and so is that a record takes part: a label guarantee says nothing about
-    membership.
+    teachers do. A label, or all labels of a group, take part in one teacher, which moves one vote
+    of each query. Features are public and unprotected, and so is that a record takes part: a label
+    guarantee says nothing about membership.
 
     **Edge cases.** As of :class:`~skprivacy.ensemble.PATEClassifier`. A record that is voted on may
     be one of its own teacher's: that costs nothing more.
@@ -160,7 +163,7 @@ class LabelPATEClassifier(TaughtByVotes):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: Any, y: ArrayLike) -> LabelPATEClassifier:
+    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> LabelPATEClassifier:
         """Train teachers on parts of the records, and a student on all features.
 
         Parameters
@@ -169,6 +172,9 @@ class LabelPATEClassifier(TaughtByVotes):
             Features, which are public, as teacher and student take them.
         y : array-like of shape (n_samples,)
             Private labels, each one of ``classes``.
+        groups : array-like of shape (n_samples,), default=None
+            Whom each label belongs to. All records of a group go to one teacher, so that the
+            guarantee is that of all labels of a group.
 
         Returns
         -------
@@ -184,8 +190,10 @@ class LabelPATEClassifier(TaughtByVotes):
         """
         with self._private_fit() as fit:
             X, y = self._validated(X, y)
-            n = num_samples(X)
-            check_delta(self.delta, n)
+            n, who = num_samples(X), protected(groups, X)
+            check_delta(self.delta, who.n)
+            if groups is not None:
+                fit.assume(OF_GROUPS)
             self.classes_, _ = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
             queries = chosen_queries(X, min(self.n_queries, n), random)
@@ -196,9 +204,10 @@ class LabelPATEClassifier(TaughtByVotes):
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
             self.aggregator_ = self._aggregator(len(queries), _MOVED, "label")
             event = self.aggregator_.event(len(queries), _MOVED)
-            with fit.charged(event, relation="label", at_delta=self.delta):
+            with fit.charged(event, relation="label", at_delta=self.delta, unit=who.unit):
+                parts = parts_by_index(who.n, self.n_teachers, random)[who.codes]
                 votes = count_votes(
-                    teacher, X, y, parts_by_index(n, self.n_teachers, random), self.n_teachers,
+                    teacher, X, y, parts, self.n_teachers,
                     safe_indexing(X, queries), self.classes_, seeds, self.n_jobs,
                 )  # fmt: skip
                 answers = self.aggregator_.release(

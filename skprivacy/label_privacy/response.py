@@ -56,6 +56,9 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
         The fitted estimator. It predicts indices of ``classes_``.
     labels_ : ndarray of shape (n_samples,)
         With ``keep_labels``: the reported labels.
+    labelled_ : ndarray of shape (n_groups,)
+        With ``keep_labels``: the positions of the records that ``labels_`` are of; with ``groups``
+        one of each.
     privacy_ : PrivacyGuarantee
         What is guaranteed, in the relation "label" and under which assumptions.
     privacy_event_ : Event
@@ -70,7 +73,8 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     Notes
     -----
     **Guarantees.** Pure ``epsilon``-differential privacy of each label, even locally: whoever sees
-    the reports learns no more of a label. Features are public and unprotected, and so is that a
+    the reports learns no more of a label. With ``groups`` it is that of all labels of a group, of
+    which one alone is reported. Features are public and unprotected, and so is that a
     record takes part: a label guarantee says nothing about membership.
 
     **Bias.** The rounds are steps of expectation maximisation on the likelihood of the reports,

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._sklearn import Interval, safe_indexing
+from .._sklearn import safe_indexing
+from .._validation import Interval
 from ..accounting import ApproxDP, Event, PrivacyBudget
 from ..mechanisms import RandomizedResponse, RandomizedResponseAmong, SecureRandom
 from ._base import MOST, NoisyLabelClassifier
@@ -63,6 +64,9 @@ class LP2STClassifier(NoisyLabelClassifier):
         The fitted estimator. It predicts indices of ``classes_``.
     labels_ : ndarray of shape (n_samples,)
         With ``keep_labels``: the reported labels.
+    labelled_ : ndarray of shape (n_groups,)
+        With ``keep_labels``: the positions of the records that ``labels_`` are of; with ``groups``
+        one of each.
     privacy_ : PrivacyGuarantee
         What is guaranteed, in the relation "label" and under which assumptions.
     privacy_event_ : Event
@@ -78,7 +82,8 @@ class LP2STClassifier(NoisyLabelClassifier):
     -----
     **Guarantees.** Pure ``epsilon``-differential privacy of each label. The stages are disjoint: a
     label is released in one of them, and what is asked in the second depends on released labels
-    and public features alone. Features are unprotected, and so is that a record takes part: a label
+    and public features alone. With ``groups`` it is that of all labels of a group, of which one
+    alone is released. Features are unprotected, and so is that a record takes part: a label
     guarantee says nothing about membership.
 
     **Edge cases.** If all noisy labels are of one class, that class is always predicted. An

@@ -13,8 +13,15 @@ from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._sklearn import Interval, StrOptions
-from .._validation import check_column_names, check_delta_is_small, check_numbers, check_unmasked
+from .._groups import Groups, protected
+from .._sklearn import StrOptions
+from .._validation import (
+    Interval,
+    check_column_names,
+    check_delta_is_small,
+    check_numbers,
+    check_unmasked,
+)
 from ..accounting import Event, PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
@@ -60,9 +67,14 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
             self, X, y, dtype=np.float64, ensure_all_finite=False, **checks
         )
         check_delta_is_small(self.delta)
-        if self.relation != "add_remove" and self.delta > 0:
-            check_delta(self.delta, len(rows))
         return rows, target
+
+    def _protected(self, groups: ArrayLike | None, X: NDArray) -> Groups:
+        """Return whom the guarantee protects; refuse a delta that is too large for so many."""
+        who = protected(groups, X)
+        if self.relation != "add_remove" and self.delta > 0:
+            check_delta(self.delta, who.n)
+        return who
 
     def _ball(self, fit: PrivateFit, X: NDArray) -> UnitBall:
         """Return the map of records into the unit ball, from public bounds."""
@@ -89,9 +101,9 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
             multiplier = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
         return (Laplace if pure else Gaussian)(multiplier, sensitivity)
 
-    def _charged(self, fit: PrivateFit, event: Event) -> AbstractContextManager[None]:
+    def _charged(self, fit: PrivateFit, event: Event, who: Groups) -> AbstractContextManager[None]:
         """State the guarantee and charge the budget for the release made inside."""
-        return fit.charged(event, relation=self.relation, at_delta=self.delta)
+        return fit.charged(event, relation=self.relation, at_delta=self.delta, unit=who.unit)
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self, "coef_")

@@ -7,7 +7,8 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._sklearn import Interval
+from .._groups import Groups
+from .._validation import Interval
 from ..base import PrivateFit
 from ..mechanisms import SecureRandom
 from ._base import PrivateLinearModel
@@ -25,7 +26,12 @@ class FunctionalMechanism(PrivateLinearModel):
     }
 
     def _release(
-        self, fit: PrivateFit, X: NDArray, target: NDArray, objective: PolynomialObjective
+        self,
+        fit: PrivateFit,
+        X: NDArray,
+        target: NDArray,
+        objective: PolynomialObjective,
+        who: Groups,
     ) -> None:
         """Release the noisy polynomial, the only access to the private records."""
         self._ball_ = self._ball(fit, X)
@@ -34,8 +40,8 @@ class FunctionalMechanism(PrivateLinearModel):
                 self._ball_.size, self._ball_.l1_radius, self.relation, pure=self.delta == 0
             )
         )
-        with self._charged(fit, mechanism.event):
-            rows, weights = self._ball_.transform(X)
+        with self._charged(fit, mechanism.event, who):
+            rows, weights = self._ball_.transform(X, who.exact_shares())
             self.polynomial_ = objective.release(
                 rows, weights, target, mechanism, SecureRandom(self.noise_seed)
             )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from .._sklearn import Interval
+from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..public_facts import public_classes, public_target_bounds
 from ._base import PrivateLinearClassifier, PrivateLinearRegressor
@@ -85,11 +85,13 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     Notes
     -----
     **Guarantees.** The fitted attributes are (``epsilon``, ``delta``)-differentially private with
-    one record as the unit. Records are clipped to the bounds, weighted into a ball, and rounded to
-    a grid on which sums are exact; the noise is exact on a grid as well, so that the guarantee
-    holds in floating point. Sensitivities (see :meth:`PolynomialObjective.sensitivity`) are at most
-    half of the published 2 (d + 1)**2: the constant term is never released, the radius
-    bounds all features together, and no record is counted twice under "add_remove".
+    one record as the unit, or one group: each of the m records of a group counts 1 / m, so that
+    they add a mean of what single records add, which no norm exceeds. Records are clipped to the
+    bounds, weighted into a ball, and rounded to a grid on which sums are exact; the noise is exact
+    on a grid as well, so that the guarantee holds in floating point. Sensitivities (see
+    :meth:`PolynomialObjective.sensitivity`) are at most half of the published 2 (d + 1)**2: the
+    constant term is never released, the radius bounds all features together, and no record is
+    counted twice under "add_remove".
 
     **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
     reported, since that would reveal the record's presence. NaN targets are refused. A feature of
@@ -146,7 +148,9 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> FunctionalMechanismRegressor:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+    ) -> FunctionalMechanismRegressor:
         """Fit to private records.
 
         Parameters
@@ -155,6 +159,9 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
             Private records.
         y : array-like of shape (n_samples,)
             Their targets.
+        groups : array-like of shape (n_samples,), default=None
+            Whom each record belongs to. The guarantee is then a group's, with all of its records,
+            and has the name of the groups if they are a Series.
 
         Returns
         -------
@@ -168,13 +175,14 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         """
         with self._private_fit() as fit:
             X, y = self._validated(X, y)
+            who = self._protected(groups, X)
             self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
             if self.objective is None:
-                self._release(fit, X, self._scaled_target(y), squared_objective())
+                self._release(fit, X, self._scaled_target(y), squared_objective(), who)
             else:
                 self.objective.check_records_apart(*self.target_bounds_)
                 fit.assume(self.objective.assumption)
-                self._release(fit, X, np.clip(y, *self.target_bounds_), self.objective)
+                self._release(fit, X, np.clip(y, *self.target_bounds_), self.objective, who)
                 self.target_bounds_ = (-math.inf, math.inf)
             self.coef_, self.intercept_ = self._solution(self.polynomial_.minimize([self.alpha])[0])
         return self
@@ -338,7 +346,9 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> FunctionalMechanismClassifier:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+    ) -> FunctionalMechanismClassifier:
         """Fit to private records.
 
         Parameters
@@ -347,6 +357,9 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
             Private records.
         y : array-like of shape (n_samples,)
             Labels, each one of ``classes``.
+        groups : array-like of shape (n_samples,), default=None
+            Whom each record belongs to. The guarantee is then a group's, with all of its records,
+            and has the name of the groups if they are a Series.
 
         Returns
         -------
@@ -360,9 +373,10 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         """
         with self._private_fit() as fit:
             X, y = self._validated(X, y)
+            who = self._protected(groups, X)
             self.classes_, labels = public_classes(fit, y, self.classes)
             objective = multinomial_objective(len(self.classes_), int(self.order))
-            self._release(fit, X, labels, objective)
+            self._release(fit, X, labels, objective, who)
             solution = self.polynomial_.minimize([self.alpha])[0]
             self.coef_, self.intercept_ = self._ball_.coefficients(solution)
         return self

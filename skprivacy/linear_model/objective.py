@@ -36,7 +36,8 @@ class ObjectivePerturbation(Mechanism):
 
     Notes
     -----
-    **Guarantees.** Let record x, in the unit ball, be in D' and not in D. The minimiser determines
+    **Guarantees.** For one record, and not for several of one person. Let record x, in the unit
+    ball, be in D' and not in D. The minimiser determines
     the noise b that led to it, b' = b - g with g the record's gradient, so the ratio of densities
     is that of the noise times that of the Jacobians.
 
@@ -52,6 +53,11 @@ class ObjectivePerturbation(Mechanism):
     - k classes: g = x (p - e_y)', p in the simplex; a convex function is largest at a vertex, so
       delta is at most (k-1) times that of sensitivity sqrt(2).
     - Pure: the ratio of noise densities is at most exp(||g|| / scale).
+
+    Several records, if with weights that add up to 1, have a gradient sum_i w_i p_i(b) u_i whose
+    *direction* depends on the noise, where that of one record is known: the convexity in p does not
+    carry over, and neither does the rank of S. Whoever protects people lets one record of each take
+    part.
 
     The noise consists of ordinary floating-point numbers and passes through an optimiser. Unlike
     that of the functional mechanism, it is **not hardened** against floating-point attacks.

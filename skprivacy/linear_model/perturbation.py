@@ -9,7 +9,8 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._sklearn import Interval
+from .._groups import Groups
+from .._validation import Interval
 from ..accounting import ApproxDP, Event, NonPrivate, PrivacyBudget
 from ..mechanisms import Gaussian, Laplace, SecureRandom, analytic_noise_multiplier
 from ..public_facts import public_classes
@@ -56,7 +57,9 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> _PerturbedClassifier:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+    ) -> _PerturbedClassifier:
         """Fit to private records.
 
         Parameters
@@ -65,6 +68,9 @@ class _PerturbedClassifier(PrivateLinearClassifier):
             Private records.
         y : array-like of shape (n_samples,)
             Labels, each one of ``classes``.
+        groups : array-like of shape (n_samples,), default=None
+            Whom each record belongs to. The guarantee is then a group's, with all of its records,
+            and has the name of the groups if they are a Series.
 
         Returns
         -------
@@ -78,11 +84,12 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         """
         with self._private_fit() as fit:
             X, y = self._validated(X, y)
+            who = self._protected(groups, X)
             self.classes_, labels = public_classes(fit, y, self.classes)
             ball = self._ball(fit, X)
             k = len(self.classes_)
-            with self._charged(fit, self._event()):
-                rows, weights = ball.transform(X)
+            with self._charged(fit, self._event(), who):
+                rows, weights = ball.transform(X, self._shares(who))
                 targets = labels[:, None] == (np.array([1]) if k == 2 else np.arange(k))
                 solution = self._solve(
                     rows, targets.astype(np.float64), weights, SecureRandom(self.noise_seed)
@@ -101,6 +108,10 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         if self.relation != "replace_one" or math.isinf(epsilon):
             return epsilon, delta
         return epsilon / 2.0, delta / (1.0 + math.exp(epsilon / 2.0))
+
+    @abstractmethod
+    def _shares(self, who: Groups) -> NDArray[np.float64]:
+        """Return what each record counts for; those of a group add up to 1 at most."""
 
     @abstractmethod
     def _solve(self, rows, targets, weights, random) -> NDArray[np.float64]:
@@ -173,10 +184,12 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit. The
-    proof, in :class:`~skprivacy.linear_model.objective.ObjectivePerturbation`, is about the exact
-    minimiser. The computed one has a gradient of norm at most 1e-6, so it is within 1e-6 / ridge of
-    the exact one, and noise for twice that distance is added, at 1% of epsilon and delta.
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
+    one group. Of each group one record takes part, drawn by secure chance: the proof needs all
+    gradients that a unit may add to lie along one direction, and those of several records do not.
+    The proof, in :class:`~skprivacy.linear_model.objective.ObjectivePerturbation`, is about the
+    exact minimiser. The computed one has a gradient of norm at most 1e-6, so it is within 1e-6 /
+    ridge of the exact one, and noise for twice that distance is added, at 1% of epsilon and delta.
     "replace_one" is a removal and an addition: each gets half of epsilon. The noise in the
     objective consists of floating-point numbers: it is not hardened against an adversary who reads
     the lowest bits.
@@ -204,6 +217,11 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     >>> model.privacy_
     1.00-DP, add-remove, proved
     """
+
+    def _shares(self, who: Groups) -> NDArray[np.float64]:
+        shares = np.zeros(len(who.codes))
+        shares[who.at_most(1, SecureRandom(self.noise_seed))] = 1.0
+        return shares
 
     def _solve(self, rows, targets, weights, random) -> NDArray[np.float64]:
         epsilon, delta = self._target()
@@ -275,12 +293,14 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit. The
-    loss of a record of norm 1 has Lipschitz constant 1 (sqrt(2) for three or more classes), and the
-    ridge makes the objective strongly convex: adding a record moves the minimiser by at most
-    Lipschitz / ridge. The gradient is reduced below 1e-6, which adds 2e-6 / ridge. The noise is
-    exact on a grid; rounding inside the minimisation (about 1e-12) is within that tolerance.
-    "replace_one" is a removal and an addition: each gets half of epsilon.
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
+    one group. The loss of a record of norm 1 has Lipschitz constant 1 (sqrt(2) for three or more
+    classes), and the ridge makes the objective strongly convex: adding a record moves the minimiser
+    by at most Lipschitz / ridge. The loss of each of the m records of a group counts 1 / m: their
+    sum is a mean of losses, convex and of the same Lipschitz constant, and that is all that the
+    proof asks of what is added. The gradient is reduced below 1e-6, which adds 2e-6 / ridge. The
+    noise is exact on a grid; rounding inside the minimisation (about 1e-12) is within that
+    tolerance. "replace_one" is a removal and an addition: each gets half of epsilon.
 
     **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
     reported. A class without records is learned as rare.
@@ -306,6 +326,9 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
         **_PerturbedClassifier._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="neither")],
     }
+
+    def _shares(self, who: Groups) -> NDArray[np.float64]:
+        return who.exact_shares()
 
     def _solve(self, rows, targets, weights, random) -> NDArray[np.float64]:
         epsilon, delta = self._target()

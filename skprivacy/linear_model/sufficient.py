@@ -8,7 +8,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._sklearn import Interval
+from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
 from ..mechanisms.bounds import UnitBall, exact_product, quantize
@@ -76,13 +76,15 @@ class AdaSSPRegressor(PrivateLinearRegressor):
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit.
-    With records x in the unit ball and targets in [-1, 1], adding or removing a record changes
-    x x' by at most 1, x y by 1 and the smallest eigenvalue by 1; replacing one, by sqrt(2), 2 and
-    1 (Weyl). They are released together by one Gaussian mechanism of sensitivity sqrt(3), or
-    sqrt(7): the noise is below that of the published split of (epsilon, delta) into three. The
-    sums are exact, the eigenvalue is exact to one part in 10**15, for which the mechanism keeps a
-    margin, and the noise is exact on a grid.
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
+    one group. With records x in the unit ball and targets in [-1, 1], adding or removing a record
+    changes x x' by at most 1, x y by 1 and the smallest eigenvalue by 1; replacing one, by sqrt(2),
+    2 and 1 (Weyl). Each of the m records of a group counts 1 / m: what a group adds is a mean of
+    what records add, a positive semidefinite matrix of norm at most 1 and a vector of norm at most
+    1, so that all of this holds for it. They are released together by one Gaussian mechanism of
+    sensitivity sqrt(3), or sqrt(7): the noise is below that of the published split of (epsilon,
+    delta) into three. The sums are exact, the eigenvalue is exact to one part in 10**15, for which
+    the mechanism keeps a margin, and the noise is exact on a grid.
 
     **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
     reported. NaN targets are refused.
@@ -131,7 +133,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> AdaSSPRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> AdaSSPRegressor:
         """Fit to private records.
 
         Parameters
@@ -140,6 +142,9 @@ class AdaSSPRegressor(PrivateLinearRegressor):
             Private records.
         y : array-like of shape (n_samples,)
             Their targets.
+        groups : array-like of shape (n_samples,), default=None
+            Whom each record belongs to. The guarantee is then a group's, with all of its records,
+            and has the name of the groups if they are a Series.
 
         Returns
         -------
@@ -153,6 +158,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         """
         with self._private_fit() as fit:
             X, y = self._validated(X, y)
+            who = self._protected(groups, X)
             self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
             ball = self._ball(fit, X)
             z = 0.0
@@ -161,15 +167,17 @@ class AdaSSPRegressor(PrivateLinearRegressor):
             # Adding a record changes each of the three by at most 1; replacing one changes them by
             # at most sqrt(2), 2 and 1.
             mechanism = Gaussian(z, math.sqrt(7.0 if self.relation == "replace_one" else 3.0))
-            with self._charged(fit, mechanism.event):
-                statistics = self._statistics(ball, X, y)
+            with self._charged(fit, mechanism.event, who):
+                statistics = self._statistics(ball, X, y, who.exact_shares())
                 noisy = mechanism.release(statistics, SecureRandom(self.noise_seed))
             self.coef_, self.intercept_ = self._solution(ball, mechanism.std, noisy)
         return self
 
-    def _statistics(self, ball: UnitBall, X: NDArray, y: NDArray) -> NDArray[np.float64]:
+    def _statistics(
+        self, ball: UnitBall, X: NDArray, y: NDArray, shares: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Return the smallest eigenvalue, the products with the target, and the second moments."""
-        rows, weights = ball.transform(X)
+        rows, weights = ball.transform(X, shares)
         target = quantize(self._scaled_target(y) * weights)[:, None]
         square = exact_product(rows, rows)
         smallest = max(0.0, float(np.linalg.eigvalsh(square)[0]))

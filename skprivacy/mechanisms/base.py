@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .._validation import PlainNumbers, is_tensor
 from .entropy import SecureRandom
 
 __all__ = ["Mechanism", "answers"]
@@ -32,7 +33,7 @@ def answers() -> Iterator[list[Any]]:
         _ANSWERS.reset(token)
 
 
-class Mechanism(ABC):
+class Mechanism(PlainNumbers, ABC):
     """A randomised function of a value computed from private data.
 
     Concrete mechanisms are small frozen dataclasses with a declared ``sensitivity``: the largest
@@ -67,7 +68,8 @@ class Mechanism(ABC):
             raise TypeError(f"random={random!r} must be a SecureRandom, the source of all noise.")
         answer = self._release(value, random)
         if (collected := _ANSWERS.get()) is not None:
-            collected.append(np.array(answer, copy=True))
+            here = answer.cpu().numpy() if is_tensor(answer) else answer
+            collected.append(np.array(here, copy=True))
         return answer
 
     @abstractmethod

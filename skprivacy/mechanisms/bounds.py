@@ -27,7 +27,7 @@ __all__ = [
 _STEP = 2.0**-16
 _ROWS = 1 << 20  # rows whose products sum exactly in float64: 2**20 * 2**32 < 2**53
 _AT_A_TIME = 1 << 14  # rows that are worked on together
-_INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm
+_INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm, and of the root of a share
 _LARGEST = 1e150  # so that neither a width nor its inverse overflows
 _WHOLE = 1 << 53  # float64 represents every integer up to here
 
@@ -213,14 +213,40 @@ class UnitBall:
         constant = min(self.intercept / self.norm, 1.0 / math.sqrt(d + 1))
         return math.sqrt(d * (1.0 - constant**2)) + constant
 
-    def transform(self, X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the weighted rows (n_samples, size), and their weights (n_samples,)."""
+    def transform(
+        self, X: NDArray, shares: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the weighted rows (n_samples, size), and their weights (n_samples,).
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+        shares : ndarray of shape (n_samples,), default=None
+            What each record counts for in sums of products of two, in [0, 1]: its weight is
+            multiplied by the root of it. ``None``: 1.
+
+        Returns
+        -------
+        rows : ndarray of shape (n_samples, size)
+        weights : ndarray of shape (n_samples,)
+
+        Notes
+        -----
+        **Guarantees.** A record of share s becomes sqrt(s) times a row that it might have had
+        without one, and its weight at most sqrt(s). What its row adds to a sum of products with
+        itself, or with a target of its weight, is s times what that row would add. So if shares of
+        some records add up to 1 at most, these together add a convex combination of what single
+        records, and none at all, may add: it lies within every norm in which that is bounded.
+        """
         rows, weights = np.empty((len(X), self.size)), np.empty(len(X))
+        roots = np.ones(len(X)) if shares is None else np.sqrt(shares)
         for part in few_rows(len(X)):
-            weights[part] = self._write(X[part], rows[part])
+            weights[part] = self._write(X[part], roots[part], rows[part])
         return rows, weights
 
-    def _write(self, X: NDArray, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _write(
+        self, X: NDArray, roots: NDArray[np.float64], rows: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Write the weighted rows into ``rows`` and return their weights."""
         lower, scale = np.asarray(self.lower), self._scale()
         features = rows[:, : len(lower)]
@@ -230,7 +256,7 @@ class UnitBall:
         if self.intercept:
             rows[:, -1] = self.intercept / self.norm
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        weights = _INWARDS / np.maximum(norms, 1.0)
+        weights = _INWARDS * roots / np.maximum(norms, 1.0)
         if (missing := np.isnan(norms)).any():
             rows[missing], weights[missing] = 0.0, 0.0
         rows *= weights[:, None]

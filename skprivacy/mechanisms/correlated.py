@@ -5,16 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import singledispatch
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._validation import check_flat
+from .._validation import check_flat, is_tensor
 from ..accounting import BandedFactorization, MatrixFactorization, TreeAggregation
 from ..accounting.matrix import last_step_spread
 from .base import Mechanism
 from .entropy import SecureRandom
 from .floating import check_finite, check_noise
+
+if TYPE_CHECKING:
+    from .chacha import DeviceRandom
+
+    Random = SecureRandom | DeviceRandom
 
 __all__ = ["MatrixGaussian"]
 
@@ -43,12 +48,12 @@ class MatrixGaussian(Mechanism):
     releases than it has steps are refused. The numbers are floating point and **not hardened**,
     like those of :class:`FloatGaussian`.
 
-    **Edge cases.** As for :class:`FloatGaussian`. Coefficients under which C^-1 z grows from step
-    to step without bound, such as (1, 2), are refused if it would grow more than a thousandfold:
-    rounding would swallow the fresh noise of each step, and C times the stream would reveal the
-    data. The object stores noise: it cannot be copied, and whoever reads its memory can remove the
-    noise. Memory: ``len(coefficients) - 1`` vectors of single precision for a band, one for each
-    binary digit of the number of steps for a tree.
+    **Edge cases.** As for :class:`FloatGaussian`; all vectors must be on one device. Coefficients
+    under which C^-1 z grows from step to step without bound, such as (1, 2), are refused if it
+    would grow more than a thousandfold: rounding would swallow the fresh noise of each step, and C
+    times the stream would reveal the data. The object stores noise: it cannot be copied, and
+    whoever reads its memory can remove the noise. Memory: ``len(coefficients) - 1`` vectors of
+    single precision for a band, one for each binary digit of the number of steps for a tree.
 
     Examples
     --------
@@ -86,7 +91,7 @@ class MatrixGaussian(Mechanism):
         """Standard deviation of the independent noise z divided by ``sensitivity``."""
         return self.run.noise_multiplier
 
-    def _release(self, value: NDArray, random: SecureRandom) -> NDArray:
+    def _release(self, value: Any, random: SecureRandom) -> Any:
         check_flat(value)
         if self._noise.step == self.run.n_steps:
             raise RuntimeError(
@@ -94,9 +99,14 @@ class MatrixGaussian(Mechanism):
                 "a new MatrixGaussian, accounted for more steps."
             )
         check_finite(value)
-        noise = self._noise.draw(value.size, random)
-        std = np.float32(self.noise_multiplier * self.sensitivity)
-        for start in range(0, value.size, _CHUNK):
+        std = float(np.float32(self.noise_multiplier * self.sensitivity))
+        if is_tensor(value):
+            from .chacha import DeviceRandom
+
+            there = DeviceRandom(random, value.device)
+            return value.add_(self._noise.draw(len(value), there), alpha=std)
+        noise = self._noise.draw(len(value), random)
+        for start in range(0, len(value), _CHUNK):
             value[start : start + _CHUNK] += std * noise[start : start + _CHUNK]
         return value
 
@@ -107,8 +117,8 @@ class _CorrelatedNoise(ABC):
     step = 0
     size = -1
 
-    def draw(self, size: int, random: SecureRandom) -> NDArray[np.float32]:
-        """Return the noise of the next step in a buffer that is reused."""
+    def draw(self, size: int, random: Random) -> Any:
+        """Return the noise of the next step in a buffer that is reused, where ``random`` is."""
         if self.step == 0:
             self.size = size
         if size != self.size:
@@ -121,7 +131,7 @@ class _CorrelatedNoise(ABC):
         return noise
 
     @abstractmethod
-    def _next(self, size: int, random: SecureRandom) -> NDArray[np.float32]: ...
+    def _next(self, size: int, random: Random) -> Any: ...
 
 
 class _BandedNoise(_CorrelatedNoise):
@@ -137,17 +147,20 @@ class _BandedNoise(_CorrelatedNoise):
             )
         self._behind = np.asarray(coefficients[1:], np.float32)
 
-    def _next(self, size: int, random: SecureRandom) -> NDArray[np.float32]:
+    def _next(self, size: int, random: Random) -> Any:
         reach = len(self._behind)
+        local = isinstance(random, SecureRandom)
         if self.step == 0:
-            self._past = np.zeros((max(reach, 1), size), np.float32)
+            shape = (max(reach, 1), size)
+            self._past = _zeros(shape, random)
         here = self.step % max(reach, 1)
         # Row i of the ring buffer holds the noise of (here - i) steps ago, modulo its length; the
         # row at i = here is the oldest.
         ago = (here - np.arange(reach) - 1) % max(reach, 1)
-        weights = self._behind[ago]
-        for start in range(0, size, _CHUNK):
-            part = self._past[:, start : start + _CHUNK]
+        weights = self._behind[ago] if local else self._past.new_tensor(self._behind[ago])
+        chunk = _CHUNK if local else max(size, 1)  # a device does all at once
+        for start in range(0, size, chunk):
+            part = self._past[:, start : start + chunk]
             fresh = random.normal(part.shape[1])
             if reach:
                 fresh -= weights @ part
@@ -159,17 +172,24 @@ class _TreeNoise(_CorrelatedNoise):
     """Differences of running sums whose noise has one part for each binary digit of the step."""
 
     def __init__(self) -> None:
-        self._parts: dict[int, NDArray[np.float32]] = {}
+        self._parts: dict[int, Any] = {}
 
-    def _next(self, size: int, random: SecureRandom) -> NDArray[np.float32]:
+    def _next(self, size: int, random: Random) -> Any:
         done = self.step + 1
         level = (done & -done).bit_length() - 1
         fresh = random.normal(size)
-        noise = fresh.copy()
+        noise = fresh + 0.0  # a copy
         for lower in range(level):  # the sums that the new one replaces
             noise -= self._parts.pop(lower)
         self._parts[level] = fresh
         return noise
+
+
+def _zeros(shape: tuple[int, ...], random: Random) -> Any:
+    """Return zeros where ``random`` makes its numbers."""
+    if isinstance(random, SecureRandom):
+        return np.zeros(shape, np.float32)
+    return random.zeros(shape)
 
 
 @singledispatch

@@ -6,13 +6,12 @@ import hashlib
 import math
 import os
 import threading
-from numbers import Real
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-from .._validation import check_flat
+from .._validation import check_flat, is_number
 from ..accounting._checks import whole
 from ._process import process
 
@@ -147,7 +146,8 @@ class SecureRandom:
             The integers.
         """
         check_count("size", size)
-        if not isinstance(high, int | np.integer) or not 0 < high <= 1 << 63:
+        is_whole = isinstance(high, int | np.integer) and is_number(high)
+        if not is_whole or not 0 < high <= 1 << 63:
             raise ValueError(f"high={high!r} must be an integer between 1 and 2**63.")
         high = int(high)  # numpy's integers would overflow
         limit = np.uint64((1 << 64) - (1 << 64) % high - 1)  # larger values would bias the result
@@ -195,7 +195,7 @@ class SecureRandom:
             At least 0.
         """
         check_flat(values, "values")
-        if not isinstance(std, Real) or not 0 <= std < math.inf:
+        if not is_number(std) or not 0 <= std < math.inf:
             raise ValueError(f"std={std!r} must be a finite number >= 0.")
         buffers, scale = _Buffers(len(values)), np.float32(std)
         for start in range(0, len(values), _CHUNK):

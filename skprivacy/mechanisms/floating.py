@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._validation import check_flat
+from .._validation import check_flat, is_tensor
 from ..accounting import events
 from ..accounting._checks import number
 from .base import Mechanism
@@ -42,7 +42,8 @@ class FloatGaussian(Mechanism):
     release, use :class:`Gaussian`, which is exact on a grid.
 
     **Edge cases.** NaN and infinity, which no noise hides, are refused: the caller's clipping has
-    to remove them. An empty vector is returned unchanged.
+    to remove them. An empty vector is returned unchanged. A tensor of torch's gets its noise on its
+    own device, by ChaCha20 with a key of ``random``'s.
 
     References
     ----------
@@ -74,18 +75,23 @@ class FloatGaussian(Mechanism):
             return events.NonPrivate()
         return events.GaussianEvent(self.noise_multiplier)
 
-    def _release(self, value: NDArray, random: SecureRandom) -> NDArray:
+    def _release(self, value: Any, random: SecureRandom) -> Any:
         check_flat(value)
         if self.noise_multiplier == 0:
             return value
         check_finite(value)
-        random.add_normal(value, self.noise_multiplier * self.sensitivity)
+        std = self.noise_multiplier * self.sensitivity
+        if is_tensor(value):
+            from .chacha import DeviceRandom
+
+            return DeviceRandom(random, value.device).add_normal(value, std)
+        random.add_normal(value, std)
         return value
 
 
-def check_finite(value: NDArray) -> None:
+def check_finite(value: Any) -> None:
     """Refuse a vector with a number whose noisy version tells it for certain."""
-    if not np.isfinite(value).all():
+    if not (value.isfinite() if is_tensor(value) else np.isfinite(value)).all():
         raise ValueError(
             "value holds NaN or infinity, which no noise hides. Clip each record's part of it "
             "before they are summed."

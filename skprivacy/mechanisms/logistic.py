@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_flat
+from .._validation import check_flat, is_tensor
 from ..accounting import events
 from .base import Mechanism
 from .entropy import SecureRandom
@@ -73,12 +73,16 @@ class FloatLogistic(Mechanism):
             return events.NonPrivate()
         return events.LogisticEvent(self.noise_multiplier, norm=2)
 
-    def _release(self, value: NDArray, random: SecureRandom) -> NDArray:
+    def _release(self, value: Any, random: SecureRandom) -> Any:
         check_flat(value)
         if self.noise_multiplier == 0:
             return value
         check_finite(value)
         scale = np.float32(self.noise_multiplier * self.sensitivity)
+        if is_tensor(value):
+            from .chacha import DeviceRandom
+
+            return DeviceRandom(random, value.device).add_logistic(value, float(scale))
         for start in range(0, value.size, _CHUNK):
             part = value[start : start + _CHUNK]
             noise = standard_logistic(part.size, random)

@@ -18,15 +18,16 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from .._sklearn import Interval, StrOptions, num_samples
-from .._validation import check_column_names, check_numbers, check_unmasked
+from .._groups import Groups, check_groups
+from .._sklearn import StrOptions, num_samples
+from .._validation import Interval, check_column_names, check_numbers, check_unmasked
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
 from ._defaults import PublicFacts, Recipe, chosen
 from ._gradients.clipping import CLIPPING
 from ._gradients.trial import Probe
-from ._training.config import SCHEDULES, TrainingConfig
+from ._training.config import SCHEDULES, PerGroup, TrainingConfig
 from ._training.engine import Alone, Peers, Training
 from ._training.environment import usable_device
 from ._training.net import (
@@ -73,6 +74,8 @@ TRAINING_CONSTRAINTS: dict = {
     "augment": [callable, "array-like", None],
     "augmentations": [Interval(Integral, 1, None, closed="left")],
     "n_records": [Interval(Integral, 1, None, closed="left"), None],
+    "max_group_rows": [Interval(Integral, 1, None, closed="left"), None],
+    "group_contribution": [StrOptions({"mean", "sum"})],
     "device": [str],
     "noise_seed": [Integral, None],
     "budget": [PrivacyBudget, None],
@@ -105,8 +108,18 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
     delta: float
     noise_seed: int | None
     distributed: str | None
+    max_group_rows: int | None
+    group_contribution: str
     module_: nn.Module
     privacy_: Any
+
+    def _groups(self, groups: ArrayLike | None, rows: Any) -> tuple[Groups | None, PerGroup | None]:
+        """Return whose rows they are, and what is public of that; None for records."""
+        if groups is None:
+            return None, None
+        checked = check_groups(groups, rows)
+        most = None if self.max_group_rows is None else int(self.max_group_rows)
+        return checked, PerGroup(checked.unit, most, self.group_contribution)
 
     def _peers(self) -> AbstractContextManager[Peers]:
         """Join the processes that train together, if there are others."""
@@ -140,12 +153,12 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         peers: Peers,
         net: PrivateNet,
         training: Training,
-        data: tuple[Tensor | MappedRows, Tensor],
+        data: tuple[Tensor | MappedRows, Tensor, Groups | None],
         first: bool,
     ) -> None:
         """Charge, train, and keep the module and what is known of the run."""
         config = training.config
-        fit.assume(*config.noise_kind.assumptions)
+        fit.assume(*config.assumptions)
         if config.views is not None and not config.views.ours:
             fit.assume("augmentations treat each record by itself (tried on random numbers)")
         if self.distributed is not None:
@@ -154,10 +167,12 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
             config.event,
             relation=config.relation,
             at_delta=self.delta,
+            unit=config.unit,
             before=None if first else self.privacy_,
             charging=peers.charge,
         ):
-            net.fit_loop(*data, training=training, peers=peers)
+            X, y, groups = data
+            net.fit_loop(X, y, training=training, peers=peers, groups=groups)
         self.module_ = net.module_
         self.noise_multiplier_ = config.noise_multiplier
         self.n_steps_ = config.n_steps
@@ -257,17 +272,20 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         peers: Peers,
         rows: NDArray | MappedRows,
         targets: NDArray,
+        groups: ArrayLike | None,
         first: bool,
     ) -> None:
         """Train on validated rows, and on targets as the loss understands them."""
-        data = single_precision(rows), torch.from_numpy(targets)
+        whose, per_group = self._groups(groups, rows)
+        data = single_precision(rows), torch.from_numpy(targets), whose
+        n = peers.count(*data)
         recipe = self._recipe(
-            peers.count(*data),
+            n,
             self.n_features_in_,
             self._n_outputs(),
             {} if first else {name: self.settings_[name] for name in _OF_THE_NETWORK},
         )
-        config = self._plan(peers.count(*data), recipe).with_noise_for(
+        config = replace(self._plan(n, recipe), per_group=per_group).with_noise_for(
             self.epsilon, self.delta, self.noise_multiplier
         )
         net = PrivateNet(

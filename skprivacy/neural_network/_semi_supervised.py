@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._sklearn import Interval
+from .._validation import Interval
 from ._training.net import make_module
 
 __all__ = ["SemiSupervisedNetwork"]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._sklearn import Interval
+from .._validation import Interval
 from ._semi_supervised import SemiSupervisedNetwork
 
 __all__ = ["ColumnCorruption", "ConsistencyStudent"]

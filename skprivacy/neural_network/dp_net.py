@@ -21,7 +21,7 @@ from ._gradients.losses import PerExample
 from ._gradients.trial import PROBES, Probe
 from ._network import EPOCHS, STEP_SIZE, TRAINING_CONSTRAINTS, PrivateTrainingMixin
 from ._skorch_rules import refuse_more_than_one, refuse_what_is_not_private
-from ._training.config import TrainingConfig
+from ._training.config import PerGroup, TrainingConfig
 from ._training.engine import Training
 from ._training.environment import usable_device
 from ._training.net import PrivateNet, begins_at_random
@@ -66,7 +66,8 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
     batch_size : int or "auto", default="auto"
         Expected number of records in a step. "auto" is a quarter of the records.
     n_records : int, default=None
-        A public figure for the number of records; the guarantee then hides how many there are.
+        A public figure for the number of records (or groups); the guarantee then hides how many
+        there are.
     noise_seed : int, default=None
         Makes sampling and noise reproducible **and the guarantee void**. For tests only.
     budget : PrivacyBudget, default=None
@@ -102,6 +103,10 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         Makes views of a record.
     augmentations : int, default=1
         Number of views of a record in a step.
+    max_group_rows : int, default=2
+        How many records of a group are used at most, where ``groups`` are given.
+    group_contribution : {"mean", "sum"}, default="mean"
+        What a group contributes: of the gradients of its records, before it is clipped.
 
     Attributes
     ----------
@@ -123,14 +128,16 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
     Notes
     -----
     **Guarantees.** As of :class:`DPSGDClassifier`: the trained weights are (``epsilon``,
-    ``delta``)-differentially private. Whatever of skorch would look at private records outside of
-    the mechanism is refused, with what to use instead: callbacks, validation splits, custom
-    iterators and data sets, overridden training steps, optimizers that compute several gradients.
-    ``history`` stays empty: losses are private. How far classes or targets reach is for the loss
-    to know: a label that it cannot take is an error.
+    ``delta``)-differentially private, with a record as the unit or, with ``groups``, a group.
+    Whatever of skorch would look at private records outside of the mechanism is refused, with what
+    to use instead: callbacks, validation splits, custom iterators and data sets, overridden
+    training steps, optimizers that compute several gradients. ``history`` stays empty: losses are
+    private. How far classes or targets reach is for the loss to know: a label that it cannot take
+    is an error.
 
-    **Edge cases.** A record whose loss or gradient is not finite is ignored. Ctrl-C leaves the
-    net as it was and the budget charged, and reaches the caller. X may be a memory-mapped array.
+    **Edge cases.** A record whose loss or gradient is not finite is ignored, by itself. Ctrl-C
+    leaves the net as it was and the budget charged, and reaches the caller. X may be a
+    memory-mapped array.
 
     Examples
     --------
@@ -178,6 +185,8 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         augment: Any = None,
         augmentations: int = 1,
         n_records: int | None = None,
+        max_group_rows: int | None = 2,
+        group_contribution: str = "mean",
         noise_seed: int | None = None,
         budget: PrivacyBudget | None = None,
         distributed: str | None = None,
@@ -202,6 +211,8 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         self.augment = augment
         self.augmentations = augmentations
         self.n_records = n_records
+        self.max_group_rows = max_group_rows
+        self.group_contribution = group_contribution
         self.noise_seed = noise_seed
         self.budget = budget
         self.distributed = distributed
@@ -209,7 +220,13 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
     def __sklearn_is_fitted__(self) -> bool:  # skorch 1.3 says nothing, which is taken for no
         return hasattr(self, "privacy_")
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None, **fit_params: Any) -> DPNeuralNet:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> DPNeuralNet:
         """Train on private records, from the start unless ``warm_start`` is set.
 
         Parameters
@@ -218,6 +235,9 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             One record a row, of comparable and publicly bounded scale. May be memory-mapped.
         y : array or tensor of shape (n_samples, ...)
             Targets, as the loss takes them. Whole numbers stay so, others are single precision.
+        groups : array-like of shape (n_samples,), default=None
+            Whose record each is, such as a column of patients' numbers. What is protected is then
+            a group instead of a record; a Series' name says what a group is called.
         **fit_params : dict
             Must be empty.
 
@@ -234,10 +254,15 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         BudgetExceededError
             If ``budget`` cannot afford the fit.
         """
-        return self._fit(X, y, fit_params, anew=not self.warm_start)
+        return self._fit(X, y, groups, fit_params, anew=not self.warm_start)
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike | None = None, classes: Any = None, **fit_params: Any
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        classes: Any = None,
+        groups: ArrayLike | None = None,
+        **fit_params: Any,
     ) -> DPNeuralNet:
         """Train for another ``max_epochs`` at ``epsilon`` once more.
 
@@ -249,19 +274,25 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             What the loss compares the outputs with.
         classes : object, default=None
             Not used.
+        groups : array-like of shape (n_samples,), default=None
+            As in ``fit``, and in every call since: records and groups, or groups of two names, are
+            never added up.
         **fit_params : dict
             Must be empty.
 
         Returns
         -------
         DPNeuralNet
-            ``privacy_`` covers all calls since the last ``fit``, for a record in every one.
+            ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) in every
+            one.
         """
-        return self._fit(X, y, fit_params, anew=False)
+        return self._fit(X, y, groups, fit_params, anew=False)
 
-    def _fit(self, X: Any, y: Any, fit_params: dict[str, Any], anew: bool) -> DPNeuralNet:
+    def _fit(
+        self, X: Any, y: Any, groups: Any, fit_params: dict[str, Any], anew: bool
+    ) -> DPNeuralNet:
         if fit_params:
-            raise ValueError(f"fit takes X and y only, got {sorted(fit_params)} as well.")
+            raise ValueError(f"fit takes X, y and groups only, got {sorted(fit_params)} as well.")
         refuse_what_is_not_private(self, DPNeuralNet)
         with self._private_fit() as fit, self._peers() as peers:
             first = anew or not hasattr(self, "privacy_")
@@ -282,8 +313,9 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             rows = as_rows(X)
             targets = as_targets(y, len(rows))
             self._check_module(rows, targets)
-            data = single_precision(rows), torch.from_numpy(targets)
-            config = self._config(peers.count(*data))
+            whose, per_group = self._groups(groups, rows)
+            data = single_precision(rows), torch.from_numpy(targets), whose
+            config = self._config(peers.count(*data), per_group)
             views = 1 if config.views is None else config.views.count
             probe = _probe(rows, targets, usable_device(self.device), views)
             loss = self.criterion_
@@ -300,7 +332,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             torch.default_generator.seed()
             return clone(self).initialize().module_
 
-    def _config(self, n: int) -> TrainingConfig:
+    def _config(self, n: int, per_group: PerGroup | None) -> TrainingConfig:
         params = self.get_params_for("optimizer")
         planned = TrainingConfig.planned(
             n,
@@ -319,6 +351,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             averaging_decay=self.averaging_decay,
             views=Views.of(self.augment, self.augmentations),
             device=self.device,
+            per_group=per_group,
         )
         config = planned.with_noise_for(self.epsilon, self.delta, self.noise_multiplier)
         if self.lr != "auto" or not issubclass(self.optimizer, torch.optim.SGD):
@@ -336,8 +369,14 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         if not isinstance(self.criterion_, _CLASS_LOSSES) or targets.dtype.kind not in "iu":
             return
         probe = _probe(rows, targets, self.device, 1)
-        with torch.no_grad():
-            n_outputs = copy.deepcopy(self.module_).float()(probe.inputs).shape[1]
+        try:
+            with torch.no_grad():
+                n_outputs = copy.deepcopy(self.module_).float()(probe.inputs).shape[1]
+        except (IndexError, RuntimeError) as error:  # torch's own, which tell of shapes alone
+            raise ValueError(
+                f"module={kind} cannot take the records of X, each of shape "
+                f"{tuple(probe.inputs.shape[1:])}: {error}"
+            ) from error
         ignored = getattr(self.criterion_, "ignore_index", -1)
         if ((targets != ignored) & ((targets < 0) | (targets >= n_outputs))).any():
             raise ValueError(
@@ -366,7 +405,14 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         size = max(1, _PREDICT_NUMBERS // max(1, rows.shape[1:].numel()))
         for start in range(0, len(rows), size):
             part = rows.index_select(0, torch.arange(start, min(start + size, len(rows))))
-            yield to_device(self.evaluation_step((part, None), training=training), device)
+            try:
+                outputs = self.evaluation_step((part, None), training=training)
+            except (IndexError, RuntimeError) as error:  # torch's own, which tell of shapes alone
+                raise ValueError(
+                    f"module={type(self.module_).__name__} cannot take the records of X, each of "
+                    f"shape {tuple(rows.shape[1:])}: {error}"
+                ) from error
+            yield to_device(outputs, device)
 
 
 def _probe(rows: Tensor | MappedRows, targets: NDArray, device: str, views: int) -> Probe:

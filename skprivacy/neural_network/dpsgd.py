@@ -108,6 +108,13 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         A public figure for the number of records, such as a rounded census total. With it the
         guarantee also hides how many records there are (add/remove). Without it the number of
         records counts as public (zero-out).
+    max_group_rows : int or None, default=2
+        With ``groups`` in ``fit``: at most so many records of each are used, drawn once by secure
+        chance before training. The noise does not depend on it: 5 is better where a group's
+        records differ much, see :doc:`/people`. ``None`` uses all.
+    group_contribution : {"mean", "sum"}, default="mean"
+        With ``groups``: whether the mean or the sum of the gradients of a group's records is what
+        is clipped, once, to ``max_grad_norm``.
     device : str, default="auto"
         Where to train: "cpu", "cuda", "cuda:1"... "auto" takes a GPU if there is one.
     random_state : int, RandomState instance or None, default=None
@@ -161,17 +168,20 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
     Notes
     -----
-    **Guarantees.** The fitted attributes, hence everything predicted from them, are
-    (``epsilon``, ``delta``)-differentially private with one record as the unit. Relation: zero-out
-    (one record is replaced by one that contributes nothing; their number is public), or add/remove
-    when ``n_records`` is given. Each step is a Poisson-sampled Gaussian mechanism; the steps are
-    composed through their privacy loss distribution (logistic noise: or by their Renyi
-    divergences, where that is better). A run of "banded" or "tree" noise is one Gaussian mechanism,
-    without sampling: it holds for zero-out alone, and if which batch a record is in, and when,
-    depends on nobody's data. Preprocessing fitted on the same data, such as a ``StandardScaler``,
-    is **not** covered: use :class:`skprivacy.preprocessing.SchemaTransformer`.
-    Gradients and noise are floating-point numbers: not hardened against an adversary who reads
-    the lowest bits of the weights (Mironov 2012). How long training takes is not protected.
+    **Guarantees.** The fitted attributes, hence everything predicted from them, are (``epsilon``,
+    ``delta``)-differentially private with one record as the unit, or, with ``groups``, all records
+    of a group. Relation: zero-out (one record is replaced by one that contributes nothing; their
+    number is public), or add/remove when ``n_records`` is given. With ``groups``, all that is said
+    of records here holds of groups: each is drawn as a whole, joins the gradients of its records,
+    and is clipped once; ``n_records``, ``batch_size``, ``epochs``, ``delta`` and what is "auto"
+    count groups. Each step is a Poisson-sampled Gaussian mechanism; the steps are composed through
+    their privacy loss distribution (logistic noise: or by their Renyi divergences, where that is
+    better). A run of "banded" or "tree" noise is one Gaussian mechanism, without sampling: it holds
+    for zero-out alone, and if which batch a record is in, and when, depends on nobody's data.
+    Preprocessing fitted on the same data, such as a ``StandardScaler``, is **not** covered: use
+    :class:`skprivacy.preprocessing.SchemaTransformer`. Gradients and noise are floating-point
+    numbers: not hardened against an adversary who reads the lowest bits of the weights (Mironov
+    2012). How long training takes is not protected.
 
     **What "auto" is** follows from public facts alone: the number n of records (``n_records``, if
     that is given), d of features and k of classes, ``epsilon`` and ``delta``. Let mu be the
@@ -192,9 +202,10 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     ``learning_rate`` of one's own it is gradient descent, clipped, as with privacy.
 
     **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and is
-    ignored; whether there are such records must not show, so nothing is said about them. A batch
-    may be empty: it still adds noise and counts. A class of which there is no record is learned as
-    rare. ``predict`` refuses NaN and infinity.
+    ignored; whether there are such records must not show, so nothing is said about them. Of a group
+    the other records count; the mean is still over all that are used. A batch may be empty: it
+    still adds noise and counts. A class of which there is no record is learned as rare. ``predict``
+    refuses NaN and infinity.
 
     References
     ----------
@@ -252,6 +263,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         classes: ArrayLike | None = None,
         class_weight: dict | None = None,
         n_records: int | None = None,
+        max_group_rows: int | None = 2,
+        group_contribution: str = "mean",
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         noise_seed: int | None = None,
@@ -283,6 +296,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         self.classes = classes
         self.class_weight = class_weight
         self.n_records = n_records
+        self.max_group_rows = max_group_rows
+        self.group_contribution = group_contribution
         self.device = device
         self.random_state = random_state
         self.noise_seed = noise_seed
@@ -296,7 +311,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         tags.classifier_tags.multi_label = True
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> DPSGDClassifier:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> DPSGDClassifier:
         """Train on private records.
 
         Parameters
@@ -307,6 +322,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
                 (n_samples, n_labels)
             Labels, each one of ``classes``; or zeros and ones, a column for each label, of which a
             record may have several.
+        groups : array-like of shape (n_samples,), default=None
+            Whose record each is, such as a column of patients' numbers. What is protected is then
+            a group instead of a record; a Series' name says what a group is called.
 
         Returns
         -------
@@ -320,10 +338,14 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         BudgetExceededError
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
-        return self._fit(X, y, True, self.classes)
+        return self._fit(X, y, groups, True, self.classes)
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> DPSGDClassifier:
         """Train for another ``epochs``, on the same records or on others, at ``epsilon`` once more.
 
@@ -335,20 +357,34 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
             Their labels.
         classes : array-like of shape (n_classes,), default=None
             As the parameter of the same name; only the first call may need it.
+        groups : array-like of shape (n_samples,), default=None
+            As in ``fit``, and in every call since: records and groups, or groups of two names, are
+            never added up.
 
         Returns
         -------
         DPSGDClassifier
-            ``privacy_`` covers all calls since the last ``fit``, for a record in every one.
+            ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) in every
+            one.
+
+        Raises
+        ------
+        ValueError
+            As in ``fit``, or if the earlier training protects something else than this one would.
         """
         first = not hasattr(self, "module_")
         if first:
-            return self._fit(X, y, True, self.classes if classes is None else classes)
-        return self._fit(X, y, False, self.classes_)
+            return self._fit(X, y, groups, True, self.classes if classes is None else classes)
+        return self._fit(X, y, groups, False, self.classes_)
 
     @ordinary_torch("cpu")
     def _fit(
-        self, X: ArrayLike, y: ArrayLike, first: bool, classes: ArrayLike | None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        groups: ArrayLike | None,
+        first: bool,
+        classes: ArrayLike | None,
     ) -> DPSGDClassifier:
         if isinstance(self.class_weight, str):
             raise ValueError(
@@ -358,7 +394,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         with self._private_fit() as fit, self._peers() as peers:
             rows, y = self._rows(X, y, first, multi_output=True)
             targets = self._encode(fit, _dense(y), first, classes)
-            self._train_on(fit, peers, rows, targets, first)
+            self._train_on(fit, peers, rows, targets, groups, first)
         return self
 
     def _encode(

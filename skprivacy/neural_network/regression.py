@@ -97,6 +97,13 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         A public figure for the number of records, such as a rounded census total. With it the
         guarantee also hides how many records there are (add/remove). Without it the number of
         records counts as public (zero-out).
+    max_group_rows : int or None, default=2
+        With ``groups`` in ``fit``: at most so many records of each are used, drawn once by secure
+        chance before training. The noise does not depend on it: 5 is better where a group's
+        records differ much, see :doc:`/people`. ``None`` uses all.
+    group_contribution : {"mean", "sum"}, default="mean"
+        With ``groups``: whether the mean or the sum of the gradients of a group's records is what
+        is clipped, once, to ``max_grad_norm``.
     device : str, default="auto"
         Where to train: "cpu", "cuda", "cuda:1"... "auto" takes a GPU if there is one.
     random_state : int, RandomState instance or None, default=None
@@ -148,17 +155,20 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
 
     Notes
     -----
-    **Guarantees.** The fitted attributes, hence everything predicted from them, are
-    (``epsilon``, ``delta``)-differentially private with one record as the unit. Relation: zero-out
-    (one record is replaced by one that contributes nothing; their number is public), or add/remove
-    when ``n_records`` is given. Each step is a Poisson-sampled Gaussian mechanism; the steps are
-    composed through their privacy loss distribution (logistic noise: or by their Renyi
-    divergences, where that is better). A run of "banded" or "tree" noise is one Gaussian mechanism,
-    without sampling: it holds for zero-out alone, and if which batch a record is in, and when,
-    depends on nobody's data. Preprocessing fitted on the same data, such as a ``StandardScaler``,
-    is **not** covered: use :class:`skprivacy.preprocessing.SchemaTransformer`.
-    Gradients and noise are floating-point numbers: not hardened against an adversary who reads
-    the lowest bits of the weights (Mironov 2012). How long training takes is not protected.
+    **Guarantees.** The fitted attributes, hence everything predicted from them, are (``epsilon``,
+    ``delta``)-differentially private with one record as the unit, or, with ``groups``, all records
+    of a group. Relation: zero-out (one record is replaced by one that contributes nothing; their
+    number is public), or add/remove when ``n_records`` is given. With ``groups``, all that is said
+    of records here holds of groups: each is drawn as a whole, joins the gradients of its records,
+    and is clipped once; ``n_records``, ``batch_size``, ``epochs``, ``delta`` and what is "auto"
+    count groups. Each step is a Poisson-sampled Gaussian mechanism; the steps are composed through
+    their privacy loss distribution (logistic noise: or by their Renyi divergences, where that is
+    better). A run of "banded" or "tree" noise is one Gaussian mechanism, without sampling: it holds
+    for zero-out alone, and if which batch a record is in, and when, depends on nobody's data.
+    Preprocessing fitted on the same data, such as a ``StandardScaler``, is **not** covered: use
+    :class:`skprivacy.preprocessing.SchemaTransformer`. Gradients and noise are floating-point
+    numbers: not hardened against an adversary who reads the lowest bits of the weights (Mironov
+    2012). How long training takes is not protected.
 
     **What "auto" is** follows from public facts alone: 64 tanh units, 30 epochs in batches of a
     quarter of the records (``n_records``, if that is given), Adam at a constant 0.01. For "sgd" the
@@ -167,9 +177,9 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     is as :class:`DPSGDClassifier` says.
 
     **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and is
-    ignored; whether there are such records must not show, so nothing is said about them. A batch
-    may be empty: it still adds noise and counts. Targets must be finite. ``predict`` refuses NaN
-    and infinity.
+    ignored; whether there are such records must not show, so nothing is said about them. Of a group
+    the other records count; the mean is still over all that are used. A batch may be empty: it
+    still adds noise and counts. Targets must be finite. ``predict`` refuses NaN and infinity.
 
     References
     ----------
@@ -218,6 +228,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         averaging_decay: float = 0.95,
         target_bounds: tuple[float, float] | None = None,
         n_records: int | None = None,
+        max_group_rows: int | None = 2,
+        group_contribution: str = "mean",
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         noise_seed: int | None = None,
@@ -248,6 +260,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         self.averaging_decay = averaging_decay
         self.target_bounds = target_bounds
         self.n_records = n_records
+        self.max_group_rows = max_group_rows
+        self.group_contribution = group_contribution
         self.device = device
         self.random_state = random_state
         self.noise_seed = noise_seed
@@ -256,7 +270,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         self.verbose = verbose
         self._set_module_params(module_params)
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> DPSGDRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> DPSGDRegressor:
         """Train on private records.
 
         Parameters
@@ -265,6 +279,9 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
             One record a row, features of comparable and publicly bounded scale (about -1 to 1).
         y : array-like of shape (n_samples,)
             Finite targets.
+        groups : array-like of shape (n_samples,), default=None
+            Whose record each is, such as a column of patients' numbers. What is protected is then
+            a group instead of a record; a Series' name says what a group is called.
 
         Returns
         -------
@@ -278,9 +295,11 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         BudgetExceededError
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
-        return self._fit(X, y, True)
+        return self._fit(X, y, groups, True)
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> DPSGDRegressor:
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+    ) -> DPSGDRegressor:
         """Train for another ``epochs``, on the same records or on others, at ``epsilon`` once more.
 
         Parameters
@@ -289,16 +308,27 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
             Private records.
         y : array-like of shape (n_samples,)
             Their targets.
+        groups : array-like of shape (n_samples,), default=None
+            As in ``fit``, and in every call since: records and groups, or groups of two names, are
+            never added up.
 
         Returns
         -------
         DPSGDRegressor
-            ``privacy_`` covers all calls since the last ``fit``, for a record in every one.
+            ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) in every
+            one.
+
+        Raises
+        ------
+        ValueError
+            As in ``fit``, or if the earlier training protects something else than this one would.
         """
-        return self._fit(X, y, not hasattr(self, "module_"))
+        return self._fit(X, y, groups, not hasattr(self, "module_"))
 
     @ordinary_torch("cpu")
-    def _fit(self, X: ArrayLike, y: ArrayLike, first: bool) -> DPSGDRegressor:
+    def _fit(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, first: bool
+    ) -> DPSGDRegressor:
         with self._private_fit() as fit, self._peers() as peers:
             check_numbers(y, "y")
             rows, values = self._rows(X, y, first, y_numeric=True)
@@ -306,7 +336,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
                 self.target_bounds_ = public_target_bounds(fit, values, self.target_bounds)
             low, high = self.target_bounds_
             scaled = (np.clip(values, low, high) - low) * (2.0 / (high - low)) - 1.0
-            self._train_on(fit, peers, rows, scaled.astype(np.float32), first)
+            self._train_on(fit, peers, rows, scaled.astype(np.float32), groups, first)
         return self
 
     def _n_outputs(self) -> int:

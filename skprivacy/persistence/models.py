@@ -83,6 +83,8 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     >>> again[-1].privacy_ == model[-1].privacy_
     True
     """
+    if not hasattr(model, "fit"):
+        raise TypeError(f"model={model!r} must be a fitted estimator.")
     arrays: dict[str, NDArray] = {}
     try:
         node = told(model, "", arrays)

@@ -11,12 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
+from .._groups import protected
 from .._validation import check_numbers, check_unmasked
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 from ..mechanisms.bounds import checked_bounds, exact_product, few_rows, quantize
 from ._release import additive
 
 __all__ = ["Columns", "one_column"]
+
+_SHARE_STEP = 2.0**-24  # of what records of groups add: sums of up to 2**29 groups are exact
 
 
 def one_column(x: ArrayLike) -> NDArray:
@@ -38,9 +41,15 @@ def one_column(x: ArrayLike) -> NDArray:
 
 
 class Columns:
-    """Columns scaled to [-1, 1], whose moments are released together."""
+    """Columns scaled to [-1, 1], whose moments are released together.
 
-    def __init__(self, X: ArrayLike, bounds: Any) -> None:
+    Notes
+    -----
+    **Guarantees.** Each of the m records of a group adds 1 / m of its numbers, rounded towards 0,
+    and the group 1 to the count: no number of a sum changes more by a group than by a record.
+    """
+
+    def __init__(self, X: ArrayLike, bounds: Any, groups: Any = None) -> None:
         check_numbers(X)
         given: Any = X if sparse.issparse(X) else np.asarray(X)  # sparse is refused below
         self.flat = given.ndim == 1
@@ -48,7 +57,9 @@ class Columns:
             given[:, None] if self.flat else given, dtype=np.float64, ensure_all_finite=False,
             input_name="X",
         ))  # fmt: skip
-        self.n, self.d = rows.shape
+        who = protected(groups, rows)
+        self.n, self.unit, self.d = who.n, who.unit, rows.shape[1]
+        self._shares = None if groups is None else who.exact_shares()
         self.lower, self.upper = checked_bounds("bounds", bounds, self.d)
         self.half = (self.upper - self.lower) / 2
         self.middle = (self.upper + self.lower) / 2
@@ -56,7 +67,7 @@ class Columns:
 
     def _unit(self, middle: Any, half: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
         """Yield the columns scaled to [-1, 1], on a grid on which sums are exact, by some rows."""
-        for part in few_rows(self.n):
+        for part in few_rows(len(self._rows)):
             rows = self._rows[part]
             clipped = np.where(np.isnan(rows), self.middle, np.clip(rows, self.lower, self.upper))
             scaled = (clipped - middle) / np.where(half > 0, half, 1.0)
@@ -78,9 +89,11 @@ class Columns:
         Both lie in [-1, 1]; z = 1 attains both bounds, so the sensitivities are tight.
         """
         sums = np.zeros((degree, self.d))
-        for z in self._unit(self.middle, self.half):
-            for total, part in zip(sums, (z, quantize(2.0 * z**2 - 1.0)), strict=False):
-                total += _exact_sums(part)
+        for part, z in zip(
+            few_rows(len(self._rows)), self._unit(self.middle, self.half), strict=True
+        ):
+            for total, powers in zip(sums, (z, quantize(2.0 * z**2 - 1.0)), strict=False):
+                total += self._sums(powers, part)
         counted = [float(self.n)] if relation == "add_remove" else []
         noisy = mechanism.release(np.concatenate([sums.ravel(), counted]), random)
         count = self.n if relation != "add_remove" else max(1.0, noisy[-1], mechanism.std)
@@ -95,7 +108,7 @@ class Columns:
     def sums(
         self, mechanism: Laplace | Gaussian, relation: str, random: SecureRandom
     ) -> NDArray[np.float64]:
-        """Return the sum of each column, (n_features,).
+        """Return the sum of each column, (n_features,); of groups, that of their means.
 
         Adding or removing a record changes the sum by its value; replacing a record changes it by
         at most the width of the bounds. Columns are scaled so that the largest change is 1 or 2,
@@ -104,9 +117,18 @@ class Columns:
         middle, half = np.zeros(self.d), np.maximum(np.abs(self.lower), np.abs(self.upper))
         if relation == "replace_one":
             middle, half = self.middle, self.half
-        unit = sum((_exact_sums(part) for part in self._unit(middle, half)), np.zeros(self.d))
-        noisy = mechanism.release(unit, random)
+        sums = np.zeros(self.d)
+        for part, z in zip(few_rows(len(self._rows)), self._unit(middle, half), strict=True):
+            sums += self._sums(z, part)
+        noisy = mechanism.release(sums, random)
         return (middle * self.n if relation == "replace_one" else 0.0) + half * noisy
+
+    def _sums(self, numbers: NDArray[np.float64], part: slice) -> NDArray[np.float64]:
+        """Return the sums over some records of numbers on the grid, exact in any order."""
+        if self._shares is not None:
+            shared = numbers * self._shares[part, None]
+            return (np.trunc(shared / _SHARE_STEP) * _SHARE_STEP).sum(axis=0)
+        return exact_product(numbers, np.ones((len(numbers), 1)))[:, 0]
 
     def means(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
         return self.middle + self.half * moments[0]
@@ -116,8 +138,3 @@ class Columns:
 
     def shaped(self, values: NDArray[np.float64]) -> Any:
         return float(values[0]) if self.flat else values
-
-
-def _exact_sums(columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the sum of each column of numbers on the grid, which is exact in any order."""
-    return exact_product(columns, np.ones((len(columns), 1)))[:, 0]

@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from .._groups import protected
 from .._validation import check_numbers
 from ..accounting import PrivacyBudget
+from ..accounting._checks import numbers
 from ..base import private_release
 from ..mechanisms import SecureRandom
 from ._columns import one_column
@@ -24,6 +26,7 @@ def private_count(
     epsilon: float,
     delta: float = 0.0,
     relation: str = "add_remove",
+    groups: ArrayLike | None = None,
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
@@ -40,6 +43,9 @@ def private_count(
         0 for Laplace noise, above 0 for Gaussian noise.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation.
+    groups : array-like of shape (n_samples,), default=None
+        Whom each record belongs to. The guarantee is then a group's, with all of its records. A
+        group counts 1, shared out among its records: each of m counts 1 / m.
     budget : PrivacyBudget, default=None
         Charged before the data is touched; refuses a release that it cannot afford.
     noise_seed : int, default=None
@@ -58,8 +64,9 @@ def private_count(
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with a row as the unit: under each
-    relation, a record changes the count by at most 1. The noise is exact on a grid.
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with a row as the unit, or a
+    group: under each relation it changes the count by at most 1. Shares of groups are rounded down
+    to a grid on which sums are exact. The noise is exact on a grid.
 
     Examples
     --------
@@ -71,7 +78,9 @@ def private_count(
     """
     check_target(epsilon, delta, relation)
     values = one_column(x)
-    values = values[~pd.isna(values)]
+    who = protected(groups, values)
+    known = ~pd.isna(values)
+    values, shares = values[known], who.exact_shares()[known]
     if values.dtype.kind not in "biufO" or not np.isin(values, (0, 1)).all():
         raise ValueError(
             f"x holds values of type {values.dtype}; expected booleans, or zeros and ones. Pass a "
@@ -80,9 +89,9 @@ def private_count(
     mechanism = additive(epsilon, delta, 1.0, 1.0)
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_count", budget=budget,
-        noise_seed=noise_seed,
+        noise_seed=noise_seed, unit=who.unit,
     ) as privacy:  # fmt: skip
-        count = np.array([np.count_nonzero(values)], np.float64)
+        count = np.array([shares[values.astype(bool)].sum()])
         noisy = mechanism.release(count, SecureRandom(noise_seed))
     return Release(float(noisy[0]), privacy)
 
@@ -95,6 +104,7 @@ def private_histogram(
     epsilon: float,
     delta: float = 0.0,
     relation: str = "add_remove",
+    groups: ArrayLike | None = None,
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
@@ -114,6 +124,9 @@ def private_histogram(
         0 for Laplace noise, above 0 for Gaussian noise.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation.
+    groups : array-like of shape (n_samples,), default=None
+        Whom each record belongs to. The guarantee is then a group's, with all of its records. A
+        group counts 1, shared out among its records: each of m counts 1 / m.
     budget : PrivacyBudget, default=None
         Charged before the data is touched; refuses a release that it cannot afford.
     noise_seed : int, default=None
@@ -139,42 +152,46 @@ def private_histogram(
             "bins=edges or categories=values, from public knowledge."
         )
     values = one_column(x)
-    values = values[~pd.isna(values)]  # pandas.NA cannot be compared
+    who = protected(groups, values)
+    known = ~pd.isna(values)  # pandas.NA cannot be compared
+    values, shares = values[known], who.exact_shares()[known]
     if bins is not None:
-        edges = np.asarray(bins, np.float64)
+        edges = np.array(numbers("bins", bins))
         if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
             raise ValueError(
                 f"bins={bins!r} must be at least two increasing edges, such as [0, 18, 65, 120]."
             )
         check_numbers(values, "x")
-        counts = np.histogram(values.astype(np.float64), edges)[0]
+        counts = np.histogram(values.astype(np.float64), edges, weights=shares)[0]
     else:
-        known = np.asarray(categories)
-        if known.ndim != 1 or not known.size or len(np.unique(known)) != known.size:
+        named = np.asarray(categories)
+        if named.ndim != 1 or not named.size or len(np.unique(named)) != named.size:
             raise ValueError(
                 f"categories={categories!r} must be a flat list of at least one value, without "
                 "duplicates. Pass all public categories once."
             )
-        counts = _counted_once(values, known)
+        counts = _counted_once(values, shares, named)
     changed = 2.0 if relation == "replace_one" else 1.0
     mechanism = additive(epsilon, delta, changed, math.sqrt(changed))
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_histogram", budget=budget,
-        noise_seed=noise_seed,
+        noise_seed=noise_seed, unit=who.unit,
     ) as privacy:  # fmt: skip
         noisy = mechanism.release(counts, SecureRandom(noise_seed))
     return Release(noisy, privacy)
 
 
-def _counted_once(values: NDArray, known: NDArray) -> NDArray[np.int64]:
-    """Count each value in the first category that it equals, and in no other.
+def _counted_once(
+    values: NDArray, shares: NDArray[np.float64], named: NDArray
+) -> NDArray[np.float64]:
+    """Add up the shares of the values in the first category that it equals, and in no other.
 
     Two different categories may both equal a value of another type: for example, two integers
     beyond 2**53 may both equal a float.
     """
-    counts = np.zeros(len(known), np.int64)
-    for i, category in enumerate(known):
+    counts = np.zeros(len(named))
+    for i, category in enumerate(named):
         found = values == category
-        counts[i] = found.sum()
-        values = values[~found]
+        counts[i] = shares[found].sum()
+        values, shares = values[~found], shares[~found]
     return counts

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._validation import sequence
 from ._column import Column
 from ._values import each_value
 from .columns import largest_number, magnitude, write_one_hot
@@ -86,11 +87,12 @@ class Dates(Column):
                 f"Dates: first={self.first!r} must be before last={self.last!r}. Swap them, or "
                 "widen the range."
             )
-        if isinstance(self.parts, str) or not set(self.parts) <= set(PARTS):
+        parts = sequence("parts", self.parts)
+        if not all(isinstance(part, str) and part in PARTS for part in parts):
             raise ValueError(f"Dates: parts={self.parts!r} must be a list of some of {[*PARTS]}.")
-        if len(set(self.parts)) < len(self.parts):
+        if len(set(parts)) < len(parts):
             raise ValueError(f"Dates: parts={self.parts!r} must not name a part twice.")
-        object.__setattr__(self, "parts", tuple(self.parts))
+        object.__setattr__(self, "parts", parts)
         if self.format is not None and (not isinstance(self.format, str) or "%" not in self.format):
             raise ValueError(
                 f"Dates: format={self.format!r} must be one of strptime, such as '%d.%m.%Y'."

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._sklearn import Interval, StrOptions
-from .._validation import check_column_names, check_numbers
+from .._sklearn import StrOptions
+from .._validation import Interval, check_column_names, check_numbers
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
@@ -69,8 +69,8 @@ class PrivateStandardScaler(
     Notes
     -----
     **Guarantees.** ``mean_``, ``var_`` and ``scale_`` are (``epsilon``, ``delta``)-differentially
-    private with a row as the unit. A private model trained on the scaled data spends its own
-    budget **in addition**.
+    private with a row as the unit, or a group. A private model trained on the scaled data spends
+    its own budget **in addition**.
 
     **Edge cases.** NaN counts as the middle of the bounds in ``fit`` and stays NaN in
     ``transform``. Infinity is clipped.
@@ -116,7 +116,9 @@ class PrivateStandardScaler(
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X: ArrayLike, y: Any = None) -> PrivateStandardScaler:
+    def fit(
+        self, X: ArrayLike, y: Any = None, groups: ArrayLike | None = None
+    ) -> PrivateStandardScaler:
         """Release means and variances.
 
         Parameters
@@ -125,6 +127,10 @@ class PrivateStandardScaler(
             Private records.
         y : None
             Ignored.
+        groups : array-like of shape (n_samples,), default=None
+            Whom each record belongs to. The guarantee is then a group's, with all of its records,
+            and has the name of the groups if they are a Series. Each of the m records of a group
+            counts 1 / m.
 
         Returns
         -------
@@ -141,9 +147,11 @@ class PrivateStandardScaler(
             check_column_names(X)
             check_numbers(X)
             rows = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
-            columns = Columns(rows, public_bounds(fit, rows, self.bounds))
+            columns = Columns(rows, public_bounds(fit, rows, self.bounds), groups)
             mechanism = columns.mechanism(2, self.epsilon, self.delta, self.relation)
-            with fit.charged(mechanism.event, relation=self.relation, at_delta=self.delta):
+            with fit.charged(
+                mechanism.event, relation=self.relation, at_delta=self.delta, unit=columns.unit
+            ):
                 random = SecureRandom(self.noise_seed)
                 moments = columns.release(2, mechanism, self.relation, random)
             self.bounds_ = columns.lower, columns.upper

@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._sklearn import HasMethods, Interval
-from .._validation import check_column_names
+from .._sklearn import HasMethods
+from .._validation import Interval, check_column_names
 from ..metrics import clopper_pearson
 
 __all__ = ["SmoothedClassifier"]
@@ -121,7 +121,9 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.augment = augment
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> SmoothedClassifier:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+    ) -> SmoothedClassifier:
         """Fit the classifier, on noisy rows if ``augment``.
 
         Parameters
@@ -130,6 +132,8 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             Training records.
         y : array-like of shape (n_samples,)
             Their labels.
+        groups : array-like of shape (n_samples,), default=None
+            Whom each record belongs to, for a classifier that protects groups.
 
         Returns
         -------
@@ -140,11 +144,12 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_column_names(X)
         # An error about one record would reveal its presence, so the estimator handles it.
         rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
+        given = {} if groups is None else {"groups": groups}
         if self.augment:
             # Certificates need noise that training did not use; training uses a hash of the seed.
             key = check_random_state(self.random_state).bytes(_KEY_BYTES)
             rows = rows + self.sigma * _noise_by_row(rows, key)
-        self.estimator_ = clone(self.estimator).fit(rows, labels)
+        self.estimator_ = clone(self.estimator).fit(rows, labels, **given)
         self.classes_ = self.estimator_.classes_
         return self
 

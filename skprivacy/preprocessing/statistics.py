@@ -7,7 +7,8 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._validation import check_numbers
+from .._groups import protected
+from .._validation import check_numbers, is_number
 from ..accounting import PrivacyBudget
 from ..base import private_release
 from ..mechanisms import Exponential, SecureRandom
@@ -31,6 +32,7 @@ def private_sum(
     epsilon: float,
     delta: float = 0.0,
     relation: str = "add_remove",
+    groups: ArrayLike | None = None,
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
@@ -50,6 +52,10 @@ def private_sum(
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation. The noise is proportional to the largest magnitude within the
         bounds; under "replace_one", to their width.
+    groups : array-like of shape (n_samples,), default=None
+        Whom each record belongs to. The guarantee is then a group's, with all of its records, and
+        the sum is that of the groups' means: each of m records counts 1 / m. For the sum of all
+        records add up those of each group first, and give the bounds of such a total.
     budget : PrivacyBudget, default=None
         Charged before the data is touched; refuses a release that it cannot afford.
     noise_seed : int, default=None
@@ -62,8 +68,9 @@ def private_sum(
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with a row as the unit. Values are
-    scaled to [-1, 1] and rounded towards 0 to a grid on which sums are exact; the noise is exact.
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with a row as the unit, or a
+    group. Values are scaled to [-1, 1] and rounded towards 0 to a grid on which sums are exact, and
+    so are the shares of records in their groups; the noise is exact.
 
     Examples
     --------
@@ -74,11 +81,11 @@ def private_sum(
     True
     """
     check_target(epsilon, delta, relation)
-    columns = Columns(X, bounds)
+    columns = Columns(X, bounds, groups)
     mechanism = columns.sums_mechanism(epsilon, delta, relation)
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_sum", budget=budget,
-        noise_seed=noise_seed,
+        noise_seed=noise_seed, unit=columns.unit,
     ) as privacy:  # fmt: skip
         sums = columns.sums(mechanism, relation, SecureRandom(noise_seed))
     return Release(columns.shaped(sums), privacy)
@@ -91,6 +98,7 @@ def private_mean(
     epsilon: float,
     delta: float = 0.0,
     relation: str = "add_remove",
+    groups: ArrayLike | None = None,
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
@@ -110,6 +118,9 @@ def private_mean(
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation. Under "add_remove", the number of records is private, and releasing
         it is part of the cost; otherwise it is public.
+    groups : array-like of shape (n_samples,), default=None
+        Whom each record belongs to. The guarantee is then a group's, with all of its records, and
+        each of the m records of a group counts 1 / m: the mean is that of the groups' means.
     budget : PrivacyBudget, default=None
         Charged before the data is touched; refuses a release that it cannot afford.
     noise_seed : int, default=None
@@ -122,8 +133,9 @@ def private_mean(
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with a row as the unit. Values are
-    scaled to [-1, 1] and rounded towards 0 to a grid on which sums are exact; the noise is exact.
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with a row as the unit, or a
+    group. Values are scaled to [-1, 1] and rounded towards 0 to a grid on which sums are exact, and
+    so are the shares of records in their groups; the noise is exact.
 
     **Edge cases.** If the noise exceeds the number of records, the result is noise around the
     middle of the bounds.
@@ -139,11 +151,11 @@ def private_mean(
     1.00-DP, add-remove, proved
     """
     check_target(epsilon, delta, relation)
-    columns = Columns(X, bounds)
+    columns = Columns(X, bounds, groups)
     mechanism = columns.mechanism(1, epsilon, delta, relation)
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_mean", budget=budget,
-        noise_seed=noise_seed,
+        noise_seed=noise_seed, unit=columns.unit,
     ) as privacy:  # fmt: skip
         moments = columns.release(1, mechanism, relation, SecureRandom(noise_seed))
     return Release(columns.shaped(columns.means(moments)), privacy)
@@ -156,6 +168,7 @@ def private_variance(
     epsilon: float,
     delta: float = 0.0,
     relation: str = "add_remove",
+    groups: ArrayLike | None = None,
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
@@ -175,6 +188,9 @@ def private_variance(
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation. Under "add_remove", the number of records is private, and releasing
         it is part of the cost; otherwise it is public.
+    groups : array-like of shape (n_samples,), default=None
+        Whom each record belongs to. The guarantee is then a group's, with all of its records, and
+        each of the m records of a group counts 1 / m.
     budget : PrivacyBudget, default=None
         Charged before the data is touched; refuses a release that it cannot afford.
     noise_seed : int, default=None
@@ -195,11 +211,11 @@ def private_variance(
     True
     """
     check_target(epsilon, delta, relation)
-    columns = Columns(X, bounds)
+    columns = Columns(X, bounds, groups)
     mechanism = columns.mechanism(2, epsilon, delta, relation)
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_variance", budget=budget,
-        noise_seed=noise_seed,
+        noise_seed=noise_seed, unit=columns.unit,
     ) as privacy:  # fmt: skip
         moments = columns.release(2, mechanism, relation, SecureRandom(noise_seed))
     return Release(columns.shaped(columns.variances(moments)), privacy)
@@ -213,6 +229,7 @@ def private_quantile(
     epsilon: float,
     relation: str = "add_remove",
     n_candidates: int = 1024,
+    groups: ArrayLike | None = None,
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
@@ -232,6 +249,9 @@ def private_quantile(
         Neighbouring relation.
     n_candidates : int, default=1024
         Number of candidates, at least 2.
+    groups : array-like of shape (n_samples,), default=None
+        Whom each record belongs to. The guarantee is then a group's, with all of its records, and
+        each of the m records of a group counts 1 / m.
     budget : PrivacyBudget, default=None
         Charged before the data is touched; refuses a release that it cannot afford.
     noise_seed : int, default=None
@@ -245,7 +265,9 @@ def private_quantile(
     Notes
     -----
     **Guarantees.** Pure ``epsilon`` differential privacy. The score of r is
-    -abs(#(x < r) - q #(x)); a record changes it by at most max(q, 1 - q), or by 1 if replaced.
+    -abs(#(x < r) - q #(x)); a record changes it by at most max(q, 1 - q), or by 1 if replaced. A
+    group that counts a <= 1, of which b below r, changes what is within abs by b - q a, which lies
+    between -q and 1 - q as well.
 
     References
     ----------
@@ -259,7 +281,7 @@ def private_quantile(
     >>> 450 < median < 550
     True
     """
-    if not 0 <= q <= 1:
+    if not (is_number(q) and 0 <= q <= 1):
         raise ValueError(f"q={q!r} must lie in [0, 1]; 0.5 is the median.")
     if not (isinstance(n_candidates, Integral) and n_candidates >= 2):
         raise ValueError(f"n_candidates={n_candidates!r} must be an integer >= 2, such as 1024.")
@@ -267,15 +289,19 @@ def private_quantile(
     lower, upper = checked_bounds("bounds", bounds, 1)
     check_numbers(x, "x")
     values = one_column(x).astype(np.float64)
-    values = np.sort(np.clip(values[~np.isnan(values)], lower, upper))
+    who = protected(groups, values)
+    known = ~np.isnan(values)
+    values, shares = np.clip(values[known], lower, upper), who.exact_shares()[known]
+    order = np.argsort(values)
+    counted = np.concatenate([[0.0], shares[order].cumsum()])
     candidates = np.linspace(lower[0], upper[0], int(n_candidates))
-    below = np.searchsorted(values, candidates, side="left")
+    below = counted[np.searchsorted(values[order], candidates, side="left")]
     sensitivity = 1.0 if relation == "replace_one" else max(q, 1.0 - q)
     mechanism = Exponential(float(epsilon), sensitivity)
-    scores = -np.abs(below - q * values.size)
+    scores = -np.abs(below - q * counted[-1])
     with private_release(
         mechanism.event, relation=relation, at_delta=0.0, who="private_quantile", budget=budget,
-        noise_seed=noise_seed,
+        noise_seed=noise_seed, unit=who.unit,
     ) as privacy:  # fmt: skip
         chosen = mechanism.release(scores, SecureRandom(noise_seed))
     return Release(float(candidates[chosen]), privacy)

@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._sklearn import Interval, StrOptions, num_samples
-from .._validation import check_column_names, check_delta_is_small, check_unmasked
+from .._groups import protected
+from .._sklearn import StrOptions
+from .._validation import Interval, check_column_names, check_delta_is_small
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin
-from ..ensemble.partition import group_sizes
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from ._choosing import adaptive, n_choices, spanning_tree
-from ._counts import Records, weights
+from ._counts import Records
 from ._drawing import drawn
 from ._facts import Facts
 from ._fine import bins_of_columns, cells_of_bins, fine_tables, of_bins, total_of
@@ -247,9 +247,9 @@ class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             facts = Facts.of(fit, X, y, self.schema, self.label)
             domain = facts.domain({} if self.grids is None else self.grids, self.missing)
             workload = facts.workload(self.workload)
-            unit, shares = _unit(groups, X)
+            who = protected(groups, X)
             if self.relation != "add_remove":
-                check_delta(self.delta, num_samples(X))
+                check_delta(self.delta, who.n)
             columns = [c for c in range(len(domain.columns)) if c not in facts.tie]
             chosen = n_choices(
                 self.method, len(columns), sum(w > 0 for w in workload.values()), self.rounds
@@ -258,10 +258,12 @@ class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
                 len(columns), chosen, self.method == "tree",
                 float(self.epsilon), float(self.delta), self.relation,
             )  # fmt: skip
-            with fit.charged(plan.event, relation=self.relation, at_delta=self.delta, unit=unit):
+            with fit.charged(
+                plan.event, relation=self.relation, at_delta=self.delta, unit=who.unit
+            ):
                 random = SecureRandom(self.noise_seed)
                 codes, kept = domain.encoded(facts.series)
-                records = Records(codes, domain.sizes, None if shares is None else shares[kept])
+                records = Records(codes, domain.sizes, who.exact_shares()[kept])
                 tables = fine_tables(records, columns, facts.tie, plan, random)
                 total = total_of(tables)
                 bins = bins_of_columns(domain, columns, tables, plan, int(self.max_bins))
@@ -344,13 +346,3 @@ class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
                 raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
             return X
         return validate_data(self, X, dtype=None, ensure_all_finite=False)
-
-
-def _unit(groups: Any, X: Any) -> tuple[str, NDArray[np.float64] | None]:
-    """Return what is protected, and the share of each record in its group."""
-    if groups is None:
-        return "record", None
-    check_unmasked(groups, "groups")
-    check_consistent_length(X, groups)
-    name = str(getattr(groups, "name", None) or "group")
-    return name, weights(group_sizes(column_or_1d(groups)))

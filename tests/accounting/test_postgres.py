@@ -2,12 +2,6 @@
 
 import gc
 import os
-import shutil
-import signal
-import socket
-import subprocess
-import time
-from glob import glob
 from unittest import mock
 
 import joblib
@@ -20,45 +14,16 @@ from skprivacy.exceptions import BudgetExceededError
 psycopg = pytest.importorskip("psycopg", reason="the postgres extra is not installed")
 
 
-def _find(name):
-    """Return where a program of PostgreSQL is: Debian keeps them out of the path, by version."""
-    folders = sorted(glob("/usr/lib/postgresql/*/bin"), reverse=True)
-    return shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
-
-
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """Start PostgreSQL on a free port; as root, under the postgres account, as it demands."""
-    if not (_find("initdb") and _find("postgres")):
+def server():
+    from .postgres_server import Server, is_installed
+
+    if not is_installed():
         pytest.skip("no PostgreSQL server on this machine")
-    as_root = os.geteuid() == 0
-    account = {"user": "postgres"} if as_root else {}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    # Not under pytest's folder, which another account may not enter.
-    folder = f"/tmp/skprivacy-postgres-{port}"
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
-    subprocess.run(
-        [_find("initdb"), "-D", folder, "-U", "tester", "-A", "trust", "--no-sync"],
-        check=True, **quiet, **account,
-    )  # fmt: skip
-    running = subprocess.Popen(
-        [_find("postgres"), "-D", folder, "-p", str(port), "-c", "listen_addresses=127.0.0.1",
-         "-c", f"unix_socket_directories={folder}"],
-        **quiet, **account,
-    )  # fmt: skip
-    url = f"postgresql://tester@127.0.0.1:{port}/postgres"
-    for _ in range(1000):  # a busy machine takes long
-        try:
-            psycopg.connect(url).close()
-            break
-        except psycopg.OperationalError:
-            time.sleep(0.1)
-    yield url
-    running.send_signal(signal.SIGINT)  # without waiting for idle connections
-    running.wait(30)
-    shutil.rmtree(folder, ignore_errors=True)
+    running = Server()
+    running.start()
+    yield running.url
+    running.stop()
 
 
 def test_the_whole_life_of_a_budget(server):

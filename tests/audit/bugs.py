@@ -137,7 +137,7 @@ def half_statistic(original):
 
 
 def features_beyond_the_ball(original):
-    def transform(self, X):
+    def transform(self, X, shares=None):
         lower, upper = np.array(self.lower), np.array(self.upper)
         rows = 2 * (np.nan_to_num(X) - lower) / (upper - lower) - 1
         return quantize(rows / self.norm), np.ones(len(X))
@@ -147,7 +147,7 @@ def features_beyond_the_ball(original):
 
 def columns_beyond_their_bounds(original):
     def unit(self, middle, half):
-        return quantize(10.0 * original(self, middle, half))
+        return (quantize(10.0 * part) for part in original(self, middle, half))
 
     return unit
 
@@ -195,8 +195,8 @@ def not_at_all(original):
 def clips_the_mean(original):
     """Clip the mean gradient of a batch and not that of each record."""
 
-    def total(self, X, y, indices):
-        summed = original(self, X, y, indices)
+    def total(self, X, y, indices, people=None):
+        summed = original(self, X, y, indices, people)
         allowed = self._expected * self._clipped.max_grad_norm
         return summed * min(1.0, allowed / (float(summed.norm()) + 1e-30))
 

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
+from skprivacy._groups import Groups, check_groups, protected
 from skprivacy.accounting import (
     GaussianEvent,
     PrivacyBudget,
@@ -21,7 +22,7 @@ from skprivacy.accounting import (
 )
 from skprivacy.ensemble import GNMax, PATEClassifier, marginals, pate
 from skprivacy.ensemble.marginals import Marginals
-from skprivacy.ensemble.partition import group_sizes, parts_by_hash
+from skprivacy.ensemble.partition import parts_by_group, parts_by_hash
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.mechanisms import Mechanism
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
@@ -29,6 +30,7 @@ from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransform
 from .. import contracts_once
 from ..private_estimators import CASES
 
+SETTLED = lambda: np.random.RandomState(0)  # noqa: E731
 SCHEMA = Schema(
     {
         "age": Bounded(0, 80),
@@ -47,8 +49,8 @@ def table(rows):
 
 def counts(rows, codes, groups=None, relation="add_remove"):
     made = Marginals(SCHEMA, 2, 1.0, 1e-5, relation)
-    sizes = None if groups is None else group_sizes(np.array(groups))
-    return made.counts(table(rows), np.array(codes, np.int64), sizes)
+    shares = protected(groups, rows).exact_shares()
+    return made.counts(table(rows), np.array(codes, np.int64), shares)
 
 
 def test_a_record_counts_once_in_each_column():
@@ -72,10 +74,10 @@ def test_a_record_is_counted_alike_whatever_the_others_are():
     """A column that holds one value of another type has another type as a whole."""
     plain = pd.DataFrame({"age": [30, 50], "pay": [1, 2], "sex": ["F", "M"], "floor": [1, 2]})
     made = Marginals(SCHEMA, 2, 1.0, 1e-5, "add_remove")
-    alone = made.counts(plain, np.array([0, 1]))
+    alone = made.counts(plain, np.array([0, 1]), np.ones(2))
     for value in STRANGE:
         other = pd.concat([plain, table([[value] * 4])], ignore_index=True)
-        np.testing.assert_array_equal(made.counts(other, np.array([0, 1, 1])), alone)
+        np.testing.assert_array_equal(made.counts(other, np.array([0, 1, 1]), np.ones(3)), alone)
 
 
 def worst_gap(relation, with_groups):
@@ -117,18 +119,18 @@ def test_a_unit_moves_the_counts_by_the_sensitivity_at_most(relation, with_group
 
 def test_shares_of_a_group_never_add_up_to_more_than_one():
     for size in (1, 3, 7, 1000, 3333, 1 << 21):
-        shares = (marginals._PARTS // np.full(size, size)) / marginals._PARTS
-        assert 1 - size / marginals._PARTS <= shares.sum() <= 1
+        shares = check_groups(np.zeros(size), np.zeros(size)).exact_shares()
+        assert 1 - size / 2**20 <= shares.sum() <= 1
 
 
-def test_groups_are_those_that_share_a_teacher():
-    groups = np.array([1, 1.0, "1", None, None, np.nan, True, 2], dtype=object)
-    sizes = group_sizes(groups)
-    for names in (groups, np.arange(20000) // 3):
-        parts = parts_by_hash(names, None, 10**9, np.random.RandomState(0))
-        together = pd.Series(parts).map(pd.Series(parts).value_counts()).to_numpy()
-        np.testing.assert_array_equal(group_sizes(names), together)
-    assert sizes[3] == 2
+@pytest.mark.parametrize("names", [[1, 1.0, "1", True, 2, "1"], list(np.arange(20000) // 3)])
+def test_groups_are_those_that_share_a_teacher(names):
+    groups = np.empty(len(names), object)
+    groups[:] = names
+    codes = check_groups(groups, groups).codes
+    for given in (groups, list(names), pd.Series(groups)):
+        parts = parts_by_group(given, codes, 10**9, np.random.RandomState(0))
+        np.testing.assert_array_equal(pd.factorize(parts)[0], codes)
 
 
 @pytest.mark.parametrize("column", ["age", "city"])
@@ -140,16 +142,21 @@ def test_a_complex_number_leaves_other_records_counts(column):
     odd.loc[0, column] = 1 + 1j
     joined = pd.concat([others, odd], ignore_index=True).astype({column: complex})
     codes = np.array([0, 1, 0, 1])
-    change = counts(joined, codes) - counts(others, codes[:3])
+    change = counts(joined, codes, np.ones(4)) - counts(others, codes[:3], np.ones(3))
     assert change.min() == 0
     assert change.sum() == 1  # the other column alone
+
+
+def sizes_of(groups):
+    found = check_groups(groups, groups)
+    return found.sizes()[found.codes]
 
 
 def test_groups_are_told_apart_beyond_the_precision_of_floats():
     """Taken for one group they would share a unit, and each would change the other's counts."""
     names = np.array([2**60, 2**60 + 1, 2**60 + 1, 2**53, 2**53 + 1, 7])
     for groups in (names, names.astype(np.uint64), names.astype(object)):
-        np.testing.assert_array_equal(group_sizes(groups), [1, 2, 2, 1, 1, 1])
+        np.testing.assert_array_equal(sizes_of(groups), [1, 2, 2, 1, 1, 1])
     assert len(set(parts_by_hash(names, None, 10**9, np.random.RandomState(0)))) == 5
 
 
@@ -157,9 +164,28 @@ def test_a_group_is_one_whatever_the_types_of_its_name():
     """Cut in two, it would have two teachers, and two units in the counts."""
     names = [1, 1.0, np.int64(1), np.float32(1), True, Decimal(1)]
     groups = np.array([*names, "a", np.str_("a"), "1"], dtype=object)
-    np.testing.assert_array_equal(group_sizes(groups), [6] * 6 + [2, 2, 1])
-    parts = parts_by_hash(groups, None, 10**9, np.random.RandomState(0))
+    np.testing.assert_array_equal(sizes_of(groups), [6] * 6 + [2, 2, 1])
+    parts = parts_by_group(groups, check_groups(groups, groups).codes, 10**9, SETTLED())
     assert len(set(parts[:6])) == len(set(parts[6:8])) == 1
+
+
+def test_a_moment_in_two_time_zones_is_one_group():
+    """Written in two ways, and equal: hashed by how it is written it had two teachers."""
+    utc = pd.Timestamp("2020-01-01", tz="UTC")
+    groups = pd.Series([utc, utc.tz_convert("Europe/Berlin"), "Ada"], dtype=object)
+    parts = parts_by_group(groups, check_groups(groups, groups).codes, 10**9, SETTLED())
+    assert parts[0] == parts[1] != parts[2]
+
+
+def test_the_teacher_of_a_group_does_not_depend_on_other_groups():
+    names = np.array(["b", "a", "b", "c", "a", "c"])
+    for left_out in "abc":
+        left = names[names != left_out]
+        all_of, some = (
+            dict(zip(g, parts_by_group(g, check_groups(g, g).codes, 10**9, SETTLED()), strict=True))
+            for g in (names, left)
+        )
+        assert some == {k: v for k, v in all_of.items() if k != left_out}
 
 
 # --------------------------------------------------------------------------------- what is charged
@@ -351,7 +377,7 @@ def test_marginals_that_are_charged_as_under_another_relation_are_caught():
 
 def test_a_group_of_which_every_record_counts_is_caught():
     with (
-        mock.patch(f"{__name__}.group_sizes", lambda groups: np.ones(len(groups), np.int64)),
+        mock.patch.object(Groups, "exact_shares", lambda self: np.ones(len(self.codes))),
         pytest.raises(AssertionError),
     ):
         test_a_unit_moves_the_counts_by_the_sensitivity_at_most("add_remove", True)

@@ -183,7 +183,7 @@ def test_planted_wrong_bounds_are_caught(bug, monkeypatch):
         monkeypatch.setattr(UnitBall, "norm", property(lambda self: self.radius))
         monkeypatch.setattr(UnitBall, "l1_radius", property(lambda self: len(self.lower) ** 0.5))
         monkeypatch.setattr(
-            UnitBall, "transform", lambda self, X: (_unclipped(self, X), np.ones(len(X)))
+            UnitBall, "transform", lambda self, X, _: (_unclipped(self, X), np.ones(len(X)))
         )
     else:
         monkeypatch.setattr(PolynomialObjective, "sensitivity", lies[bug])

@@ -18,6 +18,7 @@ from torch import distributed as dist
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import Mechanism
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
+from skprivacy.neural_network._training import distributed
 from skprivacy.neural_network._training.distributed import ProcessGroup
 from skprivacy.neural_network._training.engine import Training
 
@@ -196,6 +197,60 @@ def _released(inputs: list):
         yield
 
 
+def households():
+    """Whose record each is, up to three a household, none of which is in two shards."""
+    return np.r_[np.arange(FIRST) // 3, 1000 + np.arange(N - FIRST) // 3]
+
+
+def people(rank: int, folder: Path) -> dict[str, Any]:
+    """Training that protects people, and by how much one of them moves the first release."""
+    X, y = data()
+    own, whose = shard(rank), households()
+    across = np.arange(N) // 3  # the household of record 249 is in both shards
+    found: dict[str, Any] = {
+        "replicated": weights(private(distributed="replicated").fit(X, y, groups=whose)),
+        "sharded": weights(
+            private(distributed="sharded", max_group_rows=None).fit(X[own], y[own], whose[own])
+        ),
+        "in two shards": said(
+            lambda: private(distributed="sharded").fit(X[own], y[own], across[own].astype(float))
+        ),
+        "other groups": said(
+            lambda: private(distributed="replicated").fit(X, y, np.roll(whose, rank))
+        ),
+        "one without": said(
+            lambda: private(distributed="sharded").fit(X[own], y[own], [None, whose[own]][rank])
+        ),
+        "moved": [
+            _moved_by(rank, mode, whose, household)
+            for mode in ("replicated", "sharded")
+            for household in (1, 1001)
+        ],
+    }
+    with mock.patch.object(distributed, "_refuse_shared", return_value=None):
+        found["moved in two shards"] = _moved_by(rank, "sharded", across, FIRST // 3)
+    return found
+
+
+def _moved_by(rank: int, mode: str, whose: Any, household: int) -> float:
+    X, y = data()
+    theirs = whose == household
+    X[theirs], y[theirs] = 50.0, 1
+    nothing = X.copy()
+    nothing[theirs] = np.nan
+    own = shard(rank) if mode == "sharded" else slice(None)
+    sums = []
+    for rows in (X, nothing):
+        inputs: list = []
+        with _released(inputs):
+            private(
+                distributed=mode, epochs=1, batch_size=10**6, clipping="automatic",
+                max_grad_norm=0.7, group_contribution="sum", max_group_rows=None,
+            ).fit(rows[own], y[own], whose[own])  # fmt: skip
+        sums.append(inputs[0] if inputs else np.zeros(1))
+    return float(np.linalg.norm(sums[0] - sums[1])) / 0.7
+
+
 def parts(rank: int, folder: Path) -> dict[str, Any]:
     """Who took part in which process and step."""
     X, y = data()
@@ -297,7 +352,9 @@ def dying(rank: int, folder: Path) -> dict[str, Any]:
         return {"error": said(lambda: private(distributed="replicated").fit(X, y))}
 
 
-SCENES = [same_as_one, claims, noise, sensitivity, parts, budget, mistakes, failing_step, dying]
+SCENES = [
+    same_as_one, claims, noise, sensitivity, people, parts, budget, mistakes, failing_step, dying,
+]  # fmt: skip
 
 
 def freezing(rank: int, folder: Path) -> dict[str, Any]:

@@ -96,6 +96,37 @@ def test_a_record_moves_what_is_released_by_its_norm_in_whichever_process_it_is(
     assert found["counted twice"][0] > 1.5, "the planted bug is not seen"
 
 
+def test_two_processes_protect_people_as_one_does(results):
+    X, y = processes.data()
+    whose = processes.households()
+    expected = {
+        "replicated": processes.private().fit(X, y, groups=whose),
+        "sharded": processes.private(max_group_rows=None).fit(X, y, groups=whose),
+    }
+    for name, model in expected.items():
+        for rank in (0, 1):
+            found = results["people"][rank][name]
+            assert np.allclose(found, processes.weights(model), rtol=1e-5, atol=1e-5), name
+
+
+def test_a_person_moves_what_is_released_by_one_contribution(results):
+    found = results["people"][0]
+    assert all(0.6 < distance <= 1.0 + 1e-6 for distance in found["moved"])
+    assert found["moved in two shards"] > 1.5, "the planted bug is not seen"
+
+
+@pytest.mark.parametrize(
+    ("mistake", "match"),
+    [
+        ("in two shards", "two processes hold records of the same group"),
+        ("other groups", "the processes hold different records"),
+        ("one without", "Some processes are given groups, and others none"),
+    ],
+)
+def test_groups_that_do_not_fit_together_are_refused_by_all(results, mistake, match):
+    assert all(match in results["people"][rank][mistake] for rank in (0, 1))
+
+
 def test_only_the_first_process_releases(results):
     found = results["sensitivity"][1]
     assert [d for distances in found.values() for d in distances] == [0.0] * 5

@@ -386,8 +386,11 @@ def test_precision_that_is_set_for_each_product_is_kept_out_and_put_back(blobs, 
 
 
 def test_progress_is_shown_when_asked_for(blobs, capfd):
-    private(verbose=1).fit(*blobs)
-    assert "step" in capfd.readouterr().err
+    model = private(verbose=1).fit(*blobs)
+    shown = capfd.readouterr().err
+    assert "step" in shown
+    assert f" 0/{model.n_steps_} " in shown  # of all epochs, in one bar
+    assert shown.count("  0%|") == 1
     private().fit(*blobs)
     assert capfd.readouterr().err == ""
 

@@ -11,8 +11,9 @@ from torch import nn
 
 from skprivacy.mechanisms import Mechanism
 from skprivacy.neural_network._gradients.trial import Probe
+from skprivacy.neural_network._training import engine
 from skprivacy.neural_network._training.config import TrainingConfig
-from skprivacy.neural_network._training.engine import Training
+from skprivacy.neural_network._training.engine import Alone, Training
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 
@@ -51,6 +52,22 @@ def test_a_run_releases_what_its_configuration_says(noise, steps, clipping, monk
         assert config.event.event.sampling_rate == config.sampling_rate == 25 / 60
     else:
         assert config.event == released[0].event
+
+
+def test_who_watches_the_releases_of_a_run_sees_them_on_a_gpu_too(monkeypatch):
+    """Noise that a device makes by itself would pass by whoever stands between."""
+
+    class Watching(Alone):
+        seen = 0
+
+        def release(self, mechanism, total, random):
+            self.seen += 1
+            return super().release(mechanism, total, random)
+
+    monkeypatch.setattr(engine, "NOISE_ON", {"cpu"})
+    config, peers = planned(), Watching()
+    Training(config, network(), LOSS).run(*data(), peers)
+    assert peers.seen == config.n_steps
 
 
 def test_a_run_happens_once():

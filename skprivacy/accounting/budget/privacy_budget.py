@@ -16,6 +16,7 @@ from ..._config import warn_caller
 from ..._output import displayable
 from ...exceptions import BudgetExceededError, PrivacyWarning
 from .._checks import whole
+from .._event import check_event
 from ..events import Event, check_relation, positive
 from ..guarantee import check_delta
 from .admission import cap_of, holds, how_many_fit, refusing
@@ -379,6 +380,7 @@ class PrivacyBudget(Statement):
         ValueError
             If the filter is ``"basic"`` and the event has no epsilon to add up.
         """
+        check_event("event", event)
         log = self._ledger.read()
         terms = self._settled(log)
         if terms["filter"] == "basic" and has_no_epsilon(event, terms["relation"]):

@@ -100,7 +100,7 @@ class SQLiteLedger(Ledger):
             with closing(opened) as connection:
                 connection.execute("PRAGMA synchronous=EXTRA")
                 yield connection
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # of a damaged text, or its error
             found = os.path.exists(self.path)
             raise (self._broken if found else self._missing)(error) from error
 

@@ -69,6 +69,10 @@ class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",), knows_labe
     def zcdp(self, relation: str) -> float:
         return self.epsilon**2 / 8
 
+    def grouped(self, size: int) -> ExponentialEvent:
+        # a sum of losses, each of which lies in an interval of length epsilon
+        return ExponentialEvent(size * self.epsilon)
+
 
 @dataclass(frozen=True)
 class ReportNoisyMaxEvent(Event, tag="ReportNoisyMax", stored=("epsilon",), knows_label=True):
@@ -92,3 +96,6 @@ class ReportNoisyMaxEvent(Event, tag="ReportNoisyMax", stored=("epsilon",), know
 
     def dominating_pairs(self, relation: str) -> Pairs:
         return both(pure_pair(self.epsilon))
+
+    def grouped(self, size: int) -> ReportNoisyMaxEvent:
+        return ReportNoisyMaxEvent(size * self.epsilon)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..._validation import is_number
 from .._checks import positive, replaces
 from .._event import Event, Orders, Pairs
 from .._renyi import ROUNDING, binomial_rdp
@@ -33,7 +34,7 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
 
     def __post_init__(self) -> None:
         positive("noise_multiplier", self.noise_multiplier)
-        if self.norm not in (1, 2):
+        if not is_number(self.norm) or self.norm not in (1, 2):
             raise ValueError(f"norm={self.norm!r} must be 1 or 2, the norm of the sensitivity.")
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
@@ -100,6 +101,9 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
     def gdp(self) -> tuple[float, bool]:
         # That of the L2 pair; it holds for L1 too, as the L2 norm is at most the L1 norm.
         return math.sqrt(math.pi / 8) / self.noise_multiplier, True
+
+    def grouped(self, size: int) -> LogisticEvent:
+        return LogisticEvent(self.noise_multiplier / size, self.norm)
 
 
 def _log_sinhc(values: ArrayLike) -> Orders:

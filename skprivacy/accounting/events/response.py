@@ -10,6 +10,7 @@ import numpy as np
 from .._checks import positive, whole
 from .._event import Event, Orders, Pairs
 from ..pld.pairs import AtomPair, both, pure_pair
+from .composition import Repeated
 from .sampling import bounded_sampled_renyi
 
 __all__ = ["RandomizedResponseEvent"]
@@ -55,6 +56,21 @@ class RandomizedResponseEvent(
         high, low, rest = self._probabilities()
         losses = (-self.epsilon, 0.0, self.epsilon)
         return both(AtomPair(losses, (low, rest, high), (high, rest, low), gap=self.epsilon))
+
+    def grouped(self, size: int) -> Event:
+        """Return as many responses: those of each unit, where each of them gives its own.
+
+        Parameters
+        ----------
+        size : int
+            Number of units in the group, at least 1.
+
+        Returns
+        -------
+        Event
+            Of all their responses.
+        """
+        return Repeated(self, size)
 
     def _probabilities(self) -> tuple[float, float, float]:
         """Return those of the true category, one other category, and the remaining ones."""

@@ -11,6 +11,7 @@ from .._renyi import pure_rdp, rdp
 from ..pld.sampled import Added, Removed
 from .composition import total_zcdp
 from .gaussian import GaussianEvent
+from .sampled_group import SampledGroup
 
 __all__ = ["PoissonSampled"]
 
@@ -74,6 +75,13 @@ class PoissonSampled(
         # zCDP has no amplification by sampling, so the bound of the whole data set is used. Where a
         # contribution is replaced two contributions change, as in a group of two.
         return total_zcdp(self.event, relation) * (4 if replaces(relation) else 1)
+
+    def grouped(self, size: int) -> Event | None:
+        inner: Event = self
+        rate = 1.0
+        while isinstance(inner, PoissonSampled):
+            rate, inner = rate * inner.sampling_rate, inner.event
+        return SampledGroup(rate, inner, size) if isinstance(inner, GaussianEvent) else None
 
     def gdp(self) -> tuple[float, bool]:
         if not isinstance(self.event, GaussianEvent):

@@ -117,6 +117,11 @@ class PrivateSelection(
         several = np.minimum(self.expected_trials * deltas, 1.0)
         return both(pair_of_curve(epsilons + drift, several))
 
+    def grouped(self, size: int) -> PrivateSelection | None:
+        # the bounds speak of one run on any two data sets
+        one = self.event.grouped(size)
+        return None if one is None else PrivateSelection(one, self.eta, self.gamma)
+
 
 def _least_drift(epsilons: Floats, deltas: Floats, gamma: float) -> float:
     """Return the smallest e with (1 - gamma) d <= gamma expm1(e), or infinity.

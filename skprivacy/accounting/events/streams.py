@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .._checks import numbers, positive, replaces, whole
 from .._event import Event, NoLossDistributionError, Orders, Pairs
@@ -104,6 +104,9 @@ class MatrixFactorization(Event, tag=None):
 
     def zcdp(self, relation: str) -> float:
         return 1 / (2 * self.effective_noise(relation) ** 2)
+
+    def grouped(self, size: int) -> MatrixFactorization:
+        return replace(self, noise_multiplier=self.noise_multiplier / size)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -70,6 +70,9 @@ class _VoteEvent(Event, tag=None):
     @property
     def data_dependent(self) -> bool:
         return self.votes is not None
+
+    def grouped(self, size: int) -> _VoteEvent:
+        return replace(self, moved=size * self.moved)
 
     def _without_votes(self) -> None:
         if self.votes is not None:

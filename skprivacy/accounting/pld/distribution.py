@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from .._checks import check_relation
+from .._checks import check_relation, remembered
 from .._event import Event, check_known, flatten
 from .compose import ComposedLoss, compose
 from .pairs import GaussianPair, Pair
@@ -285,7 +284,7 @@ def _grouped(counts: Counter[Pair]) -> list[Group]:
     return groups
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     """Return the privacy loss distribution of an event.
 
@@ -299,6 +298,7 @@ def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     Returns
     -------
     PrivacyLossDistribution
+        Of all its parts together.
 
     Raises
     ------

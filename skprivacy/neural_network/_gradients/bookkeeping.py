@@ -22,7 +22,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .contributions import Contribution, Lookups, OuterProduct, OuterProducts, Rows, Workspace
+from .contributions import (
+    ROW_COST,
+    Contribution,
+    Lookups,
+    OuterProduct,
+    OuterProducts,
+    Rows,
+    Workspace,
+)
 
 __all__ = ["RULES", "AutogradBackward", "PerceptronBackward", "has_rule", "sum_of_products"]
 
@@ -205,10 +213,6 @@ def _ordinary_padding(layer: nn.Module) -> bool:
     return layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
 
 
-# Products that take as long as one number of a gradient that is written, squared and read again.
-_ROW_COST = 4
-
-
 def _linear(layer: nn.Linear, a: Tensor, d: Tensor, n: int) -> list[Contribution]:
     if a.dim() == 2 and len(a) == n:
         return [OuterProduct(layer.weight, layer.bias, a, d)]
@@ -221,7 +225,7 @@ def sum_of_products(layer: Any, a: Tensor, d: Tensor) -> list[Contribution]:
     ``a`` has shape (batch, positions, n_in), ``d`` has shape (batch, positions, n_out).
     """
     positions, n_in, n_out = a.shape[1], a.shape[2], d.shape[2]
-    if positions**2 * (n_in + n_out) < _ROW_COST * n_in * n_out:
+    if positions**2 * (n_in + n_out) < ROW_COST * n_in * n_out:
         return [OuterProducts(layer.weight, layer.bias, a, d)]
     rows = (d.mT @ a).view(-1, *layer.weight.shape)
     return _weight_and_bias(layer, rows, d.sum(1))

@@ -16,12 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from .clipping import CLIPPING, Clip
-from .contributions import Workspace
+from .contributions import Contribution, Workspace
 from .trial import Probe, gradients_of
 
 if TYPE_CHECKING:
+    from .._training.people import People
     from .._training.rows import MappedRows
     from ..augmentation import Views
+    from .people import Shares
 
 __all__ = ["BatchSum", "ClippedGradientSum"]
 
@@ -47,10 +49,13 @@ class ClippedGradientSum:
     -----
     **Guarantees.** Each example adds a vector of L2 norm at most ``max_grad_norm``, whatever the
     other examples of the batch are, up to the rounding of a single-precision sum. Hence it does
-    not matter how a batch is cut into parts.
+    not matter how a batch is cut into parts. Where examples are people's, this holds of each
+    person, whose examples are in one part and are joined before they are clipped.
 
     **Edge cases.** An empty batch adds nothing. An example whose gradient is not finite (or whose
-    squared norm overflows) adds nothing and leaves the others untouched.
+    squared norm overflows) adds nothing and leaves the others untouched, also those of the same
+    person. A person without other examples, or whose examples add up to what is not finite, adds
+    nothing.
     """
 
     def __init__(
@@ -69,24 +74,45 @@ class ClippedGradientSum:
             found = self.gradients(probe.inputs, probe.targets)
             self.numbers_an_example = sum(c.numbers() for c in found) / len(probe.targets)
 
-    def __call__(self, inputs: Tensor, targets: Tensor) -> None:
+    def __call__(self, inputs: Tensor, targets: Tensor, shares: Shares | None = None) -> None:
         """Add the clipped sum over this batch to ``grad`` of every parameter.
 
-        There are as many rows of ``inputs`` for each target as the probe has views.
+        There are as many rows of ``inputs`` for each target as the probe has views. With ``shares``
+        they are people's: what is clipped is a person's.
         """
         if targets.shape[0] == 0:
             return
-        contributions = self.gradients(inputs, targets)
+        examples = self.gradients(inputs, targets)
         with torch.no_grad():
-            squared = torch.stack([c.squared_norms() for c in contributions])
+            squared = _squared_norms(examples, shares)
+            finite = math.isfinite(float(squared.sum()))
+            if shares is not None and not finite:  # of a person, what is finite still counts
+                bad = ~torch.isfinite(_squared_norms(examples).sum(0))
+                examples = _without(examples, bad)
+                squared = _squared_norms(examples, shares)
+                squared = squared.masked_fill(shares.with_nothing_but(bad), math.inf)
             total = squared.sum(0)
-            factors = self.clip(squared, total, self.max_grad_norm).expand_as(squared)
-            if not math.isfinite(float(total.sum())):
+            factors = self.clip(squared, total, self.max_grad_norm)
+            if not finite:
                 bad = ~torch.isfinite(total)
-                contributions = [c.without(bad) for c in contributions]
                 factors = factors.masked_fill(bad, 0.0)
-            for contribution, factor in zip(contributions, factors, strict=True):
-                contribution.add_sum(factor)
+                examples = _without(examples, bad if shares is None else shares.by_example(bad))
+            if shares is not None:
+                factors = shares.factors(factors)
+            for example, factor in zip(examples, factors.expand(len(examples), -1), strict=True):
+                example.add_sum(factor)
+
+
+def _squared_norms(examples: list[Contribution], shares: Shares | None = None) -> Tensor:
+    """Return the squared norms of what all layers' examples, or people, add: (layers, batch)."""
+    if shares is None:
+        return torch.stack([c.squared_norms() for c in examples])
+    return torch.stack([shares.squared_norms(c) for c in examples])
+
+
+def _without(examples: list[Contribution], bad: Tensor) -> list[Contribution]:
+    """Return the same with zeros for some examples."""
+    return [c.without(bad) for c in examples]
 
 
 # Numbers that one forward pass may hold: bounds memory, changes no result. As many as caches hold
@@ -114,8 +140,9 @@ class BatchSum:
 
     Notes
     -----
-    **Guarantees.** At most 2,048 rows are added up in single precision. Steps that are expected to
-    have up to 1,024 records return the single-precision sum itself. Larger ones add up parts in
+    **Guarantees.** At most 2,048 rows are added up in single precision, but for those of a person
+    who has more. Steps that are expected to have up to 1,024 records, or people with as many in
+    all as they may have, return the single-precision sum itself. Larger ones add up parts in
     double precision, because over a hundred thousand rows the rounding of a single-precision sum is
     a per cent of one record's contribution. Which of the two is public, but for a batch of twice
     the expected size: there the precision comes first, and what is released is rounded to single
@@ -138,15 +165,28 @@ class BatchSum:
         self._expected = expected
         self._workspace = Workspace()
 
-    def __call__(self, X: Tensor | MappedRows, y: Tensor, indices: Tensor) -> Tensor:
-        """Return the sum over the rows ``indices`` of ``X`` and ``y`` as a flat tensor."""
+    def __call__(
+        self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, people: People | None = None
+    ) -> Tensor:
+        """Return the sum over the rows ``drawn`` of ``X`` and ``y`` as a flat tensor.
+
+        With ``people``, over those who are drawn.
+        """
         rows = self._rows_at_once(X.shape[1:].numel())
-        n_parts = math.ceil(len(indices) / rows)
-        parts = indices.tensor_split(n_parts) if n_parts else ()  # of equal length
-        if max(2 * self._expected, len(indices)) <= min(_SINGLE_ROWS, _SINGLE_PARTS * rows):
+        parts: list[tuple[Tensor, Shares | None]]
+        if people is None:
+            n_parts = math.ceil(len(drawn) / rows)
+            drawn = drawn.to(X.device)
+            parts = [(part, None) for part in drawn.tensor_split(n_parts)] if n_parts else []
+            expected = self._expected
+        else:
+            parts = list(people.parts(drawn.numpy(), rows, X.device))
+            expected = math.inf if people.most is None else people.most * self._expected
+        n_rows = sum(len(part) for part, _ in parts)
+        if max(2 * expected, n_rows) <= min(_SINGLE_ROWS, _SINGLE_PARTS * rows):
             self._grad.zero_()
             for part in parts:
-                self._add(X, y, part)
+                self._add(X, y, *part)
             return self._grad
         total = self._workspace(
             "total", self._grad.shape, self._grad.new_empty(0, dtype=torch.float64)
@@ -154,7 +194,7 @@ class BatchSum:
         total.zero_()
         for part in parts:
             self._grad.zero_()
-            self._add(X, y, part)
+            self._add(X, y, *part)
             for whole, addend in zip(total.split(_CHUNK), self._grad.split(_CHUNK), strict=True):
                 whole += addend
         return total
@@ -166,7 +206,7 @@ class BatchSum:
         most = min(_NUMBERS, max(_CACHED_NUMBERS, 8 * len(self._grad)))
         return min(_SINGLE_ROWS, max(1, int(most / numbers)))
 
-    def _add(self, X: Tensor | MappedRows, y: Tensor, part: Tensor) -> None:
+    def _add(self, X: Tensor | MappedRows, y: Tensor, part: Tensor, shares: Shares | None) -> None:
         if isinstance(X, Tensor):
             buffer = self._workspace("inputs", (len(part), *X.shape[1:]), X)
             rows = torch.index_select(X, 0, part, out=buffer)
@@ -174,4 +214,4 @@ class BatchSum:
             rows = X.index_select(0, part)
         if self._views is not None:
             rows = self._views(rows)
-        self._clipped(rows, y.index_select(0, part))
+        self._clipped(rows, y.index_select(0, part), shares)

@@ -10,12 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
-__all__ = ["Contribution", "Lookups", "OuterProduct", "OuterProducts", "Rows", "Workspace"]
+if TYPE_CHECKING:
+    from .people import Joined
+
+__all__ = [
+    "ROW_COST",
+    "Contribution",
+    "Lookups",
+    "OuterProduct",
+    "OuterProducts",
+    "Rows",
+    "Workspace",
+]
 
 # Squares below the smallest normal number vanish; this much a number may have been lost.
 _LOST = torch.finfo(torch.float32).tiny
@@ -26,6 +37,13 @@ _ROUNDING, _COVERED = 2e-6, 5e-5
 # Places that cancel further than this are clipped as if they did not: scaled to the clipping norm
 # they would be so long, each by itself, that the rounding of the sum over the batch would show.
 _CANCELLED = 1e-3
+# Products that take as long as one number of a gradient that is written, squared and read again.
+ROW_COST = 4
+# Products of all pairs are taken of so few terms, whatever else there is.
+_FEW = 16
+# What such products in single precision may be off by, in units of the squared sum of the norms
+# (measured on up to 4,096 numbers: 6e-7; longer ones are taken in double precision).
+_PRODUCTS = 4e-6
 # Numbers whose squares ``vector_norm`` may add up, which it does one after another: over a million
 # of equal size the norm came out too small by 8e-4, over four million by 2e-3.
 _SUMMED = 1 << 12
@@ -42,6 +60,9 @@ class Contribution(Protocol):
 
     def without(self, bad: Tensor) -> Contribution:
         """Return the same with zeros for the examples marked ``bad``: 0 * inf would be NaN."""
+
+    def joint_norms(self, joined: list[Joined]) -> list[Tensor]:
+        """Return such bounds for the sums over the examples of each person, by list."""
 
     def numbers(self) -> int:
         """Return how many numbers it holds in memory."""
@@ -75,6 +96,18 @@ class OuterProduct:
         return replace(
             self, input=_blank(self.input, bad), output_grad=_blank(self.output_grad, bad)
         )
+
+    def joint_norms(self, joined: list[Joined]) -> list[Tensor]:
+        bias = self.bias is not None
+        each = _norms_of_terms(self.input, self.output_grad, bias)
+        return [
+            each[people.part]
+            if people.m == 1
+            else _norms_of_sums(
+                people.of(self.input), people.blanked(self.output_grad), people.blanked(each), bias
+            )
+            for people in joined
+        ]
 
     def numbers(self) -> int:
         return self.input.numel() + self.output_grad.numel()
@@ -114,6 +147,16 @@ class OuterProducts:
             self, input=_blank(self.input, bad), output_grad=_blank(self.output_grad, bad)
         )
 
+    def joint_norms(self, joined: list[Joined]) -> list[Tensor]:
+        found = []
+        for people in joined:
+            a = people.of(self.input).flatten(1, 2)
+            d = people.blanked(self.output_grad).flatten(1, 2)
+            bias = self.bias is not None
+            each = _norms_of_terms(a.flatten(0, 1), d.flatten(0, 1), bias)
+            found.append(_norms_of_sums(a, d, each.view(a.shape[:2]), bias))
+        return found
+
     def numbers(self) -> int:
         positions = self.input.shape[1]
         return self.input.numel() + self.output_grad.numel() + len(self.input) * positions**2
@@ -140,6 +183,14 @@ class Lookups:
     def without(self, bad: Tensor) -> Lookups:
         return replace(self, output_grad=_blank(self.output_grad, bad))
 
+    def joint_norms(self, joined: list[Joined]) -> list[Tensor]:
+        found = []
+        for people in joined:
+            index = people.of(self.index).flatten(1, 2)
+            d = people.blanked(self.output_grad).flatten(1, 2)
+            found.append(Lookups(self.weight, index, d).squared_norms())
+        return found
+
     def numbers(self) -> int:
         return self.output_grad.numel() + 2 * self.index.shape[1] * self.index.numel()
 
@@ -161,8 +212,69 @@ class Rows:
     def without(self, bad: Tensor) -> Rows:
         return replace(self, rows=_blank(self.rows, bad))
 
+    def joint_norms(self, joined: list[Joined]) -> list[Tensor]:
+        each = self.squared_norms()
+        found = []
+        for people in joined:
+            if people.m == 1:
+                found.append(each[people.part])
+                continue
+            sums = people.blanked(self.rows.flatten(1)).sum(1).square().sum(1)
+            sums += _LOST * self.parameter.numel()
+            found.append(_safe(sums, people.blanked(each).sqrt().sum(1)))
+        return found
+
     def numbers(self) -> int:
         return self.rows.numel()
+
+
+def _norms_of_terms(a: Tensor, d: Tensor, bias: bool) -> Tensor:
+    """Return the squared norm of each outer product, and what sums of products may lose by it."""
+    lost = _LOST / _PRODUCTS
+    inputs, grads = _lengths(a).square_(), _lengths(d).square_()
+    inputs += 1.0 if bias else lost * a.shape[1]
+    grads += lost * d.shape[1]
+    return inputs.mul_(grads)
+
+
+def _norms_of_sums(a: Tensor, d: Tensor, each: Tensor, bias: bool) -> Tensor:
+    """Return upper bounds of the squared norms of sums of outer products ``d`` times ``a``.
+
+    Parameters
+    ----------
+    a : Tensor of shape (sums, terms, n_in)
+    d : Tensor of shape (sums, terms, n_out)
+    each : Tensor of shape (sums, terms)
+        As :func:`_norms_of_terms` gives them; zero for terms that are none.
+    bias : bool
+        Whether a term has the numbers of ``d`` once more.
+
+    Notes
+    -----
+    **Guarantees.** By what is faster: products of all pairs of terms, or the sums themselves. What
+    rounding hides where terms nearly cancel is added.
+    """
+    terms, n_in, n_out = a.shape[1], a.shape[2], d.shape[2]
+    if terms > _FEW and terms**2 * (n_in + n_out) > (terms + ROW_COST) * n_in * n_out:
+        squared = (d.mT @ a).flatten(1).square().sum(1)
+        if bias:
+            squared += d.sum(1).square().sum(1)
+        squared += _LOST * (n_in + 1) * n_out
+        return _safe(squared, each.sqrt().sum(1))
+    if max(n_in, n_out) > _SUMMED:
+        a, d = a.double(), d.double()
+    if terms == 2:  # what the products below come to, in half the time
+        crossed, grads = (
+            torch.linalg.vecdot(a[:, 0], a[:, 1]),
+            torch.linalg.vecdot(d[:, 0], d[:, 1]),
+        )
+        crossed = (crossed + 1.0 if bias else crossed) * grads
+        return (each.sum(1) * (1.0 + 2.0 * _PRODUCTS)).add_(crossed, alpha=2.0).float()
+    products, grads = a @ a.mT, d @ d.mT
+    if bias:
+        products += 1.0
+    products *= grads
+    return products.sum((1, 2)).add_(each.sum(1), alpha=terms * _PRODUCTS).float()
 
 
 def _grad(parameter: Tensor) -> Tensor:

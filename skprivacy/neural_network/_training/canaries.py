@@ -18,8 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..._groups import Groups
 from ...mechanisms import Mechanism, SecureRandom
 from .._gradients.contributions import Contribution
+from .._gradients.people import Joined
 from .._gradients.trial import PerExampleGradients
 from .config import TrainingConfig
 from .engine import Alone, Peers, Training
@@ -145,6 +147,16 @@ class _WithCanaries:
         theirs = to.length * factors[self.is_canary]
         to.grad.index_add_(0, to.weights[self.numbers_of_canaries], theirs)
 
+    def joint_norms(self, joined: list[Joined]) -> list[Tensor]:
+        found = self.records.joint_norms(joined)
+        for norms, people in zip(found, joined, strict=True):
+            theirs = self.is_canary[people.part]
+            if people.m == 1:
+                norms.masked_fill_(theirs, self.to.length**2)
+            elif theirs.any():
+                raise ValueError("A canary shares its group with other rows: give it its own.")
+        return found
+
     def without(self, bad: Tensor) -> _WithCanaries:
         kept = ~bad[self.is_canary]
         return _WithCanaries(
@@ -180,7 +192,8 @@ class CanaryTraining(Training):
 
     Notes
     -----
-    **Guarantees.** Canaries are sampled, clipped and released as records are. What the watcher sees
+    **Guarantees.** Canaries are sampled, clipped and released as records are; where groups are
+    protected, as groups of one row. What the watcher sees
     of the sums is settled by the noisy sums, and by what records that are no canaries add.
     """
 
@@ -214,16 +227,17 @@ class CanaryTraining(Training):
         y: Tensor,
         peers: Peers | None = None,
         verbose: int = 0,
+        groups: Groups | None = None,
     ) -> nn.Module:
         """Train, watched."""
-        return super().run(X, y, _Watched(self._canaries, self._watcher), verbose)
+        return super().run(X, y, _Watched(self._canaries, self._watcher), verbose, groups)
 
 
 class Watcher(Protocol):
     """Who sees what a run does, and where its canaries are in the sums."""
 
     def drawn(self, indices: NDArray[np.int64], n: int) -> None:
-        """See which of ``n`` rows take part in a step."""
+        """See which of ``n`` rows, or groups, take part in a step."""
 
     def released(self, noisy: Float64Array, clean: Float64Array) -> None:
         """See a noisy sum at the canaries' weights, and what other records contributed there."""

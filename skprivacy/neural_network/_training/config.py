@@ -14,7 +14,7 @@ from .noise import NOISE, Noise
 if TYPE_CHECKING:
     from ..augmentation import Views
 
-__all__ = ["SCHEDULES", "TrainingConfig"]
+__all__ = ["SCHEDULES", "PerGroup", "TrainingConfig"]
 
 
 def _constant(done: float) -> float:
@@ -35,6 +35,25 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "linear": _linear,
     "cosine": _cosine,
 }
+
+
+@dataclass(frozen=True)
+class PerGroup:
+    """That a run protects groups, and what a group contributes to a step.
+
+    Parameters
+    ----------
+    unit : str
+        What a group is called.
+    most : int or None
+        How many records of a group are used at most.
+    contribution : {"mean", "sum"}
+        Of their gradients, before it is clipped.
+    """
+
+    unit: str
+    most: int | None
+    contribution: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +96,9 @@ class TrainingConfig:
         What each record is shown as; ``None`` for itself.
     device : str, default="cpu"
         Where to train: a device of torch, or "auto".
+    per_group : PerGroup, default=None
+        That groups are protected: what is said of records above then holds of them. ``None`` for
+        records.
 
     Notes
     -----
@@ -102,6 +124,7 @@ class TrainingConfig:
     averaging_decay: float = 0.95
     views: Views | None = None
     device: str = "cpu"
+    per_group: PerGroup | None = None
 
     @classmethod
     def planned(
@@ -147,9 +170,10 @@ class TrainingConfig:
         if epsilon is not None and math.isinf(epsilon):
             return replace(self, noise_multiplier=0.0)
         if delta >= 1.0 / self.n_records:
+            one = "record" if self.per_group is None else "group"
             raise ValueError(
-                f"delta={delta!r} must be below 1 / number of records = {1 / self.n_records:.3g}: "
-                "otherwise publishing a record outright would count as private. A usual choice is "
+                f"delta={delta!r} must be below 1 / number of {one}s = {1 / self.n_records:.3g}: "
+                f"otherwise publishing a {one} outright would count as private. A usual choice is "
                 f"{10.0 ** math.floor(math.log10(0.1 / self.n_records)):.0e}."
             )
         if epsilon is not None:
@@ -158,6 +182,19 @@ class TrainingConfig:
             )
         assert noise_multiplier is not None
         return replace(self, noise_multiplier=float(noise_multiplier))
+
+    @property
+    def unit(self) -> str:
+        """What the guarantee protects."""
+        return "record" if self.per_group is None else self.per_group.unit
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must be true for the guarantee to hold, because of the noise."""
+        stated = self.noise_kind.assumptions
+        if self.per_group is None:
+            return stated
+        return tuple(words.replace("record", "group") for words in stated)
 
     @property
     def noise_kind(self) -> Noise:

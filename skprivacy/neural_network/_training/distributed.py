@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch import distributed as dist
 
+from ..._groups import Groups
 from ...accounting import PrivacyBudget, charge
 from ...exceptions import BudgetExceededError
 from ...mechanisms import Mechanism, SecureRandom
@@ -60,7 +61,8 @@ class ProcessGroup:
     Notes
     -----
     **Guarantees.** Every record that is drawn contributes in exactly one process, so the sum over
-    the processes has the sensitivity of one. One process draws and adds noise, so there is exactly
+    the processes has the sensitivity of one. So does every group, none of which has records in two
+    shards. One process draws and adds noise, so there is exactly
     one noise of full size in what all processes train on. The budget is charged by that process.
 
     **Edge cases.** A process that fails before training makes all others fail with its message. One
@@ -78,8 +80,13 @@ class ProcessGroup:
         self._training = False
         self._numbers: list[int] = []
 
-    def count(self, inputs: Tensor | MappedRows, targets: Tensor) -> int:
-        found = self._exchange((len(inputs), _fingerprint(inputs, targets)))
+    def count(
+        self, inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | None = None
+    ) -> int:
+        n = len(inputs) if groups is None else groups.n
+        names = None if groups is None else _digests(groups)
+        every = self._exchange((n, _fingerprint(inputs, targets, groups), names))
+        found = [(n, fingerprint) for n, fingerprint, _ in every]
         self._numbers = [n for n, _ in found]
         different = len(set(found))
         if self.replicated and different > 1:
@@ -92,6 +99,8 @@ class ProcessGroup:
                 "distributed='sharded', but two processes hold the same records, each of which "
                 "would count twice. If all have the same data, use 'replicated'."
             )
+        if not self.replicated:
+            _refuse_shared([names for *_, names in every])
         return self._numbers[0] if self.replicated else sum(self._numbers)
 
     def agree(self, facts: dict[str, str]) -> None:
@@ -114,6 +123,16 @@ class ProcessGroup:
             self._exchange(None)  # nobody looks at a record before the budget is charged
             self._training = True
             yield number
+
+    def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
+        kept = np.arange(len(groups.codes))
+        if most is not None:
+            kept = groups.at_most(most, random)
+        if self.replicated:  # how many there are, all know
+            shared = torch.from_numpy(kept)
+            self._meet(dist.broadcast, shared, 0)
+            kept = shared.numpy()
+        return kept
 
     def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
         size = torch.zeros(1, dtype=torch.int64)
@@ -197,10 +216,32 @@ def _callers_timeout() -> timedelta:
     return timeout
 
 
-def _fingerprint(inputs: Tensor | MappedRows, targets: Tensor) -> str:
-    """Return a digest of some records, spread over all."""
+def _fingerprint(inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | None = None) -> str:
+    """Return a digest of some records, spread over all, and of whose all of them are."""
     indices = torch.linspace(0, len(inputs) - 1, _COMPARED).long()
     digest = hashlib.sha256()
     for part in (inputs.index_select(0, indices), targets.index_select(0, indices)):
         digest.update(part.cpu().numpy().tobytes())
+    if groups is not None:
+        digest.update(groups.codes.tobytes())
     return digest.hexdigest()
+
+
+def _digests(groups: Groups) -> set[bytes]:
+    """Return what stands for each group's name, whichever type a process has read it as."""
+    names = np.asarray(groups.names).tolist()
+    whole = (int(v) if isinstance(v, float) and v.is_integer() else v for v in names)
+    return {hashlib.blake2b(str(name).encode(), digest_size=16).digest() for name in whole}
+
+
+def _refuse_shared(every: list[set[bytes] | None]) -> None:
+    """Refuse groups of which two processes hold records: each would be a group of its own."""
+    of_groups = [names for names in every if names is not None]
+    if of_groups and len(of_groups) < len(every):
+        raise ValueError("Some processes are given groups, and others none. Give them to all.")
+    if len(set().union(*of_groups)) < sum(map(len, of_groups)):
+        raise ValueError(
+            "distributed='sharded', but two processes hold records of the same group, which would "
+            "contribute twice. Give all records of a group to one process, or all records to all "
+            "and use 'replicated'."
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from ..._groups import Groups
 from ...accounting import PrivacyBudget, charge
 from ...mechanisms import Mechanism, SecureRandom
 from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
@@ -25,9 +26,15 @@ from .config import TrainingConfig
 from .environment import ordinary_torch, private_randomness, usable_device
 from .noise import Sampler
 from .optimizers import OPTIMIZERS, PrivateAdam
+from .people import People
 from .rows import MappedRows
 
 __all__ = ["Alone", "Peers", "Training", "WeightAverage"]
+
+
+# The kinds of devices that make noise themselves. Others lack double precision, or are as fast with
+# the processor's own cipher.
+NOISE_ON = {"cuda"}
 
 
 class Training:
@@ -65,6 +72,9 @@ class Training:
     ``Mechanism.release``; the run releases ``config.event``. The module that is returned is a copy
     made beforehand with the released weights put in: whatever else the module under training kept
     of the records is dropped.
+
+    With groups this holds of groups, and ``config.per_group`` is set: they are what is drawn, what
+    is clipped and what batches are counted in.
 
     **Edge cases.** A record without a finite gradient adds nothing. A step without records adds
     noise, and counts.
@@ -106,6 +116,7 @@ class Training:
         self.rate = config.step_size(len(self._weights))
         self._sampler = config.noise_kind.sampler(config)
         self._average = WeightAverage(config)
+        self._people: People | None = None
         self._step = 0
 
     @property
@@ -121,6 +132,7 @@ class Training:
         y: Tensor,
         peers: Peers | None = None,
         verbose: int = 0,
+        groups: Groups | None = None,
     ) -> nn.Module:
         """Train on a matrix of records and their targets.
 
@@ -132,6 +144,8 @@ class Training:
             The other processes that take part.
         verbose : int, default=0
             Whether to show a progress bar.
+        groups : Groups, default=None
+            Whose records they are, exactly if ``config.per_group`` is set.
 
         Returns
         -------
@@ -148,23 +162,34 @@ class Training:
                 "This run is over: a second one would release what config.event does not count. "
                 "Make another Training."
             )
+        if (groups is None) != (self.config.per_group is None):
+            raise ValueError("groups are given to a run that protects records, or the other way.")
         peers = Alone() if peers is None else peers
         with ordinary_torch(self.device), private_randomness(self.random, self.device):
             X, y = X.to(self.device), y.to(self.device)
+            n = len(X)
+            if groups is not None:
+                self._people = self._people_of(groups, peers)
+                n = groups.n
             steps = range(self.config.n_steps)
             for _ in tqdm(steps, disable=not verbose, leave=False, unit="step"):
-                drawn = peers.draw(self._sampler, len(X), self.random)
-                self.step(X, y, torch.from_numpy(drawn).to(X.device), peers)
+                drawn = peers.draw(self._sampler, n, self.random)
+                self.step(X, y, torch.from_numpy(drawn), peers)
             trained = self._result()
         peers.same(trained)
         return trained
+
+    def _people_of(self, groups: Groups, peers: Peers) -> People:
+        """Return whose rows train, drawn once for the whole run."""
+        terms = self.config.per_group
+        assert terms is not None
+        return People(groups, peers.kept(groups, terms.most, self.random), terms)
 
     def step(self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, peers: Peers) -> None:
         """Clip, add noise, divide by a constant, update."""
         if not self.module.training:
             self.module.train()
-        total = self._sum(X, y, drawn).cpu().numpy()
-        noisy = torch.from_numpy(self._noisy(total, peers))
+        noisy = self._noisy(self._sum(X, y, drawn, self._people), peers)
         torch.mul(noisy.to(self._grad), 1.0 / self.config.batch_size, out=self._grad)
         share = self.config.share_of_step_size(self._step)
         self._optimizer.param_groups[0]["lr"] = self.rate * share
@@ -172,12 +197,20 @@ class Training:
         self._average.add(self._weights.data)
         self._step += 1
 
-    def _noisy(self, total: NDArray, peers: Peers) -> NDArray:
-        """Return the sum with noise; adaptive clipping adds a number to what is released."""
-        if not isinstance(self._clip, AdaptiveClipping):
-            return peers.release(self._mechanism, total, self.random)
-        joined = self._clip.joined(total)
-        return self._clip.parted(peers.release(self._mechanism, joined, self.random))
+    def _noisy(self, total: Tensor, peers: Peers) -> Tensor:
+        """Return the sum with noise; adaptive clipping adds a number to what is released.
+
+        The noise is made on the device if nothing but the sum is released, for one process alone:
+        else on the processor, to which the sum comes.
+        """
+        if isinstance(self._clip, AdaptiveClipping):
+            joined = self._clip.joined(total.cpu().numpy())
+            noisy = self._clip.parted(peers.release(self._mechanism, joined, self.random))
+        elif total.device.type in NOISE_ON and type(peers) is Alone:  # nobody else is to see it
+            return cast(Tensor, self._mechanism.release(total, self.random))
+        else:
+            noisy = peers.release(self._mechanism, total.cpu().numpy(), self.random)
+        return torch.from_numpy(noisy)
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
         config = self.config
@@ -240,8 +273,10 @@ class WeightAverage:
 class Peers(Protocol):
     """The points of a run at which processes that train together must meet."""
 
-    def count(self, inputs: Tensor | MappedRows, targets: Tensor) -> int:
-        """Return how many records there are in all processes together."""
+    def count(
+        self, inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | None = None
+    ) -> int:
+        """Return how many records, or groups, there are in all processes together."""
 
     def agree(self, facts: dict[str, str]) -> None:
         """Raise ValueError unless all processes are about to do the same."""
@@ -254,8 +289,11 @@ class Peers(Protocol):
     ) -> AbstractContextManager[int | None]:
         """Charge the budget, once for all processes."""
 
+    def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
+        """Return the positions of at most so many records of each of this process's groups."""
+
     def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
-        """Return who of this process's ``n`` records takes part in the step."""
+        """Return who of this process's ``n`` records or groups takes part in the step."""
 
     def release(
         self, mechanism: Mechanism, total: NDArray[np.float64], random: SecureRandom
@@ -266,8 +304,10 @@ class Peers(Protocol):
 class Alone:
     """One process."""
 
-    def count(self, inputs: Tensor | MappedRows, targets: Tensor) -> int:
-        return len(inputs)
+    def count(
+        self, inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | None = None
+    ) -> int:
+        return len(inputs) if groups is None else groups.n
 
     def agree(self, facts: dict[str, str]) -> None:
         return None
@@ -279,6 +319,9 @@ class Alone:
         self, budget: PrivacyBudget | None, *terms: Any
     ) -> AbstractContextManager[int | None]:
         return charge(budget, *terms)
+
+    def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
+        return np.arange(len(groups.codes)) if most is None else groups.at_most(most, random)
 
     def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
         return sampler.draw(n, random)

@@ -14,6 +14,7 @@ from skorch import NeuralNet
 from skorch.utils import to_device
 from torch import Tensor, nn
 
+from ..._groups import Groups
 from .engine import Peers, Training
 from .rows import MappedRows
 
@@ -181,6 +182,7 @@ class PrivateNet(NeuralNet):
         *,
         training: Training | None = None,
         peers: Peers | None = None,
+        groups: Groups | None = None,
         **fit_params: Any,
     ) -> PrivateNet:
         """Carry out a run that is ready to start, and keep the module that it returns.
@@ -197,6 +199,8 @@ class PrivateNet(NeuralNet):
             The run, whose cost is charged.
         peers : Peers, default=None
             The other processes of a distributed run.
+        groups : Groups, default=None
+            Whose records they are; ``None`` if single records are protected.
         **fit_params : dict
             Ignored.
 
@@ -207,7 +211,8 @@ class PrivateNet(NeuralNet):
         """
         if training is None or y is None:
             self._refuse()
-        self.module_ = to_device(training.run(X, y, peers, int(self.verbose)), self.device)
+        trained = training.run(X, y, peers, int(self.verbose), groups)
+        self.module_ = to_device(trained, self.device)
         return self
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:

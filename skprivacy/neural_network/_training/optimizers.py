@@ -6,6 +6,9 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
+
+from ..._validation import is_number, not_negative, sequence
 
 __all__ = ["OPTIMIZERS", "MomentumSGD", "PrivateAdam"]
 
@@ -44,6 +47,11 @@ class PrivateAdam(torch.optim.Optimizer):
         noise_std: float = 0.0,
         eps: float = 1e-8,
     ) -> None:
+        for name, value in {"lr": lr, "noise_std": noise_std, "eps": eps}.items():
+            not_negative(name, value)
+        if not all(map(is_number, sequence("betas", betas))) or len(betas) != 2:
+            raise ValueError(f"betas={betas!r} must be two numbers, such as (0.9, 0.999).")
+        params = params if isinstance(params, Tensor) else sequence("params", params)
         super().__init__(params, {"lr": lr, "betas": betas, "noise_std": noise_std, "eps": eps})
 
     @torch.no_grad()

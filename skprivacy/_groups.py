@@ -1,0 +1,167 @@
+"""Whose record is whose: the ``groups`` of a private fit, which then protects groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_consistent_length
+
+from ._sklearn import num_samples
+from ._validation import check_unmasked
+from .mechanisms import SecureRandom
+
+__all__ = ["PARTS", "Groups", "check_groups", "protected", "unit_of"]
+
+PARTS = 1 << 20  # into which a group is divided among its records: sums of such shares are exact
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The group of each record, such as the patient whose visit it is.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_samples,)
+        Number of each record's group, from 0 in order of appearance.
+    n : int
+        Number of groups.
+    unit : str
+        What a group is called: the unit of the guarantee.
+    names : sequence of shape (n,)
+        The values that groups are known by, in the order of their numbers.
+    """
+
+    codes: NDArray[np.int64]
+    n: int
+    unit: str
+    names: Any = ()
+
+    def sizes(self) -> NDArray[np.int64]:
+        """Return how many records each group has, of shape (n,)."""
+        return np.bincount(self.codes, minlength=self.n)
+
+    def shares(self) -> NDArray[np.float64]:
+        """Return 1 / size of its group for each record: those of a group add up to 1.
+
+        **Guarantees.** A sum of records' contributions with these weights is a sum over groups, to
+        which a group adds a convex combination of its records' contributions: it lies in every
+        convex set that they lie in, such as a ball, so a sensitivity that holds for one record
+        holds for a group. Sums of floats may exceed it by their rounding.
+        """
+        return 1.0 / self.sizes()[self.codes]
+
+    def exact_shares(self) -> NDArray[np.float64]:
+        """Return the shares as multiples of 2**-20, rounded down.
+
+        **Guarantees.** As for :meth:`shares`, with 0 among what is combined; those of a group add
+        up to 1 at most, exactly, and so do sums of them below 2**33. That of a record which is a
+        group by itself is 1.
+
+        **Edge cases.** The records of a group of more than 2**20 count for nothing.
+        """
+        parts: NDArray[np.float64] = (PARTS // self.sizes())[self.codes] / PARTS
+        return parts
+
+    def at_most(self, k: int, random: SecureRandom) -> NDArray[np.int64]:
+        """Return the positions of at most ``k`` records of each group, drawn once, in order.
+
+        **Guarantees.** Which records of a group are drawn depends on the number of its records and
+        on chance alone.
+        """
+        sizes = self.sizes()
+        if sizes.max(initial=0) <= k:  # all are drawn, whatever chance says
+            return np.arange(len(self.codes))
+        keys = np.frombuffer(random.random_bytes(8 * len(self.codes)), np.uint64)
+        order = np.lexsort((keys, self.codes))
+        rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return np.sort(order[rank < k])
+
+    def named(self, rows: NDArray[np.intp]) -> pd.Series[Any]:
+        """Return the groups of some records in the form that ``fit`` takes, with their name."""
+        return pd.Series(self.codes[rows], name=None if self.unit == "group" else self.unit)
+
+    def of(self, rows: NDArray[np.int64]) -> Groups:
+        """Return the groups of some records, all of which have one at least."""
+        return Groups(self.codes[rows], self.n, self.unit, self.names)
+
+
+def check_groups(groups: Any, X: Any) -> Groups:
+    """Return the group of each record.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n_samples,)
+        Equal values are one group. A Series' name is the unit of the guarantee.
+    X : array-like of shape (n_samples, n_features)
+
+    Returns
+    -------
+    Groups
+
+    Raises
+    ------
+    ValueError
+        If the shape is wrong, or a record belongs to nobody.
+    """
+    check_unmasked(groups, "groups")
+    unit = unit_of(groups)
+    values = groups if isinstance(groups, pd.Series) else _array(groups)
+    if np.ndim(values) != 1:
+        raise ValueError(
+            f"groups has shape {np.shape(values)}; expected one value for each record, such as the "
+            "column of the patients' numbers."
+        )
+    check_consistent_length(X, values)
+    try:
+        codes, names = pd.factorize(values)  # pandas' code of a missing value is -1
+    except TypeError as error:
+        raise ValueError(
+            f"groups holds values that cannot be looked up ({error}). Pass numbers or text, such "
+            "as the column of the patients' numbers."
+        ) from None
+    if (codes < 0).any():
+        raise ValueError(
+            f"groups has missing values, first at position {int((codes < 0).argmax())}: a record "
+            "that belongs to nobody would not be protected. Drop such records, or give each a "
+            "value of its own."
+        )
+    return Groups(codes.astype(np.int64), len(names), unit, names)
+
+
+def protected(groups: Any, X: Any) -> Groups:
+    """Return whom a guarantee protects: the groups, or without these each record by itself.
+
+    Parameters and errors are those of :func:`check_groups`, but that ``groups`` may be None.
+    """
+    if groups is None:
+        n = num_samples(X)
+        return Groups(np.arange(n), n, "record")
+    return check_groups(groups, X)
+
+
+def unit_of(groups: Any) -> str:
+    """Return what the groups are called: the name of a Series, or "group"."""
+    name = getattr(groups, "name", None)
+    if name == "record":
+        raise ValueError(
+            "groups is named 'record', which stands for guarantees of single records. Rename it "
+            "after what its values are, such as 'patient'."
+        )
+    return name if isinstance(name, str) and name else "group"
+
+
+def _array(groups: Any) -> NDArray[Any]:
+    """Return an array in which numbers stay numbers and text stays text."""
+    if isinstance(groups, np.ndarray):
+        return groups
+    if isinstance(groups, str) or not hasattr(groups, "__len__"):
+        raise ValueError(f"groups={groups!r} must have one value for each record.")
+    if not hasattr(groups, "__array__"):  # numpy would turn 1 and "1" into one text
+        array = np.empty(len(groups), object)
+        array[:] = groups
+        return array
+    return np.asarray(groups)

@@ -1,0 +1,213 @@
+"""Noise made where the vector is: ChaCha20 (RFC 8439) as operations of torch, on any device.
+
+AES, which makes the noise of :class:`SecureRandom`, is an instruction of the processor. A GPU has
+none, and a vector that travels to the processor for its noise waits longer than the step takes.
+ChaCha20 needs only additions, exclusive ors and rotations of 32-bit words, which every device has.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.util import find_spec
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .entropy import SecureRandom
+
+__all__ = ["DeviceRandom", "add_logistic", "add_normal", "chacha20"]
+
+_CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)  # "expand 32-byte k"
+_BLOCKS = 1 << 18  # at a time: their words take 16 MB
+_MOST = 1 << 30  # numbers for one key: far fewer than its blocks are enough for
+_TRIED, _AGREE = 1999, 1e-4
+_TWO_PI_32 = 2.0 * math.pi * 2.0**-32
+
+
+def chacha20(key: Tensor, first: int, n: int, nonce: tuple[int, int, int] = (0, 0, 0)) -> Tensor:
+    """Return blocks of the key stream.
+
+    Parameters
+    ----------
+    key : torch.Tensor of shape (8,)
+        256 bits as int32. It must be used for one stream only.
+    first : int
+        Number of the first block.
+    n : int
+        Number of blocks.
+    nonce : tuple of three int, default=(0, 0, 0)
+        Words of 32 bits. A key that is used once needs no other.
+
+    Returns
+    -------
+    torch.Tensor of shape (16, n)
+        The words of each block as int32, on the device of ``key``.
+
+    References
+    ----------
+    Y. Nir and A. Langley, "ChaCha20 and Poly1305 for IETF protocols", RFC 8439, section 2.3.
+    """
+    start = torch.empty((16, n), dtype=torch.int32, device=key.device)
+    for row, word in zip((0, 1, 2, 3, 13, 14, 15), (*_CONSTANTS, *nonce), strict=True):
+        start[row] = word if word < 1 << 31 else word - (1 << 32)
+    start[4:12] = key[:, None]
+    count = torch.arange(first, first + n, device=key.device)
+    start[12] = ((count + (1 << 31)) % (1 << 32) - (1 << 31)).to(torch.int32)
+    a, b, c, d = start.clone().view(4, 4, n)
+    for _ in range(10):
+        _quarter_rounds(a, b, c, d)
+        b, c, d = b.roll(-1, 0), c.roll(-2, 0), d.roll(-3, 0)  # the diagonals become columns
+        _quarter_rounds(a, b, c, d)
+        b, c, d = b.roll(1, 0), c.roll(2, 0), d.roll(3, 0)
+    return start.add_(torch.cat([a, b, c, d]))
+
+
+def _quarter_rounds(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> None:
+    """Mix four columns of words at once, in place; sums of int32 wrap around."""
+    for x, y, z, by in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+        x += y
+        z ^= x
+        low = (z >> (32 - by)) & ((1 << by) - 1)  # the shift repeats the sign
+        z <<= by
+        z |= low
+
+
+def add_normal(values: Tensor, std: float, key: Tensor) -> None:
+    """Add independent normal numbers to a flat tensor, in place.
+
+    By the Box-Muller transform with 64 bits for a radius, in double precision, and 32 for an angle:
+    the tail reaches 9.4 standard deviations, as that of :meth:`SecureRandom.normal`.
+    """
+    for part, words in _with_words(values, 10, key):
+        high, low, turn = words[:15].view(3, -1)
+        radius = (_uniform(high, low, 64).log_() * -2.0).sqrt_().float()
+        angle = _unsigned(turn).float() * _TWO_PI_32
+        pairs = torch.cat([radius * angle.cos(), radius * angle.sin()])
+        part.add_(pairs[: len(part)], alpha=std)
+
+
+def add_logistic(values: Tensor, scale: float, key: Tensor) -> None:
+    """Add independent logistic numbers to a flat tensor, in place.
+
+    A sign and a tail probability w of 63 bits give +-ln((2 - w) / w), in double precision: the tail
+    reaches 44 scales, as that of :class:`FloatLogistic`.
+    """
+    for part, words in _with_words(values, 8, key):
+        high, low = words.view(2, -1)
+        w = _uniform(high & 0x7FFFFFFF, low, 63)
+        noise = ((2.0 - w) / w).log_().float()
+        part.add_(torch.where(high < 0, -noise, noise)[: len(part)], alpha=scale)
+
+
+def _with_words(values: Tensor, a_block: int, key: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield parts of ``values`` with their words: one block for each ``a_block`` numbers."""
+    for i, part in enumerate(values.split(_BLOCKS * a_block)):
+        yield part, chacha20(key, i * _BLOCKS, -(-len(part) // a_block))
+
+
+class DeviceRandom:
+    """Random numbers made on a device, by keys that a :class:`SecureRandom` draws.
+
+    Parameters
+    ----------
+    random : SecureRandom
+        Draws a new key of 256 bits for every call.
+    device : torch.device
+        Where the numbers are made and stay.
+
+    Notes
+    -----
+    **Guarantees.** No key serves two calls, so no noise is repeated, not after a fork either. The
+    numbers are rounded to single precision and not hardened against floating-point attacks
+    (Mironov 2012), like those of :meth:`SecureRandom.normal`.
+
+    **Edge cases.** A key stays in the device's memory until that is used for something else: who
+    can read the memory of the process can remove its noise, on a processor too.
+    """
+
+    def __init__(self, random: SecureRandom, device: torch.device) -> None:
+        self._random = random
+        self._device = device
+
+    def zeros(self, shape: tuple[int, ...]) -> Tensor:
+        """Return zeros in single precision."""
+        return torch.zeros(shape, device=self._device)
+
+    def normal(self, size: int) -> Tensor:
+        """Draw standard normal numbers in single precision, of shape (size,)."""
+        return self.add_normal(self.zeros((size,)), 1.0)
+
+    def add_normal(self, values: Tensor, std: float) -> Tensor:
+        """Add independent normal numbers to a flat tensor on the device, in place."""
+        normal, _ = _ways(self._device)
+        normal(values, std, self._key(len(values)))
+        return values
+
+    def add_logistic(self, values: Tensor, scale: float) -> Tensor:
+        """Add independent logistic numbers to a flat tensor on the device, in place."""
+        _, logistic = _ways(self._device)
+        logistic(values, scale, self._key(len(values)))
+        return values
+
+    def _key(self, size: int) -> Tensor:
+        if size > _MOST:
+            raise ValueError(
+                f"size={size!r} must be at most {_MOST} for one key. Split the vector."
+            )
+        bits = np.frombuffer(self._random.random_bytes(32), np.int32)
+        return torch.from_numpy(bits.copy()).to(self._device)
+
+
+_Way = Callable[[Tensor, float, Tensor], None]
+
+
+@cache
+def _ways(device: torch.device) -> tuple[_Way, _Way]:
+    """Return what adds normal and logistic numbers: one kernel each where Triton makes them.
+
+    **Guarantees.** A kernel is taken only if, from a public key, it makes the numbers that the
+    operations of torch make.
+    """
+    plain = add_normal, add_logistic
+    if device.type != "cuda" or not find_spec("triton"):
+        return plain
+    try:
+        from . import _chacha_kernel as kernel
+
+        kernels = kernel.add_normal, kernel.add_logistic
+        if all(map(_agree, plain, kernels, [device] * 2)):
+            return kernels
+        trouble = "they make other numbers"
+    except Exception as error:  # of a compiler that is somebody else's
+        trouble = f"{type(error).__name__}: {error}"
+    warnings.warn(
+        f"Triton's kernels for the noise cannot be used on {device} ({trouble}). The operations of "
+        "torch are used instead: the same noise, made more slowly.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return plain
+
+
+def _agree(one: _Way, other: _Way, device: torch.device) -> bool:
+    """Return whether two ways make the same numbers from a public key."""
+    key = torch.arange(8, dtype=torch.int32, device=device)
+    first, second = torch.zeros((2, _TRIED), device=device)
+    one(first, 1.0, key)
+    other(second, 1.0, key)
+    return bool((first - second).abs().max() < _AGREE)
+
+
+def _uniform(high: Tensor, low: Tensor, bits: int) -> Tensor:
+    """Return uniform numbers in (0, 1] from two words, the upper one without its missing bits."""
+    steps = _unsigned(high) * 2.0**32 + _unsigned(low) + 0.5
+    return steps * 2.0**-bits
+
+
+def _unsigned(words: Tensor) -> Tensor:
+    """Return words as numbers from 0 to 2**32 - 1, in double precision."""
+    return (words.to(torch.int64) & 0xFFFFFFFF).double()

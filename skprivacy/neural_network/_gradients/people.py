@@ -1,0 +1,132 @@
+"""Which examples of a batch are whose: what people contribute is clipped, not what examples do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .contributions import Contribution
+
+__all__ = ["Joined", "Shares"]
+
+# Of people with up to this many examples each number is computed by itself; of more, with those
+# who have up to half as many again, filled up with examples that count nothing.
+_EXACT = 4
+
+
+class Shares:
+    """How the examples of a batch are divided among people, one person after another.
+
+    Parameters
+    ----------
+    sizes : ndarray of shape (n_people,)
+        How many consecutive examples each has, one at least; in ascending order, so that people
+        with about equally many are computed at once.
+    mean : bool
+        Whether a person contributes the mean of the examples' gradients, or their sum.
+    device : torch.device
+    """
+
+    def __init__(self, sizes: NDArray[np.int64], mean: bool, device: torch.device) -> None:
+        self._joined = [_joined(sizes, *cut, device) for cut in _buckets(sizes)]
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        self._owner = torch.from_numpy(owner).to(device)
+        weights = 1.0 / sizes if mean else np.ones(len(sizes))
+        self._weights = torch.from_numpy(weights.astype(np.float32)).to(device)
+
+    def squared_norms(self, examples: Contribution) -> Tensor:
+        """Return an upper bound of the squared norm of each person's contribution."""
+        norms = examples.joint_norms(self._joined)
+        return torch.cat(norms).mul_(self._weights.square())
+
+    def by_example(self, values: Tensor) -> Tensor:
+        """Return each example's value, given people's; examples are the last dimension."""
+        return values.index_select(-1, self._owner)
+
+    def with_nothing_but(self, bad: Tensor) -> Tensor:
+        """Return who has no examples but those marked ``bad``."""
+        good = self._weights.new_zeros(len(self._weights))
+        return good.index_add_(0, self._owner, (~bad).to(good.dtype)) == 0
+
+    def factors(self, factors: Tensor) -> Tensor:
+        """Return by how much each example's gradient is multiplied, given people's factors."""
+        return self.by_example(factors * self._weights)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Some consecutive examples, as those of people who have about equally many.
+
+    Parameters
+    ----------
+    m : int
+        How many each has, or is given.
+    part : slice
+        The examples.
+    places : Tensor of shape (n_people * m,), default=None
+        Which of them stands where; ``None`` if each person has ``m``.
+    extra : Tensor of shape (n_people * m,), default=None
+        Which places are to count nothing.
+    """
+
+    m: int
+    part: slice
+    places: Tensor | None = None
+    extra: Tensor | None = None
+
+    def of(self, values: Tensor) -> Tensor:
+        """Return each person's values, shape (n_people, m, ...); extra places have any."""
+        values = values[self.part]
+        if self.places is not None:
+            values = values.index_select(0, self.places)
+        return values.unflatten(0, (-1, self.m))
+
+    def blanked(self, values: Tensor) -> Tensor:
+        """Return the same with zeros in extra places."""
+        if self.places is None or self.extra is None:
+            return self.of(values)
+        values = values[self.part].index_select(0, self.places)
+        return values.index_fill_(0, self.extra, 0).unflatten(0, (-1, self.m))
+
+
+def _buckets(sizes: NDArray[np.int64]) -> list[tuple[int, int, int]]:
+    """Return (m, first, last): where people are to whom ``m`` examples are given."""
+    found, first = [], 0
+    while first < len(sizes):
+        m = _rounded(int(sizes[first]))
+        last = int(np.searchsorted(sizes, m, side="right"))
+        found.append((m if sizes[first] < sizes[last - 1] else int(sizes[first]), first, last))
+        first = last
+    return found
+
+
+def _rounded(size: int) -> int:
+    """Return the next of 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48..."""
+    if size <= _EXACT:
+        return size
+    power = 1 << (size - 1).bit_length()  # the next power of two
+    return power * 3 // 4 if size <= power * 3 // 4 else power
+
+
+def _joined(
+    sizes: NDArray[np.int64], m: int, first: int, last: int, device: torch.device
+) -> Joined:
+    start = int(sizes[:first].sum())
+    own = sizes[first:last]
+    ends = np.cumsum(own)
+    part = slice(start, start + int(ends[-1]))
+    if own[0] == m:
+        return Joined(m, part)
+    place = np.arange(m)
+    extra = place >= own[:, None]
+    places = np.where(extra, 0, place) + (ends - own)[:, None]
+    return Joined(
+        m,
+        part,
+        torch.from_numpy(places.ravel()).to(device),
+        torch.from_numpy(np.flatnonzero(extra)).to(device),
+    )

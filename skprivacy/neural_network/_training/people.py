@@ -1,0 +1,70 @@
+"""Whose records train: the rows of each person, of whom at most some are used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..._groups import Groups
+from .._gradients.people import Shares
+from .config import PerGroup
+
+__all__ = ["People"]
+
+
+class People:
+    """The rows of each person, in which she takes part in a step or does not.
+
+    Parameters
+    ----------
+    groups : Groups
+        Of all records.
+    rows : ndarray of shape (n_rows,)
+        The positions of those that are used, one or more of each group.
+    terms : PerGroup
+
+    Notes
+    -----
+    **Guarantees.** Every row that is used is one person's alone. :meth:`parts` gives all rows of a
+    person who is drawn to one part, and no others, so that she makes one contribution to the step.
+    """
+
+    def __init__(self, groups: Groups, rows: NDArray[np.int64], terms: PerGroup) -> None:
+        codes = groups.codes[rows]
+        self.most = terms.most
+        self._mean = terms.contribution == "mean"
+        self._rows = rows[np.argsort(codes, kind="stable")]
+        self._sizes = np.bincount(codes, minlength=groups.n)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+        largest = int(self._sizes.max())  # numbers of two bytes are sorted ten times as fast
+        self._keys = self._sizes.astype(np.int16 if largest < 1 << 15 else np.int64)
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def parts(
+        self, drawn: NDArray[np.int64], n_rows: int, device: torch.device
+    ) -> Iterator[tuple[Tensor, Shares | None]]:
+        """Yield the rows of who is drawn, at most ``n_rows`` at a time, and whose they are.
+
+        **Edge cases.** Who has more than ``n_rows`` is a part of her own. ``None`` stands for
+        people with a row each.
+        """
+        drawn = drawn[np.argsort(self._keys[drawn], kind="stable")]
+        sizes = self._sizes[drawn]
+        ends = np.cumsum(sizes)
+        places = np.repeat(self._starts[drawn] - (ends - sizes), sizes)
+        places += np.arange(len(places))
+        rows = torch.from_numpy(self._rows[places])
+        start = 0
+        while start < len(drawn):
+            before = int(ends[start] - sizes[start])
+            stop = max(start + 1, int(np.searchsorted(ends, before + n_rows, side="right")))
+            part = rows[before : int(ends[stop - 1])].to(device)
+            own = sizes[start:stop]
+            yield part, None if own[-1] == 1 else Shares(own, self._mean, device)
+            start = stop

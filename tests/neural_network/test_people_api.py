@@ -1,0 +1,192 @@
+"""``groups=`` of networks: names, refusals, routing, persistence, files, and earlier training."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from torch import nn
+
+from skprivacy import load_model, save_model
+from skprivacy.accounting import PrivacyBudget
+from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
+
+N, PATIENTS = 600, 200
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 4)).astype(np.float32)
+Y = (X[:, 0] > 0).astype(np.int64)
+PATIENT = pd.Series(np.r_[np.arange(PATIENTS), RNG.integers(PATIENTS, size=N - PATIENTS)])
+PATIENT.name = "patient"
+
+
+def classifier(**params):
+    defaults = {"classes": [0, 1], "hidden_layer_sizes": (4,), "epochs": 2, "epsilon": 2.0}
+    return DPSGDClassifier(**{**defaults, **params})
+
+
+def net(**params):
+    return DPNeuralNet(nn.Linear(4, 2), nn.CrossEntropyLoss, max_epochs=2, epsilon=2.0, **params)
+
+
+def regressor(**params):
+    return DPSGDRegressor(target_bounds=(-1, 1), epochs=2, epsilon=2.0, **params)
+
+
+KINDS = pytest.mark.parametrize("make", [classifier, net, regressor])
+
+
+@KINDS
+def test_the_claim_is_about_people(make):
+    model = make().fit(X, Y, groups=PATIENT)
+    assert model.privacy_.unit == "patient"
+    assert model.privacy_.relation == "zero_out"
+    assert "the number of groups is public" in model.privacy_.assumptions
+    assert "per patient, zero-out" in repr(model.privacy_)
+    assert model.privacy_event_.event.sampling_rate == 0.25  # 50 of 200 people, not of 600 rows
+    assert make(n_records=PATIENTS).fit(X, Y, PATIENT).privacy_.relation == "add_remove"
+    assert make().fit(X, Y, groups=PATIENT.to_numpy()).privacy_.unit == "group"
+    assert make().fit(X, Y).privacy_.unit == "record"
+
+
+def test_what_is_automatic_counts_people():
+    by_people = classifier(epochs="auto", hidden_layer_sizes="auto").fit(X, Y, PATIENT)
+    first = PATIENT.drop_duplicates().index
+    as_many = classifier(epochs="auto", hidden_layer_sizes="auto").fit(X[first], Y[first])
+    assert by_people.settings_ == as_many.settings_
+    assert by_people.privacy_event_ == as_many.privacy_event_
+
+
+def test_a_group_of_one_row_each_is_a_record():
+    """The same draws and the same noise give the same weights as protecting records does."""
+    with pytest.warns(match="noise_seed"):
+        models = [
+            classifier(noise_seed=3, random_state=0, max_group_rows=None).fit(X, Y, groups)
+            for groups in (None, np.arange(N))
+        ]
+    for a, b in zip(*(m.module_.parameters() for m in models), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("groups", "match"),
+    [
+        (PATIENT[:-1], "inconsistent numbers of samples"),
+        (PATIENT.mask(PATIENT == 3), "groups has missing values"),
+        (np.zeros((N, 2)), "one value for each record"),
+        (PATIENT.rename("record"), "groups is named 'record'"),
+    ],
+)
+@KINDS
+def test_groups_that_are_none_are_refused_and_nothing_is_charged(make, groups, match):
+    budget = PrivacyBudget(epsilon=10, delta=1e-3)
+    model = make(budget=budget)
+    with pytest.raises(ValueError, match=match):
+        model.fit(X, Y, groups=groups)
+    assert not len(budget.entries())
+    assert not hasattr(model, "privacy_")
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"max_group_rows": 0}, "max_group_rows"),
+        ({"max_group_rows": 1.5}, "max_group_rows"),
+        ({"group_contribution": "median"}, "group_contribution"),
+        ({"delta": 0.006}, r"delta=0.006 must be below 1 / number of groups = 0.005"),
+    ],
+)
+@KINDS
+def test_parameters_are_checked(make, params, match):
+    with pytest.raises(ValueError, match=match):
+        make(**params).fit(X, Y, groups=PATIENT)
+
+
+@KINDS
+def test_training_goes_on_for_the_same_people_alone(make):
+    budget = PrivacyBudget(epsilon=100, delta=1e-3)
+    model = make(budget=budget).partial_fit(X, Y, groups=PATIENT)
+    once = model.epsilon_
+    model.partial_fit(X, Y, groups=PATIENT)
+    assert (model.privacy_.unit, len(budget.entries())) == ("patient", 2)
+    assert once < model.epsilon_ < 2 * once
+    for other in (None, PATIENT.to_numpy(), PATIENT.rename("household")):
+        before = model.module_, model.privacy_
+        with pytest.raises(ValueError, match=r"must be 'patient'.*never added up"):
+            model.partial_fit(X, Y, groups=other)
+        assert (model.module_, model.privacy_) == before
+    records = make().fit(X, Y)
+    with pytest.raises(ValueError, match=r"unit='patient' must be 'record'"):
+        records.partial_fit(X, Y, groups=PATIENT)
+    assert len(budget.entries()) == 2
+    assert model.set_params(budget=None).fit(X, Y).privacy_.unit == "record"  # anew
+
+
+def test_a_ledger_knows_people():
+    budget = PrivacyBudget(epsilon=100, delta=1e-3)
+    classifier(budget=budget).fit(X, Y, groups=PATIENT)
+    assert budget.entries()["unit"].tolist() == ["patient"]
+    with pytest.raises(ValueError, match="unit"):
+        classifier(budget=budget).fit(X, Y)
+
+
+@KINDS
+def test_clones_copies_and_files_keep_what_people_are_promised(make, tmp_path):
+    model = make(max_group_rows=3, group_contribution="sum")
+    assert clone(model).get_params()["max_group_rows"] == 3
+    model.fit(X, Y, groups=PATIENT)
+    save_model(model, tmp_path / "m")
+    loaded = load_model(tmp_path / "m", **({"module": nn.Linear(4, 2)} if make is net else {}))
+    for again in (pickle.loads(pickle.dumps(model)), loaded):
+        assert again.privacy_ == model.privacy_
+        assert (again.max_group_rows, again.group_contribution) == (3, "sum")
+        again.partial_fit(X, Y, groups=PATIENT)
+        with pytest.raises(ValueError, match="unit='record' must be 'patient'"):
+            again.partial_fit(X, Y)
+
+
+def test_in_a_pipeline():
+    pipe = make_pipeline(FunctionTransformer(), classifier())
+    pipe.fit(X, Y, dpsgdclassifier__groups=PATIENT)
+    assert pipe[-1].privacy_.unit == "patient"
+
+
+def test_metadata_is_routed():
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = classifier().set_fit_request(groups=True)
+        pipe = make_pipeline(FunctionTransformer(), model)
+        assert pipe.fit(X, Y, groups=PATIENT)[-1].privacy_.unit == "patient"
+        grid = GridSearchCV(pipe, {"dpsgdclassifier__epsilon": [1.0, 2.0]}, cv=GroupKFold(2))
+        grid.fit(X, Y, groups=PATIENT)
+    assert grid.best_estimator_[-1].privacy_.unit == "patient"
+
+
+def test_a_file_on_disk_is_read_by_person(tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    with pytest.warns(match="noise_seed"):
+        models = [
+            classifier(noise_seed=3, random_state=0).fit(rows, Y, PATIENT) for rows in (X, mapped)
+        ]
+    for a, b in zip(*(m.module_.parameters() for m in models), strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+
+
+def test_the_name_of_a_group_does_not_matter():
+    """Neither how people are called nor in which types, as long as equal ones are equal."""
+    named = PATIENT.map(lambda number: f"patient {number}")
+    with pytest.warns(match="noise_seed"):
+        models = [
+            classifier(noise_seed=3, random_state=0).fit(X, Y, groups)
+            for groups in (PATIENT, named, PATIENT.astype(float), PATIENT.tolist())
+        ]
+    first, *others = (list(m.module_.parameters()) for m in models)
+    for other in others:
+        assert all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
