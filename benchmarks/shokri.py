@@ -119,7 +119,7 @@ def measured(row: Row) -> dict[str, Any]:
 
 def plot(table: pd.DataFrame) -> None:
     table = table.loc[[name for name in ROWS if name in table.index]].iloc[::-1]
-    figure, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    figure, ax = plt.subplots(figsize=(8.5, 4.8), layout="constrained")
     places = np.arange(len(table))
     ax.hlines(places, table["test accuracy"], table["training accuracy"], color="#b0b7bd", lw=3)
     ax.plot(table["test accuracy"], places, "o", color="#1b6ca8", label="test accuracy")
@@ -131,7 +131,7 @@ def plot(table: pd.DataFrame) -> None:
     ax.plot(table["paper"], places, "x", color="#c0392b", label="precision in the paper")
     ax.axvline(0.5, color="#5f6b76", linestyle=":", label="precision of guessing")
     ax.set_yticks(places, table.index)
-    ax.legend(loc="lower left", fontsize=8)
+    figure.legend(loc="outside lower center", ncols=5, fontsize=8, frameon=False)
     ax.grid(axis="x", alpha=0.3)
     figure.savefig(PICTURE, dpi=110)
 

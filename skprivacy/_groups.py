@@ -57,8 +57,8 @@ class Groups:
     def exact_shares(self) -> NDArray[np.float64]:
         """Return the shares as multiples of 2**-20, rounded down.
 
-        **Guarantees.** As for :meth:`shares`, with 0 among what is combined; those of a group add
-        up to 1 at most, exactly, and so do sums of them below 2**33. That of a record which is a
+        **Guarantees.** As for :meth:`shares`, with 0 among what is combined: those of a group add
+        up to 1 at most, and sums below 2**33 are exact in any order. That of a record which is a
         group by itself is 1.
 
         **Edge cases.** The records of a group of more than 2**20 count for nothing.

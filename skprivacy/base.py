@@ -13,6 +13,7 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from ._config import leak, warn_caller
+from ._identifiers import ask_whose
 from .accounting import Composed, Event, PrivacyBudget, PrivacyGuarantee, charge
 from .accounting._checks import check_relation
 from .exceptions import PrivacyWarning
@@ -305,6 +306,8 @@ class PrivateFit:
             As in :func:`private_release`.
         """
         model: Any = self._estimator
+        if unit == "record":
+            ask_whose(getattr(model, "feature_names_in_", ()))
         with private_release(
             event,
             relation=relation,

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:The scores")  # of a few people,
 
 REFUSES = {
     "PATEClassifier-index": "groups are given with partition='index'",
-    "ALMFineTuner-dpsgd": "takes no groups. Use another head",
 }
 TAKERS = {k: v for k, v in CASES.items() if contracts_people.takes_groups(v) and k not in REFUSES}
 ANY = {**TAKERS, **{k: v for k, v in LABELS.items() if contracts_people.takes_groups(v)}}

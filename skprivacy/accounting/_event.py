@@ -245,20 +245,19 @@ class Event(PlainNumbers):
         return math.inf, True
 
     def grouped(self, size: int) -> Event | None:
-        """Return what the release costs a group of ``size`` units; None where only the curve tells.
-
-        The bounds of the event that is returned hold between any two data sets of which one comes
-        from the other by ``size`` steps of the relation, all of the same direction.
+        """Return what the release costs a group of units.
 
         Parameters
         ----------
         size : int
-            Number of units in the group, at least 1.
+            The most units of a group, at least 1.
 
         Returns
         -------
         Event or None
-            Of one release.
+            Its bounds hold between any two data sets of which one comes from the other by ``size``
+            steps of the relation, all of the same direction. None where only the privacy curve
+            tells.
         """
         return None
 

@@ -15,6 +15,7 @@ Score = Callable[[Matrix], NDArray[np.float64]]
 # How often a record may take part, and how far it may move a step, in deviations of its noise.
 _RATES = np.r_[0.02, 0.05, np.linspace(0.1, 1.0, 19)]
 _SHIFTS = np.geomspace(0.2, 12.0, 42)
+_ENOUGH = 2_000  # runs from which both are read
 _MOST = 30.0  # no power of e beyond this tells more
 
 
@@ -55,7 +56,7 @@ def _likelihood(
     def told(values: Matrix) -> Matrix:
         return (along(values) - middle) / scale
 
-    seen = told(runs)
+    seen = told(runs[:_ENOUGH])
     likely = [
         (float(_log_ratio(seen, rate, far).mean()), rate, far) for rate in _RATES for far in _SHIFTS
     ]

@@ -64,12 +64,12 @@ class LabelAuditReport(AuditReport):
         Empty.
     why_not_measured : str
         Without meaning.
+    attacked : str
+        "record".
     disclosure : None
         Features are public, and so is who is in the table.
     exposures : tuple
         Empty.
-    attacked : str
-        "record": labels are those of single records.
     """
 
     of_labels: ClassVar[bool] = True

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
 from .._validation import as_frame, open_unit, sequence
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
@@ -156,7 +157,9 @@ def audit(
     check_alpha(alpha)
     labels = (y_train, y_test) if hasattr(model, "classes_") else (None, None)
     people = None
-    if groups is not None:
+    if groups is None:
+        ask_whose(getattr(X_train, "columns", ()), "What an audit shows")
+    else:
         if subgroups is not None:
             raise ValueError("subgroups are of records, and groups make members people. Pass one.")
         people = People.of(groups, num_samples(X_train), num_samples(X_test))

@@ -141,8 +141,9 @@ def verify_privacy(
     Clones are fitted on neighbouring data sets under the claimed relation: with a record that is
     mislabelled, extreme, far out, alone in its class, and without it; among the data, among records
     that say the opposite, among blank ones. What each fit released, its learned numbers and its
-    answers, is reduced to scores. Some of the runs settle neighbours, score and thresholds;
-    fresh ones then bound epsilon, and test the whole claimed trade-off curve.
+    answers, is reduced to scores. Where noise is added step by step, as by DP-SGD, a score is the
+    likelihood ratio of a record that takes part in some steps. Some of the runs settle neighbours,
+    score and thresholds; fresh ones then bound epsilon, and test the whole claimed trade-off curve.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._groups import Groups
 from ..accounting import Event
 from ..mechanisms import Mechanism, SecureRandom
 from ..mechanisms.bounds import quantize
@@ -66,6 +67,8 @@ class Records:
     labels : ndarray of shape (n_samples,)
         Indices of classes.
     n_classes : int
+    groups : Groups, default=None
+        Whom each record belongs to, perhaps itself alone.
 
     Notes
     -----
@@ -80,6 +83,7 @@ class Records:
     counts: NDArray[np.float64]
     labels: NDArray[np.int64]
     n_classes: int
+    groups: Groups | None = None
 
     @property
     def targets(self) -> NDArray[np.float64]:

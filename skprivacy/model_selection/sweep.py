@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from .._clones import check_weights, group_names, weight_name
 from .._groups import check_groups
+from .._identifiers import ask_whose
 from .._sklearn import num_samples
 from .._validation import as_frame
 from ..accounting import NonPrivate, PrivacyGuarantee
@@ -252,6 +253,8 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
             check_passed_on(attack, records[name], model)
         if people is not None:
             tell_unprotected(models, people)
+        else:
+            ask_whose(getattr(self, "feature_names_in_", ()), "What a sweep shows")
         compared = checked_baselines(self.baseline, models, names, epsilons, X)
         candidates = [
             Candidate(

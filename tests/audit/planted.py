@@ -207,6 +207,8 @@ BUGS: dict[str, Find] = {
         {
             "OutputPerturbation": "what it releases here is one number",
             "PrivateKNN": "a vote moves from class to class, along which there is more noise",
+            # The noise of the winners of three queries of two classes is then alike by half.
+            "PATE": "its teachers vote alike on all queries, along which there is more noise",
         },
     ),
     "one number bare": OfNoise({

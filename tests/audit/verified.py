@@ -104,6 +104,7 @@ VERIFIED: dict[str, Callable[[], Any]] = {
         PCA(1), head="least_squares", mechanism="k_norm", classes=TWO, delta=1e-4
     ),
     "PATEClassifier": _votes(),
+    # With a threshold below any count it answers all; fewer answers tell less than is claimed.
     "PATEClassifier-confident": _votes(aggregator=ConfidentGNMax(threshold=-20.0, max_answers=3)),
     "PrivateKNNClassifier": lambda: PrivateKNNClassifier(
         DummyClassifier(), n_neighbors=3, sampling_rate=1.0, n_queries=3, classes=TWO, delta=1e-4

@@ -61,18 +61,7 @@ class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=T
         return both(pure_pair(self.epsilon, self.delta))
 
     def grouped(self, size: int) -> Event:
-        """Return (k epsilon, delta (1 + e^epsilon + ... + e^((k - 1) epsilon))): k steps.
-
-        Parameters
-        ----------
-        size : int
-            Number k of units in the group, at least 1.
-
-        Returns
-        -------
-        Event
-            Of one release.
-        """
+        # k steps: (k epsilon, delta (1 + e^epsilon + ... + e^((k - 1) epsilon)))
         with np.errstate(over="ignore"):
             delta = self.delta * float(np.exp(self.epsilon * np.arange(size)).sum())
         return ApproxDP(size * self.epsilon, delta) if delta < 1 else NonPrivate()

@@ -58,18 +58,7 @@ class RandomizedResponseEvent(
         return both(AtomPair(losses, (low, rest, high), (high, rest, low), gap=self.epsilon))
 
     def grouped(self, size: int) -> Event:
-        """Return as many responses: those of each unit, where each of them gives its own.
-
-        Parameters
-        ----------
-        size : int
-            Number of units in the group, at least 1.
-
-        Returns
-        -------
-        Event
-            Of all their responses.
-        """
+        # each unit of the group gives a response of its own
         return Repeated(self, size)
 
     def _probabilities(self) -> tuple[float, float, float]:

@@ -298,7 +298,7 @@ def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     Returns
     -------
     PrivacyLossDistribution
-        Of all its parts together.
+        Of the event as a whole.
 
     Raises
     ------

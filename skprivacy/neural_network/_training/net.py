@@ -13,6 +13,7 @@ import torch
 from skorch import NeuralNet
 from skorch.utils import to_device
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 from ..._groups import Groups
 from .engine import Peers, Training
@@ -82,7 +83,7 @@ def make_mlp(
     sizes = [n_features, *hidden_layer_sizes, n_outputs]
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
-        linear = nn.Linear(fan_in, fan_out)
+        linear = skip_init(nn.Linear, fan_in, fan_out)  # which would draw of torch's generator
         bound = 1.0 / np.sqrt(fan_in)
         for p in linear.parameters():
             start = random_state.uniform(-bound, bound, size=tuple(p.shape))
