@@ -68,6 +68,8 @@ class GenerativeAttack(BaseEstimator):
         generated : records that the generator made
         reference : records like its training records, but not among them
         """
+        if not isinstance(self.own, bool | np.bool_):
+            raise TypeError(f"own={self.own!r} must be True or False.")
         if self.own:
             if self.discriminator is None:
                 raise ValueError(
