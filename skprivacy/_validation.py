@@ -225,7 +225,12 @@ def _reads_as_number(value: Any) -> bool:
 def label_columns(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
     """Return the column of each label in ``classes``."""
     y = np.asarray(y)
-    columns = np.searchsorted(classes, y)
+    try:
+        columns = np.searchsorted(classes, y)
+    except TypeError:
+        raise TypeError(
+            f"y holds labels of another type than the model's, {classes.tolist()[:20]}."
+        ) from None
     unknown = (columns == len(classes)) | (classes[np.minimum(columns, len(classes) - 1)] != y)
     if unknown.any():
         raise ValueError(
@@ -271,8 +276,10 @@ def probability(name: str, value: Any) -> None:
 
 def open_unit(name: str, value: Any) -> float:
     """Return a number in (0, 1) as a float; ValueError for anything else."""
-    if not (is_number(value) and 0 < value < 1):
-        raise ValueError(f"{name}={value!r} must lie strictly between 0 and 1, for example 0.05.")
+    if not (is_number(value) and 1e-100 <= value < 1):  # below, quantiles underflow
+        raise ValueError(
+            f"{name}={value!r} must be a number strictly between 0 and 1, for example 0.05."
+        )
     return float(value)
 
 

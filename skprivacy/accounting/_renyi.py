@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp
 
-from ..accounting._checks import numbers
 from ._checks import check_relation, replaces
 from ._event import Event, Orders, check_event, check_known
 
@@ -72,7 +71,10 @@ def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders
     check_relation(relation)
     check_known(event, relation)
     if not (isinstance(orders, np.ndarray) and orders.dtype == np.float64):
-        orders = np.array(numbers("orders", np.atleast_1d(orders)))
+        try:
+            orders = np.asarray(orders, dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(f"orders={orders!r} must be a list of numbers above 1.") from None
     orders = np.atleast_1d(orders)
     if orders.ndim != 1 or not (np.isfinite(orders) & (orders > 1)).all():
         raise ValueError(f"orders={orders!r} must be a list of finite numbers above 1.")

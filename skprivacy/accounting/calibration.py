@@ -92,7 +92,7 @@ def calibrate_noise_multiplier(
             f"make_event={make_event!r} must be callable. Pass a function that takes a noise "
             "multiplier and returns an Event."
         )
-    if accountant not in _COSTS:
+    if not isinstance(accountant, str) or accountant not in _COSTS:
         raise ValueError(f"accountant={accountant!r} must be one of {sorted(_COSTS)}.")
     if delta == 0 and accountant != "pld":
         raise ValueError(
@@ -189,8 +189,8 @@ def calibrate_to_tpr(
 def _check_maker(make_event: MakeEvent) -> None:
     if not callable(make_event):
         raise TypeError(
-            f"make_event={make_event!r} must take a noise multiplier and return an event, as "
-            "GaussianEvent does."
+            f"make_event={make_event!r} must be callable: take a noise multiplier and return "
+            "an event, as GaussianEvent does."
         )
 
 

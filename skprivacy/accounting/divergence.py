@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from .._validation import not_negative
-from ..accounting._checks import numbers
 
 __all__ = ["renyi_divergence"]
 
@@ -83,7 +82,10 @@ def renyi_divergence(p: ArrayLike, q: ArrayLike, order: float) -> float:
 
 
 def _distribution(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    array = np.array(numbers(name, values))
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be probabilities; got {values!r}.") from None
     total = float(array.sum())
     if not ((array >= 0).all() and abs(total - 1) <= _ROUNDING):
         raise ValueError(

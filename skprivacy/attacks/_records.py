@@ -100,8 +100,8 @@ def concat(first: Any, second: Any, names: str = "X_in and X_out") -> Any:
         return pd.concat([first, second], ignore_index=True)
     if first.shape[1:] != second.shape[1:]:
         raise ValueError(
-            f"{names} have records of shapes {first.shape[1:]} and {second.shape[1:]}; expected "
-            "the same."
+            f"{names} have records of the dimensions {first.shape[1:]} and {second.shape[1:]}; "
+            "expected the same."
         )
     if sparse.issparse(first) or sparse.issparse(second):
         return sparse.vstack([first, second], format="csr")

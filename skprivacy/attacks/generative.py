@@ -75,6 +75,8 @@ class GenerativeAttack(BaseEstimator):
         GenerativeAttack
             Itself, fitted.
         """
+        if not isinstance(self.own, bool | np.bool_):
+            raise TypeError(f"own={self.own!r} must be True or False.")
         if self.own:
             if self.discriminator is None:
                 raise ValueError(

@@ -328,7 +328,10 @@ class LabelInferenceAttack(BaseEstimator):
                 "LabelCanaries.drawn(y, n_canaries=...), fit the target to their labels, and pass "
                 "them here with the same X."
             )
-        own = safe_indexing(as_records(X), canaries.rows)
+        X = as_records(X)
+        if canaries.rows.max(initial=0) >= num_samples(X):
+            raise ValueError("X lacks records of canaries. Pass the same X as was fitted.")
+        own = safe_indexing(X, canaries.rows)
         scores = self.score_samples(own, canaries.label, canaries.other)
         by_prior = self._log_odds(self.prior_, own, canaries.label, canaries.other, _DOUBT)
         details = {

@@ -106,9 +106,9 @@ class SupervisedAttack(MembershipAttack):
         seen = sum(int(np.isin(fingerprints(X), self._prints).sum()) for X in (X_in, X_out))
         if seen:
             raise ValueError(
-                f"{seen} of the records of X_in and X_out were given to fit, with their "
-                "membership; expected others. Keep a part of the members and non-members, and all "
-                "copies of a record on one side."
+                f"{seen} of the records were given to fit, with their membership; expected others "
+                "as X_in and X_out. Keep a part of the members and non-members, and all copies of "
+                "a record on one side."
             )
         return result
 

@@ -13,7 +13,6 @@ from scipy.special import log_ndtr, logsumexp
 
 from .. import _config
 from ..accounting import DEFAULT_ORDERS, check_delta
-from ..accounting._checks import numbers
 from ..accounting.events._vote_curve import gnmax_rdp
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
 
@@ -163,8 +162,11 @@ def epsilon_of_moments(
     check_delta(delta)
     if delta == 0:
         raise ValueError(f"delta={delta!r} must be in (0, 1): moments say nothing at 0.")
-    moments = np.array(numbers("log_moments", log_moments))
-    places = np.arange(1.0, moments.size + 1) if at is None else np.array(numbers("at", at))
+    try:
+        moments = np.asarray(log_moments, np.float64)
+        places = np.arange(1.0, moments.size + 1) if at is None else np.asarray(at, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("log_moments and at must be lists of numbers.") from None
     if moments.ndim != 1 or not moments.size or places.shape != moments.shape:
         raise ValueError(
             f"log_moments has shape {moments.shape}, with at of shape {places.shape}; expected a "

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from .._validation import open_unit, whole
+from .._validation import open_unit
 from ._epsilon import epsilon_from_guesses
 from ._one_run import gaussian, largest_refuted, line, refutes, surprise_apart
 from ._samples import check_delta, check_guesses
@@ -174,7 +174,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 def _check(right: int, guesses: int, n_coins: int, bound: str, delta: float, alpha: float) -> None:
     check_guesses(right, guesses, n_coins)
-    whole("guesses", guesses)
+    if guesses < 1:
+        raise ValueError(f"guesses={guesses!r} must be in this order, with a guess at least.")
     if not isinstance(bound, str) or bound not in BOUNDS:
         raise ValueError(f"bound={bound!r} must be one of {list(BOUNDS)}.")
     check_delta(delta)

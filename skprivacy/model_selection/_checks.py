@@ -164,6 +164,9 @@ def rehearsed(scorers: Mapping[str, Any], records: Records, *, of_numbers: bool)
 def checked_splitter(cv: Any, y: Any, classifier: bool) -> Any:
     """Return what splits the records; ValueError for what cannot."""
     try:
-        return check_cv(cv, y, classifier=classifier)
+        splitter = check_cv(cv, y, classifier=classifier)
+        if not callable(getattr(splitter, "get_n_splits", None)):  # such as text, which splits too
+            raise TypeError("it is no splitter")
+        return splitter
     except (TypeError, ValueError) as error:
         raise ValueError(f"cv={cv!r} cannot split the records: {error}") from error

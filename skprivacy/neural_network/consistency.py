@@ -163,6 +163,9 @@ class ConsistencyStudent(SemiSupervisedNetwork):
 
 
 def _view(steps: Any, rows: Tensor) -> Tensor:
+    given = steps if isinstance(steps, list | tuple) else [steps]
+    if steps is not None and not all(map(callable, given)):
+        raise TypeError(f"weak or strong={steps!r} must be a function of rows, or a list of such.")
     for step in [steps] if callable(steps) else steps or []:
         rows = step(rows)
     return rows

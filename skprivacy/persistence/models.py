@@ -84,7 +84,7 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     True
     """
     if not hasattr(model, "fit"):
-        raise TypeError(f"model={model!r} must be a fitted estimator.")
+        raise ValueError(f"model={model!r} cannot be saved: it must be a fitted estimator.")
     arrays: dict[str, NDArray] = {}
     try:
         node = told(model, "", arrays)

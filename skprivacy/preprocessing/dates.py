@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._validation import sequence
 from ._column import Column
 from ._values import each_value
 from .columns import largest_number, magnitude, write_one_hot
@@ -87,8 +86,12 @@ class Dates(Column):
                 f"Dates: first={self.first!r} must be before last={self.last!r}. Swap them, or "
                 "widen the range."
             )
-        parts = sequence("parts", self.parts)
-        if not all(isinstance(part, str) and part in PARTS for part in parts):
+        try:
+            parts: tuple[Any, ...] = tuple(self.parts)
+        except TypeError:
+            parts = (None,)
+        known = all(isinstance(part, str) and part in PARTS for part in parts)
+        if isinstance(self.parts, str) or not known:
             raise ValueError(f"Dates: parts={self.parts!r} must be a list of some of {[*PARTS]}.")
         if len(set(parts)) < len(parts):
             raise ValueError(f"Dates: parts={self.parts!r} must not name a part twice.")

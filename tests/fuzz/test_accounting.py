@@ -123,7 +123,7 @@ def test_questions(name, data):
     given_ = data.draw(arguments(ASKED[name], least=1))
     attempt(
         lambda: getattr(accounting, name)(**given_),
-        {*given_, "events", "path", "delta", "votes", "noise_multiplier"},
+        {*given_, "events", "path", "delta", "votes", "noise_multiplier", "target"},
     )
 
 

@@ -28,7 +28,7 @@ from .refusals import explained, has_no_epsilon, no_epsilon
 from .rules import Cost, spent
 from .scopes import along, check_partitions, inner
 from .statement import Statement
-from .terms import check_same_unit, check_unit
+from .terms import check_same_unit, check_unit, check_who
 
 __all__ = ["PrivacyBudget", "charge"]
 
@@ -283,7 +283,7 @@ class PrivacyBudget(Statement):
             if refusal is None:
                 if None in known:
                     log.settle(settled, unit)
-                return log.append("reserve", self._scope, str(who), body)
+                return log.append("reserve", self._scope, check_who(who), body)
         message = explained(log, self._scope, refusal, event)  # after others may write again
         raise BudgetExceededError(f"{displayable(str(who)) or 'A release'} was refused: {message}")
 

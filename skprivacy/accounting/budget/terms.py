@@ -7,7 +7,7 @@ from typing import Any
 from ..events import RELATIONS
 from .log import LedgerError, Record
 
-__all__ = ["check_same_unit", "check_terms", "check_unit"]
+__all__ = ["check_same_unit", "check_terms", "check_unit", "check_who"]
 
 
 def check_unit(unit: Any) -> str:
@@ -15,6 +15,16 @@ def check_unit(unit: Any) -> str:
     if not isinstance(unit, str) or not unit:
         raise ValueError(f"unit={unit!r} must be 'record' or the name of a column.")
     return unit
+
+
+def check_who(who: Any) -> str:
+    """Return who is charged as text that can be stored."""
+    text = str(who)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"who={text!r} must be text that can be stored as UTF-8.") from None
+    return text
 
 
 def check_same_unit(unit: str, settled: str) -> None:

@@ -1,0 +1,176 @@
+"""What odd input has found: each once, so that it stays mended whatever the next run draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from skprivacy import (
+    accounting,
+    attacks,
+    audit,
+    certificates,
+    config_context,
+    datasets,
+    ensemble,
+    fine_tuning,
+    mechanisms,
+    metrics,
+    model_selection,
+    neural_network,
+    persistence,
+    preprocessing,
+    synthesis,
+)
+from skprivacy.accounting import GaussianEvent, PrivacyBudget, PrivacyGuarantee
+from skprivacy.linear_model import OutputPerturbationClassifier, PolynomialObjective
+from skprivacy.preprocessing import Schema
+
+X = np.random.RandomState(0).uniform(size=(24, 3))
+y = np.arange(24) % 2
+TARGET = LogisticRegression().fit(X, y)
+ONE = GaussianEvent(2.0)
+GUARANTEE = PrivacyGuarantee(ONE, 1e-6)
+SCORES = (X[:, 0], X[:, 1])
+TABLE = pd.DataFrame({"age": np.arange(24)})
+SCHEMA = Schema({"age": preprocessing.Bounded(0, 100)})
+DAY = np.timedelta64(1, "D")
+
+# The parameter that a refusal has to name, and the call: all failed in another way.
+FOUND = [
+    ("events", lambda: accounting.Composed(np.ma.masked)),
+    ("coefficients", lambda: accounting.BandedFactorization(2.0, 10, 1, np.array(1.0))),
+    ("epsilon", lambda: accounting.ApproxDP(pd.NA)),
+    ("norm", lambda: accounting.LogisticEvent(2.0, np.array(1.0))),
+    ("epsilon", lambda: accounting.rdp_delta(ONE, None)),
+    ("event", lambda: accounting.delta_of({}, 1.0)),
+    ("epsilon", lambda: accounting.delta_of(ONE, np.zeros(2))),
+    ("delta", lambda: accounting.epsilon_of(ONE, "1")),
+    ("orders", lambda: accounting.rdp(ONE, "abc")),
+    ("p", lambda: accounting.renyi_divergence("abc", [1.0], 2.0)),
+    ("most", lambda: accounting.square_root_band(10, 1, 10**30)),
+    ("epochs", lambda: accounting.square_root_band(10, "1")),
+    ("accountant", lambda: accounting.calibrate_noise_multiplier(
+        GaussianEvent, 1.0, 1e-6, accountant=pd.Series([1]))),
+    ("make_event", lambda: accounting.calibrate_to_advantage(3, 0.1)),
+    ("guess", lambda: accounting.calibrate_noise_multiplier(GaussianEvent, 1.0, 1e-6, guess=-1)),
+    ("fpr", lambda: accounting.calibrate_to_tpr(GaussianEvent, 0.2, b"x")),
+    ("assumptions", lambda: PrivacyGuarantee(ONE, assumptions=np.ma.masked)),
+    ("kind", lambda: PrivacyGuarantee(ONE, kind=pd.Series([1, 2]))),
+    ("k", lambda: GUARANTEE.group(10**30)),
+    ("event", lambda: PrivacyBudget(1.0).remaining([[1]])),
+    ("who", lambda: PrivacyBudget(1.0).reserve(accounting.LaplaceEvent(9.0), "\ud800")),
+    ("alpha", lambda: metrics.clopper_pearson(3, 10, None)),
+    ("alpha", lambda: metrics.clopper_pearson(3, 10, 1e-300)),
+    ("false_positives", lambda: metrics.epsilon_from_counts(8, 10, None, 10)),
+    ("random_state", lambda: metrics.bootstrap_epsilon(*SCORES, random_state="abc")),
+    ("right", lambda: metrics.bound_from_guesses("a", 40, 100)),
+    ("epsilon", lambda: OutputPerturbationClassifier(epsilon=DAY).fit(X, y)),
+    ("high", lambda: mechanisms.SecureRandom().integers(DAY, 3)),
+    ("std", lambda: mechanisms.SecureRandom().add_normal(np.zeros(3), DAY)),
+    ("slope_l1", lambda: PolynomialObjective(np.ones_like, 0.5, "a", 9.0)),
+    ("q", lambda: preprocessing.private_quantile(X[:, 0], "a", bounds=(0, 1), epsilon=1.0)),
+    ("bins", lambda: preprocessing.private_histogram(X[:, 0], bins="abc", epsilon=1.0)),
+    ("relation", lambda: preprocessing.private_count(X, epsilon=1.0, relation=np.zeros(2))),
+    ("parts", lambda: preprocessing.Dates("2020-01-01", "2020-12-31", parts=3)),
+    ("target", lambda: Schema({"age": preprocessing.Bounded(0, 1)}, target={})),
+    ("classes", lambda: Schema({"age": preprocessing.Bounded(0, 1)}, classes=3)),
+    ("source", lambda: Schema.from_json(3)),
+    ("y", lambda: SCHEMA.check(TABLE, [1])),
+    ("table", lambda: preprocessing.draft_schema(3)),
+    ("atoms", lambda: synthesis.Grid(atoms=3)),
+    ("step", lambda: synthesis.Grid(step=DAY)),
+    ("schema", lambda: synthesis.synthetic_quality(TABLE, TABLE, 3)),
+    ("groups", lambda: synthesis.PrivateSynthesizer(schema=SCHEMA).fit(TABLE, groups=3)),
+    ("path", lambda: preprocessing.private_summary(3, SCHEMA, epsilon=1.0)),
+    ("means", lambda: preprocessing.private_summary("a", SCHEMA, means=3, epsilon=1.0)),
+    ("path", lambda: datasets.open_parquet(3)),
+    ("data_home", lambda: datasets.fetch_adult(data_home=3, download_if_missing=False)),
+    ("subset", lambda: datasets.fetch_mnist(subset=[])),
+    ("as_frame", lambda: datasets.load_demo(as_frame=pd.NA)),
+    ("n_samples", lambda: datasets.make_texas_like(10**30)),
+    ("X_in", lambda: attacks.NearestGenerated().fit(X).evaluate(3, X)),
+    ("generated", lambda: attacks.GenerativeAttack().fit(X[:, 0], X)),
+    ("discriminator", lambda: attacks.GenerativeAttack(3).fit(X, X + 1.0)),
+    ("prior", lambda: attacks.LabelInferenceAttack(TARGET, prior=3).fit(X, y)),
+    ("target", lambda: attacks.LabelInferenceAttack(3).fit(X, y)),
+    ("imputer", lambda: attacks.AttributeInference(TARGET, imputer=3).fit((X > 0.5) * 1, y)),
+    ("n_canaries", lambda: attacks.LabelCanaries.drawn(y, None)),
+    ("variances", lambda: attacks.expected_power(10, "abc")),
+    ("shares", lambda: attacks.PropertyInference(TARGET).fit(X, y, X[:, 0] > 0.5, shares=3)),
+    ("threshold", lambda: attacks.AttackResult(*SCORES).precision_recall("a")),
+    ("details", lambda: attacks.AttackResult.from_dict(
+        {**attacks.AttackResult(*SCORES).to_dict(), "details": 3})),
+    ("X_train", lambda: audit.audit(TARGET, 3, y, X + 1.0, y)),
+    ("attacks", lambda: audit.audit_synthetic(X, X, X + 1.0, attacks=3)),
+    ("classes", lambda: audit.audit_predictions(X, y, X, y, classes=3.5)),
+    ("model", lambda: audit.check_disclosure(3, X, y)),
+    ("model", lambda: audit.claim_of(3)),
+    ("neighbours", lambda: audit.verify_release(len, [(X,)], GUARANTEE)),
+    ("n_jobs", lambda: audit.verify_release(len, [(X, X)], GUARANTEE, n_jobs="a")),
+    ("claim", lambda: audit.verify_privacy(OutputPerturbationClassifier(), claim=3)),
+    ("path", lambda: certificates.create_key(3.5)),
+    ("path", lambda: certificates.verify_certificate(3)),
+    ("key", lambda: certificates.verify_certificate(__file__, key=3)),
+    ("path", lambda: certificates.verify_certificate("\ud800")),
+    ("path", lambda: persistence.load_model(3)),
+    ("model", lambda: persistence.save_model(3, "no")),
+    ("strict", lambda: config_context(strict=np.array([])).__enter__()),
+    ("model", lambda: model_selection.loss_auc(3, X, y, X, y)),
+    ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=0)),
+    ("votes", lambda: ensemble.analyse_votes([[1], [2, 3]], ensemble.GNMax(5.0))),
+    ("at", lambda: ensemble.epsilon_of_moments([0.1], 1e-5, at="a")),
+    ("noise", lambda: ensemble.GNMax(DAY)),
+    ("clip", lambda: fine_tuning.GradientHead(clip="a")),
+    ("hidden_layer_sizes", lambda: fine_tuning.NetworkHead(hidden_layer_sizes=3)),
+    ("ridge", lambda: fine_tuning.SoftmaxHead(ridge="a")),
+    ("l2", lambda: fine_tuning.Sensitivity("a")),
+    ("confidence", lambda: fine_tuning.SampledSensitivity(confidence=len)),
+    ("degrees", lambda: neural_network.RandomDistortion((1, 8, 8), degrees="a")),
+    ("module", lambda: neural_network.freeze_batch_norm(3)),
+    ("params", lambda: neural_network.PrivateAdam(np.datetime64("2020-01-01"))),
+    ("image_shape", lambda: neural_network.ScatteringTransformer(3.5).fit(X).transform(X)),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("number", range(len(FOUND)))
+def test_it_is_refused_by_name(number):
+    name, call = FOUND[number]
+    with pytest.raises((ValueError, TypeError)) as refused:
+        call()
+    assert name in str(refused.value).replace("'", " ").replace("=", " ").split() or (
+        f"{name}=" in str(refused.value)
+    )
+
+
+@pytest.mark.parametrize(
+    ("estimator", "given"),
+    [
+        (preprocessing.SchemaTransformer(SCHEMA), (pd.DataFrame({"b": [1.0]}),)),
+        (attacks.AggregateAttack(10), (X[0],)),
+        (neural_network.SimCLREncoder(device="abc", image_shape=(1, 8, 8)), (np.ones((4, 64)),)),
+        (model_selection.PrivacySweepCV(
+            OutputPerturbationClassifier(bounds=(0, 1), classes=[0, 1]), epsilons=[1.0]
+        ), (X, np.zeros(24))),
+        (attacks.SupervisedAttack(TARGET), (X, y)),
+    ],
+    ids=lambda value: type(value).__name__,
+)  # fmt: skip
+def test_a_refused_fit_leaves_nothing(estimator, given):
+    before = sorted(vars(estimator))
+    with pytest.raises((ValueError, TypeError)):
+        estimator.fit(*given)
+    assert sorted(vars(estimator)) == before
+
+
+def test_a_ledger_with_damaged_text_is_refused_as_one(tmp_path):
+    """SQLite's own complaint quotes a damaged name, which is no text."""
+    path = tmp_path / "ledger"
+    PrivacyBudget(1.0, path=path)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"CREATE TABLE log", b"CREATE TABL\xed log"))
+    with pytest.raises(accounting.LedgerError):
+        PrivacyBudget.open(path)
