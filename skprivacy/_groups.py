@@ -14,7 +14,7 @@ from ._sklearn import num_samples
 from ._validation import check_unmasked
 from .mechanisms import SecureRandom
 
-__all__ = ["Groups", "check_groups", "protected", "unit_of"]
+__all__ = ["Groups", "as_text", "check_groups", "protected", "unit_of"]
 
 _PARTS = 1 << 20  # into which a group is divided among its records: sums of such shares are exact
 
@@ -101,7 +101,7 @@ def check_groups(groups: Any, X: Any) -> Groups:
     Raises
     ------
     ValueError
-        If the shape is wrong, or a record belongs to nobody.
+        If the shape is wrong, a record belongs to nobody, or a group is written in two types.
     """
     check_unmasked(groups, "groups")
     unit = unit_of(groups)
@@ -119,7 +119,20 @@ def check_groups(groups: Any, X: Any) -> Groups:
             "that belongs to nobody would not be protected. Drop such records, or give each a "
             "value of its own."
         )
+    if np.asarray(names).dtype == object and len(set(as_text(names))) < len(names):
+        raise ValueError(
+            "groups has a value both as a number and as text, such as 1 and '1', which a file that "
+            "is read in parts may come to: one group would be protected as two. Read the column as "
+            "text, for instance by pandas.read_csv(path, dtype={'patient': str})."
+        )
     return Groups(codes.astype(np.int64), len(names), unit, names)
+
+
+def as_text(names: Any) -> list[str]:
+    """Return what groups are called, whichever type a file has been read as."""
+    values = np.asarray(names).tolist()
+    whole = (int(v) if isinstance(v, float) and v.is_integer() else v for v in values)
+    return [str(name) for name in whole]
 
 
 def protected(groups: Any, X: Any) -> Groups:

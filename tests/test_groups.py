@@ -22,7 +22,7 @@ X = np.zeros((4, 2))
         pd.array([1, 2, 2, 1], dtype="Int64"),
         pa.array([1, 2, 2, 1]),
         pd.to_datetime(["2020-01-01", "2021-01-01", "2021-01-01", "2020-01-01"]),
-        [1, "1", "1", 1.0],
+        [1, "a", "a", 1.0],
     ],
 )
 def test_equal_values_are_one_group(groups):
@@ -44,6 +44,8 @@ def test_the_name_of_a_series_is_the_unit():
         (np.zeros((4, 1)), r"groups has shape \(4, 1\)"),
         (np.ma.masked_array([1, 2, 3, 4], [0, 0, 0, 1]), "groups is a masked array"),
         (pd.Series([1, 2, 3, 4], name="record"), "groups is named 'record'"),
+        ([1, "1", 2, 3], "a value both as a number and as text"),
+        (pd.Series([1.0, "b", "1", "b"], dtype="category"), "a value both as a number and as text"),
         (5, "groups=5 must have one value"),
         ("abcd", "groups='abcd' must have one value"),
     ],
