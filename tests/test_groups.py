@@ -55,6 +55,15 @@ def test_groups_that_leave_a_record_unprotected_are_refused(groups, match):
         check_groups(groups, X)
 
 
+def test_rows_in_another_order_are_refused_and_other_rows_names_are_not():
+    frame, groups = pd.DataFrame(X), pd.Series([1, 2, 2, 1])
+    with pytest.raises(ValueError, match="index of X in another order"):
+        check_groups(groups, frame.iloc[::-1])
+    assert check_groups(groups.iloc[::-1], frame.iloc[::-1]).codes.tolist() == [0, 1, 1, 0]
+    for other in (frame.set_axis([5, 6, 7, 8]), frame.set_axis(list("abcd")), X):
+        assert check_groups(groups, other).n == 2
+
+
 def test_at_most_k_records_of_a_group_are_drawn_and_each_as_often_as_another():
     groups = check_groups([0] * 5 + [1] * 2 + [2], np.zeros((8, 1)))
     counts = np.zeros(8)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from .._groups import protected
+from .._groups import check_order, protected
 from .._validation import check_numbers
 from ..accounting import PrivacyBudget
 from ..base import private_release
@@ -76,6 +76,7 @@ def private_count(
     True
     """
     check_target(epsilon, delta, relation)
+    check_order(groups, x)
     values = one_column(x)
     who = protected(groups, values)
     known = ~pd.isna(values)
@@ -150,6 +151,7 @@ def private_histogram(
             f"bins={bins!r} and categories={categories!r}: exactly one of them must be given. Pass "
             "bins=edges or categories=values, from public knowledge."
         )
+    check_order(groups, x)
     values = one_column(x)
     who = protected(groups, values)
     known = ~pd.isna(values)  # pandas.NA cannot be compared
