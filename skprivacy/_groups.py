@@ -14,7 +14,15 @@ from ._sklearn import num_samples
 from ._validation import check_unmasked
 from .mechanisms import SecureRandom
 
-__all__ = ["PARTS", "Groups", "check_groups", "protected", "unit_of"]
+__all__ = [
+    "PARTS",
+    "Groups",
+    "as_text",
+    "check_groups",
+    "check_order",
+    "protected",
+    "unit_of",
+]
 
 PARTS = 1 << 20  # into which a group is divided among its records: sums of such shares are exact
 
@@ -105,9 +113,11 @@ def check_groups(groups: Any, X: Any) -> Groups:
     Raises
     ------
     ValueError
-        If the shape is wrong, or a record belongs to nobody.
+        If the shape is wrong, a record belongs to nobody, a group is written in two types, or
+        ``X`` and ``groups`` have the same rows in another order, by their indices.
     """
     check_unmasked(groups, "groups")
+    check_order(groups, X)
     unit = unit_of(groups)
     values = groups if isinstance(groups, pd.Series) else _array(groups)
     if np.ndim(values) != 1:
@@ -129,7 +139,36 @@ def check_groups(groups: Any, X: Any) -> Groups:
             "that belongs to nobody would not be protected. Drop such records, or give each a "
             "value of its own."
         )
+    if np.asarray(names).dtype == object and len(set(as_text(names))) < len(names):
+        raise ValueError(
+            "groups has a value both as a number and as text, such as 1 and '1', which a file that "
+            "is read in parts may come to: one group would be protected as two. Read the column as "
+            "text, for instance by pandas.read_csv(path, dtype={'patient': str})."
+        )
     return Groups(codes.astype(np.int64), len(names), unit, names)
+
+
+def check_order(groups: Any, X: Any) -> None:
+    """Refuse groups whose rows are those of ``X``, by their indices, in another order.
+
+    Rows go together by position, as everywhere in scikit-learn: records would be taken for those
+    of other groups, and nobody's would be protected.
+    """
+    if not (isinstance(groups, pd.Series) and isinstance(X, (pd.DataFrame, pd.Series))):
+        return
+    rows, own = X.index, groups.index
+    if len(rows) == len(own) and not rows.equals(own) and rows.isin(own).all():
+        raise ValueError(
+            "groups has the index of X in another order, and rows go together by position. Pass "
+            "groups.loc[X.index], or groups.to_numpy() if their order is right."
+        )
+
+
+def as_text(names: Any) -> list[str]:
+    """Return what groups are called, whichever type a file has been read as."""
+    values = np.asarray(names).tolist()
+    whole = (int(v) if isinstance(v, float) and v.is_integer() else v for v in values)
+    return [str(name) for name in whole]
 
 
 def protected(groups: Any, X: Any) -> Groups:

@@ -157,6 +157,16 @@ def check_bad_groups(case: Case) -> None:
         assert not hasattr(model, "privacy_")
 
 
+def check_another_order(case: Case) -> None:
+    """Groups whose rows are those of X in another order, by their indices, are other people's."""
+    X, y = case.data(N)
+    budget = PrivacyBudget(1e6, 0.9)
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
+    with pytest.raises(ValueError, match="index of X in another order"):
+        fitted(case.make(budget=budget), frame.iloc[::-1], y, pd.Series(PEOPLE, name="patient"))
+    assert not len(budget.entries())
+
+
 def check_each_by_itself(case: Case) -> None:
     """Where everybody has one record, groups change nothing but the unit."""
     X, y = case.data(N)

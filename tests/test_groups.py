@@ -24,7 +24,7 @@ X = np.zeros((4, 2))
         pd.array([1, 2, 2, 1], dtype="Int64"),
         pa.array([1, 2, 2, 1]),
         pd.to_datetime(["2020-01-01", "2021-01-01", "2021-01-01", "2020-01-01"]),
-        [1, "1", "1", 1.0],
+        [1, "a", "a", 1.0],
     ],
 )
 def test_equal_values_are_one_group(groups):
@@ -46,6 +46,8 @@ def test_the_name_of_a_series_is_the_unit():
         (np.zeros((4, 1)), r"groups has shape \(4, 1\)"),
         (np.ma.masked_array([1, 2, 3, 4], [0, 0, 0, 1]), "groups is a masked array"),
         (pd.Series([1, 2, 3, 4], name="record"), "groups is named 'record'"),
+        ([1, "1", 2, 3], "a value both as a number and as text"),
+        (pd.Series([1.0, "b", "1", "b"], dtype="category"), "a value both as a number and as text"),
         (5, "groups=5 must have one value"),
         ("abcd", "groups='abcd' must have one value"),
         ([["a"], ["b"], ["a"], 1], "groups holds values that cannot be looked up"),
@@ -54,6 +56,15 @@ def test_the_name_of_a_series_is_the_unit():
 def test_groups_that_leave_a_record_unprotected_are_refused(groups, match):
     with pytest.raises(ValueError, match=match):
         check_groups(groups, X)
+
+
+def test_rows_in_another_order_are_refused_and_other_rows_names_are_not():
+    frame, groups = pd.DataFrame(X), pd.Series([1, 2, 2, 1])
+    with pytest.raises(ValueError, match="index of X in another order"):
+        check_groups(groups, frame.iloc[::-1])
+    assert check_groups(groups.iloc[::-1], frame.iloc[::-1]).codes.tolist() == [0, 1, 1, 0]
+    for other in (frame.set_axis([5, 6, 7, 8]), frame.set_axis(list("abcd")), X):
+        assert check_groups(groups, other).n == 2
 
 
 def test_at_most_k_records_of_a_group_are_drawn_and_each_as_often_as_another():

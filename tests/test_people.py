@@ -45,6 +45,7 @@ def test_replay_of_labels(name):
     "check",
     [
         contracts_people.check_unit,
+        contracts_people.check_another_order,
         contracts_people.check_bad_groups,
         contracts_people.check_delta_counts_people,
     ],

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from .._groups import protected
+from .._groups import check_order, protected
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
 from .._validation import Interval
 from ..accounting import (
@@ -207,6 +207,7 @@ class PrivateKNNClassifier(TaughtByVotes):
         """
         with self._private_fit() as fit:
             check_others(X_public, X)
+            check_order(groups, X)
             X, y = self._validated(X, y)
             self._assume_schemas(fit)
             rows = np.asarray(X, dtype=np.float64)

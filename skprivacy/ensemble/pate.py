@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
-from .._groups import Groups, protected
+from .._groups import Groups, check_order, protected
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
 from .._validation import Interval
 from ..accounting import PrivacyBudget, check_delta
@@ -248,6 +248,7 @@ no private record
         """
         with self._private_fit() as fit:
             check_others(X_public, X)
+            check_order(groups, X)
             X, y = self._validated(X, y)
             self._assume_schemas(fit)
             who = self._protected(groups, X)

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from .._groups import Groups, protected
+from .._groups import Groups, check_order, protected
 from .._sklearn import HasMethods, StrOptions
 from .._validation import (
     Interval,
@@ -319,6 +319,7 @@ the encoder treats each record by itself (tried on records that are not private)
                 "X_public is X itself. Public records are those of people who are not protected; "
                 "what is learned from them is released as it is. Pass other records."
             )
+        check_order(groups, X)
         X, target = self._validated(X, y)
         who = protected(groups, X)
         if self.relation != "add_remove" and self.delta > 0:

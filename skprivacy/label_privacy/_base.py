@@ -20,7 +20,7 @@ from sklearn.utils import check_consistent_length, check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from .._groups import protected
+from .._groups import check_order, protected
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import Interval, as_frame, check_column_names, check_unmasked
 from ..accounting import Event, NonPrivate, PrivacyBudget
@@ -112,6 +112,7 @@ class NoisyLabelClassifier(
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
+            check_order(groups, X)
             X, y = self._validated(X, y)
             who = protected(groups, X)
             if who.n < 2:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
-from .._groups import protected
+from .._groups import check_order, protected
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import Interval
 from ..accounting import PrivacyBudget, check_delta
@@ -189,6 +189,7 @@ class LabelPATEClassifier(TaughtByVotes):
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
+            check_order(groups, X)
             X, y = self._validated(X, y)
             n, who = num_samples(X), protected(groups, X)
             check_delta(self.delta, who.n)

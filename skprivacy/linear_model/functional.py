@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from .._groups import check_order
 from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..public_facts import public_classes, public_target_bounds
@@ -174,6 +175,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
             If a parameter or a shape is not as described. Nothing is released then.
         """
         with self._private_fit() as fit:
+            check_order(groups, X)
             X, y = self._validated(X, y)
             who = self._protected(groups, X)
             self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
@@ -372,6 +374,7 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
             If a parameter, a shape or a label is not as described. Nothing is released then.
         """
         with self._private_fit() as fit:
+            check_order(groups, X)
             X, y = self._validated(X, y)
             who = self._protected(groups, X)
             self.classes_, labels = public_classes(fit, y, self.classes)

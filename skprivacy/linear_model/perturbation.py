@@ -9,7 +9,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._groups import Groups
+from .._groups import Groups, check_order
 from .._validation import Interval
 from ..accounting import ApproxDP, Event, NonPrivate, PrivacyBudget
 from ..mechanisms import Gaussian, Laplace, SecureRandom, analytic_noise_multiplier
@@ -83,6 +83,7 @@ class _PerturbedClassifier(PrivateLinearClassifier):
             If a parameter, a shape or a label is not as described. Nothing is released then.
         """
         with self._private_fit() as fit:
+            check_order(groups, X)
             X, y = self._validated(X, y)
             who = self._protected(groups, X)
             self.classes_, labels = public_classes(fit, y, self.classes)

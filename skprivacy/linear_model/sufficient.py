@@ -8,6 +8,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._groups import check_order
 from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
@@ -157,6 +158,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
             If a parameter or a shape is not as described. Nothing is released then.
         """
         with self._private_fit() as fit:
+            check_order(groups, X)
             X, y = self._validated(X, y)
             who = self._protected(groups, X)
             self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from skorch.utils import to_device
 from torch import Tensor, nn
 
+from .._groups import check_order
 from .._sklearn import validate_parameter_constraints
 from .._validation import check_unmasked
 from ..accounting import PrivacyBudget
@@ -310,6 +311,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             )
             check_unmasked(X)
             check_unmasked(y, "y")
+            check_order(groups, X)
             rows = as_rows(X)
             targets = as_targets(y, len(rows))
             self._check_module(rows, targets)

@@ -14,6 +14,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
 from torch import nn
 
+from .._groups import check_order
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit
 from ..public_facts import public_classes
@@ -392,6 +393,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
                 "that are public, such as {0: 1.0, 1: 3.0}, or None."
             )
         with self._private_fit() as fit, self._peers() as peers:
+            check_order(groups, X)
             rows, y = self._rows(X, y, first, multi_output=True)
             targets = self._encode(fit, _dense(y), first, classes)
             self._train_on(fit, peers, rows, targets, groups, first)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
+from .._groups import check_order
 from .._validation import check_numbers
 from ..accounting import PrivacyBudget
 from ..public_facts import public_target_bounds
@@ -331,6 +332,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     ) -> DPSGDRegressor:
         with self._private_fit() as fit, self._peers() as peers:
             check_numbers(y, "y")
+            check_order(groups, X)
             rows, values = self._rows(X, y, first, y_numeric=True)
             if first:
                 self.target_bounds_ = public_target_bounds(fit, values, self.target_bounds)

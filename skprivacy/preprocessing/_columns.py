@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
-from .._groups import protected
+from .._groups import check_order, protected
 from .._validation import check_numbers, check_unmasked
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 from ..mechanisms.bounds import checked_bounds, exact_product, few_rows, quantize
@@ -51,6 +51,7 @@ class Columns:
 
     def __init__(self, X: ArrayLike, bounds: Any, groups: Any = None) -> None:
         check_numbers(X)
+        check_order(groups, X)
         given: Any = X if sparse.issparse(X) else np.asarray(X)  # sparse is refused below
         self.flat = given.ndim == 1
         rows = np.asarray(check_array(

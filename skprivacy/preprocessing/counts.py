@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from .._groups import protected
+from .._groups import check_order, protected
 from .._validation import check_numbers
 from ..accounting import PrivacyBudget
 from ..accounting._checks import numbers
@@ -77,6 +77,7 @@ def private_count(
     True
     """
     check_target(epsilon, delta, relation)
+    check_order(groups, x)
     values = one_column(x)
     who = protected(groups, values)
     known = ~pd.isna(values)
@@ -151,6 +152,7 @@ def private_histogram(
             f"bins={bins!r} and categories={categories!r}: exactly one of them must be given. Pass "
             "bins=edges or categories=values, from public knowledge."
         )
+    check_order(groups, x)
     values = one_column(x)
     who = protected(groups, values)
     known = ~pd.isna(values)  # pandas.NA cannot be compared

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._groups import check_order
 from .._sklearn import StrOptions
 from .._validation import Interval, check_column_names, check_numbers
 from ..accounting import PrivacyBudget
@@ -146,6 +147,7 @@ class PrivateStandardScaler(
             self._validate_params()
             check_column_names(X)
             check_numbers(X)
+            check_order(groups, X)
             rows = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
             columns = Columns(rows, public_bounds(fit, rows, self.bounds), groups)
             mechanism = columns.mechanism(2, self.epsilon, self.delta, self.relation)

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._groups import check_order
 from .._sklearn import HasMethods
 from .._validation import Interval, check_column_names
 from ..metrics import clopper_pearson
@@ -142,6 +143,7 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         self._validate_params()
         check_column_names(X)
+        check_order(groups, X)
         # An error about one record would reveal its presence, so the estimator handles it.
         rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
         given = {} if groups is None else {"groups": groups}

@@ -7,7 +7,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._groups import protected
+from .._groups import check_order, protected
 from .._validation import check_numbers, is_number
 from ..accounting import PrivacyBudget
 from ..base import private_release
@@ -288,6 +288,7 @@ def private_quantile(
     check_target(epsilon, 0.0, relation)
     lower, upper = checked_bounds("bounds", bounds, 1)
     check_numbers(x, "x")
+    check_order(groups, x)
     values = one_column(x).astype(np.float64)
     who = protected(groups, values)
     known = ~np.isnan(values)

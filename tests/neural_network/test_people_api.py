@@ -56,6 +56,13 @@ def test_the_claim_is_about_people(make):
     assert make().fit(X, Y).privacy_.unit == "record"
 
 
+@KINDS
+def test_rows_and_groups_in_two_orders_are_refused(make):
+    frame = pd.DataFrame(X, columns=list("abcd")).sample(frac=1.0, random_state=0)
+    with pytest.raises(ValueError, match="index of X in another order"):
+        make().fit(frame, Y, groups=PATIENT)
+
+
 def test_what_is_automatic_counts_people():
     by_people = classifier(epochs="auto", hidden_layer_sizes="auto").fit(X, Y, PATIENT)
     first = PATIENT.drop_duplicates().index

@@ -44,6 +44,26 @@ STATISTICS = {
 }
 
 
+@pytest.mark.parametrize("name", ["count", "histogram", "mean", "median", "scaler"])
+def test_groups_in_another_order_than_the_rows_are_refused(name):
+    x = pd.Series([1.0, 0.0, 1.0])
+    with pytest.raises(ValueError, match="index of X in another order"):
+        by_name(name, x.iloc[::-1], epsilon=1.0, groups=pd.Series([3, 4, 4]))
+
+
+def by_name(name, x, **given):
+    functions = {
+        "count": private_count,
+        "histogram": lambda x, **given: private_histogram(x, bins=[0, 1], **given),
+        "mean": lambda x, **given: private_mean(x, **BOUNDS, **given),
+        "median": lambda x, **given: private_quantile(x, 0.5, **BOUNDS, **given),
+        "scaler": lambda x, groups, epsilon: PrivateStandardScaler(epsilon=epsilon, **BOUNDS).fit(
+            x.to_frame("x"), groups=groups
+        ),
+    }
+    return functions[name](x, **given)
+
+
 def given_to(name, x, groups, **params):
     """Return the mechanism of a statistic, and what it is given."""
     caught = []

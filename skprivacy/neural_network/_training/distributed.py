@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from ..._groups import Groups
+from ..._groups import Groups, as_text
 from ...accounting import PrivacyBudget, charge
 from ...exceptions import BudgetExceededError
 from ...mechanisms import Mechanism, SecureRandom
@@ -229,9 +229,8 @@ def _fingerprint(inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | 
 
 def _digests(groups: Groups) -> set[bytes]:
     """Return what stands for each group's name, whichever type a process has read it as."""
-    names = np.asarray(groups.names).tolist()
-    whole = (int(v) if isinstance(v, float) and v.is_integer() else v for v in names)
-    return {hashlib.blake2b(str(name).encode(), digest_size=16).digest() for name in whole}
+    names = as_text(groups.names)
+    return {hashlib.blake2b(name.encode(), digest_size=16).digest() for name in names}
 
 
 def _refuse_shared(every: list[set[bytes] | None]) -> None:
