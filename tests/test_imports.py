@@ -32,7 +32,7 @@ LAYERS = [
         "preprocessing",
         "synthesis",
     },
-    {"public_facts"},
+    {"_groups", "public_facts"},
     {"mechanisms"},
     {"base"},
     {"accounting", "metrics"},
