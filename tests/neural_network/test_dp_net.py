@@ -204,7 +204,7 @@ def test_bad_data_is_refused(rows):
     ]:  # fmt: skip
         with pytest.raises(ValueError, match=match):
             net.fit(*bad)
-    with pytest.raises(ValueError, match="X and y only"):
+    with pytest.raises(ValueError, match="X, y and groups only"):
         net.fit(X, y, sample_weight=y)
     with pytest.raises(ValueError, match="give y the shape"):  # outputs (n, 1), targets (n,)
         private(criterion=nn.MSELoss, module__n_outputs=1).fit(X, y.astype(np.float32))
