@@ -3,6 +3,7 @@
 ``python benchmarks/memory.py [rows] [names...]`` fits each estimator in a process of its own to
 ``rows`` (a million) by 100 numbers of double precision, and prints the highest resident memory of
 the process (``VmHWM`` of Linux) above what it held before the fit, divided by the size of the data.
+Of an attack it is the whole: shadow models trained one after the other, and all records scored.
 """
 
 from __future__ import annotations
@@ -72,6 +73,22 @@ def _labels() -> Any:
     return RandomizedResponseClassifier(GaussianNB(), epsilon=1.0, classes=[0, 1], random_state=0)
 
 
+def _lira() -> Any:
+    from sklearn.naive_bayes import GaussianNB
+
+    from skprivacy.attacks import LiRA
+
+    class Attacked(LiRA):
+        """The attack from the training of its shadow models to its result."""
+
+        def fit(self, X: Any, y: Any) -> Any:
+            self.target, half = GaussianNB().fit(X[:1000], y[:1000]), len(X) // 2
+            super().fit(X, y).evaluate(X[:half], y[:half], X[half:], y[half:])
+            return self
+
+    return Attacked(n_shadows=4, random_state=0)
+
+
 MAKERS: dict[str, Callable[[], Any]] = {
     "DPSGDClassifier": lambda: _sgd("DPSGDClassifier", classes=[0, 1], delta=1e-7),
     "DPSGDRegressor": lambda: _sgd("DPSGDRegressor", target_bounds=(0, 1), delta=1e-7),
@@ -90,6 +107,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "PATEClassifier": _pate,
     "ALMFineTuner": _fine_tuner,
     "RandomizedResponseClassifier": _labels,
+    "LiRA": _lira,
 }
 
 

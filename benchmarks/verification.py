@@ -27,7 +27,7 @@ def tried(bug: str, name: str, n_runs: int | None) -> bool:
     started, processor = time.perf_counter(), time.process_time()
     with planted(bug, name):
         found = verify_privacy(
-            VERIFIED[name](), epsilon=epsilon_of_bug(name), n_runs=n_runs or runs_for(bug),
+            VERIFIED[name](), epsilon=epsilon_of_bug(name), n_runs=n_runs or runs_for(bug, name),
             fit_params=FIT_PARAMS.get(name),
         )  # fmt: skip
     print(

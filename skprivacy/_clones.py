@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
+from sklearn.utils.metadata_routing import get_routing_for_object
 
 from ._sklearn import safe_indexing
 
-__all__ = ["check_weights", "shadow_clone", "train_clone", "weight_name"]
+if TYPE_CHECKING:
+    from ._groups import Groups
+
+__all__ = ["check_weights", "group_names", "shadow_clone", "train_clone", "weight_name"]
 
 
 def shadow_clone(estimator: Any, seed: int) -> Any:
@@ -43,11 +48,14 @@ def train_clone(
     rows: NDArray[np.intp],
     seed: int,
     sample_weight: NDArray[np.float64] | None = None,
+    groups: Groups | None = None,
 ) -> Any:
     """Train a clone on some rows, without warnings, since the target raised the same ones."""
-    given = {}
+    given: dict[str, Any] = {}
     if sample_weight is not None:
         given[weight_name(estimator)] = sample_weight[rows]
+    if groups is not None:
+        given |= dict.fromkeys(group_names(estimator), groups.named(rows))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return shadow_clone(estimator, seed).fit(safe_indexing(X, rows), y[rows], **given)
@@ -79,3 +87,18 @@ def weight_name(estimator: Any) -> str:
     if isinstance(estimator, Pipeline) and not routed:
         return f"{estimator.steps[-1][0]}__sample_weight"
     return "sample_weight"
+
+
+def group_names(estimator: Any) -> list[str]:
+    """Return the names under which ``fit`` takes groups: none, one, or one for each step."""
+    if get_config()["enable_metadata_routing"]:
+        return sorted(get_routing_for_object(estimator).consumes("fit", ["groups"]))
+    return list(_group_names(estimator))
+
+
+def _group_names(estimator: Any) -> Iterator[str]:
+    if isinstance(estimator, Pipeline):
+        for step, part in estimator.steps:
+            yield from (f"{step}__{name}" for name in _group_names(part))
+    elif hasattr(estimator, "fit") and "groups" in signature(estimator.fit).parameters:
+        yield "groups"

@@ -93,12 +93,18 @@ def set_config(*, strict: bool | None = None) -> None:
     global _outside
     if strict is None:
         return
+    _check_strict(strict)
     with _lock:
         if own := _own():
             own[-1].strict = bool(strict)
         else:
             _outside = bool(strict)
         _share()
+
+
+def _check_strict(strict: bool | None) -> None:
+    if strict is not None and type(strict).__name__ not in ("bool", "bool_"):  # numpy's too
+        raise TypeError(f"strict={strict!r} must be True, False or None.")
 
 
 @contextmanager
@@ -130,6 +136,7 @@ def config_context(*, strict: bool | None = None) -> Iterator[None]:
     {'strict': True}
     """
     global _outside
+    _check_strict(strict)
     with _lock:
         if not _open:
             _outside = _shared()

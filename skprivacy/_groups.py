@@ -14,9 +14,9 @@ from ._sklearn import num_samples
 from ._validation import check_unmasked
 from .mechanisms import SecureRandom
 
-__all__ = ["Groups", "check_groups", "protected", "unit_of"]
+__all__ = ["PARTS", "Groups", "check_groups", "protected", "unit_of"]
 
-_PARTS = 1 << 20  # into which a group is divided among its records: sums of such shares are exact
+PARTS = 1 << 20  # into which a group is divided among its records: sums of such shares are exact
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Groups:
     def exact_shares(self) -> NDArray[np.float64]:
         """Return the shares as multiples of 2**-20, rounded down.
 
-        **Guarantees.** As for :meth:`shares`, with 0 among what is combined; those of a group add
-        up to 1 at most, exactly, and so do sums of them below 2**33. That of a record which is a
+        **Guarantees.** As for :meth:`shares`, with 0 among what is combined: those of a group add
+        up to 1 at most, and sums below 2**33 are exact in any order. That of a record which is a
         group by itself is 1.
 
         **Edge cases.** The records of a group of more than 2**20 count for nothing.
         """
-        parts: NDArray[np.float64] = (_PARTS // self.sizes())[self.codes] / _PARTS
+        parts: NDArray[np.float64] = (PARTS // self.sizes())[self.codes] / PARTS
         return parts
 
     def at_most(self, k: int, random: SecureRandom) -> NDArray[np.int64]:
@@ -79,6 +79,10 @@ class Groups:
         order = np.lexsort((keys, self.codes))
         rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.sort(order[rank < k])
+
+    def named(self, rows: NDArray[np.intp]) -> pd.Series[Any]:
+        """Return the groups of some records in the form that ``fit`` takes, with their name."""
+        return pd.Series(self.codes[rows], name=None if self.unit == "group" else self.unit)
 
     def of(self, rows: NDArray[np.int64]) -> Groups:
         """Return the groups of some records, all of which have one at least."""
@@ -112,7 +116,13 @@ def check_groups(groups: Any, X: Any) -> Groups:
             "column of the patients' numbers."
         )
     check_consistent_length(X, values)
-    codes, names = pd.factorize(values)  # pandas' code of a missing value is -1
+    try:
+        codes, names = pd.factorize(values)  # pandas' code of a missing value is -1
+    except TypeError as error:
+        raise ValueError(
+            f"groups holds values that cannot be looked up ({error}). Pass numbers or text, such "
+            "as the column of the patients' numbers."
+        ) from None
     if (codes < 0).any():
         raise ValueError(
             f"groups has missing values, first at position {int((codes < 0).argmax())}: a record "

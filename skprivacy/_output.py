@@ -42,9 +42,9 @@ def displayable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
-def without_mathtext(text: str) -> str:
+def without_mathtext(text: object) -> str:
     """Return text in which matplotlib finds no formulas, whatever names it holds."""
-    return text.replace("$", r"\$")
+    return str(text).replace("$", r"\$")
 
 
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:

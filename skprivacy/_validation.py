@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import os
 import sys
+from collections.abc import Callable
 from datetime import date
+from functools import wraps
+from numbers import Integral, Rational, Real
 from typing import Any
 
 import numpy as np
@@ -11,21 +16,96 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
+from . import _sklearn
+
 __all__ = [
+    "Interval",
+    "PlainNumbers",
     "all_numbers",
     "as_frame",
+    "as_path",
+    "as_paths",
     "check_column_names",
     "check_delta_is_small",
     "check_flat",
     "check_numbers",
     "check_unmasked",
+    "generator",
+    "is_number",
     "is_tensor",
     "label_columns",
+    "not_negative",
+    "number",
+    "open_unit",
+    "positive",
+    "probability",
+    "sequence",
+    "whole",
 ]
 
 # A larger delta is meaningless for any table; the number of records, which may be private, is not
 # used.
 _LARGEST_DELTA = 0.1
+_EXTREME = 1e15  # squares and products of such numbers neither overflow nor vanish
+
+
+class Interval(_sklearn.Interval):
+    """scikit-learn's range of numbers, without what calculates wrongly.
+
+    That are numpy's spans of time, which pass for integers, its numbers of 8 and 16 bits, of which
+    twice a norm of ``np.uint8(200)`` is 144, fractions, and integers that need more than 64 bits.
+    """
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        if isinstance(val, np.timedelta64) or (isinstance(val, np.number) and val.itemsize < 4):
+            return False
+        if isinstance(val, Rational) and (
+            val.denominator != 1 or abs(int(val.numerator)) >= 1 << 63
+        ):
+            return False  # numpy takes it for an object
+        return bool(super().is_satisfied_by(val))
+
+
+class PlainNumbers:
+    """Base of dataclasses whose numbers become Python's before anything is computed with them.
+
+    **Guarantees.** No field is a number of numpy's that overflows or rounds: of two counts
+    ``np.uint8(200)`` the product is 64, and a guarantee would be stated for 64 releases.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        check = cls.__dict__.get("__post_init__")
+        if check is not None:
+            cls.__post_init__ = _made_plain_before(check)  # type: ignore[assignment,method-assign]
+
+    def __post_init__(self) -> None:
+        _make_plain(self)
+
+
+def _made_plain_before(check: Callable[[Any], None]) -> Callable[[Any], None]:
+    @wraps(check)
+    def __post_init__(self: Any) -> None:
+        _make_plain(self)
+        check(self)
+
+    return __post_init__
+
+
+def _make_plain(values: Any) -> None:
+    for name, field in values.__dataclass_fields__.items():
+        if not field.init:
+            continue
+        value = getattr(values, name)
+        plain = tuple(map(_plain, value)) if type(value) is tuple else _plain(value)
+        if plain is not value:
+            object.__setattr__(values, name, plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.integer) and not isinstance(value, np.timedelta64):
+        return int(value)
+    return float(value) if isinstance(value, np.floating) else value
 
 
 def all_numbers(frame: pd.DataFrame) -> bool:
@@ -131,10 +211,10 @@ def _holds_text(values: Any) -> bool:
     array = np.asarray(values)
     if array.dtype.kind not in "OUS":
         return array.dtype.kind in "Mm"
-    return any(isinstance(v, str | bytes | date) and not _is_number(v) for v in array.flat)
+    return any(isinstance(v, str | bytes | date) and not _reads_as_number(v) for v in array.flat)
 
 
-def _is_number(value: Any) -> bool:
+def _reads_as_number(value: Any) -> bool:
     try:
         float(value)
     except (TypeError, ValueError):
@@ -153,3 +233,93 @@ def label_columns(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
             f"attacker's records; expected one of {classes.tolist()[:20]}. Leave such records out."
         )
     return columns
+
+
+def is_number(value: Any) -> bool:
+    """Return whether ``value`` is a real number; infinity and NaN are numbers."""
+    # numpy counts spans of time among its integers
+    return isinstance(value, Real) and not isinstance(value, bool | np.timedelta64)
+
+
+def number(name: str, value: Any, expected: str) -> None:
+    """Raise ValueError unless ``value`` is a real number; infinity and NaN are numbers."""
+    if not is_number(value):
+        raise ValueError(f"{name}={value!r} must be {expected}.")
+
+
+def positive(name: str, value: Any) -> None:
+    """Raise ValueError unless ``value`` is a number above zero, and not absurdly small or large."""
+    if not (is_number(value) and 0 < value < math.inf):
+        raise ValueError(f"{name}={value!r} must be a finite number > 0.")
+    if not 1 / _EXTREME <= value <= _EXTREME:
+        raise ValueError(
+            f"{name}={value!r} must be between {1 / _EXTREME:g} and {_EXTREME:g}. Check its unit."
+        )
+
+
+def not_negative(name: str, value: Any) -> None:
+    """Raise ValueError unless ``value`` is a number of at least zero; infinity is one."""
+    if not (is_number(value) and value >= 0):
+        raise ValueError(f"{name}={value!r} must be a number >= 0.")
+
+
+def probability(name: str, value: Any) -> None:
+    """Raise ValueError unless ``value`` is a number in [0, 1)."""
+    if not (is_number(value) and 0 <= value < 1):
+        raise ValueError(f"{name}={value!r} must be a number in [0, 1).")
+
+
+def open_unit(name: str, value: Any) -> float:
+    """Return a number in (0, 1) as a float; ValueError for anything else."""
+    if not (is_number(value) and 0 < value < 1):
+        raise ValueError(f"{name}={value!r} must lie strictly between 0 and 1, for example 0.05.")
+    return float(value)
+
+
+def whole(name: str, value: Any, least: int = 1) -> None:
+    """Raise ValueError unless ``value`` is an integer of at least ``least``."""
+    if not isinstance(value, Integral) or not is_number(value) or value < least:
+        raise ValueError(f"{name}={value!r} must be an integer >= {least}.")
+
+
+def generator(name: str, seed: Any) -> np.random.Generator:
+    """Return numpy's generator for a seed; ValueError for what it cannot be seeded with."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name}={seed!r} must be an integer >= 0, a generator of numpy's, or None."
+        ) from None
+
+
+def sequence(name: str, values: Any) -> tuple[Any, ...]:
+    """Return the values of a sequence; TypeError for anything else, which is not shown."""
+    try:
+        if not isinstance(values, str | bytes):
+            return tuple(values)
+    except TypeError:  # also what only looks iterable, such as an array without dimensions
+        pass
+    raise TypeError(f"{name} must be a sequence, not of type {type(values).__name__}.")
+
+
+def as_paths(name: str, value: Any) -> list[str]:
+    """Return one path, or several, as a list of texts."""
+    is_one = isinstance(value, str | bytes | os.PathLike)
+    try:
+        return [as_path(name, path) for path in ((value,) if is_one else value)]
+    except TypeError:
+        raise TypeError(f"{name}={value!r} must be a path, or a list of paths.") from None
+
+
+def as_path(name: str, value: Any) -> str:
+    """Return a path as text; TypeError for what is no path."""
+    try:
+        path = os.fsdecode(value)
+        os.fsencode(path)
+    except TypeError:
+        raise TypeError(f"{name}={value!r} must be a path: text, or a pathlib.Path.") from None
+    except UnicodeEncodeError:
+        raise ValueError(f"{name}={value!r} must be a path; no file has such a name.") from None
+    if "\0" in path:
+        raise ValueError(f"{name}={value!r} must be a path; no file has such a name.")
+    return path

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from ._config import leak, warn_caller
+from ._identifiers import ask_whose
 from .accounting import Composed, Event, PrivacyBudget, PrivacyGuarantee, charge
 from .accounting._checks import check_relation
 from .exceptions import PrivacyWarning
@@ -83,6 +85,32 @@ def rehearsed(fit: Callable[[], Any]) -> PrivacyGuarantee:
         "guarantee is unknown. Rehearse an estimator of skprivacy, or one that inherits "
         "PrivateEstimatorMixin."
     )
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def undone_if_refused(method: Method) -> Method:
+    """Make a method, such as ``fit``, leave the estimator as it was if it raises an error."""
+
+    @wraps(method)
+    def undoing(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with undone_on_error(self):
+            return method(self, *args, **kwargs)
+
+    return cast(Method, undoing)
+
+
+@contextmanager
+def undone_on_error(estimator: Any) -> Iterator[None]:
+    """Take back the attributes that the enclosed code has set, if it is refused or interrupted."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 @contextmanager
@@ -211,16 +239,38 @@ class PrivateFit:
         return type(self._estimator).__name__
 
     def assume(self, *statements: str) -> None:
-        """Add to the assumptions of the guarantee."""
+        """Add to the assumptions of the guarantee.
+
+        Parameters
+        ----------
+        *statements : str
+            What must be true, or public, for the guarantee to hold.
+        """
         self._assumptions.extend(statements)
 
     def assume_unproved(self, kind: str, statement: str) -> None:
-        """Add an assumption that makes the guarantee one of kind "random_dp" or "estimate"."""
+        """Add an assumption that makes the guarantee one of kind "random_dp" or "estimate".
+
+        Parameters
+        ----------
+        kind : {"random_dp", "estimate"}
+            What is known of the guarantee.
+        statement : str
+            Why it is not proved.
+        """
         self._kind = kind
         self.assume(statement)
 
     def read_off_data(self, warning: str, assumption: str) -> None:
-        """Warn that a fact was read off the private data, and assume that it is public."""
+        """Warn that a fact was read off the private data, and assume that it is public.
+
+        Parameters
+        ----------
+        warning : str
+            What leaks, and what to pass instead.
+        assumption : str
+            What is taken for public.
+        """
         leak(warning)
         self.assume(assumption)
 
@@ -239,8 +289,25 @@ class PrivateFit:
 
         On leaving without an error, the estimator has ``privacy_``, ``privacy_event_``,
         ``epsilon_`` and ``delta_``. Parameters are those of :func:`private_release`.
+
+        Parameters
+        ----------
+        event : Event
+            What the fit releases.
+        relation : {"add_remove", "label", "zero_out", "replace_one"}
+            The neighbouring relation.
+        at_delta : float
+            The delta at which epsilon is stated; 0 for pure differential privacy.
+        unit : str, default="record"
+            What neighbouring data sets differ in: a record, or a group by the name of its column.
+        before : PrivacyGuarantee, default=None
+            The guarantee of earlier releases, with which this one is composed.
+        charging : callable, default=charge
+            As in :func:`private_release`.
         """
         model: Any = self._estimator
+        if unit == "record":
+            ask_whose(getattr(model, "feature_names_in_", ()))
         with private_release(
             event,
             relation=relation,
@@ -287,13 +354,8 @@ class PrivateEstimatorMixin:
 
     @contextmanager
     def _private_fit(self) -> Iterator[PrivateFit]:
-        before = dict(vars(self))
-        try:
+        with undone_on_error(self):
             yield PrivateFit(self)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
 
     def __getstate__(self) -> dict[str, Any]:
         # A mixin: scikit-learn's BaseEstimator, which mypy does not see here, has both methods.

@@ -27,6 +27,7 @@ def public_classes(
     Parameters
     ----------
     fit : PrivateFit
+        The fit that is under way.
     y : ndarray of shape (n_samples,)
         Private labels.
     given : array-like of shape (n_classes,) or None
@@ -35,7 +36,9 @@ def public_classes(
     Returns
     -------
     classes : ndarray of shape (n_classes,)
+        The classes, sorted.
     codes : ndarray of shape (n_samples,)
+        Indices into them.
 
     Raises
     ------
@@ -72,6 +75,7 @@ def public_bounds(
     Parameters
     ----------
     fit : PrivateFit
+        The fit that is under way.
     X : ndarray of shape (n_samples, n_features)
         Private records; NaN and infinity are allowed.
     given : tuple (lower, upper) or None
@@ -79,7 +83,10 @@ def public_bounds(
 
     Returns
     -------
-    lower, upper : ndarray of shape (n_features,)
+    lower : ndarray of shape (n_features,)
+        In the units of the features.
+    upper : ndarray of shape (n_features,)
+        In the units of the features.
 
     Raises
     ------
@@ -107,6 +114,7 @@ def public_target_bounds(fit: PrivateFit, y: NDArray, given: Any) -> tuple[float
     Parameters
     ----------
     fit : PrivateFit
+        The fit that is under way.
     y : ndarray of shape (n_samples,)
         Private targets, finite.
     given : tuple (lower, upper) or None
@@ -114,7 +122,10 @@ def public_target_bounds(fit: PrivateFit, y: NDArray, given: Any) -> tuple[float
 
     Returns
     -------
-    lower, upper : float
+    lower : float
+        In the units of the target.
+    upper : float
+        In the units of the target.
 
     Raises
     ------

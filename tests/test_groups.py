@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
-from skprivacy._groups import check_groups
+from skprivacy._groups import check_groups, protected
 from skprivacy.mechanisms import SecureRandom
 
 X = np.zeros((4, 2))
@@ -46,6 +48,7 @@ def test_the_name_of_a_series_is_the_unit():
         (pd.Series([1, 2, 3, 4], name="record"), "groups is named 'record'"),
         (5, "groups=5 must have one value"),
         ("abcd", "groups='abcd' must have one value"),
+        ([["a"], ["b"], ["a"], 1], "groups holds values that cannot be looked up"),
     ],
 )
 def test_groups_that_leave_a_record_unprotected_are_refused(groups, match):
@@ -69,3 +72,20 @@ def test_at_most_k_records_of_a_group_are_drawn_and_each_as_often_as_another():
 def test_shares_of_a_group_add_up_to_one():
     groups = check_groups([0, 1, 0, 0, 1, 2], np.zeros((6, 1)))
     np.testing.assert_allclose(np.bincount(groups.codes, groups.shares()), 1.0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 50, 999, 2**20, 2**20 + 1])
+def test_exact_shares_of_a_group_never_add_up_to_more_than_one(size):
+    shares = check_groups(np.zeros(size), np.zeros(size)).exact_shares()
+    assert len(set(shares)) == 1
+    total = size * Fraction(shares[0])
+    assert 1 - Fraction(size, 2**20) <= total <= 1 or size > 2**20
+    assert (total == 1) == (2**20 % size == 0)
+    assert shares.sum() == total  # whatever the order
+
+
+def test_without_groups_each_record_is_protected_by_itself():
+    found = protected(None, X)
+    assert (found.codes.tolist(), found.n, found.unit) == ([0, 1, 2, 3], 4, "record")
+    assert found.exact_shares().tolist() == [1.0] * 4
+    assert found.at_most(1, SecureRandom()).tolist() == [0, 1, 2, 3]

@@ -43,6 +43,7 @@ ANYWHERE = {
     "_clones",
     "_config",
     "_global_chance",
+    "_identifiers",
     "_output",
     "_sklearn",
     "_torch",

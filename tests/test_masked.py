@@ -1,13 +1,21 @@
-"""Masked arrays: what converts them to ordinary ones uses the very values that were hidden."""
+"""What was once accepted in silence: masks, truths, dates, infinities, and numbers of numpy."""
 
 import numpy as np
 import pytest
 
-from skprivacy.accounting import GaussianEvent, PrivacyBudget, Repeated
+from skprivacy.accounting import GaussianEvent, PrivacyBudget, Repeated, TreeAggregation
 from skprivacy.ensemble import PATEClassifier, PrivateKNNClassifier
 from skprivacy.fine_tuning import ALMFineTuner
 from skprivacy.linear_model import AdaSSPRegressor
-from skprivacy.mechanisms import Exponential, Laplace, ReportNoisyMax, SecureRandom
+from skprivacy.mechanisms import (
+    Exponential,
+    FloatGaussian,
+    FloatLogistic,
+    Laplace,
+    MatrixGaussian,
+    ReportNoisyMax,
+    SecureRandom,
+)
 from skprivacy.preprocessing import (
     PrivateStandardScaler,
     private_count,
@@ -87,9 +95,28 @@ def test_dates_are_no_targets():
 def test_numbers_of_numpy_are_numbers():
     budget = PrivacyBudget(np.int64(3), np.float32(0.5))
     assert budget.cap == (3.0, 0.5)
+    assert budget.scope("adult", np.int64(1), np.float32(0.25)).cap == (1.0, 0.25)
     for number in (np.int64(2), np.float32(2), np.float64(2)):
         event = Repeated(GaussianEvent(number), np.int64(4))
         assert event == Repeated(GaussianEvent(2.0), 4)
         assert event.to_dict() == Repeated(GaussianEvent(2.0), 4).to_dict()
         budget.reserve(event)
     assert len(budget.entries()) == 3
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        FloatGaussian(1.0, 1.0),
+        FloatLogistic(1.0, 1.0),
+        MatrixGaussian(TreeAggregation(1.0, 4, 1), 1.0),
+    ],
+    ids=lambda mechanism: type(mechanism).__name__,
+)
+def test_what_no_noise_hides_is_not_released(mechanism, bad):
+    value = np.array([0.0, bad, 1.0], np.float32)
+    before = value.copy()
+    with pytest.raises(ValueError, match="value holds NaN or infinity"):
+        mechanism.release(value, SecureRandom())
+    np.testing.assert_array_equal(value, before)

@@ -15,16 +15,24 @@ from skprivacy.accounting import (
     GNMaxVote,
     Mixture,
     VoteThreshold,
+    _chained,
     _event,
     delta_of,
     epsilon_of,
     pld,
     rdp,
 )
-from skprivacy.accounting.events import gaussian, sampling, streams
+from skprivacy.accounting.events import gaussian, sampled_group, sampling, streams
 from skprivacy.accounting.pld.pairs import GaussianPair, MixedPair, both
 
-from .accounting import test_label, test_mixture, test_rdp, test_stored_events, test_votes
+from .accounting import (
+    test_group,
+    test_label,
+    test_mixture,
+    test_rdp,
+    test_stored_events,
+    test_votes,
+)
 
 
 def forget():
@@ -70,6 +78,14 @@ def check_sampled_noise():
     test_rdp.test_never_below_the_quadrature_nor_far_above(3.7, 0.01, 1.0, "add_remove")
 
 
+def check_group_step():
+    test_group.test_one_step_is_the_mixture_of_gaussians(5, 0.3, 2.0, "add_remove")
+
+
+def check_replaced_group():
+    test_group.test_one_step_is_the_mixture_of_gaussians(5, 0.3, 2.0, "replace_one")
+
+
 def check_first_format():
     for row, event in zip(test_stored_events.STORED, test_stored_events.EVENTS, strict=True):
         try:
@@ -104,6 +120,17 @@ MUTANTS = {
     "another label adds a sampled contribution": (
         sampling, "replaces", replace_one_alone,
         test_label.test_sampled_contributions_are_replaced_by_another_label,
+    ),
+    "a group is in the sample as one record": (
+        sampled_group, "_contributions", lambda rate, size: ((1 - rate, rate), (0.0, float(size))),
+        check_group_step,
+    ),
+    "a group's records are replaced as if they left": (
+        sampled_group, "replaces", lambda relation: False, check_replaced_group,
+    ),
+    "the steps between neighbours are forgotten": (
+        _chained, "_power", lambda fpr, steps, curve: _chained._tpr(fpr, curve),
+        test_group.test_steps_along_a_gaussian_curve_are_exact,
     ),
     "a tag is taken over": (_event, "_register", taken_over, check_tags),
     "a renamed field without its stored name": (

@@ -69,7 +69,7 @@ def says_record(original):
 
 
 def cut_by_record(original):
-    def parts(self, X, y, groups, who, random):
+    def parts(self, X, y, who, random):
         return parts_by_hash(X, y, self.n_teachers, random)
 
     return parts
@@ -88,8 +88,8 @@ def dealt_by_record(original):
 def hashed_by_number(original):
     """Deal groups by their number, which depends on who came before."""
 
-    def parts(groups, codes, n_teachers, random):
-        return codes // 2 % n_teachers  # a mere shift would only rename the teachers
+    def parts(groups, n_teachers, random):
+        return groups.codes // 2 % n_teachers  # a mere shift would only rename the teachers
 
     return parts
 

@@ -19,7 +19,7 @@ from skprivacy.accounting import PrivacyBudget
 from skprivacy.audit.claims import claim_of
 from skprivacy.certificates import create_key
 from skprivacy.ensemble import PATEClassifier, PublicRecords
-from skprivacy.fine_tuning import ALMFineTuner
+from skprivacy.fine_tuning import ALMFineTuner, NetworkHead
 from skprivacy.label_privacy import (
     ALIBIClassifier,
     LP2STClassifier,
@@ -131,6 +131,18 @@ def test_noised_copies_protect_them_too():
         X, Y, [1.0, 2.0], groups=PATIENT
     )
     assert [copy.privacy_.unit for copy in copies] == ["patient"] * 2
+
+
+def test_a_fine_tuned_network_protects_them_as_a_network_does():
+    head = NetworkHead((4,), epochs=2, max_group_rows=3, group_contribution="sum")
+    model = ALMFineTuner(head=head, classes=[0, 1], relation="zero_out")
+    model.fit(X, Y, groups=PATIENT)
+    network = model.weights_
+    assert (network.max_group_rows, network.group_contribution) == (3, "sum")
+    assert network.privacy_.unit == model.privacy_.unit == "patient"
+    assert network.privacy_event_ == model.privacy_event_
+    plain = model.fit(X, Y)
+    assert plain.weights_.privacy_.unit == plain.privacy_.unit == "record"
 
 
 def test_a_sensitivity_that_is_sampled_takes_no_groups():

@@ -114,3 +114,68 @@ def test_a_parameter_or_a_result_that_is_not_described_is_found():
         """
 
     assert lacks(gap) == ["parameter second", "Returns"]
+
+
+def documented(part):
+    """Yield every public class, function, method and property of ours in a part, once."""
+    for name in sorted(listed()):
+        if name.rpartition(".")[0] != part:
+            continue
+        value = resolved(name)
+        yield value
+        for member in dir(value) if inspect.isclass(value) else ():
+            raw = inspect.getattr_static(value, member)
+            own = getattr(raw, "__func__", getattr(raw, "fget", raw))
+            ours = inspect.isfunction(own) and own.__module__.startswith("skprivacy.")
+            if ours and not member.startswith("_"):
+                yield own
+
+
+# Keywords of a subclass's definition, and some of skorch's parameters, which **kwargs take.
+NOT_OF_INIT = ("Event", "DPNeuralNet")
+
+
+def faults(value):
+    """Return what numpydoc finds wrong with the parameters and the results in a docstring."""
+    from numpydoc.validate import validate
+
+    found = validate(f"{value.__module__}.{value.__qualname__}")["errors"]
+    problems = {code: message for code, message in found if code.startswith(("PR", "RT"))}
+    if "PR01" in problems and inspect.isclass(value) and not lacks(value):
+        del problems["PR01"]  # results are read, not made: their fields are attributes
+    if value.__qualname__ in NOT_OF_INIT:
+        problems.pop("PR02", None)
+    return problems
+
+
+@pytest.mark.parametrize("part", ["", *PARTS])
+def test_numpydoc_finds_nothing_wrong_with_parameters_and_results(part):
+    pytest.importorskip("torch")
+    found = {
+        value.__qualname__: problems for value in documented(part) if (problems := faults(value))
+    }
+    assert not found
+
+
+class Documented:
+    """Have methods whose docstrings lack something."""
+
+    def unnamed(self, first):
+        """Do something."""
+
+    def undescribed(self, first):
+        """Do something.
+
+        Parameters
+        ----------
+        first : int
+        """
+
+    def nothing_returned(self):
+        """Return something."""
+        return 1
+
+
+def test_what_a_docstring_lacks_is_found():
+    methods = (Documented.unnamed, Documented.undescribed, Documented.nothing_returned)
+    assert [list(faults(method)) for method in methods] == [["PR01"], ["PR07"], ["RT01"]]

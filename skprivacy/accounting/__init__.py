@@ -15,6 +15,7 @@ from .events.laplace import *
 from .events.logistic import *
 from .events.mixture import *
 from .events.response import *
+from .events.sampled_group import *
 from .events.sampling import *
 from .events.selection import *
 from .events.smooth import *

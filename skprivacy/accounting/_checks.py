@@ -2,27 +2,52 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from numbers import Integral, Real
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any, TypeVar, cast
 
-import numpy as np
+from .._validation import is_number, not_negative, number, positive, probability, sequence, whole
 
 __all__ = [
     "RELATIONS",
     "check_delta",
     "check_relation",
+    "not_negative",
     "number",
     "numbers",
     "positive",
     "probability",
+    "remembered",
     "replaces",
     "sequence",
     "whole",
 ]
 
 RELATIONS = ("add_remove", "label", "replace_one", "zero_out")
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def remembered(most: int) -> Callable[[Function], Function]:
+    """Make a function remember its latest answers; what cannot be a key it refuses itself."""
+
+    def decorated(function: Function) -> Function:
+        cached = lru_cache(most)(function)
+
+        @wraps(function)
+        def answer(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return cached(*args, **kwargs)
+            except TypeError as error:
+                if "unhashable" not in str(error):
+                    raise
+            return function(*args, **kwargs)
+
+        answer.cache_clear = cached.cache_clear  # type: ignore[attr-defined]
+        return cast(Function, answer)
+
+    return decorated
 
 
 def check_relation(relation: str) -> str:
@@ -40,55 +65,12 @@ def replaces(relation: str) -> bool:
     return relation in ("label", "replace_one")
 
 
-_EXTREME = 1e15  # squares and products of such numbers neither overflow nor vanish
-
-
-def number(name: str, value: Any, expected: str) -> None:
-    """Raise ValueError unless ``value`` is a real number; infinity and NaN are numbers."""
-    if not _is_number(value):
-        raise ValueError(f"{name}={value!r} must be {expected}.")
-
-
-def positive(name: str, value: Any) -> None:
-    """Raise ValueError unless ``value`` is a number above zero, and not absurdly small or large."""
-    if not (_is_number(value) and 0 < value < math.inf):
-        raise ValueError(f"{name}={value!r} must be a finite number > 0.")
-    if not 1 / _EXTREME <= value <= _EXTREME:
-        raise ValueError(
-            f"{name}={value!r} must be between {1 / _EXTREME:g} and {_EXTREME:g}. Check its unit."
-        )
-
-
-def _is_number(value: Any) -> bool:
-    # numpy counts spans of time among its integers
-    return isinstance(value, Real) and not isinstance(value, bool | np.timedelta64)
-
-
-def sequence(name: str, values: Any) -> tuple[Any, ...]:
-    """Return the values of a sequence; TypeError for anything else, which is not shown."""
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise TypeError(f"{name} must be a sequence, not of type {type(values).__name__}.")
-    return tuple(values)
-
-
 def numbers(name: str, values: Any) -> tuple[float, ...]:
     """Return a sequence of real numbers as floats; its values are not shown in an error."""
     found = sequence(name, values)
-    if not all(_is_number(value) for value in found):
+    if not all(is_number(value) for value in found):
         raise TypeError(f"{name} must be a sequence of real numbers.")
     return tuple(float(value) for value in found)
-
-
-def probability(name: str, value: Any) -> None:
-    """Raise ValueError unless ``value`` is a number in [0, 1)."""
-    if not (_is_number(value) and 0 <= value < 1):
-        raise ValueError(f"{name}={value!r} must be a number in [0, 1).")
-
-
-def whole(name: str, value: Any, least: int = 1) -> None:
-    """Raise ValueError unless ``value`` is an integer of at least ``least``."""
-    if not isinstance(value, Integral) or not _is_number(value) or value < least:
-        raise ValueError(f"{name}={value!r} must be an integer >= {least}.")
 
 
 def check_delta(delta: float, n_records: int | None = None) -> float:
@@ -104,7 +86,8 @@ def check_delta(delta: float, n_records: int | None = None) -> float:
 
     Returns
     -------
-    delta : float
+    float
+        ``delta`` itself.
 
     Raises
     ------

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import PlainNumbers
+
 if TYPE_CHECKING:  # pld imports events, and the types of events name pld's pairs
     from .pld.pairs import Pair
 
@@ -66,7 +68,7 @@ def check_event(name: str, value: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Event:
+class Event(PlainNumbers):
     """Base class of the events that accountants interpret.
 
     The methods from :meth:`parts` to :meth:`local_bound` return the known bounds on an event's
@@ -139,6 +141,18 @@ class Event:
         """Return the Renyi divergence bound at each order, in nats.
 
         Infinity where there is none. A negative or undefined number also counts as infinity.
+
+        Parameters
+        ----------
+        orders : ndarray of shape (n_orders,)
+            Renyi orders, above 1.
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        ndarray of shape (n_orders,)
+            In nats.
         """
         raise TypeError(
             f"No Renyi bound is known for {self!r}, so it cannot be accounted for. Implement "
@@ -146,22 +160,72 @@ class Event:
         )
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
-        """Return the Renyi divergence bound of this event on a Poisson sample."""
+        """Return the Renyi divergence bound of this event on a Poisson sample.
+
+        Parameters
+        ----------
+        rate : float
+            The probability with which each record is in the sample, in (0, 1].
+        orders : ndarray of shape (n_orders,)
+            Renyi orders, above 1.
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        ndarray of shape (n_orders,)
+            In nats, as of :meth:`renyi`.
+        """
         raise TypeError(
             f"No Renyi bound is known for a Poisson sample of {self!r}. Account for it without "
             "sampling, or implement sampled_renyi() in its class."
         )
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        """Return the dominating pairs for removing and for adding a record."""
+        """Return the dominating pairs for removing and for adding a record.
+
+        Parameters
+        ----------
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        tuple of two pairs
+            For removing, and for adding.
+        """
         raise NoLossDistributionError(f"No privacy loss distribution is known for {self!r}.")
 
     def sampled_pairs(self, rate: float, relation: str) -> Pairs | None:
-        """Return the pairs on a Poisson sample; None to derive them from the dominating pairs."""
+        """Return the pairs on a Poisson sample; None to derive them from the dominating pairs.
+
+        Parameters
+        ----------
+        rate : float
+            The probability with which each record is in the sample, in (0, 1].
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        tuple of two pairs, or None
+            As of :meth:`dominating_pairs`.
+        """
         return None
 
     def zcdp(self, relation: str) -> float:
-        """Return rho of zero-concentrated DP: that of pure DP unless a better bound is known."""
+        """Return rho of zero-concentrated DP: that of pure DP unless a better bound is known.
+
+        Parameters
+        ----------
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        float
+            Infinity where no bound is known.
+        """
         try:
             pairs = self.dominating_pairs(relation)
         except NoLossDistributionError:
@@ -171,11 +235,45 @@ class Event:
         return max(pair.max_loss for pair in pairs) ** 2 / 2
 
     def gdp(self) -> tuple[float, bool]:
-        """Return mu of Gaussian DP, and whether it is proved; infinity where none is known."""
+        """Return mu of Gaussian DP, and whether it is proved; infinity where none is known.
+
+        Returns
+        -------
+        tuple of float and bool
+            Mu, and whether it is proved (under sampling it is only a limit).
+        """
         return math.inf, True
 
+    def grouped(self, size: int) -> Event | None:
+        """Return what the release costs a group of units.
+
+        Parameters
+        ----------
+        size : int
+            The most units of a group, at least 1.
+
+        Returns
+        -------
+        Event or None
+            Its bounds hold between any two data sets of which one comes from the other by ``size``
+            steps of the relation, all of the same direction. None where only the privacy curve
+            tells.
+        """
+        return None
+
     def local_bound(self, order: float) -> LocalBound | None:
-        """Return the data-dependent Renyi cost and its sensitivity; None if data-independent."""
+        """Return the data-dependent Renyi cost and its sensitivity; None if data-independent.
+
+        Parameters
+        ----------
+        order : float
+            The Renyi order, above 1.
+
+        Returns
+        -------
+        LocalBound or None
+            Both of its parts may be private.
+        """
         if self.data_dependent:
             raise TypeError(
                 f"No smooth sensitivity is known for the data-dependent cost of {self!r}. Account "
@@ -190,6 +288,11 @@ class Event:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description of JSON types only.
+
+        Returns
+        -------
+        dict
+            With the tag as ``type``, the ``version`` unless it is 1, and the fields.
 
         Raises
         ------
@@ -214,6 +317,16 @@ class Event:
     @staticmethod
     def from_dict(description: dict[str, Any]) -> Event:
         """Rebuild the event that :meth:`to_dict` described.
+
+        Parameters
+        ----------
+        description : dict
+            What :meth:`to_dict` returned, of this or an earlier version.
+
+        Returns
+        -------
+        Event
+            Equal to the one described.
 
         Raises
         ------

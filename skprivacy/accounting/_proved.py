@@ -9,8 +9,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ._checks import check_relation
-from ._event import Event, NoLossDistributionError, check_known, flatten
+from .._validation import not_negative
+from ._checks import check_delta, check_relation, remembered
+from ._event import Event, NoLossDistributionError, check_event, check_known, flatten
 from .events import NonPrivate
 from .pld import pld
 from .rdp import best_epsilon, rdp_delta, rdp_deltas, rdp_epsilon
@@ -18,7 +19,7 @@ from .rdp import best_epsilon, rdp_delta, rdp_deltas, rdp_epsilon
 __all__ = ["delta_of", "epsilon_of", "privacy_curve"]
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> float:
     """Return the smallest epsilon that can be proved for ``event`` at ``delta``.
 
@@ -37,7 +38,7 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
 
     Returns
     -------
-    epsilon : float
+    float
         In nats; infinity if nothing can be proved.
 
     Raises
@@ -51,6 +52,8 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
     >>> round(epsilon_of(Repeated(ApproxDP(0.1), 4), 0.0), 6)
     0.4
     """
+    check_event("event", event)
+    check_delta(delta)
     check_relation(relation)
     check_known(event, relation)
     if any(isinstance(part, NonPrivate) for part in flatten(event)):
@@ -71,7 +74,7 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
         return rdp_epsilon(event, delta, relation)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> float:
     """Return the smallest delta that can be proved for ``event`` at ``epsilon``.
 
@@ -86,9 +89,11 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
 
     Returns
     -------
-    delta : float
+    float
         In [0, 1].
     """
+    check_event("event", event)
+    not_negative("epsilon", epsilon)
     check_relation(relation)
     check_known(event, relation)
     if any(isinstance(part, NonPrivate) for part in flatten(event)):
@@ -105,9 +110,14 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
 
 
 @lru_cache(maxsize=64)
-def privacy_curve(event: Event, relation: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return epsilons and the delta proved at each, on a grid fine enough for a trade-off curve."""
-    top = epsilon_of(event, 1e-9, relation)
+def privacy_curve(
+    event: Event, relation: str, least: float = 1e-9
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return epsilons and the delta proved at each, on a grid fine enough for a trade-off curve.
+
+    The smallest delta is ``least``.
+    """
+    top = epsilon_of(event, least, relation)
     if not math.isfinite(top):
         top = 30.0
     epsilons = np.unique(

@@ -30,7 +30,8 @@ def zcdp(event: Event, relation: str = "add_remove") -> float:
 
     Returns
     -------
-    rho : float
+    float
+        At least 0.
 
     References
     ----------
@@ -147,9 +148,11 @@ def compare_accountants(
     Parameters
     ----------
     event : Event
+        What was released.
     delta : float
         In (0, 1).
-    relation : str, default="add_remove"
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
+        The neighbouring relation.
 
     Returns
     -------

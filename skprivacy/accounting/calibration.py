@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from .._validation import is_number
 from ._checks import check_delta, check_relation, positive
 from ._event import Event, flatten
 from ._proved import delta_of, epsilon_of
@@ -82,6 +83,7 @@ def calibrate_noise_multiplier(
     rdp: 128
     pld: 118
     """
+    _check_maker(make_event)
     positive("epsilon", epsilon)
     check_delta(delta)
     check_relation(relation)
@@ -97,6 +99,8 @@ def calibrate_noise_multiplier(
             f"accountant={accountant!r} needs a delta > 0. At delta=0 epsilons only add up; use "
             "accountant='pld'."
         )
+    if guess is not None:
+        positive("guess", guess)
     # A function cannot serve as a cache key; the events that it returns can.
     signature = make_event(1.0), make_event(3.0)
     key = (*signature, float(epsilon), float(delta), relation, accountant)
@@ -125,11 +129,13 @@ def calibrate_to_advantage(
         Takes a noise multiplier and returns the event.
     advantage : float
         The largest TPR - FPR allowed, in (0, 1).
-    relation : str, default="add_remove"
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
+        The neighbouring relation.
 
     Returns
     -------
-    noise_multiplier : float
+    float
+        The noise multiplier.
 
     Examples
     --------
@@ -137,6 +143,7 @@ def calibrate_to_advantage(
     >>> round(calibrate_to_advantage(GaussianEvent, 0.1), 2)
     3.98
     """
+    _check_maker(make_event)
     positive("advantage", advantage)
     if advantage >= 1:
         raise ValueError(f"advantage={advantage!r} must be in (0, 1).")
@@ -154,11 +161,13 @@ def calibrate_to_tpr(
         Takes a noise multiplier and returns the event.
     tpr, fpr : float
         With 0 < fpr < tpr < 1.
-    relation : str, default="add_remove"
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
+        The neighbouring relation.
 
     Returns
     -------
-    noise_multiplier : float
+    float
+        The noise multiplier.
 
     Examples
     --------
@@ -166,7 +175,8 @@ def calibrate_to_tpr(
     >>> round(calibrate_to_tpr(GaussianEvent, tpr=0.02, fpr=0.01), 1)
     3.7
     """
-    if not 0 < fpr < tpr < 1:
+    _check_maker(make_event)
+    if not (is_number(fpr) and is_number(tpr) and 0 < fpr < tpr < 1):
         raise ValueError(f"fpr={fpr!r} and tpr={tpr!r} must satisfy 0 < fpr < tpr < 1.")
 
     def excess(z: float) -> float:
@@ -174,6 +184,14 @@ def calibrate_to_tpr(
         return float(guarantee.tpr_bound(fpr)) - fpr
 
     return _solve(excess, tpr - fpr, 1.0)
+
+
+def _check_maker(make_event: MakeEvent) -> None:
+    if not callable(make_event):
+        raise TypeError(
+            f"make_event={make_event!r} must take a noise multiplier and return an event, as "
+            "GaussianEvent does."
+        )
 
 
 _COSTS: dict[str, Callable[[Event, float, str], float]] = {

@@ -8,6 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
+from .._validation import not_negative
+from ..accounting._checks import numbers
+
 __all__ = ["renyi_divergence"]
 
 _ROUNDING = 1e-9  # permitted deviation of a sum of probabilities from 1
@@ -25,7 +28,7 @@ def renyi_divergence(p: ArrayLike, q: ArrayLike, order: float) -> float:
 
     Returns
     -------
-    divergence : float
+    float
         In nats, at least 0. Infinity for orders of 1 and above if ``p`` has an outcome that ``q``
         lacks, and for all orders if they have no outcome in common.
 
@@ -59,8 +62,8 @@ def renyi_divergence(p: ArrayLike, q: ArrayLike, order: float) -> float:
             f"p and q have the shapes {np.shape(p)} and {np.shape(q)}; expected equal shapes. Pass "
             "the probabilities of the same outcomes."
         )
-    if not (isinstance(order, (int, float, np.number)) and order >= 0):
-        raise ValueError(f"order={order!r} must be a number >= 0, or infinity.")
+    not_negative("order", order)
+    order = float(order)
     possible = first > 0  # outcomes that are impossible under p contribute nothing
     log_p = np.log(first[possible])
     with np.errstate(divide="ignore"):
@@ -80,7 +83,7 @@ def renyi_divergence(p: ArrayLike, q: ArrayLike, order: float) -> float:
 
 
 def _distribution(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    array = np.asarray(values, dtype=float)
+    array = np.array(numbers(name, values))
     total = float(array.sum())
     if not ((array >= 0).all() and abs(total - 1) <= _ROUNDING):
         raise ValueError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_UP, Context
 from typing import Any
@@ -14,7 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._config import leak
-from ._checks import check_delta, check_relation, sequence
+from .._output import displayable
+from ._chained import chained_epsilon
+from ._checks import check_delta, check_relation, not_negative, positive, sequence, whole
 from ._event import Event, check_known, flatten
 from ._proved import delta_of, epsilon_of, privacy_curve
 from .events import ApproxDP, NonPrivate
@@ -77,24 +78,45 @@ class PrivacyGuarantee:
             check_delta(self.at_delta)
         check_relation(self.relation)
         check_known(self.event, self.relation)
-        if self.kind not in KINDS:
+        if not isinstance(self.kind, str) or self.kind not in KINDS:
             raise ValueError(f"kind={self.kind!r} must be one of {KINDS}.")
         if not isinstance(self.unit, str) or not self.unit:
             raise ValueError(f"unit={self.unit!r} must be 'record' or the name of a column.")
         object.__setattr__(self, "assumptions", sequence("assumptions", self.assumptions))
 
     def epsilon(self, delta: float | None = None) -> float:
-        """Return the smallest epsilon that is proved at ``delta`` (default: ``at_delta``)."""
+        """Return the smallest epsilon that is proved at ``delta`` (default: ``at_delta``).
+
+        Parameters
+        ----------
+        delta : float, default=None
+            In [0, 1). ``None``: ``at_delta``.
+
+        Returns
+        -------
+        float
+            In nats; infinity if none is proved.
+        """
         self._warn_if_private()
         if delta is None:
             delta = self.at_delta or 0.0
         return epsilon_of(self.event, check_delta(delta), self.relation)
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta that is proved at ``epsilon`` >= 0."""
+        """Return the smallest delta that is proved at ``epsilon`` >= 0.
+
+        Parameters
+        ----------
+        epsilon : float
+            In nats, at least 0.
+
+        Returns
+        -------
+        float
+            In [0, 1].
+        """
         self._warn_if_private()
-        if not (isinstance(epsilon, (int, float, np.floating)) and epsilon >= 0):
-            raise ValueError(f"epsilon={epsilon!r} must be a number >= 0.")
+        not_negative("epsilon", epsilon)
         return delta_of(self.event, float(epsilon), self.relation)
 
     def tpr_bound(self, fpr: ArrayLike) -> NDArray[np.float64]:
@@ -111,6 +133,7 @@ class PrivacyGuarantee:
         Returns
         -------
         ndarray of the same shape
+            In [0, 1].
 
         Notes
         -----
@@ -148,34 +171,84 @@ class PrivacyGuarantee:
         """Return the largest membership advantage, TPR - FPR, of any attack: delta at epsilon 0.
 
         Under ``relation="label"``, of any attack that tells which of two labels a record had.
+
+        Returns
+        -------
+        float
+            In [0, 1].
         """
         return self.delta(0.0)
 
-    def group(self, k: int) -> PrivacyGuarantee:
+    def group(self, k: int, unit: str | None = None) -> PrivacyGuarantee:
         """Return the guarantee for a group of ``k`` units, at the same ``at_delta``.
 
-        The units are records, or what ``unit`` names: k people, who may have several records each.
+        The units are records, or what ``unit`` of this guarantee names: k people, who may have
+        several records each. The group is there or not, or all of it is replaced, according to the
+        relation.
+
+        Parameters
+        ----------
+        k : int
+            The most units that a group has. **It must be public**: a number that was read off
+            private data is not.
+        unit : str, default=None
+            What such a group is, such as ``"patient"`` if no patient has more than k records: then
+            the guarantee is one for patients, on that assumption, and may be charged together with
+            others of that unit.
+
+        Returns
+        -------
+        PrivacyGuarantee
+            Never for fewer units: a group of fewer than k is covered too.
 
         Notes
         -----
-        (epsilon, delta) for one unit implies, for k of them,
-        (k epsilon, delta (e^(k epsilon) - 1)/(e^epsilon - 1)); the best point of the privacy curve
-        is used. Infinity if none reaches ``at_delta``.
+        **Guarantees.** Of noise that is added once, with its sensitivity times k (the triangle
+        inequality). Of steps of Poisson-sampled Gaussian noise, by the mixture of the Gaussians of
+        all numbers of records that may be in the sample (:class:`SampledGroup` has the proof). Both
+        are exact, and stay whole events, which compose tightly. Compositions are grouped part by
+        part: each holds between any two data sets, given all earlier answers. Where some part has
+        no such event, the privacy curve of the whole takes k steps, each between neighbours
+        (Dong, Roth and Su 2022, theorem 2.14), which is what holds for everything that has the same
+        curve. Without delta, that is k epsilon. Infinity if nothing is proved at ``at_delta``.
+
+        Examples
+        --------
+        >>> from skprivacy.accounting import (
+        ...     GaussianEvent, PoissonSampled, PrivacyGuarantee, Repeated)
+        >>> visit = PrivacyGuarantee(Repeated(PoissonSampled(0.01, GaussianEvent(2.0)), 1000), 1e-5)
+        >>> visit, visit.group(3, unit="patient")
+        ((0.63, 1e-05)-DP, add-remove, proved, (2.10, 1e-05)-DP per patient, add-remove, proved \
+assuming no patient has more than 3 records)
         """
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-            raise ValueError(f"k={k!r} must be an integer >= 1.")
-        steps = np.arange(k)
-        return self._derived(
-            lambda e: k * e,
-            lambda e: np.exp(np.outer(e, steps)).sum(axis=1),
-            relation=self.relation,
-            unit=_grouped(self.unit, k),
-        )
+        whole("k", k)
+        positive("k", k)
+        self._refuse_private()
+        changes = {"unit": _grouped(self.unit, k)} if unit is None else self._as_unit(unit, k)
+        if k == 1:
+            return replace(self, **changes)
+        event = self.event.grouped(k)
+        return replace(self, event=self._steps(k) if event is None else event, **changes)
+
+    def _as_unit(self, unit: str, k: int) -> dict[str, Any]:
+        if not isinstance(unit, str) or unit in ("", "record", self.unit):
+            raise ValueError(
+                f"unit={unit!r} must be the name of what has several of this guarantee's units, "
+                f"which are {_several(self.unit)}: such as 'patient'."
+            )
+        bound = f"no {unit} has more than {k} {_several(self.unit, k)}"
+        return {"unit": unit, "assumptions": (*self.assumptions, bound)}
 
     def as_replace_one(self) -> PrivacyGuarantee:
-        """Return the implied replace-one guarantee: (2 epsilon, (1 + e^epsilon) delta).
+        """Return the implied replace-one guarantee: at most (2 epsilon, (1 + e^epsilon) delta).
 
-        Replacing a record, or another unit, means removing one and adding another: two steps.
+        Replacing a record, or another unit, means removing one and adding another: two steps along
+        the privacy curve.
+
+        Returns
+        -------
+        PrivacyGuarantee
+            With ``relation="replace_one"``.
 
         Raises
         ------
@@ -190,38 +263,33 @@ class PrivacyGuarantee:
             )
         if self.relation == "replace_one":
             return self
-        return self._derived(
-            lambda e: 2 * e,
-            lambda e: 1 + np.exp(e),
-            relation="replace_one",
-        )
+        self._refuse_private()
+        return replace(self, event=self._steps(2), relation="replace_one")
 
-    def _derived(
-        self,
-        epsilon_to: Callable[[float], float],
-        factor: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-        **changes: Any,
-    ) -> PrivacyGuarantee:
+    def _refuse_private(self) -> None:
         if self.event.data_dependent:
             raise ValueError(
                 "This epsilon depends on the private data and is withheld: a guarantee derived "
                 "from it would publish it. Use the data-independent event instead."
             )
+
+    def _steps(self, k: int) -> Event:
+        """Return what holds between data sets that are ``k`` neighbours apart, at ``at_delta``."""
         delta = self.at_delta or 0.0
         if delta == 0:
-            epsilon = self.epsilon(0.0)
+            epsilon = k * self.epsilon(0.0)
         else:
-            epsilons, deltas = privacy_curve(self.event, self.relation)
-            with np.errstate(over="ignore", invalid="ignore"):
-                reached = deltas * factor(epsilons) <= delta
-            epsilon = float(epsilons[reached].min()) if reached.any() else math.inf
-        event: Event = NonPrivate()
-        if math.isfinite(epsilon):
-            event = ApproxDP(float(epsilon_to(epsilon)), delta)
-        return replace(self, event=event, **changes)
+            epsilon = chained_epsilon(self.event, k, delta, self.relation)
+        return ApproxDP(epsilon, delta) if math.isfinite(epsilon) else NonPrivate()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a description of JSON types only."""
+        """Return a description of JSON types only.
+
+        Returns
+        -------
+        dict
+            For :meth:`from_dict`.
+        """
         return {
             "event": self.event.to_dict(),
             "at_delta": self.at_delta,
@@ -233,7 +301,18 @@ class PrivacyGuarantee:
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> PrivacyGuarantee:
-        """Rebuild the guarantee that :meth:`to_dict` described; the unit defaults to a record."""
+        """Rebuild the guarantee that :meth:`to_dict` described; the unit defaults to a record.
+
+        Parameters
+        ----------
+        description : dict
+            What :meth:`to_dict` returned.
+
+        Returns
+        -------
+        PrivacyGuarantee
+            Equal to the one described.
+        """
         if not isinstance(description, dict):
             raise ValueError(
                 f"This does not describe a guarantee: {description!r}. Pass what to_dict() "
@@ -269,7 +348,7 @@ class PrivacyGuarantee:
             claim += f" per {self.unit}"
         relation, kind = (word.replace("_", "-") for word in (self.relation, self.kind))
         given = f" assuming {'; '.join(self.assumptions)}" if self.assumptions else ""
-        return f"{claim}, {relation}, {kind}{given}"
+        return displayable(f"{claim}, {relation}, {kind}{given}")
 
     def _repr_html_(self) -> str:
         private = self.event.data_dependent
@@ -291,6 +370,12 @@ def _grouped(unit: str, k: int) -> str:
     if k == 1:
         return unit
     return f"group of {k} records" if unit == "record" else f"group of {k} values of {unit}"
+
+
+def _several(unit: str, k: int = 2) -> str:
+    if unit == "record":
+        return "records" if k > 1 else "record"
+    return f"values of {unit}" if k > 1 else f"value of {unit}"
 
 
 def _rounded_up(epsilon: float) -> str:

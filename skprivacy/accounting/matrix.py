@@ -8,6 +8,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import positive, whole
+from ._checks import remembered
+
 __all__ = [
     "banded_sensitivity",
     "last_step_spread",
@@ -45,7 +48,7 @@ def tree_sensitivity(steps_per_epoch: int, epochs: int) -> float:
     return math.sqrt(squared.max())
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def square_root_band(steps_per_epoch: int, epochs: int, most: int = 64) -> tuple[float, ...]:
     """Return the coefficients of the band with the smallest error of running sums.
 
@@ -56,12 +59,13 @@ def square_root_band(steps_per_epoch: int, epochs: int, most: int = 64) -> tuple
     Parameters
     ----------
     steps_per_epoch, epochs : int
+        The length of the run, each at least 1.
     most : int, default=64
         Largest number of coefficients. The noise of as many steps is kept in memory.
 
     Returns
     -------
-    coefficients : tuple of float
+    tuple of float
         The first column of C, beginning with 1.0.
 
     References
@@ -77,11 +81,15 @@ def square_root_band(steps_per_epoch: int, epochs: int, most: int = 64) -> tuple
     >>> square_root_band(100, 1, most=4)
     (1.0, 0.5, 0.375, 0.3125)
     """
+    for name, value in {"steps_per_epoch": steps_per_epoch, "epochs": epochs, "most": most}.items():
+        whole(name, value)
+        positive(name, value)
+    steps_per_epoch, epochs, most = int(steps_per_epoch), int(epochs), int(most)
     n = steps_per_epoch * epochs
     j = np.arange(1, min(most, n))
-    whole = np.cumprod(np.r_[1.0, (2 * j - 1) / (2 * j)])
-    widths = sorted({min(2**k, len(whole)) for k in range(len(whole).bit_length() + 1)})
-    bands = [tuple(whole[:width].tolist()) for width in widths]
+    square_root = np.cumprod(np.r_[1.0, (2 * j - 1) / (2 * j)])
+    widths = sorted({min(2**k, len(square_root)) for k in range(len(square_root).bit_length() + 1)})
+    bands = [tuple(square_root[:width].tolist()) for width in widths]
     return min(
         bands,
         key=lambda band: (

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..exceptions import PrivacyWarning
-from ._checks import check_relation, number
+from ._checks import check_relation, not_negative, number
 from ._event import Event, Orders, check_event, flatten
 from ._renyi import DEFAULT_ORDERS, rdp
 from .events import ApproxDP, Composed, Repeated
@@ -41,9 +41,11 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
     Parameters
     ----------
     event : Event
+        What was released.
     delta : float
         In (0, 1).
-    relation : str, default="add_remove"
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
+        The neighbouring relation.
 
     Returns
     -------
@@ -116,10 +118,11 @@ def rdp_delta(event: Event, epsilon: float, relation: str = "add_remove") -> flo
 
     Returns
     -------
-    delta : float
+    float
         In [0, 1].
     """
-    return float(rdp_deltas(event, np.array([epsilon]), relation)[0])
+    not_negative("epsilon", epsilon)
+    return float(rdp_deltas(event, np.array([float(epsilon)]), relation)[0])
 
 
 def rdp_deltas(event: Event, epsilons: Orders, relation: str = "add_remove") -> Orders:

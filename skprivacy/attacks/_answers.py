@@ -104,7 +104,10 @@ def targets_of(y: Any, n_records: int) -> NDArray[Any]:
     """Return y as an array; all zeros for models that learn from records without it."""
     if sparse.issparse(y):
         y = y.toarray()
-    return np.zeros(n_records, dtype=int) if y is None else np.asarray(y)
+    try:
+        return np.zeros(n_records, dtype=int) if y is None else np.asarray(y)
+    except ValueError:
+        raise ValueError("y must have as many labels for each record.") from None
 
 
 def one_label(y: NDArray[Any]) -> NDArray[Any]:

@@ -41,14 +41,14 @@ class Coordinates:
             self._encoder.fit(texts)
         self._width = numbers.shape[1], texts.shape[1]
 
-    def of(self, X: Any) -> NDArray[np.float64]:
+    def of(self, X: Any, name: str = "X") -> NDArray[np.float64]:
         """Return the points of records, shape (n, n_dimensions)."""
         numbers, texts = _parts(X)
         if (numbers.shape[1], texts.shape[1]) != self._width:
             raise ValueError(
-                f"The records have {numbers.shape[1]} numeric and {texts.shape[1]} other columns; "
-                f"expected {self._width[0]} and {self._width[1]}, as the generated ones have. Pass "
-                "the same columns, of the same types."
+                f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} "
+                f"other columns; expected {self._width[0]} and {self._width[1]}, as the "
+                "generated ones have. Pass the same columns, of the same types."
             )
         points = [np.nan_to_num((_finite(numbers) - self._mean) / self._std)]
         if texts.shape[1]:
@@ -62,7 +62,7 @@ def _parts(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
         X = X.toarray()
     if not isinstance(X, pd.DataFrame):
         X = np.asarray(X)
-        X = X.reshape(len(X), -1)
+        X = X.reshape(len(X), math.prod(X.shape[1:]))
     number = numeric_columns(X)
     frame = pd.DataFrame(X)
     texts = frame.loc[:, ~number].astype(object)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._config import warn_caller
+from ._records import by_parts
 
 __all__ = ["check_known", "class_list", "predict_aligned"]
 
@@ -62,7 +63,7 @@ def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Float64Array:
             "LossThreshold, LiRA, RMIA or StrongestAttack, which take other scores too, or "
             "LabelOnlyAttack, which needs only predicted labels."
         )
-    proba = np.asarray(model.predict_proba(X), dtype=float)
+    proba = by_parts(model.predict_proba, X).astype(float, copy=False)
     if proba.ndim != 2 or proba.shape[1] != len(model.classes_):
         raise ValueError(
             f"{type(model).__name__}.predict_proba returned shape {proba.shape}; expected one "

@@ -18,6 +18,7 @@ Float64Array = NDArray[np.float64]
 
 __all__ = [
     "as_records",
+    "by_parts",
     "concat",
     "encode",
     "fingerprints",
@@ -27,12 +28,32 @@ __all__ = [
 ]
 
 
-def as_records(X: Any) -> Any:
+def as_records(X: Any, name: str = "X") -> Any:
     """Return X itself if it is an array, DataFrame or CSR matrix; else as one of these."""
     if sparse.issparse(X):
         return sparse.csr_matrix(X) if X.format != "csr" else X
     X = as_frame(X)
-    return X if isinstance(X, pd.DataFrame) else np.asarray(X)
+    if isinstance(X, pd.DataFrame):
+        return X
+    try:
+        records = np.asarray(X)
+    except ValueError:
+        raise ValueError(f"{name} must be records with the same number of features each.") from None
+    if not records.ndim:
+        raise ValueError(f"{name} must be a table of records, not of type {type(X).__name__}.")
+    return records
+
+
+_PART = 1 << 15  # rows: what models and hashes need for so many is little beside a large table
+
+
+def by_parts(of_rows: Callable[[Any], Any], X: Any) -> NDArray[Any]:
+    """Return what a function of rows gives for all of them, asking for a part at a time."""
+    n = num_samples(X)
+    if n <= _PART:
+        return np.asarray(of_rows(X))
+    parts = (safe_indexing(X, slice(start, start + _PART)) for start in range(0, n, _PART))
+    return np.concatenate([np.asarray(of_rows(part)) for part in parts])
 
 
 def fingerprints(X: Any) -> NDArray[np.uint64]:
@@ -44,7 +65,11 @@ def fingerprints(X: Any) -> NDArray[np.uint64]:
     """
     if sparse.issparse(X):
         return _sparse_fingerprints(X)
-    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(_flat(np.asarray(X)))
+    return by_parts(_fingerprints, X if isinstance(X, pd.DataFrame) else _flat(np.asarray(X)))
+
+
+def _fingerprints(X: Any) -> NDArray[np.uint64]:
+    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
     plain: dict[int, Any] = {}
     for i in range(frame.shape[1]):
         column = frame.iloc[:, i]
@@ -57,22 +82,27 @@ def fingerprints(X: Any) -> NDArray[np.uint64]:
     return np.asarray(hashed, dtype=np.uint64)
 
 
-def concat(first: Any, second: Any) -> Any:
+def concat(first: Any, second: Any, names: str = "X_in and X_out") -> Any:
     """Stack two containers of records of the same kind."""
     frames = isinstance(first, pd.DataFrame), isinstance(second, pd.DataFrame)
     if frames[0] != frames[1]:
         raise ValueError(
-            "The two samples of records must both be DataFrames, or neither; got "
+            f"{names} must both be DataFrames, or neither; got "
             f"{type(first).__name__} and {type(second).__name__}. Convert one of them."
         )
     if frames[0]:
         if list(first.columns) != list(second.columns):
             raise ValueError(
-                "The two samples of records must have the same columns in the same order; got "
+                f"{names} must have the same columns in the same order; got "
                 f"{list(first.columns)[:20]} and {list(second.columns)[:20]}. Select the same "
                 "columns from both."
             )
         return pd.concat([first, second], ignore_index=True)
+    if first.shape[1:] != second.shape[1:]:
+        raise ValueError(
+            f"{names} have records of shapes {first.shape[1:]} and {second.shape[1:]}; expected "
+            "the same."
+        )
     if sparse.issparse(first) or sparse.issparse(second):
         return sparse.vstack([first, second], format="csr")
     return np.concatenate([np.asarray(first), np.asarray(second)])

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from .._blas import one_blas_thread
 from .._clones import train_clone
+from .._groups import Groups
 from .._stacked import train_stacked
 
 __all__ = ["Jobs", "files_of", "open_folder", "train_shadows"]
@@ -35,7 +36,7 @@ _BAR: dict[str, Any] = {"desc": "shadow models", "unit": "model"}
 
 def train_shadows(
     estimator: Any,
-    data: tuple[Any, NDArray[Any], NDArray[Any] | None],
+    data: tuple[Any, NDArray[Any], NDArray[Any] | None, Groups | None],
     jobs: Jobs,
     *,
     stacked: bool,
@@ -44,7 +45,7 @@ def train_shadows(
 ) -> list[Any]:
     """Train a clone for each job, or load it if its file exists.
 
-    ``data`` holds the records, what is predicted, and weights or None.
+    ``data`` holds the records, what is predicted, and weights and groups or None.
     """
     with _safe_backend():
         if stacked:
@@ -69,12 +70,16 @@ def _safe_backend() -> AbstractContextManager[Any]:
 
 
 def _train(
-    estimator: Any, data: tuple[Any, Any, Any], rows: NDArray[np.intp], seed: int, file: Path | None
+    estimator: Any,
+    data: tuple[Any, Any, Any, Any],
+    rows: NDArray[np.intp],
+    seed: int,
+    file: Path | None,
 ) -> Any:
     if file is not None and file.exists():
         return joblib.load(file)
-    X, y, weights = data
-    return _save(train_clone(estimator, X, y, rows, seed, weights), file)
+    X, y, weights, groups = data
+    return _save(train_clone(estimator, X, y, rows, seed, weights, groups), file)
 
 
 def _train_stacked(

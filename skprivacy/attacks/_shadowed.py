@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from .._sklearn import Interval, safe_indexing
-from .._validation import label_columns
+from .._sklearn import safe_indexing
+from .._validation import Interval, label_columns
 from ._answers import answers_of
 from ._modules import askable
 from ._predictions import class_list

@@ -15,7 +15,10 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from .._sklearn import Interval, StrOptions
+from .._sklearn import StrOptions
+from .._validation import Interval, check_numbers, check_unmasked
+from ..base import undone_if_refused
+from ..metrics._samples import as_numbers
 from .result import AttackResult
 
 __all__ = ["AggregateAttack", "ExpectedPower", "expected_power"]
@@ -45,7 +48,18 @@ class ExpectedPower:
         return float(ndtr(self.mu / np.sqrt(2)))
 
     def tpr(self, fpr: ArrayLike) -> Float64Array:
-        """Return the true positive rate at false positive rates in [0, 1], of any shape."""
+        """Return the true positive rate at false positive rates.
+
+        Parameters
+        ----------
+        fpr : array-like of float
+            In [0, 1], of any shape.
+
+        Returns
+        -------
+        ndarray of the same shape
+            In [0, 1].
+        """
         rates = np.asarray(fpr, dtype=float)
         if not ((rates >= 0) & (rates <= 1)).all():
             raise ValueError(f"fpr={fpr!r} must be in [0, 1].")
@@ -109,7 +123,7 @@ def expected_power(
     _check_count("n_records", n_records)
     if n_reference is not None:
         _check_count("n_reference", n_reference)
-    v = np.asarray(variances, dtype=float)
+    v = as_numbers("variances", variances, "one variance per column")
     if v.ndim != 1 or not v.size or not np.isfinite(v).all() or (v < 0).any():
         raise ValueError(
             "variances must be a non-empty sequence of finite numbers from 0; got an array of "
@@ -214,6 +228,7 @@ class AggregateAttack(BaseEstimator):
         self.correlated = correlated
         self.fpr = fpr
 
+    @undone_if_refused
     def fit(
         self,
         released: ArrayLike,
@@ -266,7 +281,18 @@ class AggregateAttack(BaseEstimator):
         return self
 
     def score_samples(self, X: Any) -> Float64Array:
-        """Return the score of each record of shape (n_samples, n_columns); higher means member."""
+        """Return the score of each record; higher means member.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_columns)
+            Records, with the columns whose means were published.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The scores.
+        """
         check_is_fitted(self, "threshold_")
         records = self._records("X", X)
         if self.statistic == "homer":
@@ -274,11 +300,29 @@ class AggregateAttack(BaseEstimator):
         return np.asarray((records - self.means_) @ self._direction(), dtype=float)
 
     def predict(self, X: Any) -> NDArray[np.bool_]:
-        """Return which records are called members, at a false positive rate of about ``fpr``."""
+        """Return which records are called members, at a false positive rate of about ``fpr``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_columns)
+            Records, with the columns whose means were published.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples,)
+            True for those called members.
+        """
         return self.score_samples(X) > self.threshold_
 
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
         """Attack records that were averaged, and others of the population.
+
+        Parameters
+        ----------
+        X_in : array-like of shape (n_in, n_columns)
+            Records that were averaged.
+        X_out : array-like of shape (n_out, n_columns)
+            Records of the population that were not.
 
         Returns
         -------
@@ -363,6 +407,8 @@ class AggregateAttack(BaseEstimator):
         return np.divide(score, spread, out=np.zeros(len(X)), where=spread > 0)
 
     def _records(self, name: str, X: Any) -> Float64Array:
+        check_unmasked(X, name)
+        check_numbers(X, name)
         records = check_array(X, dtype=float, input_name=name, estimator=self)
         if records.shape[1] != self.n_features_in_:
             raise ValueError(
@@ -378,7 +424,7 @@ def _check_count(name: str, value: Any) -> None:
 
 
 def _checked_row(name: str, values: ArrayLike, length: int | None) -> Float64Array:
-    row = np.asarray(values, dtype=float)
+    row = as_numbers(name, values, "one per column")
     if row.ndim != 1 or not row.size or length not in (None, len(row)):
         expected = "one number per column" if length is None else f"{length} numbers"
         raise ValueError(f"{name} has shape {row.shape}; expected {expected}.")
@@ -388,7 +434,7 @@ def _checked_row(name: str, values: ArrayLike, length: int | None) -> Float64Arr
 
 
 def _checked_noise(noise: ArrayLike, length: int) -> Float64Array:
-    s = np.asarray(noise, dtype=float)
+    s = as_numbers("noise", noise, "a standard deviation of 0 or more")
     if s.shape not in ((), (length,)) or not np.isfinite(s).all() or (s < 0).any():
         raise ValueError(
             f"noise={noise!r} must be a standard deviation of 0 or more, or {length} of them."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +16,14 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .. import metrics
 from .._validation import label_columns
+from ..base import undone_on_error
 from . import scores
 from ._predictions import check_known, class_list, predict_aligned
+from ._records import as_records
 
 __all__ = ["AttributeInference", "AttributeResult"]
 
@@ -66,7 +69,13 @@ class AttributeResult:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row of figures."""
+        """Return one row of figures.
+
+        Returns
+        -------
+        DataFrame
+            The attributes as columns; an interval is two.
+        """
         row = dict(self.__dict__)
         row["advantage_low"], row["advantage_high"] = row.pop("advantage_interval")
         return pd.DataFrame([row])
@@ -145,31 +154,58 @@ class AttributeInference(BaseEstimator):
             Records like the members, but not among those that will be attacked.
         y : array-like of shape (n_records,)
             Their classes.
+
+        Returns
+        -------
+        AttributeInference
+            Itself, fitted.
         """
         if self.target is None:
             raise ValueError(
                 "target=None must be the fitted model to attack. Pass it as "
                 "AttributeInference(target) or set_params(target=model)."
             )
-        if self.prior not in ("imputation", "marginal", "uniform"):
+        if not hasattr(self.target, "classes_"):
+            raise TypeError(f"target={self.target!r} must be a fitted classifier.")
+        if not isinstance(self.prior, str) or self.prior not in (
+            "imputation",
+            "marginal",
+            "uniform",
+        ):
             raise ValueError(f"prior={self.prior!r} must be 'imputation', 'marginal' or 'uniform'.")
         frame, values = self._split_complete(X)
+        y = column_or_1d(y)
         check_consistent_length(frame, y)
-        self.values_, counts = np.unique(values, return_counts=True)
-        if len(self.values_) < 2:
+        known, counts = np.unique(values, return_counts=True)
+        if len(known) < 2:
             raise ValueError(
                 f"attribute={self.attribute!r} must have at least two values among the attacker's "
-                f"records; got {self.values_[0]!r} only, so there is nothing to infer. Pass other "
+                f"records; got {known[0]!r} only, so there is nothing to infer. Pass other "
                 "records or another attribute."
             )
-        self.classes_ = class_list(self.target.classes_, y)
-        check_known(np.asarray(y), self.target.classes_)
-        self.marginal_ = counts / counts.sum()
-        self.imputer_ = self._make_imputer().fit(self._with_class(frame, y), values.astype(str))
+        with undone_on_error(self):
+            self.values_ = known
+            self.classes_ = class_list(self.target.classes_, y)
+            check_known(np.asarray(y), self.target.classes_)
+            self.marginal_ = counts / counts.sum()
+            self.imputer_ = self._make_imputer().fit(self._with_class(frame, y), values.astype(str))
         return self
 
     def predict(self, X: Any, y: Any) -> NDArray[Any]:
-        """Return the inferred attribute of each record; its true value in ``X`` is not read."""
+        """Return the inferred attribute of each record; its true value in ``X`` is not read.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_records, n_features)
+            Records; the attribute's column must be there, with any values.
+        y : array-like of shape (n_records,)
+            Their classes.
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            Values of the attribute.
+        """
         check_is_fitted(self)
         frame, _ = self._split(X)
         label = label_columns(y, self.classes_)
@@ -180,7 +216,20 @@ class AttributeInference(BaseEstimator):
         return self.values_[total.argmax(axis=1)]
 
     def impute(self, X: Any, y: Any) -> NDArray[Any]:
-        """Infer the attribute from the other attributes and the class alone: the baseline."""
+        """Infer the attribute from the other attributes and the class alone: the baseline.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_records, n_features)
+            Records; the attribute's column must be there, with any values.
+        y : array-like of shape (n_records,)
+            Their classes.
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            Values of the attribute.
+        """
         check_is_fitted(self)
         frame, _ = self._split(X)
         return self.values_[self._imputed(frame, y).argmax(axis=1)]
@@ -192,13 +241,20 @@ class AttributeInference(BaseEstimator):
 
         Parameters
         ----------
-        X_in, y_in : records of the target's training set
-        X_out, y_out : records like them that were not in it
+        X_in, y_in : array-like
+            Records of the target's training set, and their classes, as in ``fit``.
+        X_out, y_out : array-like
+            Records like them that were not in it.
         alpha : float, default=0.05
             Error probability of the interval.
+
+        Returns
+        -------
+        AttributeResult
+            The shares that were inferred and imputed, and their differences.
         """
-        right_in, imputed_in = self._correct(X_in, y_in)
-        right_out, imputed_out = self._correct(X_out, y_out)
+        right_in, imputed_in = self._correct(X_in, y_in, "X_in")
+        right_out, imputed_out = self._correct(X_out, y_out, "X_out")
         difference = right_in.mean() - right_out.mean()
         # Newcombe's interval for a difference, from exact intervals for the two rates
         low_in, high_in = metrics.clopper_pearson(int(right_in.sum()), len(right_in), alpha)
@@ -218,8 +274,8 @@ class AttributeInference(BaseEstimator):
             gain_p_value=float(p_value),
         )
 
-    def _correct(self, X: Any, y: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        values = self._split_complete(X)[1]
+    def _correct(self, X: Any, y: Any, name: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        values = self._split_complete(X, name)[1]
         return self.predict(X, y) == values, self.impute(X, y) == values
 
     def _prior(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
@@ -235,6 +291,8 @@ class AttributeInference(BaseEstimator):
 
     def _make_imputer(self) -> Any:
         if self.imputer is not None:
+            if not hasattr(self.imputer, "fit"):
+                raise TypeError(f"imputer={self.imputer!r} must be a classifier, or None.")
             return clone(self.imputer)
         encode = make_column_transformer(
             (
@@ -246,9 +304,9 @@ class AttributeInference(BaseEstimator):
         forest = RandomForestClassifier(100, min_samples_leaf=5, random_state=0)
         return make_pipeline(encode, forest)
 
-    def _split_complete(self, X: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
+    def _split_complete(self, X: Any, name: str = "X") -> tuple[pd.DataFrame, NDArray[Any]]:
         """Return the other columns and the attribute, which no record may lack."""
-        frame, values = self._split(X)
+        frame, values = self._split(X, name)
         missing = int(pd.isna(values).sum())
         if missing:
             raise ValueError(
@@ -258,12 +316,15 @@ class AttributeInference(BaseEstimator):
             )
         return frame, values
 
-    def _split(self, X: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
+    def _split(self, X: Any, name: str = "X") -> tuple[pd.DataFrame, NDArray[Any]]:
         """Return the other columns, named by position, and the attribute."""
+        X = as_records(X, name)
+        if X.ndim != 2:
+            raise ValueError(f"{name} has {X.ndim} dimensions; expected 2, records by features.")
         frame = pd.DataFrame(X)
-        if self.attribute not in frame.columns:
+        if not isinstance(self.attribute, Hashable) or self.attribute not in frame.columns:
             raise ValueError(
-                f"attribute={self.attribute!r} must be a column of X, one of "
+                f"attribute={self.attribute!r} must be a column of {name}, one of "
                 f"{frame.columns.tolist()[:20]}."
             )
         others = frame.drop(columns=self.attribute)

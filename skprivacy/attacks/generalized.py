@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
-from .._sklearn import Interval
+from .._validation import Interval
 from . import scores
 from ._records import fingerprints
 from ._shadowed import ShadowedAttack

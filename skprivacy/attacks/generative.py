@@ -65,8 +65,15 @@ class GenerativeAttack(BaseEstimator):
 
         Parameters
         ----------
-        generated : records that the generator made
-        reference : records like its training records, but not among them
+        generated : {array-like, DataFrame} of shape (n_generated, n_features)
+            Records that the generator made.
+        reference : {array-like, DataFrame} of shape (n_reference, n_features)
+            Records like its training records, but not among them.
+
+        Returns
+        -------
+        GenerativeAttack
+            Itself, fitted.
         """
         if self.own:
             if self.discriminator is None:
@@ -74,16 +81,25 @@ class GenerativeAttack(BaseEstimator):
                     "discriminator=None must be the generator's fitted discriminator if own=True. "
                     "Pass it, or use own=False."
                 )
+            if not hasattr(self.discriminator, "predict_proba"):
+                raise TypeError(
+                    f"discriminator={self.discriminator!r} must be a fitted classifier with "
+                    "predict_proba."
+                )
             self.models_ = [self.discriminator] * N_FOLDS
             return self
-        base = self.discriminator or HistGradientBoostingClassifier(
-            max_iter=60, class_weight="balanced", random_state=0
+        usual = HistGradientBoostingClassifier(max_iter=60, class_weight="balanced", random_state=0)
+        base = usual if self.discriminator is None else self.discriminator
+        if not hasattr(base, "fit"):
+            raise TypeError(f"discriminator={base!r} must be a classifier to be trained, or None.")
+        generated, reference = (
+            as_records(generated, "generated"),
+            as_records(reference, "reference"),
         )
-        generated, reference = as_records(generated), as_records(reference)
-        X = concat(generated, reference)
+        X = concat(generated, reference, "generated and reference")
         made = np.arange(num_samples(X)) < num_samples(generated)
         fold = fingerprints(X) % N_FOLDS
-        self.models_ = []
+        models = []
         for k in range(N_FOLDS):
             rows = np.flatnonzero(fold != k)
             if len(np.unique(made[rows])) < 2:
@@ -92,11 +108,23 @@ class GenerativeAttack(BaseEstimator):
                     f"{num_samples(reference)}, which is too few; expected dozens of each. Pass "
                     "more records."
                 )
-            self.models_.append(clone(base).fit(safe_indexing(X, rows), made[rows].astype(int)))
+            models.append(clone(base).fit(safe_indexing(X, rows), made[rows].astype(int)))
+        self.models_ = models
         return self
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """Return a membership score for each record: the discriminator's log-odds."""
+        """Return a membership score for each record: the discriminator's log-odds.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_records, n_features)
+            The records that are asked about.
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            Higher means member.
+        """
         check_is_fitted(self, "models_")
         X = as_records(X)
         fold = fingerprints(X) % N_FOLDS
@@ -110,7 +138,22 @@ class GenerativeAttack(BaseEstimator):
         return values
 
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
-        """Attack training records of the generator and records like them that were not used."""
+        """Attack training records of the generator and records like them that were not used.
+
+        Parameters
+        ----------
+        X_in : {array-like, DataFrame} of shape (n_in, n_features)
+            Training records of the generator.
+        X_out : {array-like, DataFrame} of shape (n_out, n_features)
+            Records like them that were not used.
+
+        Returns
+        -------
+        AttackResult
+            With the scores of both.
+        """
         return AttackResult(
-            self.score_samples(X_in), self.score_samples(X_out), type(self).__name__
+            self.score_samples(as_records(X_in, "X_in")),
+            self.score_samples(as_records(X_out, "X_out")),
+            type(self).__name__,
         )

@@ -30,34 +30,63 @@ class _ByPlace(BaseEstimator):
     """An attack that knows generated records and perhaps others, as points."""
 
     def _points(self, generated: Any, reference: Any) -> tuple[Any, Any]:
-        generated = as_records(generated)
+        generated = as_records(generated, "generated")
         if num_samples(generated) < 2:
             raise ValueError(
                 f"generated holds {num_samples(generated)} records; expected at least 2, better "
                 "thousands. Draw more: that costs no privacy."
             )
-        known = generated if reference is None else as_records(reference)
+        known = generated if reference is None else as_records(reference, "reference")
         if num_samples(known) < 2:
             raise ValueError(
                 f"reference holds {num_samples(known)} records; expected at least 2. Pass more "
                 "records of the population."
             )
-        self.coordinates_ = Coordinates(known)
-        near = None if reference is None else self.coordinates_.of(known)
-        return self.coordinates_.of(generated), near
+        coordinates = Coordinates(known)
+        points = coordinates.of(generated, "generated")
+        near = None if reference is None else coordinates.of(known, "reference")
+        self.coordinates_ = coordinates
+        return points, near
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """Return a membership score for each record; higher means member."""
+        """Return a membership score for each record; higher means member.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_records, n_features)
+            The records that are asked about.
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            The scores.
+        """
+        return self._scored("X", X)
+
+    def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "coordinates_")
-        return self._scores(self.coordinates_.of(as_records(X)))
+        return self._scores(self.coordinates_.of(as_records(X, name), name))
 
     @abstractmethod
     def _scores(self, points: NDArray[np.float64]) -> NDArray[np.float64]: ...
 
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
-        """Attack training records of the generator and records like them that were not used."""
+        """Attack training records of the generator and records like them that were not used.
+
+        Parameters
+        ----------
+        X_in : {array-like, DataFrame} of shape (n_in, n_features)
+            Training records of the generator.
+        X_out : {array-like, DataFrame} of shape (n_out, n_features)
+            Records like them that were not used.
+
+        Returns
+        -------
+        AttackResult
+            With the scores of both.
+        """
         return AttackResult(
-            self.score_samples(X_in), self.score_samples(X_out), type(self).__name__
+            self._scored("X_in", X_in), self._scored("X_out", X_out), type(self).__name__
         )
 
 
@@ -97,8 +126,15 @@ class NearestGenerated(_ByPlace):
 
         Parameters
         ----------
-        generated : records that the generator made
-        reference : records like its training records, but not among them, default=None
+        generated : {array-like, DataFrame} of shape (n_generated, n_features)
+            Records that the generator made.
+        reference : {array-like, DataFrame} of shape (n_reference, n_features), default=None
+            Records like its training records, but not among them.
+
+        Returns
+        -------
+        NearestGenerated
+            Itself, fitted.
         """
         made, near = self._points(generated, reference)
         self.generated_ = cKDTree(made)
@@ -148,8 +184,15 @@ class DensityRatio(_ByPlace):
 
         Parameters
         ----------
-        generated : records that the generator made
-        reference : records like its training records, but not among them
+        generated : {array-like, DataFrame} of shape (n_generated, n_features)
+            Records that the generator made.
+        reference : {array-like, DataFrame} of shape (n_reference, n_features)
+            Records like its training records, but not among them.
+
+        Returns
+        -------
+        DensityRatio
+            Itself, fitted.
         """
         if reference is None:
             raise ValueError(

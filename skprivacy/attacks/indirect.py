@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._sklearn import Interval, safe_indexing
-from .._validation import label_columns
+from .._sklearn import safe_indexing
+from .._validation import Interval, label_columns
 from ._predictions import predict_aligned
 from ._records import fingerprints
 from ._shadowed import ShadowedAttack

@@ -37,6 +37,7 @@ def invert_class(
     Parameters
     ----------
     target : fitted classifier with ``predict_proba``
+        The model that is attacked.
     label : object
         The class, one of ``target.classes_``.
     bounds : array-like of shape (n_features, 2) or (2,)
@@ -48,10 +49,12 @@ def invert_class(
     n_starts : int, default=8
         Number of searches from different starting points; the best result is returned.
     random_state : int, RandomState instance or None, default=None
+        Of the starting points and steps.
 
     Returns
     -------
-    x : ndarray of shape (n_features,)
+    ndarray of shape (n_features,)
+        The input, within ``bounds``.
 
     Raises
     ------

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._clones import train_clone
 from .._sklearn import num_samples, safe_indexing
-from .._validation import label_columns
+from .._validation import label_columns, whole
 from ..metrics import epsilon_from_guesses
 from ._predictions import class_list, predict_aligned
 from ._records import as_records
@@ -84,19 +84,22 @@ class LabelCanaries:
         classes : array-like of shape (n_classes,), default=None
             Labels to flip to. ``None``: those in ``y``.
         random_state : int, RandomState instance or None, default=None
+            Of the choice and of the coins.
 
         Returns
         -------
         LabelCanaries
+            With all labels to train on.
         """
-        y = np.asarray(y)
+        y = np.asarray(column_or_1d(y))
         known = np.unique(y if classes is None else np.asarray(classes))
         if len(known) < 2:
             raise ValueError(
                 f"classes={known.tolist()!r}: a label can be flipped to another one only. Pass at "
                 "least two."
             )
-        if not 1 <= n_canaries <= len(y):
+        whole("n_canaries", n_canaries)
+        if n_canaries > len(y):
             raise ValueError(
                 f"n_canaries={n_canaries!r} must be from 1 to the number of records, {len(y)}."
             )
@@ -136,6 +139,18 @@ class LabelInferenceResult(AttackResult):
         The better of two bounds on the number of right guesses, with ``alpha / 2`` each: of all
         coins, and of the most confident quarter. Both are exact in one training run; see
         :func:`skprivacy.metrics.epsilon_from_guesses`.
+
+        Parameters
+        ----------
+        delta : float, default=0.0
+            Of the guarantee that is tested, in [0, 1).
+        alpha : float, default=None
+            The error probability of the bound. ``None``: the result's.
+
+        Returns
+        -------
+        float
+            In nats, at least 0.
         """
         scores = np.concatenate([self.scores_in, self.scores_out])
         right = np.concatenate([self.scores_in > 0, self.scores_out < 0])  # a tie is no right guess
@@ -227,20 +242,26 @@ class LabelInferenceAttack(BaseEstimator):
 
         Returns
         -------
-        self : LabelInferenceAttack
+        LabelInferenceAttack
+            Itself, fitted.
         """
         if self.target is None:
             raise ValueError(
                 "target=None must be the fitted model to attack. Pass it as "
                 "LabelInferenceAttack(target) or set_params(target=model)."
             )
+        if not hasattr(self.target, "fit"):
+            raise TypeError(f"target={self.target!r} must be a fitted classifier.")
         check_is_fitted(self.target)
         X, y = as_records(X), np.asarray(y)
         check_consistent_length(X, y)
-        self.classes_ = class_list(self.target.classes_, y)
+        classes = class_list(self.target.classes_, y)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         learner = self.target if self.prior is None else self.prior
+        if not hasattr(learner, "fit"):
+            raise TypeError(f"prior={self.prior!r} must be a classifier to be trained, or None.")
         self.prior_ = train_clone(learner, X, y, np.arange(num_samples(X)), seed)
+        self.classes_ = classes
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -249,10 +270,12 @@ class LabelInferenceAttack(BaseEstimator):
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_records, n_features)
+            Records of the training set.
 
         Returns
         -------
         ndarray of shape (n_records,)
+            Labels.
         """
         check_is_fitted(self, "prior_")
         return self.classes_[self._probabilities(self.target, as_records(X)).argmax(axis=1)]
@@ -263,7 +286,9 @@ class LabelInferenceAttack(BaseEstimator):
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_records, n_features)
+            Records of the training set.
         label, other : array-like of shape (n_records,)
+            The two labels between which the attacker decides, for each record.
 
         Returns
         -------
@@ -288,6 +313,7 @@ class LabelInferenceAttack(BaseEstimator):
         Returns
         -------
         LabelInferenceResult
+            How many coins were guessed, and what that shows.
 
         Raises
         ------

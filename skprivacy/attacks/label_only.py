@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from .._sklearn import Interval, StrOptions
+from .._sklearn import StrOptions
+from .._validation import Interval
 from ._decision_distance import Oracle, decision_distance
 from ._records import encode, fingerprints, numeric_columns
 from .membership import MembershipAttack
@@ -118,7 +119,6 @@ class LabelOnlyAttack(MembershipAttack):
         return self._boundary_distance(X, y)
 
     def evaluate(self, X_in: Any, y_in: Any, X_out: Any, y_out: Any) -> AttackResult:
-        """Attack records whose membership is known; see the base class."""
         result = super().evaluate(X_in, y_in, X_out, y_out)
         result.details["queries"] = int(self.queries_.max())
         return result

@@ -13,8 +13,8 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .. import metrics
-from .._sklearn import Interval
-from .._validation import label_columns
+from .._validation import Interval, label_columns
+from ..base import undone_on_error
 from . import scores
 from ._answers import PROBABILITIES, Answers, answers_of, targets_of
 from ._modules import askable
@@ -64,7 +64,8 @@ class MembershipAttack(ABC, BaseEstimator):
 
         Returns
         -------
-        self : MembershipAttack
+        MembershipAttack
+            Itself, fitted.
 
         Raises
         ------
@@ -92,9 +93,10 @@ class MembershipAttack(ABC, BaseEstimator):
         y = targets_of(y, num_samples(X))
         check_consistent_length(X, y)
         known = None if member is None else _check_member(member, num_samples(X))
-        self.classes_ = self._all_classes(self._target_classes(X), y)
-        self._learn(X, y, known)
-        self.threshold_ = self._calibrated(X, y, known)
+        with undone_on_error(self):
+            self.classes_ = self._all_classes(self._target_classes(X), y)
+            self._learn(X, y, known)
+            self.threshold_ = self._calibrated(X, y, known)
         return self
 
     def score_samples(self, X: Any, y: Any) -> Float64Array:
@@ -103,8 +105,14 @@ class MembershipAttack(ABC, BaseEstimator):
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            The records that are asked about.
         y : array-like of shape (n_records,) or (n_records, n_outputs)
             True classes or numbers, as in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            The scores.
         """
         check_is_fitted(self, "threshold_")
         X = as_records(X)
@@ -113,7 +121,20 @@ class MembershipAttack(ABC, BaseEstimator):
         return self._score(X, y)
 
     def predict(self, X: Any, y: Any) -> NDArray[np.bool_]:
-        """Return True for each record called a member."""
+        """Return True for each record called a member.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            The records that are asked about.
+        y : array-like of shape (n_records,) or (n_records, n_outputs)
+            True classes or numbers, as in ``fit``.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_records,)
+            Whether the score is at least ``threshold_``.
+        """
         return self.score_samples(X, y) >= self.threshold_
 
     def evaluate(self, X_in: Any, y_in: Any, X_out: Any, y_out: Any) -> AttackResult:
@@ -121,8 +142,15 @@ class MembershipAttack(ABC, BaseEstimator):
 
         Parameters
         ----------
-        X_in, y_in : records of the target's training set
-        X_out, y_out : records like them that were not in it
+        X_in, y_in : array-like
+            Records of the target's training set, as in ``fit``.
+        X_out, y_out : array-like
+            Records like them that were not in it.
+
+        Returns
+        -------
+        AttackResult
+            With the scores of both.
 
         Notes
         -----
@@ -131,9 +159,18 @@ class MembershipAttack(ABC, BaseEstimator):
         samples distinguishable without any leakage.
         """
         check_is_fitted(self, "threshold_")
-        X_in, X_out = as_records(X_in), as_records(X_out)
+        X_in, X_out = as_records(X_in, "X_in"), as_records(X_out, "X_out")
         n_in = num_samples(X_in)
-        y = np.concatenate([targets_of(y_in, n_in), targets_of(y_out, num_samples(X_out))])
+        parts = targets_of(y_in, n_in), targets_of(y_out, num_samples(X_out))
+        if parts[0].shape[1:] != parts[1].shape[1:] or not (parts[0].ndim and parts[1].ndim):
+            raise ValueError(
+                f"y_in and y_out have shapes {parts[0].shape} and {parts[1].shape}; expected the "
+                "same but for the number of records."
+            )
+        try:
+            y = np.concatenate(parts)
+        except TypeError:
+            raise TypeError("y_in and y_out must have labels of one type.") from None
         values = self.score_samples(concat(X_in, X_out), y)
         details = {
             "in_both": int(np.isin(fingerprints(X_out), fingerprints(X_in)).sum()),
@@ -166,7 +203,8 @@ class MembershipAttack(ABC, BaseEstimator):
         if self._needs_classes:
             raise TypeError(
                 f"{type(self).__name__} needs the class of each record, and {kind} gives "
-                f"{asked.name}. Use LossThreshold, LiRA, RMIA or StrongestAttack."
+                f"{asked.name}, or y has not one for each. Use LossThreshold, LiRA, RMIA or "
+                "StrongestAttack."
             )
         if classes is None:
             check_is_fitted(self.target)

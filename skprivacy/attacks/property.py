@@ -15,6 +15,9 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import train_clone
+from .._validation import number, sequence, whole
+from ..accounting._checks import numbers
+from ..base import undone_on_error
 from . import scores
 from ._predictions import predict_aligned
 from ._records import as_records, num_samples, safe_indexing
@@ -46,6 +49,7 @@ class PropertyInference(BaseEstimator):
         Number of shadow models trained in parallel, as in scikit-learn; it does not change the
         result.
     random_state : int, RandomState instance or None, default=None
+        Of the training sets, the shadow models and the queries.
 
     References
     ----------
@@ -96,7 +100,9 @@ class PropertyInference(BaseEstimator):
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records of the attacker.
         y : array-like of shape (n_records,)
+            What the models predict of them.
         group : array-like of bool of shape (n_records,)
             Whether each record belongs to the group whose share is to be inferred.
         shares : (float, float), default=(0.5, 0.8)
@@ -104,7 +110,8 @@ class PropertyInference(BaseEstimator):
 
         Returns
         -------
-        self : PropertyInference
+        PropertyInference
+            Itself, fitted.
 
         Raises
         ------
@@ -113,6 +120,17 @@ class PropertyInference(BaseEstimator):
             are too few records for a share.
         """
         rng = check_random_state(self.random_state)
+        if not hasattr(self.estimator, "fit"):
+            raise TypeError(f"estimator={self.estimator!r} must be a classifier to be trained.")
+        for name in ("n_shadows", "n_queries"):
+            whole(name, getattr(self, name))
+        if self.n_jobs is not None:
+            number("n_jobs", self.n_jobs, "an integer, or None")
+        if self.n_train is not None:
+            whole("n_train", self.n_train)
+        given = numbers("shares", shares)
+        if len(given) != 2 or not all(0 <= share <= 1 for share in given):
+            raise ValueError(f"shares={shares!r} must be two numbers in [0, 1].")
         X, y, group = as_records(X), np.asarray(y), _as_bool(group)
         check_consistent_length(X, y, group)
         if group.all() or not group.any():
@@ -120,6 +138,11 @@ class PropertyInference(BaseEstimator):
                 f"group must hold both True and False; got {bool(group.all())} only. Pass records "
                 "of the group and others."
             )
+        with undone_on_error(self):
+            self._learn(X, y, group, shares, rng)
+        return self
+
+    def _learn(self, X: Any, y: Any, group: Any, shares: tuple[float, ...], rng: Any) -> None:
         self.classes_ = np.unique(y)
         queries = rng.permutation(num_samples(X))[: self.n_queries]
         self._queries = safe_indexing(X, queries)
@@ -131,10 +154,28 @@ class PropertyInference(BaseEstimator):
         default = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
         base = default if self.attack_model is None else self.attack_model
         self.attack_model_ = clone(base).fit(np.array(views), has_property)
-        return self
 
     def train(self, X: Any, y: Any, group: Any, share: float, rng: Any) -> Any:
-        """Train one model on records of which a share ``share`` belongs to the group."""
+        """Train one model on records of which a share ``share`` belongs to the group.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records to choose from.
+        y : array-like of shape (n_records,)
+            What the model predicts of them.
+        group : array-like of bool of shape (n_records,)
+            Whether each record belongs to the group.
+        share : float
+            The share of the group in the training set, in [0, 1].
+        rng : RandomState instance
+            Of the training set and the model.
+
+        Returns
+        -------
+        estimator
+            A clone of ``estimator``, fitted.
+        """
         rows, seed = self._drawn(_as_bool(group), share, rng)
         return train_clone(self.estimator, as_records(X), np.asarray(y), rows, seed)
 
@@ -157,20 +198,57 @@ class PropertyInference(BaseEstimator):
         return rows, int(rng.randint(2**31 - 1))
 
     def decision_function(self, target: Any) -> float:
-        """Return the log-odds that the target's training set had the property."""
+        """Return the log-odds that the target's training set had the property.
+
+        Parameters
+        ----------
+        target : fitted classifier with ``predict_proba``
+            The model that is attacked.
+
+        Returns
+        -------
+        float
+            Above 0 if it probably had.
+        """
         check_is_fitted(self)
+        if not hasattr(target, "predict_proba"):
+            raise TypeError(f"target={target!r} must be a fitted classifier with predict_proba.")
         proba = self.attack_model_.predict_proba(self._view(target)[None])[:, 1]
         return float(scores.logit(np.c_[1 - proba, proba], np.array([1]))[0])
 
     def predict(self, target: Any) -> bool:
-        """Return whether the target's training set probably had the property."""
+        """Return whether the target's training set probably had the property.
+
+        Parameters
+        ----------
+        target : fitted classifier with ``predict_proba``
+            The model that is attacked.
+
+        Returns
+        -------
+        bool
+            Whether the log-odds are above 0.
+        """
         return self.decision_function(target) > 0
 
     def evaluate(self, models_with: list[Any], models_without: list[Any]) -> AttackResult:
-        """Attack models trained with and without the property; each model is one trial."""
+        """Attack models trained with and without the property; each model is one trial.
+
+        Parameters
+        ----------
+        models_with, models_without : list of fitted classifiers
+            Models whose training sets had, or had not, the property.
+
+        Returns
+        -------
+        AttackResult
+            With a score for each model.
+        """
         return AttackResult(
-            np.array([self.decision_function(model) for model in models_with]),
-            np.array([self.decision_function(model) for model in models_without]),
+            np.array([self.decision_function(m) for m in sequence("models_with", models_with)]),
+            np.array(
+                [self.decision_function(m) for m in sequence("models_without", models_without)]
+            ),
             type(self).__name__,
         )
 

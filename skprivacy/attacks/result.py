@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_consistent_length
 
 from .. import metrics
+from .._output import displayable
+from .._validation import number, open_unit
 from ..metrics import OperatingPoint
 from ..metrics._area import auc_p_value
 from ..metrics._multiplicity import benjamini_hochberg, holm
-from ..metrics._samples import Interval, check_open_unit, check_scores
+from ..metrics._samples import Interval, check_scores
+from ._people import JOINS, join, parted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +81,7 @@ class AttackResult:
 
     def __post_init__(self) -> None:
         members, others = check_scores(self.scores_in, self.scores_out)
-        check_open_unit("alpha", self.alpha)
+        open_unit("alpha", self.alpha)
         object.__setattr__(self, "scores_in", members)
         object.__setattr__(self, "scores_out", others)
 
@@ -107,7 +112,18 @@ class AttackResult:
         return self.auc_interval[1] < 0.5
 
     def tpr_at_fpr(self, fpr: float) -> OperatingPoint:
-        """Return the true positive rate at a false positive rate of at most ``fpr``."""
+        """Return the true positive rate at a false positive rate of at most ``fpr``.
+
+        Parameters
+        ----------
+        fpr : float
+            The highest false positive rate that is allowed.
+
+        Returns
+        -------
+        OperatingPoint
+            The rates there, with their intervals and the threshold.
+        """
         return metrics.tpr_at_fpr(self.scores_in, self.scores_out, fpr, alpha=self.alpha)
 
     def epsilon_lower_bound(self, delta: float = 0.0, alpha: float | None = None) -> float:
@@ -116,6 +132,18 @@ class AttackResult:
         It is the better of two bounds: one from the ROC curve at a threshold that is chosen on one
         half of the records and tested on the other, and one from the area under the curve. Members
         that score lower than non-members count too.
+
+        Parameters
+        ----------
+        delta : float, default=0.0
+            Of the guarantee that is tested, in [0, 1).
+        alpha : float, default=None
+            The error probability of the bound. ``None``: the result's.
+
+        Returns
+        -------
+        float
+            In nats, at least 0.
         """
         return metrics.epsilon_lower_bound(
             self.scores_in,
@@ -129,7 +157,18 @@ class AttackResult:
 
         Precision is given for equally many members and non-members, whatever the sample sizes;
         it is 0.5 by chance and NaN if no record is called a member.
+
+        Parameters
+        ----------
+        threshold : float
+            The lowest score that is called a member.
+
+        Returns
+        -------
+        tuple of float
+            Precision and recall, in [0, 1].
         """
+        number("threshold", threshold, "a number, as the scores are")
         tpr = float(np.mean(self.scores_in >= threshold))
         fpr = float(np.mean(self.scores_out >= threshold))
         return (tpr / (tpr + fpr) if tpr + fpr > 0 else float("nan")), tpr
@@ -146,6 +185,11 @@ class AttackResult:
         the marked ones, a share of at most ``alpha`` is expected to score like non-members, and if
         all members do, any is marked with probability at most ``alpha`` (Benjamini and Hochberg, on
         the risks of members). ``q_value`` is the smallest such ``alpha``; non-members have none.
+
+        Returns
+        -------
+        DataFrame
+            Members first, in the order in which they were scored.
         """
         import pandas as pd
 
@@ -217,8 +261,58 @@ class AttackResult:
         table.insert(6, "exposed", table["p_value"] <= self.alpha)
         return table
 
+    def joined(self, groups_in: Any, groups_out: Any, how: str = "sum") -> AttackResult:
+        """Return the attack on people: one score from all records of each.
+
+        Parameters
+        ----------
+        groups_in, groups_out : array-like of shape (n_in,) and (n_out,)
+            Whose record each is, of members and of non-members. Nobody may be among both.
+        how : {"sum", "max"}, default="sum"
+            The sum of scores, less the median of all records' scores: where scores are
+            log-likelihood ratios, as those of :class:`LiRA`, and a person's records tell
+            independently of each other, no other way finds more. Or the score of the best record.
+
+        Returns
+        -------
+        AttackResult
+            Its intervals count people as independent, not records.
+
+        Raises
+        ------
+        ValueError
+            If a shape is wrong, ``how`` is unknown, or somebody is among both.
+
+        Examples
+        --------
+        >>> from skprivacy.attacks import AttackResult
+        >>> visits = AttackResult([3.0, 1.0, 2.0], [0.0, 1.0, 2.0], attack="made up")
+        >>> people = visits.joined(["ann", "ann", "bob"], ["cid", "dot", "dot"])
+        >>> people.scores_in.tolist(), people.scores_out.tolist()
+        ([1.0, 0.5], [-1.5, 0.0])
+        """
+        if how not in JOINS:
+            raise ValueError(f"how={how!r} must be one of {JOINS}.")
+        check_consistent_length(self.scores_in, groups_in)
+        check_consistent_length(self.scores_out, groups_out)
+        centre = float(np.median(np.r_[self.scores_in, self.scores_out]))
+        people = parted(groups_in, groups_out)
+        inside, outside = (
+            join(values, groups, how, centre)
+            for values, groups in zip((self.scores_in, self.scores_out), people, strict=True)
+        )
+        what = "all records together" if how == "sum" else "the best record"
+        name = f"{self.attack}, {what} of each {people[0].unit}"
+        return AttackResult(inside, outside, name, self.alpha, {**self.details, "joined": how})
+
     def to_frame(self) -> pd.DataFrame:
-        """Return one row of figures, ready to be concatenated with other attacks' rows."""
+        """Return one row of figures, ready to be concatenated with other attacks' rows.
+
+        Returns
+        -------
+        DataFrame
+            One row, with the name of the attack in its first column.
+        """
         import pandas as pd
 
         row: dict[str, Any] = {"attack": self.attack}
@@ -233,7 +327,13 @@ class AttackResult:
         return pd.DataFrame([row])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return figures and scores as plain values that ``json.dumps`` accepts."""
+        """Return figures and scores as plain values that ``json.dumps`` accepts.
+
+        Returns
+        -------
+        dict
+            For :meth:`from_dict`.
+        """
         return {
             "attack": self.attack,
             "alpha": self.alpha,
@@ -251,22 +351,38 @@ class AttackResult:
 
     @classmethod
     def from_dict(cls, state: dict[str, Any]) -> AttackResult:
-        """Rebuild a result from :meth:`to_dict`; metrics are recomputed from the scores."""
-        return cls(
-            np.asarray(state["scores_in"], dtype=float),
-            np.asarray(state["scores_out"], dtype=float),
-            state["attack"],
-            state["alpha"],
-            state["details"],
-        )
+        """Rebuild a result from :meth:`to_dict`; metrics are recomputed from the scores.
+
+        Parameters
+        ----------
+        state : dict
+            What :meth:`to_dict` returned.
+
+        Returns
+        -------
+        AttackResult
+            With the same scores.
+        """
+        needed = ("scores_in", "scores_out", "attack", "alpha", "details")
+        if not isinstance(state, Mapping) or not state.keys() >= set(needed):
+            raise ValueError(f"state must be a dict with {', '.join(needed)}, as of to_dict.")
+        if not isinstance(state["details"], Mapping):
+            raise TypeError(f"details={state['details']!r} must be a dict.")
+        return cls(*(state[name] for name in needed))
 
     def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON; refused figures and infinite thresholds are null."""
+        """Return :meth:`to_dict` as JSON; refused figures and infinite thresholds are null.
+
+        Returns
+        -------
+        str
+            A JSON object.
+        """
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def __repr__(self) -> str:
         low, high = self.auc_interval
-        text = f"{self.attack}: AUC {self.auc:.2f} [{low:.2f}, {high:.2f}]"
+        text = f"{displayable(self.attack)}: AUC {self.auc:.2f} [{low:.2f}, {high:.2f}]"
         if self.is_chance:
             return text + ", no better than chance"
         if self.is_reversed:

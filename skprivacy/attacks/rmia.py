@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from .._sklearn import Interval, StrOptions
+from .._sklearn import StrOptions
+from .._validation import Interval
 from . import scores
 from ._rehearsal import Variant, best_setting
 from ._shadowed import Known, ShadowedAttack

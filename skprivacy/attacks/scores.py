@@ -252,7 +252,9 @@ def pooled_variance(values: Float64Array, used: NDArray[np.bool_]) -> float:
     Parameters
     ----------
     values : ndarray of shape (n_models, n_records)
+        Signals.
     used : ndarray of bool, of shape (n_models, n_records)
+        Which of them count.
 
     Returns
     -------
@@ -319,7 +321,7 @@ def lira_offline(
 
     Returns
     -------
-    score : ndarray of shape (n_records,)
+    ndarray of shape (n_records,)
         Standard score. Its normal distribution function is the score of Carlini et al. 2022,
         which ranks the same and saturates in floating point.
 

@@ -17,11 +17,14 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import check_weights
-from .._sklearn import Interval, StrOptions
+from .._clones import check_weights, group_names
+from .._groups import Groups, check_groups
+from .._sklearn import StrOptions
 from .._stacked import is_stackable
+from .._validation import Interval
 from . import scores
 from ._answers import PROBABILITIES, answers_of, learns_classes, targets_of
+from ._people import hanging_together
 from ._predictions import class_list, predict_aligned
 from ._records import as_records, fingerprints, num_samples, safe_indexing
 from ._shadow_training import Jobs, files_of, open_folder, train_shadows
@@ -139,7 +142,9 @@ class ShadowPool(BaseEstimator):
         self.stacked = stacked
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> ShadowPool:
+    def fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: Any = None
+    ) -> ShadowPool:
         """Train the shadow models.
 
         Parameters
@@ -151,12 +156,22 @@ class ShadowPool(BaseEstimator):
             What is predicted of them; None for models that are fitted without it.
         sample_weight : array-like of shape (n_records,), default=None
             Weights of the records, passed to ``fit`` of the estimator or of a pipeline's last step.
+        groups : array-like of shape (n_records,), default=None
+            Whose record each is. Then people are halved: all records of a person are in the same
+            half, and so are people who share a row. They are passed on to where ``fit`` of the
+            estimator, or of a pipeline's steps, takes groups.
+
+        Returns
+        -------
+        ShadowPool
+            Itself, fitted.
 
         Raises
         ------
         ValueError
-            If ``n_shadows`` is odd, there are fewer than 4 distinct rows or, for classifiers, fewer
-            than 2 classes, the estimator takes no weights, or ``path`` holds a pool of other
+            If ``n_shadows`` is odd, there are fewer than 4 distinct rows (or people without a
+            common row) or, for classifiers, fewer than 2 classes, the estimator takes no weights,
+            most records hang together by people and equal rows, or ``path`` holds a pool of other
             records, of another estimator or of another size.
         """
         self._validate_params()
@@ -169,38 +184,43 @@ class ShadowPool(BaseEstimator):
         y = targets_of(y, num_samples(X))
         check_consistent_length(X, y)
         weights = check_weights(self.estimator, sample_weight, num_samples(X))
-        stacked = self._stacks(weights)
+        people = None if groups is None else check_groups(groups, X)
+        passed_on = people if group_names(self.estimator) else None
+        stacked = self._stacks(weights, passed_on)
         classes = y if learns_classes(self.estimator) and y.ndim == 1 else None
         if classes is not None:
             check_classification_targets(y)
         all_prints = fingerprints(X)
-        prints, groups = np.unique(all_prints, return_inverse=True)
-        if len(prints) < 4 or (classes is not None and len(np.unique(y)) < 2):
+        prints, first, rows = np.unique(all_prints, return_index=True, return_inverse=True)
+        units = rows if people is None else hanging_together(rows, people)
+        if units.max() < 3 or (classes is not None and len(np.unique(y)) < 2):
+            what = "distinct rows" if people is None else f"values of {people.unit}"
             raise ValueError(
-                f"X has {len(prints)} distinct rows of {len(np.unique(y))} classes, which cannot "
-                "be halved; expected at least 4 distinct rows and 2 classes. Pass more records."
+                f"X has {units.max() + 1} {what} and {len(np.unique(y))} classes, which cannot "
+                f"be halved; expected at least 4 {what} and 2 classes. Pass more records."
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         folder = None if self.path is None else Path(self.path)
         if folder is not None:
             known = (clone(self.estimator), stacked, self.n_shadows, all_prints, y)
-            content = joblib.hash(known if weights is None else (*known, weights))
+            further = (weights,) if people is None else (weights, people.codes)
+            content = joblib.hash(known if weights is None and people is None else known + further)
             seed = open_folder(folder, content, seed, self.n_shadows)
-        masks = _halves(groups, classes, self.n_shadows, np.random.default_rng(seed))
+        masks = _halves(units, classes, self.n_shadows, np.random.default_rng(seed))
         jobs = Jobs(
-            [np.flatnonzero(mask[groups]) for mask in masks],
+            [np.flatnonzero(mask[units]) for mask in masks],
             np.random.SeedSequence(seed).generate_state(self.n_shadows) >> 1,
             files_of(folder, self.n_shadows),
         )
         self.estimators_ = train_shadows(
             self.estimator,
-            (X, y, weights),
+            (X, y, weights, passed_on),
             jobs,
             stacked=stacked,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
-        self.fingerprints_, self.masks_ = prints, masks
+        self.fingerprints_, self.masks_ = prints, masks[:, units[first]]
         self._asks = answers_of(self.estimators_[0], y)
         self._cached: tuple[str, Any] | None = None
         self.classes_ = None
@@ -268,35 +288,53 @@ class ShadowPool(BaseEstimator):
         pool._asks, pool._scale, pool._cached = PROBABILITIES, (0.0, 1.0), None
         return pool
 
-    def _stacks(self, weights: NDArray[np.float64] | None) -> bool:
+    def _stacks(self, weights: NDArray[np.float64] | None, people: Groups | None) -> bool:
         """Return whether models are trained side by side."""
-        able = is_stackable(self.estimator) and weights is None
+        able = is_stackable(self.estimator) and weights is None and people is None
         if self.stacked is True and not able:
             raise ValueError(
                 "stacked=True needs MLPClassifier(solver='adam', early_stopping=False) or a "
                 "DPSGDClassifier without a custom module, alone or at the end of a pipeline, and "
-                f"no sample_weight; got {self.estimator!r}. Use stacked='auto' or stacked=False."
+                f"neither sample_weight nor groups; got {self.estimator!r}. Use stacked='auto' or "
+                "stacked=False."
             )
         return bool(self.stacked) and able
 
     def membership(self, X: Any) -> tuple[Mask, Mask]:
         """Return which models trained on each row, and which rows the pool knows.
 
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records, of the pool or not.
+
         Returns
         -------
         trained : bool ndarray of shape (n_shadows, n_records)
+            Which models were trained on it; False for rows that the pool does not know.
         known : bool ndarray of shape (n_records,)
+            Which rows equal a record of the pool.
         """
         check_is_fitted(self)
         columns, known = self._columns(X)
         return self.masks_[:, columns] & known, known
 
     def left_out(self, X: Any) -> Mask:
-        """Return the models that count as not trained on each row: (n_shadows, n_records).
+        """Return the models that count as not trained on each row.
 
         If the pool knows any of the rows, each row gets exactly half of the models, known or not.
         All rows are then compared with equally many models; otherwise the steadier mean of
         unknown rows would itself distinguish them.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records, of the pool or not.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_shadows, n_records)
+            True where the model counts.
         """
         check_is_fitted(self)
         columns, known = self._columns(X)
@@ -313,7 +351,20 @@ class ShadowPool(BaseEstimator):
         return np.where(known, columns, stand_in), known
 
     def iter_proba(self, X: Any, classes: Any = None) -> Iterator[NDArray[np.float64]]:
-        """Yield each model's probabilities over ``classes`` (None: ``classes_``)."""
+        """Yield each model's probabilities over ``classes`` (None: ``classes_``).
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records to ask the models about.
+        classes : array-like of shape (n_classes,), default=None
+            The order of the columns. ``None``: ``classes_``.
+
+        Yields
+        ------
+        ndarray of shape (n_records, n_classes)
+            Probabilities by one model.
+        """
         check_is_fitted(self)
         X = as_records(X)
         for model in self.estimators_:
@@ -324,6 +375,17 @@ class ShadowPool(BaseEstimator):
 
         True also where every answer is the same for every record: a constant tells nothing, and
         this is measured.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records to ask the models about.
+
+        Returns
+        -------
+        bool
+            False if no answer depends on what a model was trained on, though answers differ between
+            records.
         """
         X = as_records(X)
         few = safe_indexing(
@@ -341,15 +403,28 @@ class ShadowPool(BaseEstimator):
         return np.hstack(answer) if isinstance(answer, list) else np.asarray(answer)
 
     def logits(self, X: Any, y: Any) -> NDArray[np.float64]:
-        """Return the log-odds of the true class, of shape (n_shadows, n_records).
+        """Return the log-odds of the true class.
 
         Of models that give no probabilities: how well their answers fit, on a like scale. The
         latest result is cached, so that several attacks on the same records query the models only
         once.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records to ask the models about.
+        y : array-like of shape (n_records,) or (n_records, n_outputs)
+            Their classes, or numbers.
+
+        Returns
+        -------
+        ndarray of shape (n_shadows, n_records)
+            Higher where the answer fits better.
         """
         check_is_fitted(self)
         X = as_records(X)
         y = targets_of(y, num_samples(X))
+        check_consistent_length(X, as_records(y, "y"))
         key = joblib.hash((fingerprints(X), fingerprints(y)))
         if self._cached is None or self._cached[0] != key:
             self._cached = key, self.as_log_odds(self._signals(X, y))
@@ -364,6 +439,16 @@ class ShadowPool(BaseEstimator):
 
         The scale is that of all records of the pool and all of its models, so it depends neither
         on the target nor on who its members are. Log-odds themselves stay as they are.
+
+        Parameters
+        ----------
+        signal : ndarray of shape (n_records,)
+            Of one model, on the scale of :meth:`logits`.
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            On the scale of log-odds.
         """
         centre, unit = self._scale
         limit = -math.log(scores.FLOOR)

@@ -12,7 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from .._sklearn import HasMethods, Interval, StrOptions
+from .._sklearn import HasMethods, StrOptions
+from .._validation import Interval
 from . import scores
 from ._predictions import predict_aligned
 from ._shadowed import ShadowedAttack

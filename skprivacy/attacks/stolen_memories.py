@@ -13,8 +13,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
 from .. import metrics
-from .._sklearn import Interval, safe_indexing
-from .._validation import label_columns
+from .._sklearn import safe_indexing
+from .._validation import Interval, label_columns
 from ._networks import Network, open_network
 from ._records import fingerprints
 from .membership import MembershipAttack

@@ -85,6 +85,18 @@ class SupervisedAttack(MembershipAttack):
     def evaluate(self, X_in: Any, y_in: Any, X_out: Any, y_out: Any) -> AttackResult:
         """Attack records that were not given to ``fit``; see :class:`MembershipAttack`.
 
+        Parameters
+        ----------
+        X_in, y_in : array-like
+            Records of the target's training set, as in ``fit``.
+        X_out, y_out : array-like
+            Records like them that were not in it.
+
+        Returns
+        -------
+        AttackResult
+            With the scores of both.
+
         Raises
         ------
         ValueError
@@ -94,9 +106,9 @@ class SupervisedAttack(MembershipAttack):
         seen = sum(int(np.isin(fingerprints(X), self._prints).sum()) for X in (X_in, X_out))
         if seen:
             raise ValueError(
-                f"{seen} of the records were given to fit, with their membership; expected others. "
-                "Keep a part of the members and non-members, and all copies of a record on one "
-                "side."
+                f"{seen} of the records of X_in and X_out were given to fit, with their "
+                "membership; expected others. Keep a part of the members and non-members, and all "
+                "copies of a record on one side."
             )
         return result
 

@@ -42,6 +42,7 @@ def from_model(
     Parameters
     ----------
     target : fitted classifier with ``predict_proba``
+        The model that is attacked.
     values : list of array-like, one for each feature
         Values that the feature may take, drawn with equal probability; a grid for a
         continuous feature.
@@ -58,11 +59,14 @@ def from_model(
     least_changed : int, default=4
         Minimum number of features redrawn.
     random_state : int, RandomState instance or None, default=None
+        Of the searches.
 
     Returns
     -------
     X : ndarray of shape (n_records, n_features)
+        The records that were accepted.
     y : ndarray of shape (n_records,)
+        The class that each was searched for.
 
     Examples
     --------
@@ -117,15 +121,18 @@ def from_marginals(
     X : {array-like, DataFrame} of shape (n_records, n_features)
         Records whose marginals the attacker knows.
     y : array-like of shape (n_records,)
+        Their classes.
     n_per_class : int
         Number of records to draw for each class.
     random_state : int, RandomState instance or None, default=None
+        Of the draws.
 
     Returns
     -------
     X : {ndarray, DataFrame} of shape (n_classes * n_per_class, n_features)
         Of the same type as the input.
     y : ndarray of shape (n_classes * n_per_class,)
+        Their classes, in groups.
 
     Examples
     --------
@@ -153,13 +160,15 @@ def noisy(X: Any, share: float = 0.1, *, random_state: Any = None) -> Any:
     Parameters
     ----------
     X : {array-like, DataFrame} of shape (n_records, n_features)
+        Records of the target's training set.
     share : float, default=0.1
         Share of features replaced, in [0, 1]; the paper uses 0.1 and 0.2.
     random_state : int, RandomState instance or None, default=None
+        Of which features are replaced, and by whose.
 
     Returns
     -------
-    X : {ndarray, DataFrame} of shape (n_records, n_features)
+    {ndarray, DataFrame} of shape (n_records, n_features)
         A changed copy, of the same type as the input.
 
     Examples

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from .._sklearn import Interval
 from .._torch import torch_is_named
+from .._validation import Interval
 from ._networks import open_network
 from ._records import fingerprints
 from .gradient_norm import figures

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..metrics._fresh_runs import Counts, Curve
 from ._neighbours import Pair
-from ._tells import Event, matrix, plan, separation
+from ._tells import N_COUNTS, Event, matrix, plan, separation
 
 __all__ = ["Attack", "Effort", "Release", "Runs"]
 
@@ -26,6 +26,7 @@ _PILOT = 128  # runs a side from which events are first settled
 # thousand events looks better than it is.
 _PLAIN = 1e-8
 _MARGIN = 4
+_CERTAIN = 40.0  # deviations between two neighbours, which no noise leaves
 _MOST = 200_000
 
 
@@ -85,8 +86,8 @@ class Effort:
     def trial(self, a_run: float, n_pairs: int) -> int:
         """Return how many runs a side each pair gets at first."""
         if self.n_runs is not None:
-            return int(np.clip(self.n_runs // 60, _TRIAL, 4 * _TRIAL))
-        return int(np.clip(0.08 * self._runs(a_run) / n_pairs, _TRIAL, 4 * _TRIAL))
+            return int(np.clip(self.n_runs // 120, _TRIAL, 4 * _TRIAL))
+        return int(np.clip(0.05 * self._runs(a_run) / n_pairs, _TRIAL, 4 * _TRIAL))
 
     def _runs(self, a_run: float) -> float:
         return self.seconds * self.n_jobs / a_run / 2
@@ -122,8 +123,11 @@ class Attack:
         delta: float,
         alpha: float,
         effort: Effort,
+        steps: Sequence[slice] = (),
     ) -> Attack:
         """Choose neighbours and events by some runs, then count the events in fresh ones.
+
+        ``steps`` are the places of the numbers that each of several steps released.
 
         **Guarantees.** Nothing that is chosen, not even the number of fresh runs, depends on them.
 
@@ -147,7 +151,7 @@ class Attack:
             sides[0].up_to(3)
         a_run = max((time.perf_counter() - started) / (2 * len(works)), 1e-6)
         pair, sides = _most_apart(works, effort.trial(a_run, len(works)))
-        events, width, n = _settled(sides, curve, delta, alpha, effort, a_run)
+        events, width, n = _settled(sides, curve, delta, alpha, effort, a_run, steps)
         fresh = [matrix(side.fresh(n), width) for side in sides]
         return cls(
             pair,
@@ -164,10 +168,17 @@ def _sides(release: Release, pair: Pair, n_jobs: int) -> tuple[Runs, Runs]:
 def _most_apart(
     works: list[tuple[Pair, tuple[Runs, Runs]]], n: int
 ) -> tuple[Pair, tuple[Runs, Runs]]:
-    """Return the neighbours that runs tell apart best; the better quarter gets more runs."""
+    """Return the neighbours that runs tell apart best; the better half gets twice the runs.
+
+    The first that are told apart beyond all noise are as good as any.
+    """
     while len(works) > 1:
-        scored = sorted(works, key=lambda work: -_apart(work[1], n))
-        works = scored[: max(1, len(works) // 4)]
+        found = []
+        for work in works:
+            found.append(_apart(work[1], n))
+            if found[-1] > _CERTAIN:
+                return work
+        works = [works[i] for i in np.argsort(found)[::-1][: len(works) // 2]]
         n *= 2
     return works[0]
 
@@ -179,17 +190,19 @@ def _apart(sides: tuple[Runs, Runs], n: int) -> float:
 
 
 def _settled(
-    sides: tuple[Runs, Runs], curve: Curve, delta: float, alpha: float, effort: Effort, a_run: float
-) -> tuple[tuple[Event, ...], int, int]:
+    sides: tuple[Runs, Runs], curve: Curve, delta: float, alpha: float, effort: Effort,
+    a_run: float, steps: Sequence[slice],
+) -> tuple[tuple[Event, ...], int, int]:  # fmt: skip
     """Return the events to count, how many numbers of a run they see, and how often to run."""
     most, enough = effort.fresh(a_run), effort.pilot(a_run)
     n = min(_PILOT, enough)
+    columns = [slice(step.start + N_COUNTS, step.stop + N_COUNTS) for step in steps]
     while True:
         both = [side.up_to(n) for side in sides]
         width = max(len(run) for side in both for run in side)
         runs = [matrix(side, width) for side in both]
         learn, check = ([side[i::2] for side in runs] for i in (0, 1))
-        found = plan((learn[0], learn[1]), (check[0], check[1]), curve, delta, alpha)
+        found = plan((learn[0], learn[1]), (check[0], check[1]), curve, delta, alpha, columns)
         if found.surprise < _PLAIN or n >= enough:
             break
         n = min(2 * n, enough)

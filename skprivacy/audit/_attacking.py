@@ -12,7 +12,9 @@ from tqdm.auto import tqdm
 from .._sklearn import num_samples, safe_indexing
 from ..attacks import AttackResult, MembershipAttack
 from ..attacks._answers import targets_of
+from ..attacks._people import hanging_together
 from ..attacks._records import as_records, concat, fingerprints
+from ._people import People
 from .claims import Claim
 from .finding import AttackFinding
 
@@ -27,19 +29,20 @@ def findings_of(
     claim: Claim,
     alpha: float,
     *,
+    people: People | None = None,
     verbose: int = 0,
 ) -> tuple[AttackFinding, ...]:
-    """Run attacks that have a target, and a pool if they need one.
+    """Run attacks that have a target, and a pool if they need one; on people, if there are any.
 
-    Each gets its share of the error probability (Bonferroni), since the verdict is a statement
-    about all attacks together.
+    Each result gets its share of the error probability (Bonferroni), since the verdict is a
+    statement about all of them together.
     """
-    findings = []
+    results: list[AttackResult] = []
     for attack in tqdm(attacks, disable=not verbose, desc="attacks", unit="attack"):
         run = _of_known_members if attack._needs_members else _of_unknown_members
-        result = run(attack, records)
-        findings.append(AttackFinding.of(result, claim.guarantee, alpha, alpha / len(attacks)))
-    return tuple(findings)
+        results += run(attack, records, people)
+    share = alpha / len(results)
+    return tuple(AttackFinding.of(result, claim.guarantee, alpha, share) for result in results)
 
 
 def together(records: Records) -> tuple[Any, NDArray[Any]]:
@@ -49,20 +52,30 @@ def together(records: Records) -> tuple[Any, NDArray[Any]]:
     return concat(as_records(X_train), as_records(X_test)), np.concatenate(targets)
 
 
-def _of_unknown_members(attack: MembershipAttack, records: Records) -> AttackResult:
-    return attack.fit(*together(records)).evaluate(*records)
+def _of_unknown_members(
+    attack: MembershipAttack, records: Records, people: People | None
+) -> list[AttackResult]:
+    result = attack.fit(*together(records)).evaluate(*records)
+    return [result] if people is None else people.joined(result)
 
 
-def _of_known_members(attack: MembershipAttack, records: Records) -> AttackResult:
+def _of_known_members(
+    attack: MembershipAttack, records: Records, people: People | None
+) -> list[AttackResult]:
     """Let an attack learn from one half of the members and non-members; judge it on the other.
 
     The halves are not exchanged and judged together, which would use all records: the two attack
     models and the records that each is judged on then depend on each other, and intervals for
-    independent records are too narrow. Records that are alike are in one half.
+    independent records are too narrow. Records that are alike, or of one person, are in one half.
     """
     X, y = together(records)
-    member = np.arange(len(y)) < num_samples(records[0])
-    known = fingerprints(X) % np.uint64(2) == 0
+    n_in = num_samples(records[0])
+    member = np.arange(len(y)) < n_in
+    prints = fingerprints(X)
+    known = prints % np.uint64(2) == 0
+    if people is not None:
+        rows = np.unique(prints, return_inverse=True)[1]
+        known = hanging_together(rows, people.together) % 2 == 0
     parts = [
         np.flatnonzero(half & group) for half in (known, ~known) for group in (member, ~member)
     ]
@@ -75,6 +88,7 @@ def _of_known_members(attack: MembershipAttack, records: Records) -> AttackResul
     learned = np.flatnonzero(known)
     attack.fit(safe_indexing(X, learned), y[learned], member[learned])
     inside, outside = parts[2:]
-    return attack.evaluate(
+    result = attack.evaluate(
         safe_indexing(X, inside), y[inside], safe_indexing(X, outside), y[outside]
     )
+    return [result] if people is None else people.part(inside, outside - n_in).joined(result)

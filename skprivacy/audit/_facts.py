@@ -8,9 +8,10 @@ import numpy as np
 
 from .._sklearn import num_samples
 from ..attacks._answers import one_label, targets_of
+from ._people import People
 from .claims import Claim
 
-__all__ = ["facts_of"]
+__all__ = ["facts_of", "facts_of_people"]
 
 
 def facts_of(
@@ -29,6 +30,13 @@ def facts_of(
         "test_accuracy": _accuracy(model, X_test, y_test),
         "majority_share": _majority_share(model, y_test),
     }
+
+
+def facts_of_people(people: People | None) -> dict[str, Any]:
+    """Return what is said of people, where they are the members; nothing if records are."""
+    if people is None:
+        return {}
+    return {"n_train": people.inside.n, "n_test": people.outside.n, "attacked": people.unit}
 
 
 def _accuracy(model: Any, X: Any, y: Any) -> float:

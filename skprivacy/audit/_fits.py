@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,15 @@ class Fits:
         return np.concatenate(
             [*(np.ravel(one) for one in told), learned] if self.answers else [learned]
         )
+
+    def steps(self, data: tuple[Any, Any]) -> tuple[slice, ...]:
+        """Return where in a release the answers of the mechanisms stand, one after the other."""
+        if not self.answers:
+            return ()
+        with answers() as told:
+            self.fitted(data)
+        ends = np.cumsum([0, *(np.size(one) for one in told)]).tolist()
+        return tuple(slice(start, end) for start, end in pairwise(ends))
 
     def fitted(self, data: tuple[Any, Any]) -> Any:
         """Return a clone that was fitted once."""

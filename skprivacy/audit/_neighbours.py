@@ -17,7 +17,7 @@ _FAR = (2.0, 10.0, 1e3)  # how far outside the bounds outliers lie, in half-widt
 _FAR_TARGET = 1e6
 # So many records so near the middle push a linear model as far as a few extreme ones, and curve
 # its loss less: one record more moves its minimum nearly as far as any can.
-_MANY, _FAINT = 10, 0.1
+_MANY, _FAINT = 40, 0.02
 
 
 @dataclass(frozen=True)

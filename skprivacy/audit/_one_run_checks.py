@@ -22,6 +22,8 @@ def check_one_run(
     estimator: Any, X: Any, y: NDArray[Any], n_canaries: Any, canaries: Any, n_guesses: Any,
     score: Any, alpha: Any, random_state: Any,
 ) -> None:  # fmt: skip
+    if not hasattr(estimator, "fit"):
+        raise TypeError(f"estimator={estimator!r} must be an estimator to be fitted.")
     if holds_private_labels(estimator):
         raise ValueError(
             f"estimator={type(estimator).__name__} protects labels alone, of which canaries tell "

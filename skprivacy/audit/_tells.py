@@ -13,12 +13,14 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from ..metrics._evidence import epsilon_of_rates
 from ..metrics._fresh_runs import Counts, Curve
 from ..metrics._rates import clopper_pearson
+from ._steps import in_steps
 
-__all__ = ["Event", "Plan", "matrix", "plan", "separation"]
+__all__ = ["N_COUNTS", "Event", "Plan", "matrix", "plan", "separation"]
 
 Matrix = NDArray[np.float64]
 Score = Callable[[Matrix], NDArray[np.float64]]
 
+N_COUNTS = 2  # columns of a matrix that come before the numbers of a run
 _FAR = 20.0  # standardised numbers beyond are as good as this one
 _MANY = 400  # runs a side from which trees are worth growing
 _CUTS = 400
@@ -51,11 +53,11 @@ def matrix(vectors: Sequence[NDArray[np.float64]], width: int) -> Matrix:
 
     **Edge cases.** What is beyond ``width`` is left out, what is missing is zero.
     """
-    out = np.zeros((len(vectors), width + 2))
+    out = np.zeros((len(vectors), width + N_COUNTS))
     for row, vector in zip(out, vectors, strict=True):
         finite = np.isfinite(vector)
-        row[:2] = len(vector), finite.sum()
-        row[2 : 2 + len(vector)] = np.where(finite, vector, 0.0)[:width]
+        row[:N_COUNTS] = len(vector), finite.sum()
+        row[N_COUNTS : N_COUNTS + len(vector)] = np.where(finite, vector, 0.0)[:width]
     return out
 
 
@@ -131,6 +133,23 @@ def _clipped(runs: Matrix, others: Matrix) -> Score:
     return lambda values: np.asarray(np.clip(values[:, best], low, high) @ weight)
 
 
+def _taking_part(runs: Matrix, others: Matrix, steps: Sequence[slice]) -> list[Score]:
+    if len(steps) < 2:
+        return []
+    standard = _standard(runs, others)
+    found = in_steps(standard(runs), standard(others), steps)
+    return [_Of(standard, score) for score in found]
+
+
+@dataclass(frozen=True, eq=False)
+class _Of:
+    standard: Score
+    score: Score
+
+    def __call__(self, values: Matrix) -> NDArray[np.float64]:
+        return self.score(self.standard(values))
+
+
 def _grown(runs: Matrix, others: Matrix, sums: list[Score]) -> Iterator[Score]:
     """Yield a score by trees, which sees spreads and places that sums do not."""
     if min(len(runs), len(others)) < _MANY:
@@ -157,16 +176,18 @@ def plan(
     curve: Curve,
     delta: float,
     alpha: float,
+    steps: Sequence[slice] = (),
 ) -> Plan:
     """Settle the events: that furthest beyond the claimed curve, and that of the largest epsilon.
 
-    Scores are learned on ``learn``, and chosen with their cuts on ``check``.
+    Scores are learned on ``learn``, and chosen with their cuts on ``check``. ``steps`` are the
+    columns that each of several steps released.
 
     **Edge cases.** If nothing is beyond the curve, the first event is that of the largest mu of a
     Gaussian curve, which says most about the middle of the curve.
     """
     sums = _linear(*learn)
-    scores = [*sums, _clipped(*learn), *_grown(*learn, sums)]
+    scores = [*sums, _clipped(*learn), *_taking_part(*learn, steps), *_grown(*learn, sums)]
     found = [_judged(score, check, curve, delta, alpha) for score in scores]
     beyond = max(found, key=lambda f: f.beyond[0])
     middle = max(found, key=lambda f: f.mu[0])

@@ -65,7 +65,13 @@ class About:
             raise TypeError(f"date={self.date!r} must be a datetime.date, or None for today.")
 
     def facts(self) -> dict[str, str]:
-        """Return what is known, by its name, in the order of the page."""
+        """Return what is known, by its name, in the order of the page.
+
+        Returns
+        -------
+        dict of str
+            Without what is not known.
+        """
         seeds = ", ".join(f"{name} {seed}" for name, seed in (self.seeds or {}).items())
         known = {
             "Data": self.data,
@@ -80,7 +86,13 @@ class About:
         return {name: value for name, value in known.items() if value}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all facts as JSON-serialisable values."""
+        """Return all facts as JSON-serialisable values.
+
+        Returns
+        -------
+        dict
+            All attributes, and the versions in use.
+        """
         return {
             "data": self.data,
             "author": self.author,

@@ -96,6 +96,7 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     Returns
     -------
     Claim
+        With the reason where there is no guarantee.
 
     Raises
     ------
@@ -137,6 +138,8 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     >>> round(claim_of(model.fit(X, y)).guarantee.epsilon(), 6)
     3.0
     """
+    if not hasattr(model, "fit"):
+        raise TypeError(f"model={model!r} must be a fitted estimator.")
     check_is_fitted(model)
     rows = None if X is None else _attempted(lambda: _spread(X))
     parts = list(_parts(model, "", rows, last=True))

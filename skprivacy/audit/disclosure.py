@@ -107,15 +107,33 @@ class DisclosureReport:
         raise KeyError(f"{name!r}; the checks are {[check.name for check in self.checks]}")
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per check."""
+        """Return one row per check.
+
+        Returns
+        -------
+        DataFrame
+            In the order of ``checks``.
+        """
         return pd.DataFrame([asdict(check) for check in self.checks])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the checks as JSON-serialisable values; they name no record."""
+        """Return the checks as JSON-serialisable values; they name no record.
+
+        Returns
+        -------
+        dict
+            For JSON.
+        """
         return plain(asdict(self) | {"flagged": list(self.flagged), "note": SIGNS})
 
     def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON."""
+        """Return :meth:`to_dict` as JSON.
+
+        Returns
+        -------
+        str
+            A JSON object.
+        """
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def _repr_html_(self) -> str:
@@ -173,6 +191,7 @@ def check_disclosure(
     Returns
     -------
     DisclosureReport
+        With a check for each sign.
 
     Raises
     ------
@@ -229,6 +248,8 @@ def check_disclosure(
     True
     """
     trainable = hasattr(model, "fit")  # a bare torch module is not
+    if not (trainable or hasattr(model, "predict") or callable(model)):
+        raise TypeError(f"model={model!r} must be a fitted model.")
     if trainable:
         check_is_fitted(model)
     _check_records(X_train, y_train, X_new, y_new)
@@ -348,13 +369,16 @@ def _not_applied(name: str, threshold: float, why: str) -> DisclosureCheck:
 
 
 def _check_records(X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> None:
-    if num_samples(X_train) < 1:
+    if num_samples(as_records(X_train, "X_train")) < 1:
         raise ValueError("X_train has no records; pass those that the model was trained on.")
     if X_new is None and y_new is not None:
         raise ValueError("y_new was given without X_new; pass the records of these labels too.")
     for part, X, y in (("train", X_train, y_train), ("new", X_new, y_new)):
         if X is None or y is None:
             continue
+        if as_records(y, f"y_{part}").ndim > 2:
+            raise ValueError(f"y_{part} must have a label for each record, or be None.")
+        X = as_records(X, f"X_{part}")
         try:
             check_consistent_length(X, y)
         except ValueError as error:

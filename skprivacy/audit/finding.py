@@ -54,7 +54,9 @@ class AttackFinding:
         Parameters
         ----------
         result : AttackResult
+            The scores of members and non-members.
         guarantee : PrivacyGuarantee or None
+            The claim; None if there is none.
         alpha : float
             Error probability of the intervals.
         corrected : float
@@ -88,7 +90,13 @@ class AttackFinding:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as plain values, without the scores of records."""
+        """Return the figures as plain values, without the scores of records.
+
+        Returns
+        -------
+        dict
+            For JSON.
+        """
         return {
             "attack": self.result.attack,
             "auc": self.result.auc,

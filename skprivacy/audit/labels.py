@@ -19,6 +19,7 @@ from .finding import AttackFinding
 from .report import AuditReport
 
 __all__ = [
+    "FEWEST",
     "NOT_MEMBERSHIP",
     "LabelAuditReport",
     "audited_labels",
@@ -27,7 +28,7 @@ __all__ = [
     "protects_labels",
 ]
 
-_FEWEST = 100  # training records, a quarter of which are canaries
+FEWEST = 100  # training records, a quarter of which are canaries
 NOT_MEMBERSHIP = (
     "a guarantee of relation='label' protects labels alone and says nothing about membership, so "
     "that no membership attack can confirm or refute it"
@@ -63,6 +64,8 @@ class LabelAuditReport(AuditReport):
         Empty.
     why_not_measured : str
         Without meaning.
+    attacked : str
+        "record".
     disclosure : None
         Features are public, and so is who is in the table.
     exposures : tuple
@@ -161,9 +164,9 @@ def guessed_labels(
     The coins are thrown afresh unless the attack has a seed, and so is the model's own noise.
     """
     n = num_samples(X_train)
-    if n < _FEWEST:
+    if n < FEWEST:
         raise ValueError(
-            f"X_train has {n} records; canaries need at least {_FEWEST}, for coins on both sides. "
+            f"X_train has {n} records; canaries need at least {FEWEST}, for coins on both sides. "
             "Pass more records."
         )
     random = check_random_state(attack.random_state)

@@ -207,6 +207,7 @@ def audit_one_run(
     Returns
     -------
     OneRunReport
+        With the model that was trained.
 
     Raises
     ------

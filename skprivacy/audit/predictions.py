@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
+from .._validation import sequence
 from ..accounting import ApproxDP, PrivacyGuarantee
 from ..attacks import (
     LossThreshold,
@@ -169,14 +170,17 @@ def _classes(classes: Any, proba: Any, labels: tuple[Any, Any]) -> NDArray[Any]:
     if classes is None and hasattr(proba, "columns"):
         classes = list(proba.columns)
     if classes is not None:
-        named = np.asarray(classes)
+        named = np.asarray(sequence("classes", classes))
         if named.ndim != 1 or len(np.unique(named)) != len(named) or len(named) != n_classes:
             raise ValueError(
                 f"classes={named.tolist()[:20]} must be one distinct name for each of the "
                 f"{n_classes} columns of proba_in."
             )
         return named
-    known = np.unique(np.concatenate([np.ravel(part) for part in labels]))
+    try:
+        known = np.unique(np.concatenate([np.ravel(part) for part in labels]))
+    except TypeError:
+        raise TypeError("y_in and y_out must be labels of one type.") from None
     return known if len(known) == n_classes else np.arange(n_classes)
 
 

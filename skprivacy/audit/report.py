@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from .._output import output_path
+from .._output import displayable, output_path
 from ..attacks.shadow import NOT_LEARNING
 from ..metrics._evidence import Evidence
 from . import _html, _page
@@ -51,7 +51,7 @@ class AuditReport:
     charged : PrivacyGuarantee or None
         Joint cost of all fits, including those of a search's candidates; None if it is not known.
     n_train, n_test : int
-        Number of members and of non-members.
+        Number of members and of non-members: of records, or of people if these were attacked.
     train_accuracy, test_accuracy : float
         Accuracy of the model on both; NaN for models that predict no classes.
     majority_share : float
@@ -70,6 +70,8 @@ class AuditReport:
         What :func:`~skprivacy.audit.check_disclosure` found; None if it was not asked.
     exposures : tuple of GroupExposure
         How far each attack tells the members of each class and subgroup, most exposed first.
+    attacked : str
+        What members are: "record", or the name of the ``groups`` that the audit was given.
     """
 
     model: str
@@ -90,6 +92,7 @@ class AuditReport:
     why_not_measured: str = NOT_LEARNING
     disclosure: DisclosureReport | None = None
     exposures: tuple[GroupExposure, ...] = ()
+    attacked: str = "record"
 
     of_labels: ClassVar[bool] = False  # whether labels are guessed, and not membership
 
@@ -107,6 +110,11 @@ class AuditReport:
     def unit(self) -> str:
         """Unit that the claim protects: "record", or the column whose values group the records."""
         return "record" if self.guarantee is None else str(self.guarantee.unit)
+
+    @property
+    def _members(self) -> str:
+        """What members are, in the plural."""
+        return "records" if self.attacked == "record" else f"values of {self.attacked}"
 
     @property
     def cost_of_search(self) -> str:
@@ -153,7 +161,18 @@ class AuditReport:
         return "DOUBTFUL" if self.doubt else "consistent"
 
     def violated_by(self, finding: AttackFinding) -> bool:
-        """Return whether an attack refutes the claim at any point of its trade-off curve."""
+        """Return whether an attack refutes the claim at any point of its trade-off curve.
+
+        Parameters
+        ----------
+        finding : AttackFinding
+            One of ``findings``.
+
+        Returns
+        -------
+        bool
+            False where there is no claim.
+        """
         beyond = finding.epsilon_lower_bound > self.claimed_epsilon
         return self.claims and (beyond or bool(finding.refutation))
 
@@ -178,6 +197,11 @@ class AuditReport:
                 "Because of these steps no guarantee covers the model as it would be released: "
                 "the claim would hold only if they revealed nothing about the records."
             )
+        if self.guarantee is not None and self.unit != self.attacked:
+            found.append(
+                f"The claim is for values of {self.unit}, and records were attacked one by one, as "
+                f"if nobody had several. Pass groups=(groups of X_train, groups of X_test)."
+            )
         if self.not_measured:
             found.append(
                 f"Not measured: {' and '.join(self.not_measured)}. {self.why_not_measured}"
@@ -187,7 +211,8 @@ class AuditReport:
         if self.n_shared:
             found.append(
                 f"{self.n_shared:,} of the {self.n_test:,} non-members have the features of a "
-                "member. If they are the same records, the attacks look weaker than they are."
+                f"member. If they are the same {self._members}, the attacks look weaker than they "
+                "are."
             )
         found += [*self._suspicious(), *self._too_few()]
         refused = {p["refused"] for f in self.findings for p in f.points if p["refused"]}
@@ -206,7 +231,7 @@ class AuditReport:
         return [
             f"{' and '.join(above)} found more members than the ceiling allows. The interval is "
             "not corrected for the number of comparisons and refutes nothing by itself. Repeat the "
-            "audit with other records, or with more of them."
+            f"audit with other {self._members}, or with more of them."
         ]
 
     def _too_few(self) -> list[str]:
@@ -232,6 +257,12 @@ class AuditReport:
 
         Over all rows together, any group is called ``exposed`` falsely with probability at most
         ``alpha`` (Holm), and any interval misses with probability at most ``alpha`` (Bonferroni).
+
+        Returns
+        -------
+        DataFrame
+            With the attributes of :class:`GroupExposure` as columns; empty if no group was looked
+            at.
         """
         return pd.DataFrame([asdict(exposure) for exposure in self.exposures])
 
@@ -245,6 +276,8 @@ class AuditReport:
 
     def exposed_records(self) -> pd.DataFrame:
         """Return the training records that stand out beyond chance, by their row in ``X_train``.
+
+        If people were attacked: their numbers, from 0 in order of appearance in ``X_train``.
 
         A share of at most ``alpha`` of them is expected to score like non-members (Benjamini and
         Hochberg). Who reads this learns who is in the data: forms of the report that are handed on
@@ -262,7 +295,13 @@ class AuditReport:
         return exposed_records(results, self.alpha)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per attack: its figures, the claim and the verdict."""
+        """Return one row per attack: its figures, the claim and the verdict.
+
+        Returns
+        -------
+        DataFrame
+            In the order of ``findings``.
+        """
         rows = []
         for finding in self.findings:
             result = finding.result
@@ -292,6 +331,16 @@ class AuditReport:
 
         With ``records=True`` it names the rows of the exposed records: it is then as private as
         they are.
+
+        Parameters
+        ----------
+        records : bool, default=False
+            Whether to name the rows of exposed records.
+
+        Returns
+        -------
+        dict
+            For JSON.
         """
         exposed = self.exposed_records()
         named = {"exposed_records": exposed.to_dict("records")} if records else {}
@@ -309,6 +358,7 @@ class AuditReport:
                 "epsilon_lower_bound": self.epsilon_lower_bound,
                 "epsilon_within_reach": self.epsilon_within_reach,
                 "alpha": self.alpha,
+                "attacked": self.attacked,
                 "n_train": self.n_train,
                 "n_test": self.n_test,
                 "n_shared": self.n_shared,
@@ -333,7 +383,22 @@ class AuditReport:
         about: About | None = None,
         records: bool = False,
     ) -> str:
-        """Return :meth:`to_dict` and what it is about as JSON; parameters as :meth:`to_html`."""
+        """Return :meth:`to_dict` and what it is about as JSON.
+
+        Parameters
+        ----------
+        path : str or PathLike, default=None
+            Where to write it, in UTF-8; it must end in .json. None writes nothing.
+        about : About, default=None
+            Data set, author, command and digests.
+        records : bool, default=False
+            Whether to name the rows of exposed records: it then tells who is in the data.
+
+        Returns
+        -------
+        str
+            A JSON object.
+        """
         target = None if path is None else output_path(path, ".json")
         told = {"about": (about or About()).to_dict(), **self.to_dict(records=records)}
         text = json.dumps(told, allow_nan=False, indent=2)
@@ -374,4 +439,4 @@ class AuditReport:
         return _html.render("audit_brief.html", report=self)
 
     def __repr__(self) -> str:
-        return in_words(self)
+        return displayable(in_words(self))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,8 +10,9 @@ from sklearn.base import clone
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
-from .._validation import as_frame
+from .._validation import as_frame, open_unit, sequence
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks._answers import one_label
 from ..attacks._modules import askable
@@ -20,7 +20,8 @@ from ..attacks._records import as_records, fingerprints
 from ..attacks.shadow import NOT_LEARNING
 from ._attacking import findings_of, together
 from ._exposure import group_exposures, partitions_of
-from ._facts import facts_of
+from ._facts import facts_of, facts_of_people
+from ._people import People, claim_for
 from .claims import NO_CLAIM, Claim, claim_of
 from .disclosure import check_disclosure
 from .labels import audited_labels, label_attack, protects_labels
@@ -49,6 +50,7 @@ def audit(
     n_jobs: int | None = None,
     verbose: int = 0,
     sample_weight: Any = None,
+    groups: Any = None,
 ) -> AuditReport:
     """Attack a fitted model and compare the measured leakage with its claim.
 
@@ -92,10 +94,16 @@ def audit(
     sample_weight : array-like of shape (n_train + n_test,), default=None
         Weights for the shadow models' ``fit``: those that the target was fitted with, then those
         that the other records would have had.
+    groups : (array-like, array-like), default=None
+        Whose record each of ``X_train`` and of ``X_test`` is, for people with several records. Then
+        members are people: each attack joins all records of a person, by the sum of their scores
+        and by the best one, shadow models are trained on halves of the people, and the claim must
+        be for them. Nobody may be in both samples.
 
     Returns
     -------
     AuditReport
+        A :class:`LabelAuditReport` for a model that protects labels alone.
 
     Raises
     ------
@@ -118,7 +126,11 @@ def audit(
     given on that. Its model is trained once more, on labels of which some canaries' are flipped by
     fair coins, and an attack guesses the coins: see :class:`LabelAuditReport`.
 
-    **Edge cases.** The bounds treat records as independent given the model. Members and
+    **People.** Records of one person are not independent, so that without ``groups`` intervals are
+    too narrow where people have several; and a guarantee for single records claims nothing for
+    people: pass ``groups``, and the verdict is about them.
+
+    **Edge cases.** The bounds treat records, or people, as independent given the model. Members and
     non-members of different origin (another year, another hospital) make attacks look stronger than
     they are; take both from one random split.
 
@@ -144,18 +156,29 @@ def audit(
     _check_records(model, *records)
     check_alpha(alpha)
     labels = (y_train, y_test) if hasattr(model, "classes_") else (None, None)
+    people = None
+    if groups is None:
+        ask_whose(getattr(X_train, "columns", ()), "What an audit shows")
+    else:
+        if subgroups is not None:
+            raise ValueError("subgroups are of records, and groups make members people. Pass one.")
+        people = People.of(groups, num_samples(X_train), num_samples(X_test))
     partitions = partitions_of(subgroups, X_train, labels[0], X_test, labels[1])
     claim = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
     if protects_labels(claim):
         if subgroups is not None:
             raise ValueError("subgroups are of members; a guarantee of labels hides no members.")
+        if groups is not None:
+            raise ValueError("groups make members people; a guarantee of labels hides no members.")
         attack = label_attack(attacks, random_state)
         return audited_labels(model, claim, attack, *records, alpha)
+    if people is not None:
+        partitions, claim = {}, claim_for(people, claim)
     chosen = [clone(attack).set_params(target=model) for attack in check_attacks(attacks)]
     X, y = together(records)
     for attack in chosen:
         attack._check_target(X, None if y_train is None else y)
-    shared = _shared(X_train, X_test)
+    shared = _shared(X_train, X_test, people)
     disclosure = check_disclosure(model, *records) if trainable else None
 
     pool, why = None, NOT_LEARNING
@@ -171,16 +194,16 @@ def audit(
                 random_state=random_state,
                 n_jobs=n_jobs,
                 verbose=verbose,
-            ).fit(*_unordered(X, y, sample_weight))
+            ).fit(*_unordered(X, y, sample_weight, people))
         unmeasured = [] if pool is None or pool.answers_vary(X) else served
     if unmeasured and len(unmeasured) == len(chosen):
         raise ValueError(f"attacks={attacks!r} cannot measure anything: {why}")
     for attack in served:
         attack.set_params(pool=pool)
     run = [attack for attack in chosen if attack not in unmeasured]
-    findings = findings_of(run, records, claim, alpha, verbose=verbose)
+    findings = findings_of(run, records, claim, alpha, people=people, verbose=verbose)
     return AuditReport(
-        **facts_of(model, claim, *records),
+        **(facts_of(model, claim, *records) | facts_of_people(people)),
         findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
@@ -193,41 +216,51 @@ def audit(
 
 
 def check_alpha(alpha: float) -> None:
-    if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real) or not 0 < alpha < 1:
-        raise ValueError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.05.")
+    open_unit("alpha", alpha)
 
 
-def _unordered(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Return the records, and their weights, in an order that does not tell who is a member.
+def _unordered(
+    X: Any, y: Any, sample_weight: Any, people: People | None
+) -> tuple[Any, Any, Any, Any]:
+    """Return the records with weights and groups in an order that does not tell who is a member.
 
     Training may depend on the order of records, and what shadow models show must not depend on the
     target's members: the strongest attack is chosen by it without a correction.
     """
     labels = np.unique(one_label(y), return_inverse=True)[1]
-    if sample_weight is None:
-        order = np.lexsort((labels, fingerprints(X)))
-        return safe_indexing(X, order), y[order], None
-    weights = np.asarray(sample_weight, dtype=float)
-    if weights.shape != (len(y),):
-        raise ValueError(
-            f"sample_weight has shape {weights.shape}; expected one weight for each of the "
-            f"{len(y)} records, those of the members first."
-        )
-    order = np.lexsort((weights, labels, fingerprints(X)))
-    return safe_indexing(X, order), y[order], weights[order]
+    keys: tuple[Any, ...] = (labels, fingerprints(X))
+    weights = None
+    if sample_weight is not None:
+        weights = np.asarray(sample_weight, dtype=float)
+        if weights.shape != (len(y),):
+            raise ValueError(
+                f"sample_weight has shape {weights.shape}; expected one weight for each of the "
+                f"{len(y)} records, those of the members first."
+            )
+        keys = (weights, *keys)
+    order = np.lexsort(keys)
+    return (
+        safe_indexing(X, order),
+        y[order],
+        None if weights is None else weights[order],
+        None if people is None else people.together.named(order),
+    )
 
 
 def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None:
     if (y_train is None) != (y_test is None):
         raise ValueError("y_train and y_test must both be None, or neither.")
     for part, X, y in (("train", X_train, y_train), ("test", X_test, y_test)):
+        X = as_records(X, f"X_{part}")
         if num_samples(X) < 2:
             raise ValueError(
                 f"X_{part} must have at least 2 records; got {num_samples(X)}. Pass more records."
             )
         if y is None:
             continue
-        if np.ndim(y) != 1 and np.shape(y)[1:] != _shape_of_answers(model, X_train):
+        if not np.ndim(y) or (
+            np.ndim(y) != 1 and np.shape(y)[1:] != _shape_of_answers(model, X_train)
+        ):
             raise ValueError(
                 f"y_{part} must have one label for each record, or what the model predicts of it; "
                 f"got shape {np.shape(y)}. Pass the arguments in the order audit(model, X_train, "
@@ -254,20 +287,21 @@ def _shape_of_answers(model: Any, X: Any) -> tuple[int, ...]:
     return np.shape(model.predict(safe_indexing(as_records(X), np.arange(1))))[1:]
 
 
-def _shared(X_train: Any, X_test: Any) -> int:
-    """Return how many rows of X_test are also in X_train.
+def _shared(X_train: Any, X_test: Any, people: People | None) -> int:
+    """Return how many rows of X_test, or how many of its people's, are also in X_train.
 
     **Edge cases.** It is an error if all of them are, unless most rows of X_test repeat each other:
     a table of few categories necessarily shares rows.
     """
     train, test = (fingerprints(as_records(X)) for X in (X_train, X_test))
-    shared = int(np.isin(test, train).sum())
+    found = np.isin(test, train)
+    shared = int(found.sum())
     if shared == len(test) and 2 * len(np.unique(test)) > len(test):
         raise ValueError(
             f"X_train and X_test share {shared} of {len(test)} rows; non-members must be records "
             "that the model was not trained on. Pass such records as X_test."
         )
-    return shared
+    return shared if people is None else people.sharing(found)
 
 
 def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
@@ -279,7 +313,7 @@ def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
             f"attacks={attacks!r} must be a list of membership attacks. Pass objects, such as "
             "[LiRA(n_shadows=16)]."
         )
-    chosen = [attacks] if isinstance(attacks, MembershipAttack) else list(attacks)
+    chosen = [attacks] if isinstance(attacks, MembershipAttack) else [*sequence("attacks", attacks)]
     if not chosen:
         raise ValueError("attacks is empty. Pass attacks=None for the default attacks.")
     for attack in chosen:

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from .._sklearn import num_samples
+from .._validation import sequence
 from ..accounting import PrivacyGuarantee
 from ..attacks import DensityRatio, GenerativeAttack, NearestGenerated
+from ..attacks._records import as_records
 from .claims import NO_CLAIM
 from .finding import AttackFinding
 from .report import AuditReport
@@ -57,6 +59,7 @@ def audit_synthetic(
     Returns
     -------
     AuditReport
+        With a finding for each attack.
 
     Raises
     ------
@@ -88,11 +91,14 @@ def audit_synthetic(
             "synthesizer, or None."
         )
     for name, group in (("X_in", X_in), ("X_out", X_out)):
-        if num_samples(group) < 2:
+        if num_samples(as_records(group, name)) < 2:
             raise ValueError(f"{name} must hold at least 2 records; got {num_samples(group)}.")
-    chosen = _usual(reference) if attacks is None else list(attacks)
+    chosen = _usual(reference) if attacks is None else list(sequence("attacks", attacks))
     if not chosen:
         raise ValueError("attacks is empty; expected at least one attack, or None.")
+    if not all(hasattr(attack, "fit") and hasattr(attack, "evaluate") for attack in chosen):
+        raise TypeError(f"attacks={attacks!r} must be attacks on generators, or None.")
+    synthetic = as_records(synthetic, "synthetic")
     findings = []
     for attack in chosen:
         result = attack.fit(synthetic, reference).evaluate(X_in, X_out)

@@ -12,6 +12,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
+from .._validation import is_number, sequence
 from ..accounting import PrivacyGuarantee
 from ..metrics import GuessBound
 from ..metrics._fresh_runs import Counts, Curve, refuted_epsilon, refuted_mu
@@ -140,8 +141,9 @@ def verify_privacy(
     Clones are fitted on neighbouring data sets under the claimed relation: with a record that is
     mislabelled, extreme, far out, alone in its class, and without it; among the data, among records
     that say the opposite, among blank ones. What each fit released, its learned numbers and its
-    answers, is reduced to scores. Some of the runs settle neighbours, score and thresholds;
-    fresh ones then bound epsilon, and test the whole claimed trade-off curve.
+    answers, is reduced to scores. Where noise is added step by step, as by DP-SGD, a score is the
+    likelihood ratio of a record that takes part in some steps. Some of the runs settle neighbours,
+    score and thresholds; fresh ones then bound epsilon, and test the whole claimed trade-off curve.
 
     Parameters
     ----------
@@ -171,6 +173,7 @@ def verify_privacy(
     Returns
     -------
     PrivacyVerification
+        Whether the claim is refuted, and the bounds on epsilon.
 
     Raises
     ------
@@ -218,6 +221,10 @@ def verify_privacy(
             f"estimator={estimator!r} must have fit and get_params. For a mechanism or a function "
             "use verify_release."
         )
+    if not (claim is None or isinstance(claim, PrivacyGuarantee) or callable(claim)):
+        raise TypeError(f"claim={claim!r} must be a PrivacyGuarantee, or None.")
+    if not (fit_params is None or isinstance(fit_params, Mapping)):
+        raise TypeError(f"fit_params={fit_params!r} must be a dict, or None.")
     effort = _effort(n_runs, seconds, alpha, n_jobs)
     started = time.perf_counter()
     X, y, public = _records(estimator, X, y)
@@ -228,6 +235,7 @@ def verify_privacy(
     return _verified(
         fits, pairs, guarantee, effort, alpha, started,
         model=" ".join(repr(fits.estimator).split()), changes=fits.changes,
+        steps=fits.steps((X, y)),
     )  # fmt: skip
 
 
@@ -252,11 +260,19 @@ def verify_release(
         mechanism: values as far apart as its sensitivity.
     claim : PrivacyGuarantee
         What is claimed.
-    n_runs, seconds, alpha, n_jobs : as in :func:`verify_privacy`
+    n_runs : int, default=None
+        As in :func:`verify_privacy`.
+    seconds : float, default=60.0
+        As in :func:`verify_privacy`.
+    alpha : float, default=0.01
+        Error probability of the verdict.
+    n_jobs : int, default=None
+        Number of processes.
 
     Returns
     -------
     PrivacyVerification
+        Whether the claim is refuted, and the bounds on epsilon.
 
     Raises
     ------
@@ -289,7 +305,10 @@ def verify_release(
             f"release={release!r} must be callable, and claim={claim!r} a PrivacyGuarantee. Pass "
             "PrivacyGuarantee(mechanism.event), for one."
         )
-    pairs = [Pair(f"neighbours {i}", data, other) for i, (data, other) in enumerate(neighbours)]
+    given = [sequence("neighbours", pair) for pair in sequence("neighbours", neighbours)]
+    if not all(len(pair) == 2 for pair in given):
+        raise ValueError("neighbours must be a list of pairs of neighbouring data sets.")
+    pairs = [Pair(f"neighbours {i}", data, other) for i, (data, other) in enumerate(given)]
     if not pairs:
         raise ValueError("neighbours=[] must hold a pair of neighbouring data sets at least.")
     effort = _effort(n_runs, seconds, alpha, n_jobs)
@@ -300,9 +319,10 @@ def verify_release(
 def _verified(
     release: Callable[[Any], Any], pairs: list[Pair], guarantee: PrivacyGuarantee, effort: Effort,
     alpha: float, started: float, model: str, changes: tuple[str, ...] = (),
+    steps: Sequence[slice] = (),
 ) -> PrivacyVerification:  # fmt: skip
     delta = guarantee.at_delta or 0.0
-    attack = Attack.of(release, pairs, _quick(guarantee), delta, alpha, effort)
+    attack = Attack.of(release, pairs, _quick(guarantee), delta, alpha, effort, steps)
     share = alpha / len(attack.counts)
     bounds = _bounds(attack.counts, delta, alpha)
     return PrivacyVerification(
@@ -353,7 +373,7 @@ def _records(estimator: Any, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]
             f"X has dtype {rows.dtype} and {rows.ndim} dimensions; worst cases are made for tables "
             "of numbers. Use verify_release with neighbours of your own."
         )
-    labels = None if y is None else np.asarray(y)
+    labels = None if y is None else np.atleast_1d(y)
     if len(rows) < 2 or (labels is not None and len(labels) != len(rows)):
         raise ValueError(
             f"X and y must have the same number of records, two at least; got {len(rows)} and "
@@ -367,14 +387,16 @@ def _probes(X: NDArray[Any], public: Public) -> NDArray[Any]:
 
 
 def _effort(n_runs: Any, seconds: Any, alpha: Any, n_jobs: Any) -> Effort:
-    whole = isinstance(n_runs, numbers.Integral) and not isinstance(n_runs, bool)
-    if n_runs is not None and not (whole and n_runs >= 20):
+    is_whole = isinstance(n_runs, numbers.Integral) and is_number(n_runs)
+    if n_runs is not None and not (is_whole and n_runs >= 20):
         raise ValueError(
             f"n_runs={n_runs!r} must be a whole number of at least 20, or None for what the time "
             "allows."
         )
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+    if not (is_number(seconds) and seconds > 0):
         raise ValueError(f"seconds={seconds!r} must be a number above 0, such as 60.")
-    if isinstance(alpha, bool) or not isinstance(alpha, float) or not 0 < alpha < 1:
+    if not (is_number(alpha) and 0 < alpha < 1):
         raise ValueError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.01.")
+    if n_jobs is not None and not (isinstance(n_jobs, numbers.Integral) and is_number(n_jobs)):
+        raise ValueError(f"n_jobs={n_jobs!r} must be an integer, or None.")
     return Effort(None if n_runs is None else int(n_runs), float(seconds), effective_n_jobs(n_jobs))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .._output import output_path
+from .._validation import as_path
 from ..accounting import Event, PrivacyBudget, PrivacyGuarantee
 from ..accounting.budget.exported import lines_of
 from ..accounting.events import flatten
@@ -86,7 +87,14 @@ def certificate(
     --------
     verify_certificate : Checks a certificate.
     """
-    claim, file = claim_of(model), Path(model_file)
+    file = Path(as_path("model_file", model_file))
+    for name, value, kind in (
+        ("budget", budget, PrivacyBudget), ("report", report, AuditReport),
+        ("schema", schema, Schema),
+    ):  # fmt: skip
+        if not (value is None or isinstance(value, kind)):
+            raise TypeError(f"{name}={value!r} must be a {kind.__name__}, or None.")
+    claim = claim_of(model)
     _check_proved(claim)
     guarantee = claim.guarantee
     assert guarantee is not None

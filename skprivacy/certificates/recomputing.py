@@ -64,7 +64,12 @@ def _epsilon(event: Event, delta: float, relation: str, pessimistic: bool) -> fl
             return None
         repeated = known if count == 1 else known.self_compose(count)
         whole = repeated if whole is None else whole.compose(repeated)
-    return None if whole is None else float(whole.get_epsilon_for_delta(delta))
+    if whole is None:
+        return None
+    # Epsilon falls with delta, so that the lower bound stays one. An event whose own delta is the
+    # stated one has no epsilon at all for a delta that rounding has made the least bit smaller.
+    allowed = delta if pessimistic else delta * (1 + ROUNDING)
+    return float(whole.get_epsilon_for_delta(allowed))
 
 
 def _distribution(event: Event, relation: str, pessimistic: bool) -> Any:

@@ -14,6 +14,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from .._validation import as_path
+
 __all__ = [
     "Key",
     "altered_sections",
@@ -61,7 +63,10 @@ def create_key(path: str | PathLike[str], *, password: str | None = None) -> str
     ...     sorted(path.name for path in Path(folder).iterdir())
     ['hospital.pem', 'hospital.pem.pub']
     """
-    key, private, public = Ed25519PrivateKey.generate(), Path(path), Path(f"{os.fspath(path)}.pub")
+    private = Path(as_path("path", path))
+    key, public = Ed25519PrivateKey.generate(), Path(f"{private}.pub")
+    if not (password is None or isinstance(password, str)):
+        raise TypeError("password must be text, or None.")
     if public.exists():
         raise FileExistsError(f"There is a key at {public} already; pass another path.")
     protected = (
@@ -86,10 +91,12 @@ def private_key(key: Key, password: str | None) -> Ed25519PrivateKey:
     """Read the private key that :func:`create_key` wrote."""
     if isinstance(key, Ed25519PrivateKey):
         return key
-    found: Any = None
+    if not (password is None or isinstance(password, str)):
+        raise TypeError("password must be text, or None.")
+    file, found = Path(as_path("key", key)), None
     try:
         found = serialization.load_pem_private_key(
-            Path(key).read_bytes(), password.encode() if password else None
+            file.read_bytes(), password.encode() if password else None
         )
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ValueError(
@@ -105,9 +112,9 @@ def public_key(key: str | PathLike[str] | Ed25519PublicKey) -> Ed25519PublicKey:
     """Read a public key: a file that :func:`create_key` wrote."""
     if isinstance(key, Ed25519PublicKey):
         return key
-    found: Any = None
+    file, found = Path(as_path("key", key)), None
     try:
-        found = serialization.load_pem_public_key(Path(key).read_bytes())
+        found = serialization.load_pem_public_key(file.read_bytes())
     except (ValueError, UnsupportedAlgorithm) as error:
         raise ValueError(
             f"key={str(key)!r} is no public key ({error}). It is the file whose name ends in .pub."

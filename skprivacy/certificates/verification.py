@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from .._output import displayable
+from .._validation import as_path
 from ..accounting import LedgerError, PrivacyGuarantee
 from ..accounting.budget.exported import statement_of
 from ..accounting.events import flatten
@@ -111,6 +113,7 @@ def verify_certificate(
     Returns
     -------
     Verification
+        With a check for each thing that was looked at.
 
     Raises
     ------
@@ -123,11 +126,13 @@ def verify_certificate(
     between a lower and an upper bound of dp_accounting, which shares no code with it. A
     certificate that fails says why; nothing in it makes this function raise.
     """
-    text = Path(path).read_bytes()
+    text = Path(as_path("path", path)).read_bytes()
+    if not (schema is None or isinstance(schema, Schema)):
+        raise TypeError(f"schema={schema!r} must be a Schema, or None.")
     trusted = None if key is None else public_key(key)
-    file = None if model_file is None else Path(model_file)
+    file = None if model_file is None else Path(as_path("model_file", model_file))
     if file is not None and not file.is_file():
-        raise FileNotFoundError(f"There is no model_file at {str(file)!r}.")
+        raise FileNotFoundError(errno.ENOENT, "There is no model_file", str(file))
     try:
         content = json.loads(text, parse_constant=_refuse_constant)
         sections = {name: content[name] for name in content if name != "signature"}

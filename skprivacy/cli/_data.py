@@ -17,7 +17,7 @@ from ..preprocessing._values import category_key, column_numbers
 from . import _tables
 from ._console import UserError, say
 
-__all__ = ["Records", "add_arguments", "described", "load", "load_schema"]
+__all__ = ["Records", "add_arguments", "described", "load", "load_schema", "unreviewed"]
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,15 @@ def load_schema(name: str) -> Schema:
         return Schema.from_json(Path(name))
     except FileNotFoundError as error:
         raise UserError(f"there is no schema file {name}. Check --schema.") from error
+
+
+def unreviewed(schema: Schema) -> str:
+    """Return where a schema's file says that facts were read off the data."""
+    columns = [name for name, fact in schema.items() if fact.inferred]
+    rest = schema.unreviewed[len(columns) :]  # of the target, or of the whole
+    return ", ".join(
+        [*columns, *(['what the last "inferred" of the file is about'] if rest else [])]
+    )
 
 
 def described(

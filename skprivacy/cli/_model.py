@@ -12,16 +12,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from ..base import PrivateEstimatorMixin
-from ..preprocessing import SchemaTransformer, make_private_pipeline
+from ..preprocessing import Bounded, SchemaTransformer, make_private_pipeline
 from ._console import UserError
 from ._data import Records
-from ._names import MODELS, attack_class, model_class
+from ._names import MODELS, model_class
 
-__all__ = ["add_arguments", "add_attack", "add_run", "check", "make_attacks", "make_model"]
+__all__ = ["add_arguments", "add_run", "check", "make_model"]
 
 DELTA = 1e-6
-_SHORT = {"loss": "LossThreshold", "lira": "LiRA", "strongest": "StrongestAttack"}
-_BOTH = "loss,strongest"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,27 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         help="probability that the limit epsilon fails; choose it far below 1 over the number of "
         f"records (default: {DELTA:g}, or 0 for models that need none)",
-    )
-
-
-def add_attack(parser: argparse.ArgumentParser, attack: str) -> None:
-    """Add the arguments for the attack."""
-    group = parser.add_argument_group("attack")
-    group.add_argument(
-        "--attack",
-        default=attack,
-        metavar="NAME[,NAME]",
-        help="loss: threshold on the loss, needs no training; lira: likelihood ratio with shadow "
-        "models, much stronger; strongest: whichever finds most members of shadow models; both: "
-        "loss and strongest; or any attack of skprivacy.attacks by its name, such as RMIA "
-        "(default: %(default)s)",
-    )
-    group.add_argument(
-        "--n-shadows",
-        type=int,
-        default=16,
-        metavar="N",
-        help="number of shadow models, even; not for loss (default: %(default)s)",
     )
 
 
@@ -152,6 +129,12 @@ def _by_votes(model: Any, records: Records) -> Any:
     """Return a model that takes records as they are, and draws public ones from their schema."""
     public = None if records.schema.inferred else records.schema.classes
     facts: dict[str, Any] = {"schema": records.schema, "classes": public}
+    texts = [name for name, fact in records.schema.items() if not isinstance(fact, Bounded)]
+    if "teacher" not in model.get_params() and texts:
+        raise UserError(
+            f"{type(model).__name__} measures distances between numbers, and {', '.join(texts)} "
+            "hold none. Leave them out of the schema, or choose another --model."
+        )
     if "teacher" in model.get_params() and model.teacher is None:
         facts["teacher"] = make_pipeline(
             SchemaTransformer(records.schema), LogisticRegression(max_iter=1000)
@@ -169,20 +152,3 @@ def _delta(args: argparse.Namespace, records: Records, known: Any) -> float | No
             "publishing somebody's record would be allowed. Give a much smaller one."
         )
     return delta
-
-
-def make_attacks(args: argparse.Namespace) -> list[Any]:
-    """Return the attacks that were asked for."""
-    made = []
-    for name in args.attack.replace("both", _BOTH).split(","):
-        kind = attack_class(_SHORT.get(name.strip(), name.strip()))
-        known = inspect.signature(kind).parameters
-        if "n_shadows" in known and (args.n_shadows < 2 or args.n_shadows % 2):
-            raise UserError(
-                f"--n-shadows must be an even number of at least 2; got {args.n_shadows}."
-            )
-        given = {"n_shadows": args.n_shadows, "random_state": args.seed}
-        if kind.__name__ == "StrongestAttack":
-            given["online"] = True
-        made.append(kind(**{k: value for k, value in given.items() if k in known}))
-    return made

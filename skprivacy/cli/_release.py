@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from ..accounting import PrivacyBudget
-from ._console import UserError, check_outputs, say
+from ..audit import claim_of
+from ._console import UserError, check_outputs, say, show
+from ._data import unreviewed
 from .budget import open_ledger
 
 __all__ = [
     "PASSWORD",
     "add_arguments",
+    "certify",
     "check",
     "check_schema",
     "ledger_digest",
     "open_budget",
-    "release",
+    "save",
+    "tell_claim",
 ]
 
 PASSWORD = "SKPRIVACY_KEY_PASSWORD"
@@ -75,8 +79,8 @@ def check_schema(args: argparse.Namespace, schema: Any) -> None:
     """Raise UserError for a certificate of what no guarantee will cover, before any training."""
     if args.certificate and schema.inferred:
         raise UserError(
-            "--certificate states a proved guarantee, and the schema was read off the data: review "
-            f"{', '.join(schema.unreviewed)}."
+            "--certificate states a proved guarantee, and the schema was read off the data. "
+            f'Review, and set "inferred" to false for: {unreviewed(schema)}.'
         )
 
 
@@ -90,15 +94,13 @@ def ledger_digest(budget: PrivacyBudget | None) -> str:
     return "" if budget is None else budget.verify()
 
 
-def release(
-    args: argparse.Namespace, model: Any, schema: Any, budget: Any, report: Any = None
-) -> None:
-    """Write what was asked for.
+def save(args: argparse.Namespace, model: Any) -> None:
+    """Write the model, if that was asked for.
 
     Raises
     ------
-    UserError
-        If the model cannot be saved, or has no guarantee that a certificate could state.
+    ValueError
+        If it has no file without pickle.
     """
     if args.save is None:
         return
@@ -106,6 +108,26 @@ def release(
 
     save_model(model, args.save)
     say(f"wrote {args.save}")
+
+
+def tell_claim(model: Any) -> None:
+    """Print what is guaranteed of a fitted model, and which of its steps is not covered."""
+    claim = claim_of(model)
+    show(f"guarantee: {claim.guarantee or claim.reason}")
+    for name, why in claim.uncovered.items():
+        show(f"  not covered: {name}: {why}")
+
+
+def certify(
+    args: argparse.Namespace, model: Any, schema: Any, budget: Any, report: Any = None
+) -> None:
+    """Write the certificate of the model that was saved, if that was asked for.
+
+    Raises
+    ------
+    ValueError
+        If the model has no guarantee that a certificate could state.
+    """
     if args.certificate is None:
         return
     from ..certificates import certificate

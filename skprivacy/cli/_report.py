@@ -7,7 +7,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from .._output import output_path, without_formulas
 from ._console import UserError, check_outputs
@@ -15,7 +17,15 @@ from ._console import UserError, check_outputs
 if TYPE_CHECKING:
     from ..audit import About
 
-__all__ = ["about", "add_arguments", "check", "write_audit", "write_json", "write_table"]
+__all__ = [
+    "about",
+    "add_arguments",
+    "check",
+    "write_audit",
+    "write_exposed",
+    "write_json",
+    "write_table",
+]
 
 PAGES = (".html", ".htm")
 SUFFIXES = (*PAGES, ".json", ".csv")
@@ -85,6 +95,19 @@ def write_audit(args: argparse.Namespace, report: Any, known: About) -> list[str
         else:
             write_table(args.out, report.to_frame())
     return [name for name in (args.out, args.csv) if name]
+
+
+def write_exposed(path: str, report: Any, rows: NDArray[np.intp]) -> None:
+    """Write which training records stand out, by their rows in the table, counted from 1.
+
+    The file is for its owner alone.
+    """
+    found = report.exposed_records()
+    place = rows[found["row"].to_numpy(dtype=np.intp)] + 1
+    file = output_path(path)
+    file.touch(mode=0o600)
+    file.chmod(0o600)
+    write_table(path, found.assign(row=place))
 
 
 def write_table(path: str, table: pd.DataFrame) -> None:

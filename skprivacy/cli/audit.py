@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import numpy as np
 from sklearn.model_selection import train_test_split
 
-from . import _config_file, _data, _model, _release, _report
+from . import _attacks, _config_file, _data, _model, _release, _report
 from ._console import UserError, say, show
 
 __all__ = ["add_parser", "run"]
@@ -17,7 +18,8 @@ examples:
   skprivacy audit digits --epsilon 1 --out audit.html
   skprivacy audit adult --epsilon 0.5 --n-shadows 64 --n-jobs 2
   skprivacy audit patients.csv --target outcome --schema patients.json --subgroups ward
-  skprivacy audit patients.csv --schema patients.json --model LP2STClassifier --attack loss,RMIA
+  skprivacy audit houses.parquet --schema houses.json --model AdaSSPRegressor
+  skprivacy audit patients.csv --schema patients.json --attack loss,RMIA --set epochs=50
 
 exit codes: 0 the claim was not refuted, 1 it was refuted (VIOLATED), 2 an error in the arguments or
 the data, 3 members look like non-members, so that the audit says nothing (DOUBTFUL).
@@ -25,6 +27,7 @@ A measured epsilon is a lower bound: it can refute a claim, never prove one. To 
 model, call skprivacy.audit.audit from Python.
 """
 
+DEFAULT_ATTACK = "both"
 EXIT_CODES = {"VIOLATED": 1, "DOUBTFUL": 3}
 
 
@@ -54,11 +57,17 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         "--subgroups", metavar="COLUMN", help="show who is most exposed by the values of a column"
     )
     _model.add_arguments(parser)
-    _model.add_attack(parser, "both")
+    _attacks.add_arguments(parser, DEFAULT_ATTACK)
     _model.add_run(parser)
     _release.add_arguments(parser)
     output = parser.add_argument_group("output")
     _report.add_arguments(output)
+    output.add_argument(
+        "--exposed",
+        metavar="FILE.csv",
+        help="name the training records that stand out, by their row in DATA; no report does, and "
+        "the file is as private as they are",
+    )
     parser.set_defaults(run=run)
     return parser
 
@@ -68,37 +77,36 @@ def run(args: argparse.Namespace) -> int:
     from ..audit import audit
     from ..exceptions import BudgetExceededError
 
-    _report.check(args)
+    _report.check(args, args.exposed)
     _release.check(args)
     _model.check(args, args.epsilon)
-    attacks = _model.make_attacks(args)
+    attacks = _attacks.make(args)
     if not 0 < args.alpha < 1:
         raise UserError(f"--alpha must be between 0 and 1; got {args.alpha:g}.")
     budget = _release.open_budget(args)
     records = _data.load(args)
     _release.check_schema(args, records.schema)
-    if not records.classifies:
-        raise UserError(
-            f"the target of {records.name} holds numbers, and the attacks compare predicted "
-            "classes. Audit a classification, or call skprivacy.audit from Python."
-        )
     model = _model.make_model(records, args, args.epsilon, budget)
-    X_train, X_test, y_train, y_test = train_test_split(
-        records.X, records.y, test_size=0.5, stratify=records.y, random_state=args.seed
-    )
+    X_train, X_test, y_train, y_test, rows, _ = train_test_split(
+        records.X, records.y, np.arange(len(records.y)), test_size=0.5, random_state=args.seed,
+        stratify=records.y if records.classifies else None,
+    )  # fmt: skip
+    tried = _attacks.checked(attacks, model, by_default=args.attack == DEFAULT_ATTACK)
+    _check_records(args, tried, X_train, y_train, X_test, y_test)
     say(f"{records.name}: training on {len(y_train):,} of {len(records.y):,} records")
     try:
         model.fit(X_train, y_train)
     except BudgetExceededError as error:
         show(error)
         return 1
+    _release.save(args, model)  # what follows takes longer, and the model has been paid for
     report = audit(
         model,
         X_train,
         y_train,
         X_test,
         y_test,
-        attacks=attacks,
+        attacks=tried,
         n_shadows=args.n_shadows,
         alpha=args.alpha,
         subgroups=args.subgroups,
@@ -113,5 +121,33 @@ def run(args: argparse.Namespace) -> int:
     )  # fmt: skip
     for name in _report.write_audit(args, report, known):
         say(f"wrote {name}")
-    _release.release(args, model, records.schema, budget, report)
+    if args.exposed:
+        _report.write_exposed(args.exposed, report, rows)
+        say(f"wrote {args.exposed}, which names people's records: keep it as you keep {args.data}")
+    _release.certify(args, model, records.schema, budget, report)
     return EXIT_CODES.get(report.verdict, 0)
+
+
+def _check_records(args: argparse.Namespace, attacks: Any, *records: Any) -> None:
+    """Raise UserError for what the audit would refuse, before the model is charged."""
+    from ..audit._exposure import partitions_of
+    from ..audit.labels import FEWEST
+
+    X_train, y_train, X_test, _ = records
+    if attacks is not None:
+        if args.subgroups is not None and args.subgroups not in X_train:
+            raise UserError(
+                f"--subgroups {args.subgroups!r} is no column that the model is given; these are "
+                f"{', '.join(map(str, X_train))}."
+            )
+        partitions_of(args.subgroups, X_train, None, X_test, None)
+        return
+    if args.subgroups is not None:
+        raise UserError(
+            "--subgroups is of members, and a guarantee of labels hides no members. Leave it out."
+        )
+    if len(y_train) < FEWEST:
+        raise UserError(
+            f"an audit of labels needs at least {FEWEST} records to train on; half of the table "
+            f"is {len(y_train)}. Pass more rows."
+        )

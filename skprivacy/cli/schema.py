@@ -96,7 +96,7 @@ def _draft(args: argparse.Namespace) -> int:
     say(
         f"{'This' if args.out is None else args.out} is a draft that was READ OFF THE DATA, and "
         "nothing trained with it is private. Compare each column with a public codebook, and set "
-        'its "inferred" to false.'
+        'its "inferred" to false; the last one in the file is about the target.'
     )
     return 0
 
@@ -106,7 +106,7 @@ def _check(args: argparse.Namespace) -> int:
     found = schema.check(_data.described(_table(args), args, schema, schema.target))
     show(found)
     if schema.inferred:
-        say(f"not reviewed, so not private: {', '.join(schema.unreviewed)}")
+        say(f"not reviewed, so not private: {_data.unreviewed(schema)}")
     return 0 if found.fits else 1
 
 

@@ -9,18 +9,26 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import KFold, StratifiedKFold
 
-from . import _config_file, _data, _model, _report
+from . import _attacks, _config_file, _data, _model, _release, _report
+from ._affordable import check_affordable
 from ._console import UserError, number_list, say, show
 
 __all__ = ["add_parser", "run"]
+
+DEFAULT_ATTACK = "loss"
 
 EXAMPLES = """\
 examples:
   skprivacy sweep demo --out report.html --plot curve.png
   skprivacy sweep adult --epsilons 0.1 1 10 inf --attack lira --n-shadows 64 --n-jobs 2
   skprivacy sweep patients.csv --target outcome --schema patients.json --csv results.csv
+  skprivacy sweep houses.parquet --schema houses.json --model AdaSSPRegressor
+  skprivacy sweep patients.csv --schema patients.json --subgroups ward --resume patients-sweep
+  skprivacy sweep patients.csv --schema patients.json --epsilons 0.3 1 --budget patients.ledger
+
+exit codes: 0 swept, 1 refused by the budget, 2 an error.
 
 Reading the result: a smaller epsilon is more private. An attack AUC of 0.5 is guessing. The sweep
 itself reads the private data: its scores are not private, and choosing by them costs privacy.
@@ -52,9 +60,26 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     sweep.add_argument(
         "--cv", type=int, default=5, metavar="K", help="number of splits (default: 5)"
     )
+    sweep.add_argument(
+        "--subgroups", metavar="COLUMN", help="show who pays for privacy by the values of a column"
+    )
+    sweep.add_argument(
+        "--refit",
+        type=float,
+        metavar="E",
+        help="train a final model on all records at one of the epsilons, chosen before any score "
+        "was seen, for --save",
+    )
+    sweep.add_argument(
+        "--resume",
+        metavar="FOLDER",
+        help="keep the results of every fit in a folder, from where the same command goes on if it "
+        "is interrupted: what is there is neither fitted nor charged again",
+    )
     _model.add_arguments(parser)
-    _model.add_attack(parser, "loss")
+    _attacks.add_arguments(parser, DEFAULT_ATTACK)
     _model.add_run(parser)
+    _release.add_arguments(parser)
     output = parser.add_argument_group("output")
     _report.add_arguments(output)
     output.add_argument("--plot", metavar="FILE.png", help="write the curve (.png, .svg or .pdf)")
@@ -64,53 +89,145 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     """Run the sweep; return the exit code."""
-    from ..model_selection import PrivacySweepCV
-    from ..model_selection._page import cost_in_words, table
+    from ..exceptions import BudgetExceededError
+    from ..model_selection._page import table
 
-    _report.check(args, args.plot)
     epsilons = [epsilon for part in args.epsilons for epsilon in part]
-    if args.plot and Path(args.plot).suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise UserError(f"--plot must end in .png, .svg or .pdf; got {args.plot!r}.")
-    _model.check(args, *epsilons)
-    attacks = _model.make_attacks(args)
+    _check(args, epsilons)
+    attacks = _attacks.make(args)
     if len(attacks) > 1:
         raise UserError(f"--attack must be one attack for a sweep; got {args.attack!r}.")
-    if args.cv < 2:
-        raise UserError(f"--cv must be at least 2; got {args.cv}.")
+    budget = _release.open_budget(args)
     records = _data.load(args)
-    if not records.classifies:
-        raise UserError(
-            f"the target of {records.name} holds numbers, and a sweep compares classifiers by "
-            "their accuracy. Sweep a classification, or call PrivacySweepCV from Python."
-        )
-    rarest = np.unique(records.y, return_counts=True)[1].min()
-    if rarest < args.cv:
-        raise UserError(
-            f"the rarest class has {rarest} records, fewer than --cv {args.cv}. Use fewer splits."
-        )
+    _release.check_schema(args, records.schema)
+    _check_records(args, records)
     for epsilon in epsilons:
         _model.make_model(records, args, epsilon)
+    sweep = _sweep(args, records, epsilons, attacks, budget)
     say(f"{records.name}: {len(records.y):,} records, {records.schema!r}")
-    sweep = PrivacySweepCV(
-        _model.make_model(records, args, epsilon=1.0),
-        epsilons=epsilons,
-        attack=attacks[0],
-        cv=StratifiedKFold(args.cv, shuffle=True, random_state=args.seed),
-        n_jobs=args.n_jobs,
-        verbose=not args.quiet,
-    ).fit(records.X, records.y)
+    try:
+        if budget is not None:
+            check_affordable(sweep, records, budget)
+        sweep.fit(records.X, records.y, subgroups=args.subgroups)
+    except BudgetExceededError as error:
+        show(error)
+        return 1
+    if args.refit is not None:
+        _release.save(args, sweep.estimator_)
     results = table(sweep)
-    show(_printable(results))
-    cost = cost_in_words(sweep)
-    show(f"\nReleasing these {len(epsilons) * args.cv} models would cost {cost}, assuming:")
-    for assumption in sweep.charged_.assumptions:
-        show(f"  - {assumption}")
-    show("The scores are not private.")
-    _write(args, sweep, results, records)
+    show(_printable(results, "accuracy" if records.classifies else "R2"))
+    _tell_groups(sweep)
+    _tell_cost(sweep, len(epsilons) * args.cv)
+    _write(args, sweep, results, records, budget)
+    if args.refit is not None:
+        show(
+            f"\nThe model of --refit {args.refit:g}, if that was chosen before any score was seen:"
+        )
+        _release.tell_claim(sweep.estimator_)
+        _release.certify(args, sweep.estimator_, records.schema, budget)
     return 0
 
 
-def _printable(table: pd.DataFrame) -> str:
+def _check(args: argparse.Namespace, epsilons: list[float]) -> None:
+    """Raise UserError for arguments that are wrong whatever the data."""
+    _report.check(args, args.plot)
+    _release.check(args)
+    if args.plot and Path(args.plot).suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise UserError(f"--plot must end in .png, .svg or .pdf; got {args.plot!r}.")
+    _model.check(args, *epsilons)
+    if args.cv < 2:
+        raise UserError(f"--cv must be at least 2; got {args.cv}.")
+    if args.refit is not None and args.refit not in epsilons:
+        known = " ".join(f"{epsilon:g}" for epsilon in epsilons)
+        raise UserError(f"--refit {args.refit:g} must be one of --epsilons {known}.")
+    if (args.refit is None) != (args.save is None):
+        raise UserError(
+            "--refit EPSILON trains the model that --save FILE.safetensors keeps: a sweep keeps no "
+            "other. Pass both or neither."
+        )
+    if args.budget is not None and math.inf in epsilons:
+        raise UserError(
+            "--epsilons holds inf, which no budget can pay for. Leave it out: the baselines show "
+            "what a model does without privacy."
+        )
+    if args.resume is not None and Path(args.resume).is_file():
+        raise UserError(f"--resume {args.resume} is a file. Name a folder for the results.")
+
+
+def _check_records(args: argparse.Namespace, records: _data.Records) -> None:
+    """Raise UserError for what does not fit to the data."""
+    if args.subgroups is not None and args.subgroups not in records.X:
+        raise UserError(
+            f"--subgroups {args.subgroups!r} is no column that the model is given; these are "
+            f"{', '.join(map(str, records.X))}."
+        )
+    if records.classifies:
+        rarest = np.unique(records.y, return_counts=True)[1].min()
+        if rarest < args.cv:
+            raise UserError(
+                f"the rarest class has {rarest} records, fewer than --cv {args.cv}. Use fewer "
+                "splits."
+            )
+
+
+def _sweep(
+    args: argparse.Namespace,
+    records: _data.Records,
+    epsilons: list[float],
+    attacks: list[Any],
+    budget: Any,
+) -> Any:
+    from ..model_selection import PrivacySweepCV
+
+    model = _model.make_model(records, args, 1.0, budget)
+    tried = _attacks.checked(attacks, model, by_default=args.attack == DEFAULT_ATTACK)
+    splits = StratifiedKFold if records.classifies else KFold
+    return PrivacySweepCV(
+        model,
+        epsilons=epsilons,
+        attack=tried and tried[0],
+        cv=splits(args.cv, shuffle=True, random_state=args.seed),
+        n_jobs=args.n_jobs,
+        verbose=not args.quiet,
+        refit=args.refit,
+        path=args.resume,
+    )
+
+
+def _tell_groups(sweep: Any) -> None:
+    """Print what each subgroup loses and how well its members are found, what costs most first."""
+    if sweep.subgroups_ is None:
+        return
+    found = sweep.by_group().sort_values("loss", ascending=False, kind="stable")
+    if found.empty:
+        show(f"\nNo value of {sweep.subgroups_} has five test records in every split.")
+        return
+    shown = pd.DataFrame(
+        {
+            "epsilon": found["epsilon"].map("{:g}".format),
+            sweep.subgroups_: found["group"],
+            "test records": found["n_test"].map("{:.0f}".format),
+            "loses": found["loss"].map("{:.3f}".format),
+            "at least": found["loss_low"].map("{:.3f}".format),
+            "at most": found["loss_high"].map("{:.3f}".format),
+            "more than others": found["pays"].map({True: "yes", False: "not shown"}),
+            "attack AUC": found["attack_auc"].map("{:.3f}".format),
+            "exposed": found["exposed"].map({True: "yes", False: "not shown"}),
+        }
+    )
+    show("\n" + shown.to_string(index=False))
+
+
+def _tell_cost(sweep: Any, n_models: int) -> None:
+    from ..model_selection._page import cost_in_words
+
+    show(f"\nReleasing these {n_models} models would cost {cost_in_words(sweep)}, assuming:")
+    for assumption in sweep.charged_.assumptions:
+        show(f"  - {assumption}")
+    show("The scores are not private.")
+
+
+def _printable(table: pd.DataFrame, score: str) -> str:
     def spread(key: str) -> pd.Series:
         return table[key].map("{:.3f}".format) + " ± " + table[f"{key}_std"].map("{:.3f}".format)
 
@@ -118,8 +235,8 @@ def _printable(table: pd.DataFrame) -> str:
     shown = pd.DataFrame(
         {
             "epsilon": table["model"].where(table["baseline"], epsilons),
-            "test accuracy": spread("test_score"),
-            "train accuracy": spread("train_score"),
+            f"test {score}": spread("test_score"),
+            f"train {score}": spread("train_score"),
             "attack AUC": spread("attack_auc"),
             "ceiling": table["attack_auc_bound"].map("{:.3f}".format).replace("nan", "-"),
             "TPR at 1% FPR": table["attack_tpr_at_0.01"].map("{:.3f}".format).replace("nan", "-"),
@@ -129,12 +246,14 @@ def _printable(table: pd.DataFrame) -> str:
     return shown.to_string(index=False)
 
 
-def _write(args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: Any) -> None:
+def _write(
+    args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: Any, budget: Any
+) -> None:
     from ..model_selection._page import figure_of, page, told
 
     suffix = Path(args.out).suffix.lower() if args.out else ""
     known = _report.about(
-        args, records.name, records.schema, **{"splits, first weights": args.seed}
+        args, records.name, records.schema, budget, **{"splits, first weights": args.seed}
     )
     caveats = _caveats(sweep, records)
     for name in filter(None, (args.csv, args.out if suffix == ".csv" else None)):

@@ -7,8 +7,7 @@ from typing import Any
 
 from sklearn.model_selection import train_test_split
 
-from ..audit import claim_of
-from . import _config_file, _data, _model, _release
+from . import _config_file, _data, _model, _public, _release
 from ._console import UserError, say, show
 
 __all__ = ["add_parser", "run"]
@@ -18,6 +17,7 @@ examples:
   skprivacy train patients.csv --schema patients.json --epsilon 1 --save model.safetensors
   skprivacy train patients.csv --schema patients.json --budget patients.ledger --hold-out 0.2
   skprivacy train houses.parquet --schema houses.json --model AdaSSPRegressor --save m.safetensors
+  skprivacy train patients.csv --schema patients.json --model PATEClassifier --public agreed.csv
   skprivacy train --config run.toml --epsilon 3
 
 exit codes: 0 trained, 1 refused by the budget, 2 an error.
@@ -40,6 +40,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         "--epsilon", type=float, default=1.0, help="epsilon of the claim (default: %(default)s)"
     )
     _model.add_arguments(parser)
+    _public.add_argument(parser)
     run_group = _model.add_run(parser)
     run_group.add_argument(
         "--hold-out",
@@ -66,21 +67,23 @@ def run(args: argparse.Namespace) -> int:
     records = _data.load(args)
     _release.check_schema(args, records.schema)
     model = _model.make_model(records, args, args.epsilon, budget)
+    public = _public.given_to_fit(args, model, records)
     X, X_new, y, y_new = _parted(args, records)
     say(f"{records.name}: training on {len(y):,} of {len(records.y):,} records")
     try:
-        model.fit(X, y)
+        model.fit(X, y, **public)
     except BudgetExceededError as error:
         show(error)
         return 1
-    _tell_claim(model)
+    _release.tell_claim(model)
+    _release.save(args, model)
     if len(y_new):
         word = "accuracy" if records.classifies else "R2"
         score = model.score(X_new, y_new)
         show(f"{word} on {len(y_new):,} other records: {score:.3f}, not private")
     if args.save is None:
         say("The model is not kept. Pass --save model.safetensors to keep it.")
-    _release.release(args, model, records.schema, budget)
+    _release.certify(args, model, records.schema, budget)
     return 0
 
 
@@ -94,10 +97,3 @@ def _parted(args: argparse.Namespace, records: _data.Records) -> tuple[Any, Any,
         stratify=y if records.classifies else None,
     )  # fmt: skip
     return X, X_new, y, y_new
-
-
-def _tell_claim(model: Any) -> None:
-    claim = claim_of(model)
-    show(f"guarantee: {claim.guarantee or claim.reason}")
-    for name, why in claim.uncovered.items():
-        show(f"  not covered: {name}: {why}")

@@ -6,6 +6,7 @@ from .lookalikes import make_adult_like, make_location_like, make_purchase_like,
 from .membership import fetch_location30, fetch_purchase100, fetch_texas100
 from .mnist import fetch_mnist
 from .parquet import open_parquet
+from .people import make_people
 
 __all__ = [
     "fetch_adult",
@@ -16,6 +17,7 @@ __all__ = [
     "load_demo",
     "make_adult_like",
     "make_location_like",
+    "make_people",
     "make_purchase_like",
     "make_texas_like",
     "open_parquet",

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sklearn.datasets import fetch_file
 
+from .._validation import as_path
 from ..exceptions import DatasetNotFoundError
 
 __all__ = ["PublishedFile", "data_folder"]
@@ -31,8 +32,10 @@ def data_folder(data_home: str | PathLike[str] | None = None) -> Path:
     >>> data_folder("somewhere").name
     'somewhere'
     """
-    chosen = data_home or os.environ.get(ENVIRONMENT) or Path.home() / "skprivacy_data"
-    return Path(chosen).expanduser()
+    chosen = data_home
+    if chosen is None:
+        chosen = os.environ.get(ENVIRONMENT) or Path.home() / "skprivacy_data"
+    return Path(as_path("data_home", chosen)).expanduser()
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,9 @@ def as_bunch(
 
     ``data`` has the schema's columns, in its order; ``schema`` knows the classes.
     """
+    for name, flag in {"as_frame": as_frame, "return_X_y": return_X_y}.items():
+        if not isinstance(flag, bool | np.bool_):
+            raise TypeError(f"{name}={flag!r} must be True or False.")
     classes = np.array(schema.classes)
     # Copies, because pandas returns read-only views, which torch and others refuse.
     X: Any = data if as_frame else data.to_numpy(copy=True)

@@ -128,7 +128,7 @@ def fetch_adult(
            https://doi.org/10.24432/C5XW20
     """
     parts = {"train": ["train"], "test": ["test"], "all": ["train", "test"]}
-    if subset not in parts:
+    if not isinstance(subset, str) or subset not in parts:
         raise ValueError(f"subset={subset!r} must be one of {sorted(parts)}.")
     frames = [_read(part, data_home, download_if_missing) for part in parts[subset]]
     frame = pd.concat(frames, ignore_index=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch, check_random_state
 
+from .._validation import whole
 from ..preprocessing import Bounded, Categories, Schema
 from ._table import as_bunch
 from .adult import ADULT_SCHEMA
@@ -230,7 +230,11 @@ def _clusters(
     )
 
 
+_MOST = 10**8
+
+
 def _check_size(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name}={value!r} must be an integer >= 1.")
+    whole(name, value)
+    if value > _MOST:
+        raise ValueError(f"{name}={value!r} must be at most {_MOST}: the table is held in memory.")
     return int(value)

@@ -73,7 +73,7 @@ def fetch_mnist(
     .. [1] Y. LeCun, C. Cortes, C. Burges. The MNIST database of handwritten digits.
     """
     parts = {"train": ["train"], "test": ["test"], "all": ["train", "test"]}
-    if subset not in parts:
+    if not isinstance(subset, str) or subset not in parts:
         raise ValueError(f"subset={subset!r} must be one of {sorted(parts)}.")
     read = [_read(*_PARTS[part], data_home, download_if_missing) for part in parts[subset]]
     names = [f"pixel_{row}_{column}" for row in range(28) for column in range(28)]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from typing import IO, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
+
+from .._validation import as_path, as_paths, sequence
 
 __all__ = ["open_parquet"]
 
@@ -84,13 +87,17 @@ def open_parquet(
     >>> X, y = open_parquet("claims.parquet", target="fraud", return_X_y=True)  # doctest: +SKIP
     >>> DPSGDClassifier(classes=[0, 1], delta=1e-8).fit(X, y)  # doctest: +SKIP
     """
-    files = [_open(p) for p in ([path] if isinstance(path, str | PathLike) else path)]
-    targets = [target] if isinstance(target, str) else list(target or [])
+    if not isinstance(return_X_y, bool | np.bool_):
+        raise TypeError(f"return_X_y={return_X_y!r} must be True or False.")
+    files = [_open(file) for file in as_paths("path", path)]
+    targets = _named("target", () if target is None else target)
     names = _columns(files, targets, columns)
     labels: list[NDArray] = []
     feature_names = names
     rows = width = 0
-    with tempfile.TemporaryFile(dir=directory) as cache:
+    with tempfile.TemporaryFile(
+        dir=None if directory is None else as_path("directory", directory)
+    ) as cache:
         for frame in _parts(files, [*names, *targets]):
             if targets:
                 labels.append(frame[targets].to_numpy())
@@ -113,7 +120,14 @@ def open_parquet(
     return Bunch(data=data, target=y, feature_names=feature_names)
 
 
-def _open(path: Path) -> Any:
+def _named(parameter: str, names: Any) -> list[str]:
+    found = [names] if isinstance(names, str) else list(sequence(parameter, names))
+    if not all(isinstance(name, str) for name in found):
+        raise TypeError(f"{parameter}={names!r} must be names of columns, which are text.")
+    return found
+
+
+def _open(path: str) -> Any:
     try:
         from pyarrow import ArrowInvalid, parquet
     except ImportError as error:
@@ -122,11 +136,12 @@ def _open(path: Path) -> Any:
             "pyarrow."
         ) from error
     try:
-        return parquet.ParquetFile(fspath(path), buffer_size=_BUFFER, pre_buffer=False)
+        return parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
+    except FileNotFoundError as error:  # which does not know its file name
+        raise FileNotFoundError(error.errno, os.strerror(error.errno or 0), path) from error
     except ArrowInvalid as error:
         raise ValueError(
-            f"path={fspath(path)!r} is damaged or not a Parquet file ({error}). Copy or export it "
-            "again."
+            f"path={path!r} is damaged or not a Parquet file ({error}). Copy or export it again."
         ) from error
 
 
@@ -134,7 +149,9 @@ def _columns(files: list[Any], targets: list[str], columns: list[str] | None) ->
     if not files:
         raise ValueError("path=[] must name at least one file.")
     found = files[0].schema_arrow.names
-    names = [c for c in found if c not in targets] if columns is None else list(columns)
+    names = (
+        [c for c in found if c not in targets] if columns is None else _named("columns", columns)
+    )
     for file in files:
         missing = {*names, *targets} - set(file.schema_arrow.names)
         if missing:
@@ -160,6 +177,8 @@ def _numbers(frame: pd.DataFrame, transformer: Any) -> tuple[NDArray[np.float32]
     names = list(frame.columns)
     numbers: Any = frame
     if transformer is not None:
+        if not hasattr(transformer, "transform"):
+            raise TypeError(f"transformer={transformer!r} must be a fitted transformer, or None.")
         numbers = transformer.transform(frame)
         if hasattr(transformer, "get_feature_names_out"):
             names = list(transformer.get_feature_names_out())

@@ -12,6 +12,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import HasMethods
+from ..base import undone_on_error
 
 __all__ = ["CONSTRAINTS", "Float64Array", "OutputDefence"]
 
@@ -47,25 +48,22 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Training records.
         y : array-like of shape (n_samples,)
+            Their labels.
 
         Returns
         -------
-        self : object
-            Fitted.
+        object
+            Itself, fitted.
         """
         self._validate_params()
-        before = dict(vars(self))
-        try:
+        with undone_on_error(self):  # a model that was fitted before stays as it was
             self._learn(X, y)
             self.classes_ = self.estimator_.classes_
             for name in ("n_features_in_", "feature_names_in_"):
                 if hasattr(self.estimator_, name):
                     setattr(self, name, getattr(self.estimator_, name))
-        except BaseException:  # a model that was fitted before stays as it was
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
         return self
 
     def predict_proba(self, X: Any) -> Float64Array:
@@ -74,10 +72,12 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
+            Each row adds up to 1.
         """
         return self._disguised(self._told(X))
 
@@ -87,10 +87,12 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         shown = self.predict_proba(X)
         return np.asarray(self.classes_[shown.argmax(axis=1)])

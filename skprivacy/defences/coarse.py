@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._sklearn import Interval
+from .._validation import Interval
 from ._output import CONSTRAINTS, Float64Array, OutputDefence
 
 __all__ = ["RoundedClassifier", "TemperatureClassifier", "TopKClassifier"]

@@ -16,7 +16,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state, column_or_1d, indexable
 
-from .._sklearn import Interval, num_samples, safe_indexing
+from .._sklearn import num_samples, safe_indexing
+from .._validation import Interval
 from ._output import CONSTRAINTS, Float64Array, OutputDefence
 
 __all__ = ["MemGuardClassifier"]
@@ -138,10 +139,12 @@ class MemGuardClassifier(OutputDefence):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         proba = self._told(X)
         label = proba.argmax(axis=1)

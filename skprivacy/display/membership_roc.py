@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._output import without_mathtext
+from .._validation import open_unit
 from ..attacks.label_inference import LabelInferenceResult
 from ..attacks.result import AttackResult
 from ..metrics import clopper_pearson, roc
@@ -83,6 +84,7 @@ class MembershipRocDisplay:
         Parameters
         ----------
         result : AttackResult
+            What is plotted.
         ax : matplotlib Axes, default=None
             None makes a new figure.
         bound : callable or PrivacyGuarantee, default=None
@@ -119,8 +121,38 @@ class MembershipRocDisplay:
         bound: Any = None,
         **kwargs: Any,
     ) -> MembershipRocDisplay:
-        """Plot the scores of members and non-members; parameters as in :meth:`from_result`."""
+        """Plot the scores of members and non-members.
+
+        Parameters
+        ----------
+        scores_in : array-like of shape (n_in,)
+            Scores of members.
+        scores_out : array-like of shape (n_out,)
+            Scores of non-members.
+        alpha : float, default=0.05
+            Error probability of the confidence band.
+        name : str, default=None
+            Label of the curve.
+        ax : matplotlib Axes, default=None
+            None makes a new figure.
+        bound : callable or PrivacyGuarantee, default=None
+            Drawn as the limit that the guarantee sets for every attack.
+        **kwargs : dict
+            Passed to matplotlib's ``plot`` for the curve.
+
+        Returns
+        -------
+        MembershipRocDisplay
+            What was drawn.
+        """
         fpr, tpr, _ = roc(scores_in, scores_out)
+        open_unit("alpha", alpha)
+        bound = getattr(bound, "tpr_bound", bound)
+        if bound is not None and not callable(bound):
+            raise TypeError(
+                f"bound={bound!r} must be a PrivacyGuarantee, or a function of the false positive "
+                "rate."
+            )
         display = cls(
             fpr,
             tpr,
@@ -128,7 +160,7 @@ class MembershipRocDisplay:
             n_out=np.size(scores_out),
             alpha=alpha,
             name=name,
-            bound=getattr(bound, "tpr_bound", bound),
+            bound=bound,
         )
         return display.plot(ax=ax, **kwargs)
 
@@ -143,6 +175,11 @@ class MembershipRocDisplay:
             Label of the curve; None keeps the label given at construction.
         **kwargs
             Passed to matplotlib's ``plot`` for the curve.
+
+        Returns
+        -------
+        MembershipRocDisplay
+            Itself.
         """
         import matplotlib.pyplot as plt
 

@@ -102,6 +102,7 @@ class PrivacyUtilityDisplay:
         Parameters
         ----------
         sweep : fitted PrivacySweepCV
+            What is plotted.
         axes : sequence of two matplotlib Axes, default=None
             None makes a new figure.
         """
@@ -133,6 +134,11 @@ class PrivacyUtilityDisplay:
         ----------
         axes : sequence of two matplotlib Axes, default=None
             Utility above, attack below. None makes a new figure.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+            Itself.
         """
         if axes is None:
             import matplotlib.pyplot as plt

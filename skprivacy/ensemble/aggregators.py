@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import is_number
 from ..accounting import (
     Composed,
     Event,
@@ -59,7 +60,18 @@ class Aggregator(ABC):
 
     @abstractmethod
     def with_noise(self, noise: float) -> Aggregator:
-        """Return the aggregator whose noise is ``noise`` times its unit."""
+        """Return the aggregator whose noise is ``noise`` times its unit.
+
+        Parameters
+        ----------
+        noise : float
+            At least 0, in the unit of the parameter ``noise``.
+
+        Returns
+        -------
+        Aggregator
+            With the same other parameters.
+        """
 
     @abstractmethod
     def event(self, n_queries: int, moved: int) -> Event:
@@ -75,6 +87,7 @@ class Aggregator(ABC):
         Returns
         -------
         Event
+            Independent of the votes.
         """
 
     @abstractmethod
@@ -92,7 +105,9 @@ class Aggregator(ABC):
         votes : ndarray of shape (n_queries, n_classes)
             Private counts.
         moved : int
+            How many votes a neighbouring data set moves.
         random : SecureRandom
+            The source of all noise.
         student : callable, default=None
             Takes the labels so far, of shape (n_queries,), and returns how many votes it expects
             for each class, of shape (n_queries, n_classes): the probabilities of a student that
@@ -123,12 +138,14 @@ class Aggregator(ABC):
         epsilon, delta : float
             The target; ``numpy.inf`` takes no noise.
         relation : str
+            The neighbouring relation of the target.
         beside : Event, default=None
             What is released besides, out of the same target.
 
         Returns
         -------
         Aggregator
+            With a number for each of its noises.
         """
         if self.has_noise:
             return self
@@ -144,7 +161,7 @@ class Aggregator(ABC):
 
 
 def _check_noise(name: str, value: float | None) -> None:
-    if value is not None and not (isinstance(value, Real) and 0 <= value < math.inf):
+    if value is not None and not (is_number(value) and 0 <= value < math.inf):
         raise ValueError(
             f"{name}={value!r} must be a finite number of votes >= 0, or None to derive it from "
             "epsilon and delta."

@@ -13,6 +13,7 @@ from scipy.special import log_ndtr, logsumexp
 
 from .. import _config
 from ..accounting import DEFAULT_ORDERS, check_delta
+from ..accounting._checks import numbers
 from ..accounting.events._vote_curve import gnmax_rdp
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
 
@@ -59,6 +60,7 @@ class VoteAnalysis:
         Returns
         -------
         float
+            In nats.
         """
         if self.conversion == "strong":
             assert self.pure is not None
@@ -81,6 +83,7 @@ class VoteAnalysis:
         Returns
         -------
         float
+            In nats.
 
         Raises
         ------
@@ -124,7 +127,7 @@ def epsilon_of_moments(
     Parameters
     ----------
     log_moments : array-like of shape (n_moments,)
-        alpha(l), each at least 0.
+        Each alpha(l), at least 0.
     delta : float
         In (0, 1).
     at : array-like of shape (n_moments,), default=None
@@ -135,6 +138,7 @@ def epsilon_of_moments(
     Returns
     -------
     float
+        In nats.
 
     Raises
     ------
@@ -159,8 +163,8 @@ def epsilon_of_moments(
     check_delta(delta)
     if delta == 0:
         raise ValueError(f"delta={delta!r} must be in (0, 1): moments say nothing at 0.")
-    moments = np.asarray(log_moments, np.float64)
-    places = np.arange(1.0, moments.size + 1) if at is None else np.asarray(at, np.float64)
+    moments = np.array(numbers("log_moments", log_moments))
+    places = np.arange(1.0, moments.size + 1) if at is None else np.array(numbers("at", at))
     if moments.ndim != 1 or not moments.size or places.shape != moments.shape:
         raise ValueError(
             f"log_moments has shape {moments.shape}, with at of shape {places.shape}; expected a "
@@ -206,6 +210,7 @@ def analyse_votes(
     Returns
     -------
     VoteAnalysis
+        With a row for each query.
 
     Raises
     ------
@@ -230,7 +235,7 @@ def analyse_votes(
     check_delta(delta)
     if delta == 0 or not isinstance(delta, Real):
         raise ValueError(f"delta={delta!r} must be a number in (0, 1).")
-    if conversion not in CONVERSIONS:
+    if not isinstance(conversion, str) or conversion not in CONVERSIONS:
         raise ValueError(f"conversion={conversion!r} must be one of {CONVERSIONS}.")
     if moments is not None and not (isinstance(moments, Integral) and moments >= 1):
         raise ValueError(f"moments={moments!r} must be a whole number >= 1, or None.")
@@ -251,7 +256,10 @@ def analyse_votes(
 
 
 def _checked(votes: ArrayLike) -> NDArray[np.float64]:
-    counts = np.asarray(votes, np.float64)
+    try:
+        counts = np.asarray(votes, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("votes must be counts, one row for each query.") from None
     if counts.ndim != 2 or counts.shape[1] < 2 or not len(counts):
         raise ValueError(
             f"votes has shape {counts.shape}; expected (n_queries, n_classes) with two classes "

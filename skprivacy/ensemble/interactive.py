@@ -30,16 +30,16 @@ class InteractiveGNMax(ThresholdedGNMax):
         Least noisy number of votes by which a class must exceed what the student expects for it.
     max_answers : int
         Most queries that are answered; the first that pass.
-    reinforce : float, default=0.9
-        Least probability, by the student, with which its own label is kept; 1 keeps next to none.
-    n_rounds : int, default=4
-        Rounds into which the queries are cut. In the first one the student expects nothing, and
-        the test is that of :class:`ConfidentGNMax` at the same threshold.
     threshold_noise : float, default=None
         Standard deviation of the noise of a test, in votes. ``None``: 4 times ``noise``.
     noise : float, default=None
         Standard deviation of the noise on each count, in votes. ``None`` derives it from the
         epsilon and delta of the estimator.
+    reinforce : float, default=0.9
+        Least probability, by the student, with which its own label is kept; 1 keeps next to none.
+    n_rounds : int, default=4
+        Rounds into which the queries are cut. In the first one the student expects nothing, and the
+        test is that of :class:`ConfidentGNMax` at the same threshold.
 
     Notes
     -----

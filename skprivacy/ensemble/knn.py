@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from .._groups import protected
-from .._sklearn import HasMethods, Interval, StrOptions, num_samples, safe_indexing
+from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
+from .._validation import Interval
 from ..accounting import (
     Event,
     GaussianEvent,
@@ -194,7 +195,8 @@ class PrivateKNNClassifier(TaughtByVotes):
 
         Returns
         -------
-        self : PrivateKNNClassifier
+        PrivateKNNClassifier
+            Itself, fitted.
 
         Raises
         ------

@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._sklearn import num_samples, safe_indexing
+from .._groups import Groups
+from .._sklearn import num_samples
 
 __all__ = ["MOVED_VOTES", "PARTITIONS", "parts_by_group", "parts_by_hash", "parts_by_index"]
 
@@ -84,15 +85,13 @@ def parts_by_hash(
 
 
 def parts_by_group(
-    groups: Any, codes: NDArray[np.int64], n_teachers: int, random: np.random.RandomState
+    groups: Groups, n_teachers: int, random: np.random.RandomState
 ) -> NDArray[np.int64]:
     """Return the teacher of each record, drawn by a keyed hash of what its group is called.
 
     Parameters
     ----------
-    groups : array-like of shape (n_samples,)
-    codes : ndarray of shape (n_samples,)
-        The number of each record's group, from 0 in order of appearance.
+    groups : Groups
     n_teachers : int
     random : RandomState
         Draws the key of the hash, which must not depend on the data.
@@ -103,14 +102,11 @@ def parts_by_group(
 
     Notes
     -----
-    **Guarantees.** All records of a group have one teacher, which depends on the group alone: its
-    number would depend on the others. The first of equal values is hashed, for equal values, such
+    **Guarantees.** All records of a group have one teacher, which depends on the group's name
+    alone: its number would depend on the others. Of equal names one is hashed, for equal ones, such
     as one moment in two time zones, may be written in two ways.
     """
-    names = safe_indexing(groups, np.unique(codes, return_index=True)[1])
-    if isinstance(names, list):  # of which numpy would make text, if some of it is
-        names = pd.Series(names, dtype=object)
-    return parts_by_hash(names, None, n_teachers, random)[codes]
+    return parts_by_hash(pd.Series(groups.names), None, n_teachers, random)[groups.codes]
 
 
 def _all_contents(parts: list[Any]) -> Iterator[bytes]:

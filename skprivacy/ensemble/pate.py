@@ -11,7 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
 from .._groups import Groups, protected
-from .._sklearn import HasMethods, Interval, StrOptions, num_samples, safe_indexing
+from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
+from .._validation import Interval
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateFit
 from ..mechanisms import SecureRandom
@@ -235,7 +236,8 @@ no private record
 
         Returns
         -------
-        self : PATEClassifier
+        PATEClassifier
+            Itself, fitted.
 
         Raises
         ------
@@ -273,7 +275,7 @@ no private record
                     public = like(X, marginals.drawn(counts, N_DRAWN, random))
                     queries = chosen_queries(public, len(queries), random)
                 votes = count_votes(
-                    teacher, X, y, self._parts(X, y, groups, who, random), self.n_teachers,
+                    teacher, X, y, self._parts(X, y, who, random), self.n_teachers,
                     safe_indexing(public, queries), self.classes_, seeds, self.n_jobs,
                 )  # fmt: skip
                 answers = self.aggregator_.release(
@@ -321,10 +323,10 @@ no private record
         return relation, MOVED_VOTES[self.partition, relation]
 
     def _parts(
-        self, X: Any, y: NDArray, groups: Any, who: Groups, random: np.random.RandomState
+        self, X: Any, y: NDArray, who: Groups, random: np.random.RandomState
     ) -> NDArray[np.int64]:
         if self.partition == "index":
             return parts_by_index(num_samples(X), self.n_teachers, random)
-        if groups is not None:
-            return parts_by_group(groups, who.codes, self.n_teachers, random)
+        if who.unit != "record":
+            return parts_by_group(who, self.n_teachers, random)
         return parts_by_hash(X, y, self.n_teachers, random)

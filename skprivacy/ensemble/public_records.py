@@ -63,6 +63,18 @@ class PublicRecords:
 
         **Edge cases.** Encoders with equal parameters are one, a ``random_state`` of None
         included.
+
+        Parameters
+        ----------
+        encoder : estimator
+            Unfitted.
+        X : array-like of shape (n_public, n_features)
+            The public records, checked.
+
+        Returns
+        -------
+        estimator
+            Fitted; the same one for equal parameters.
         """
         fresh = clone(encoder)
         key = joblib.hash(fresh)

@@ -14,7 +14,9 @@ from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTraini
 from sklearn.utils.extmath import softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._sklearn import Interval, safe_indexing
+from .._sklearn import safe_indexing
+from .._validation import Interval
+from ..base import undone_if_refused
 from ._graph import graph_of, spread_along
 from .aggregators import UNANSWERED
 
@@ -102,18 +104,21 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         self.alpha = alpha
         self.max_rounds = max_rounds
 
+    @undone_if_refused
     def fit(self, X: ArrayLike, y: ArrayLike) -> PropagationStudent:
         """Fit to records of which some have a label.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Public records.
         y : array-like of int, shape (n_samples,)
             -1 marks records without a label.
 
         Returns
         -------
-        self : PropagationStudent
+        PropagationStudent
+            Itself, fitted.
 
         Raises
         ------
@@ -144,10 +149,12 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
+            Higher for the more likely.
         """
         check_is_fitted(self, "classes_")
         rows = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
@@ -159,10 +166,12 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
+            Each row adds up to 1.
         """
         return np.asarray(softmax(4.0 * self.decision_function(X)))
 
@@ -172,10 +181,12 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         return self.classes_[self.decision_function(X).argmax(axis=1)]
 

@@ -16,8 +16,9 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from .._groups import Groups, protected
-from .._sklearn import HasMethods, Interval, StrOptions
+from .._sklearn import HasMethods, StrOptions
 from .._validation import (
+    Interval,
     all_numbers,
     as_frame,
     check_column_names,
@@ -33,7 +34,6 @@ from ..public_facts import public_classes
 from .choice import HEADS, chosen_head
 from .encoding import checked_public, features_of, fitted_to_public, shared_by
 from .head import Head, OneRelease, Records, Task
-from .network import NetworkHead
 from .release import MECHANISMS, Sensitivity
 from .sensitivity import SampledSensitivity, as_sampled, given_sensitivity
 from .whitening import with_constant
@@ -114,12 +114,13 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
     one group; each head has its own proof. Each of the m records of a group counts 1 / m in what a
-    head sums up: a group adds a mean of what records add. Features are centred and half-whitened by
-    the covariance of the public records, if given, and scaled to norm 1 in any case, so that the
-    norm of what a head gets is public. The exact weights live in one function call: they are
-    neither in the fitted model, nor in its pickle, nor in the frames of an error's traceback. An
-    encoder that computes in floating point may round a record's features differently beside other
-    records; that is not accounted for.
+    head sums up: a group adds a mean of what records add. "dpsgd" clips the mean of their
+    gradients, see :class:`NetworkHead`. Features are centred and half-whitened by the covariance of
+    the public records, if given, and scaled to norm 1 in any case, so that the norm of what a head
+    gets is public. The exact weights live in one function call: they are neither in the fitted
+    model, nor in its pickle, nor in the frames of an error's traceback. An encoder that computes in
+    floating point may round a record's features differently beside other records; that is not
+    accounted for.
 
     **Edge cases.** A record with NaN or infinity, or whose features are not finite, contributes
     nothing, which is not reported; in predictions all classes are equally probable for it. A class
@@ -216,12 +217,13 @@ the encoder treats each record by itself (tried on records that are not private)
             or learns nothing, and leaves features as they are but for their norm.
         groups : array-like of shape (n_samples,), default=None
             Whom each record belongs to. The guarantee is then a group's, with all of its records,
-            and has the name of the groups if they are a Series. "dpsgd" takes none, and neither
-            does a sensitivity that is sampled.
+            and has the name of the groups if they are a Series. A sensitivity that is sampled
+            takes none.
 
         Returns
         -------
-        self : ALMFineTuner
+        ALMFineTuner
+            Itself, fitted.
 
         Raises
         ------
@@ -257,10 +259,16 @@ the encoder treats each record by itself (tried on records that are not private)
 
         Parameters
         ----------
-        X, y, X_public, groups
-            As in :meth:`fit`.
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Private records, as in :meth:`fit`.
+        y : array-like of shape (n_samples,)
+            Their labels.
         epsilons : iterable of float
             The privacy loss of each copy, in nats.
+        X_public : array-like, DataFrame or PublicRecords, default=None
+            As in :meth:`fit`.
+        groups : array-like of shape (n_samples,), default=None
+            As in :meth:`fit`.
 
         Returns
         -------
@@ -333,25 +341,16 @@ the encoder treats each record by itself (tried on records that are not private)
         )  # fmt: skip
         self.head_ = chosen_head(self.head, task).ready(task)
         sampled = as_sampled(self.sensitivity)
-        if groups is not None:
-            self._check_takes_groups(sampled)
+        if groups is not None and sampled is not None:
+            raise ValueError(
+                f"sensitivity={self.sensitivity!r} is sampled by leaving out single records, and "
+                "groups are given. Use sensitivity='proved'."
+            )
         if sampled is not None and sampled.sampler is not None:
             assert isinstance(self.head_, OneRelease)
             random = np.random.default_rng(self.noise_seed)
             task = sampled.over(self.head_, task, self._public_records, random)
         return X, labels, who, task
-
-    def _check_takes_groups(self, sampled: SampledSensitivity | None) -> None:
-        if sampled is not None:
-            raise ValueError(
-                f"sensitivity={self.sensitivity!r} is sampled by leaving out single records, and "
-                "groups are given. Use sensitivity='proved'."
-            )
-        if isinstance(self.head_, NetworkHead):
-            raise ValueError(
-                f"head={self.head!r} takes no groups. Use another head, or DPSGDClassifier on the "
-                "features of the encoder."
-            )
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray]:
         self._validate_params()
@@ -403,21 +402,22 @@ the encoder treats each record by itself (tried on records that are not private)
                 features = (features - self.whitening_.mean_) @ self.whitening_.components_
         return with_constant(features)
 
-    def _records(
-        self, X: Any, labels: NDArray[np.int64], shares: NDArray[np.float64] | float = 1.0
-    ) -> Records:
-        rows, counts = self._rows(X)
-        return Records(rows, np.asarray(counts * shares, np.float64), labels, len(self.classes_))
+    def _records(self, X: Any, labels: NDArray[np.int64], groups: Groups | None = None) -> Records:
+        rows, found = self._rows(X)
+        counts = found.astype(np.float64)
+        if groups is not None:
+            counts *= groups.exact_shares()
+        return Records(rows, counts, labels, len(self.classes_), groups)
 
     def _released(self, task: Task, X: Any, labels: NDArray[np.int64], who: Groups) -> Any:
-        records = self._records(X, labels, who.exact_shares())
+        records = self._records(X, labels, who)
         [task] = self._with_sampled([task], records)
         return self.head_.release(task, records, SecureRandom(self.noise_seed))
 
     def _released_often(
         self, head: OneRelease, tasks: list[Task], X: Any, labels: NDArray[np.int64], who: Groups
     ) -> list[NDArray[np.float64]]:
-        records = self._records(X, labels, who.exact_shares())
+        records = self._records(X, labels, who)
         tasks = self._with_sampled(tasks, records)
         statistic = head.statistic(tasks[0], records)
         random = SecureRandom(self.noise_seed)
@@ -441,6 +441,7 @@ the encoder treats each record by itself (tried on records that are not private)
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
@@ -455,10 +456,12 @@ the encoder treats each record by itself (tried on records that are not private)
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         best = self._scores(X).argmax(axis=1)
         return self.classes_[best]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from .._validation import is_number
 from ..accounting import Event, GaussianEvent, NonPrivate, Repeated
 from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
 from .head import Head, Records, Task
@@ -56,7 +57,7 @@ class GradientHead(Head):
     def __post_init__(self) -> None:
         if not (isinstance(self.steps, int) and 1 <= self.steps <= 10_000):
             raise ValueError(f"steps={self.steps!r} must be a whole number from 1 to 10000.")
-        if not 1e-3 <= self.clip <= 2:
+        if not (is_number(self.clip) and 1e-3 <= self.clip <= 2):
             raise ValueError(
                 f"clip={self.clip!r} must be a number from 0.001 to 2; gradients of rows of norm 1 "
                 "are at most sqrt(2)."

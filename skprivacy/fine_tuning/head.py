@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._groups import Groups
 from ..accounting import Event
 from ..mechanisms import Mechanism, SecureRandom
 from ..mechanisms.bounds import quantize
@@ -66,6 +67,8 @@ class Records:
     labels : ndarray of shape (n_samples,)
         Indices of classes.
     n_classes : int
+    groups : Groups, default=None
+        Whom each record belongs to, perhaps itself alone.
 
     Notes
     -----
@@ -80,6 +83,7 @@ class Records:
     counts: NDArray[np.float64]
     labels: NDArray[np.int64]
     n_classes: int
+    groups: Groups | None = None
 
     @property
     def targets(self) -> NDArray[np.float64]:
@@ -112,12 +116,33 @@ class Head(ABC):
     """
 
     def ready(self, task: Task) -> Head:
-        """Return the head with all its numbers set, from public facts alone."""
+        """Return the head with all its numbers set, from public facts alone.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+
+        Returns
+        -------
+        Head
+            Of the same kind.
+        """
         return self
 
     @abstractmethod
     def event(self, task: Task) -> Event:
         """Return what :meth:`release` releases.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+
+        Returns
+        -------
+        Event
+            Of one release.
 
         Raises
         ------
@@ -127,10 +152,38 @@ class Head(ABC):
 
     @abstractmethod
     def release(self, task: Task, records: Records, random: SecureRandom) -> Any:
-        """Return released weights, of shape (size, n_classes), or what :meth:`scores` takes."""
+        """Return released weights, of shape (size, n_classes), or what :meth:`scores` takes.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+        records : Records
+            Private.
+        random : SecureRandom
+            The source of all noise.
+
+        Returns
+        -------
+        ndarray of shape (size, n_classes)
+            Or another form that :meth:`scores` takes.
+        """
 
     def scores(self, rows: NDArray[np.float64], weights: Any) -> NDArray[np.float64]:
-        """Return scores of rows, (n_samples, n_classes), whose softmax are probabilities."""
+        """Return scores of rows, whose softmax are probabilities.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_samples, size)
+            In the unit ball.
+        weights : ndarray of shape (size, n_classes)
+            What :meth:`release` returned.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The scores.
+        """
         return np.asarray(rows @ weights)
 
 
@@ -157,7 +210,18 @@ class OneRelease(Head):
         """Return the weights that a noisy statistic gives."""
 
     def mechanism(self, task: Task) -> Mechanism:
-        """Return the mechanism that the statistic passes through."""
+        """Return the mechanism that the statistic passes through.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+
+        Returns
+        -------
+        Mechanism
+            With the sensitivity of the statistic.
+        """
         return noise_for(
             task.mechanism, task.epsilon, task.delta, self.sensitivity(task), self.length(task)
         )
@@ -171,6 +235,21 @@ class OneRelease(Head):
     def noised(
         self, task: Task, statistic: NDArray[np.float64], random: SecureRandom
     ) -> NDArray[np.float64]:
-        """Return the weights that the statistic gives with fresh noise."""
+        """Return the weights that the statistic gives with fresh noise.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+        statistic : ndarray of shape (length,)
+            Private; it is not changed.
+        random : SecureRandom
+            The source of all noise.
+
+        Returns
+        -------
+        ndarray of shape (size, n_classes)
+            The weights.
+        """
         noisy = self.mechanism(task).release(statistic.copy(), random)
         return self.weights(task, noisy)

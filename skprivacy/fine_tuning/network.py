@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from .._validation import sequence
 from ..accounting import Event
 from ..mechanisms import SecureRandom
 from .head import Head, Records, Task
@@ -37,14 +39,19 @@ class NetworkHead(Head):
     batch_size : int or "auto", default="auto"
         Expected number of records in a step.
     n_records : int, default=None
-        A public figure for the number of records, which ``relation="add_remove"`` needs.
+        A public figure for the number of records, or of groups, which ``relation="add_remove"``
+        needs.
     random_state : int, default=None
         Drives the initial weights only.
+    max_group_rows : int or None, default=2
+        With ``groups``: at most so many records of each are used, drawn once; ``None`` uses all.
+    group_contribution : {"mean", "sum"}, default="mean"
+        With ``groups``: whether the mean or the sum of the gradients of a group is clipped.
 
     Notes
     -----
     **Guarantees.** Those of DP-SGD: each step is a Poisson-sampled Gaussian mechanism. Under
-    "zero_out" the number of records is public.
+    "zero_out" the number of records, or of groups, is public.
     """
 
     hidden_layer_sizes: tuple[int, ...] = (64,)
@@ -52,10 +59,13 @@ class NetworkHead(Head):
     batch_size: int | str = "auto"
     n_records: int | None = None
     random_state: int | None = None
+    max_group_rows: int | None = 2
+    group_contribution: str = "mean"
 
     def __post_init__(self) -> None:
         sizes = self.hidden_layer_sizes
-        if not all(isinstance(size, int) and size > 0 for size in sizes):
+        given = sequence("hidden_layer_sizes", sizes)
+        if not all(isinstance(size, int) and size > 0 for size in given):
             raise ValueError(
                 f"hidden_layer_sizes={sizes!r} must hold positive whole numbers, such as (64,)."
             )
@@ -103,13 +113,19 @@ class NetworkHead(Head):
             epochs=self.epochs,
             classes=range(task.n_classes),
             n_records=self.n_records,
+            max_group_rows=self.max_group_rows,
+            group_contribution=self.group_contribution,
             random_state=self.random_state,
             noise_seed=task.noise_seed,
         )
 
     def release(self, task: Task, records: Records, random: SecureRandom) -> DPSGDClassifier:
         rows = np.where(records.counts[:, None] > 0, records.rows, np.nan)
-        return self._classifier(task).fit(rows, records.labels)
+        own = records.groups
+        if own is None or own.unit == "record":
+            return self._classifier(task).fit(rows, records.labels)
+        groups = pd.Series(own.codes, name=own.unit)
+        return self._classifier(task).fit(rows, records.labels, groups=groups)
 
     def scores(self, rows: NDArray[np.float64], weights: DPSGDClassifier) -> NDArray[np.float64]:
         return np.asarray(np.log(np.maximum(weights.predict_proba(rows), _LEAST)))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .._validation import is_number
 from ..accounting import LogisticEvent, calibrate_noise_multiplier
 from ..mechanisms import Gaussian, KNorm, Laplace, Logistic, Mechanism, analytic_noise_multiplier
 
@@ -35,11 +36,24 @@ class Sensitivity:
 
     def __post_init__(self) -> None:
         for name, value in (("l2", self.l2), ("l1", self.l1)):
-            if value is not None and not (math.isfinite(value) and value > 0):
+            if value is None and name == "l1":
+                continue
+            if value is None or not (is_number(value) and 0 < value < math.inf):
                 raise ValueError(f"{name}={value!r} must be a finite number above 0.")
 
     def in_l1(self, size: int) -> float:
-        """Return the L1 sensitivity of a vector of ``size`` numbers."""
+        """Return the L1 sensitivity of a vector of ``size`` numbers.
+
+        Parameters
+        ----------
+        size : int
+            Length of the vector.
+
+        Returns
+        -------
+        float
+            At most sqrt(size) times that in L2.
+        """
         always = math.sqrt(size) * self.l2
         return always if self.l1 is None else min(self.l1, always)
 

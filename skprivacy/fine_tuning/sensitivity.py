@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import lambertw
 
 from .._sklearn import num_samples, safe_indexing
+from .._validation import is_number, whole
 from ..base import PrivateFit
 from ..mechanisms import Laplace, Logistic
 from .head import OneRelease, Records, Task
@@ -77,10 +78,8 @@ class SampledSensitivity:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.n_pairs, int | np.integer) and not isinstance(self.n_pairs, bool)
-        if not whole or self.n_pairs < 1:
-            raise ValueError(f"n_pairs={self.n_pairs!r} must be a positive whole number.")
-        if not 0 < self.confidence < 1:
+        whole("n_pairs", self.n_pairs)
+        if not is_number(self.confidence) or not 0 < self.confidence < 1:
             raise ValueError(f"confidence={self.confidence!r} must be between 0 and 1.")
         pair = isinstance(self.sampler, tuple) and len(self.sampler) == 2
         if not (self.sampler is None or callable(self.sampler) or pair):
@@ -125,7 +124,24 @@ class SampledSensitivity:
     def on(
         self, head: OneRelease, tasks: list[Task], records: Records, random: np.random.Generator
     ) -> list[Task]:
-        """Return tasks with the sensitivity that private records show: an estimate."""
+        """Return tasks with the sensitivity that private records show: an estimate.
+
+        Parameters
+        ----------
+        head : OneRelease
+            The head that is trained.
+        tasks : list of Task
+            Public facts, alike but for epsilon.
+        records : Records
+            Private.
+        random : Generator
+            Of the pairs of neighbours.
+
+        Returns
+        -------
+        list of Task
+            Each with a ``sensitivity``.
+        """
         moved = sampled_on(head, tasks[0], records, self.n_pairs, random)
         return [_with(task, moved, head) for task in tasks]
 
@@ -136,7 +152,24 @@ class SampledSensitivity:
         as_records: Callable[[Any, Any], Records],
         random: np.random.Generator,
     ) -> Task:
-        """Return the task with the sensitivity that the sampler's records show."""
+        """Return the task with the sensitivity that the sampler's records show.
+
+        Parameters
+        ----------
+        head : OneRelease
+            The head that is trained.
+        task : Task
+            Public facts.
+        as_records : callable
+            Turns X and y of the sampler into Records.
+        random : Generator
+            Given to the sampler.
+
+        Returns
+        -------
+        Task
+            With a ``sensitivity``.
+        """
         assert self.sampler is not None
         drawn = _tables(self.sampler, self.n_pairs, task.n_records + 1, random)
         return _with(task, sampled_over(head, task, (as_records(X, y) for X, y in drawn)), head)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import null_space
 
+from .._validation import is_number
 from ..linear_model._logistic import LogisticLoss, minimize
 from ..linear_model.objective import TOLERANCE
 from .head import OneRelease, Records, Task
@@ -52,7 +53,7 @@ class SoftmaxHead(OneRelease):
     ridge: float | None = None
 
     def __post_init__(self) -> None:
-        if self.ridge is not None and not (math.isfinite(self.ridge) and self.ridge > 0):
+        if self.ridge is not None and not (is_number(self.ridge) and 0 < self.ridge < math.inf):
             raise ValueError(f"ridge={self.ridge!r} must be a finite number above 0, or None.")
 
     def ready(self, task: Task) -> SoftmaxHead:
@@ -75,7 +76,20 @@ class SoftmaxHead(OneRelease):
         return self.flattened(task, minimize(self.loss(task, records), TOLERANCE))
 
     def loss(self, task: Task, records: Records) -> LogisticLoss:
-        """Return what the weights minimise: for two classes, the log-odds of the second."""
+        """Return what the weights minimise: for two classes, the log-odds of the second.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+        records : Records
+            Private.
+
+        Returns
+        -------
+        LogisticLoss
+            A function of the weights.
+        """
         outputs = 1 if task.n_classes == 2 else task.n_classes
         return LogisticLoss(
             records.weighted,
@@ -91,7 +105,20 @@ class SoftmaxHead(OneRelease):
         return TOLERANCE / _ridge(self)
 
     def flattened(self, task: Task, minimiser: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the statistic that a minimiser of the loss gives."""
+        """Return the statistic that a minimiser of the loss gives.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+        minimiser : ndarray of shape (size, n_outputs)
+            The weights that minimise the loss.
+
+        Returns
+        -------
+        ndarray of shape (length,)
+            Flat.
+        """
         return np.asarray((minimiser @ _contrasts(task.n_classes)).ravel())
 
     def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -68,7 +68,8 @@ class HalfWhitening(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        self : HalfWhitening
+        HalfWhitening
+            Itself, fitted.
         """
         rows = np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
         self.mean_ = rows.mean(axis=0)
@@ -85,6 +86,7 @@ class HalfWhitening(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records, private ones too: each is scaled by itself.
 
         Returns
         -------

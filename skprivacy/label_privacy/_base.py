@@ -21,8 +21,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from .._groups import protected
-from .._sklearn import HasMethods, Interval, num_samples, safe_indexing
-from .._validation import as_frame, check_column_names, check_unmasked
+from .._sklearn import HasMethods, num_samples, safe_indexing
+from .._validation import Interval, as_frame, check_column_names, check_unmasked
 from ..accounting import Event, NonPrivate, PrivacyBudget
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
@@ -101,7 +101,8 @@ class NoisyLabelClassifier(
 
         Returns
         -------
-        self
+        object
+            Itself, fitted.
 
         Raises
         ------
@@ -206,10 +207,12 @@ class NoisyLabelClassifier(
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         rows = self._rows(X)
         return self.classes_[self.estimator_.predict(rows)]

@@ -11,7 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
 from .._groups import protected
-from .._sklearn import HasMethods, Interval, num_samples, safe_indexing
+from .._sklearn import HasMethods, num_samples, safe_indexing
+from .._validation import Interval
 from ..accounting import PrivacyBudget, check_delta
 from ..ensemble import Aggregator
 from ..ensemble._taught import TaughtByVotes, placed
@@ -177,7 +178,8 @@ class LabelPATEClassifier(TaughtByVotes):
 
         Returns
         -------
-        self : LabelPATEClassifier
+        LabelPATEClassifier
+            Itself, fitted.
 
         Raises
         ------

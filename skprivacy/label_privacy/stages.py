@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._sklearn import Interval, safe_indexing
+from .._sklearn import safe_indexing
+from .._validation import Interval
 from ..accounting import ApproxDP, Event, PrivacyBudget
 from ..mechanisms import RandomizedResponse, RandomizedResponseAmong, SecureRandom
 from ._base import MOST, NoisyLabelClassifier

@@ -14,8 +14,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._groups import Groups, protected
-from .._sklearn import Interval, StrOptions
-from .._validation import check_column_names, check_delta_is_small, check_numbers, check_unmasked
+from .._sklearn import StrOptions
+from .._validation import (
+    Interval,
+    check_column_names,
+    check_delta_is_small,
+    check_numbers,
+    check_unmasked,
+)
 from ..accounting import Event, PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
@@ -148,10 +154,12 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            In the units of the target.
         """
         return np.clip(self._scores(X), *self.target_bounds_)
 
@@ -175,10 +183,12 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
+            One number for two classes.
         """
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
@@ -189,6 +199,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
@@ -207,10 +218,12 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         scores = self.decision_function(X)
         chosen = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)

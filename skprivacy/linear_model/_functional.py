@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._groups import Groups
-from .._sklearn import Interval
+from .._validation import Interval
 from ..base import PrivateFit
 from ..mechanisms import SecureRandom
 from ._base import PrivateLinearModel

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from .._sklearn import Interval
+from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..public_facts import public_classes, public_target_bounds
 from ._base import PrivateLinearClassifier, PrivateLinearRegressor
@@ -156,14 +156,17 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Private records.
         y : array-like of shape (n_samples,)
+            Their targets.
         groups : array-like of shape (n_samples,), default=None
             Whom each record belongs to. The guarantee is then a group's, with all of its records,
             and has the name of the groups if they are a Series.
 
         Returns
         -------
-        self : FunctionalMechanismRegressor
+        FunctionalMechanismRegressor
+            Itself, fitted.
 
         Raises
         ------
@@ -204,7 +207,9 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         Returns
         -------
         coefs : ndarray of shape (n_alphas, n_features)
+            Of each alpha.
         intercepts : ndarray of shape (n_alphas,)
+            Of each alpha.
         """
         check_is_fitted(self, "polynomial_")
         solutions = [self._solution(s) for s in self.polynomial_.minimize(checked_alphas(alphas))]
@@ -349,6 +354,7 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Private records.
         y : array-like of shape (n_samples,)
             Labels, each one of ``classes``.
         groups : array-like of shape (n_samples,), default=None
@@ -357,7 +363,8 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
 
         Returns
         -------
-        self : FunctionalMechanismClassifier
+        FunctionalMechanismClassifier
+            Itself, fitted.
 
         Raises
         ------
@@ -388,7 +395,9 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         Returns
         -------
         coefs : ndarray of shape (n_alphas, n_outputs, n_features)
+            Of each alpha.
         intercepts : ndarray of shape (n_alphas, n_outputs)
+            Of each alpha.
         """
         check_is_fitted(self, "polynomial_")
         solutions = self.polynomial_.minimize(checked_alphas(alphas))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._groups import Groups
-from .._sklearn import Interval
+from .._validation import Interval
 from ..accounting import ApproxDP, Event, NonPrivate, PrivacyBudget
 from ..mechanisms import Gaussian, Laplace, SecureRandom, analytic_noise_multiplier
 from ..public_facts import public_classes
@@ -65,6 +65,7 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Private records.
         y : array-like of shape (n_samples,)
             Labels, each one of ``classes``.
         groups : array-like of shape (n_samples,), default=None
@@ -73,7 +74,8 @@ class _PerturbedClassifier(PrivateLinearClassifier):
 
         Returns
         -------
-        self
+        object
+            Itself, fitted.
 
         Raises
         ------

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._validation import is_number
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 from ..mechanisms.bounds import exact_product, quantize
 
@@ -62,11 +63,13 @@ class PolynomialObjective:
     order: int = 2
 
     def __post_init__(self) -> None:
+        if not callable(self.slope):
+            raise TypeError(f"slope={self.slope!r} must be a function of the targets.")
         for name in ("curvature", "slope_l1", "slope_l2"):
             number = getattr(self, name)
-            if not (math.isfinite(number) and number > 0):
+            if not (is_number(number) and 0 < number < math.inf):
                 raise ValueError(f"{name}={number!r} must be a finite number > 0.")
-        if self.order not in (1, 2):
+        if not is_number(self.order) or self.order not in (1, 2):
             raise ValueError(
                 f"order={self.order!r} must be 1 (diagonal of the second moments) or 2 (whole "
                 "matrix)."
@@ -124,8 +127,14 @@ class PolynomialObjective:
         l1_radius : float
             Bound r on the L1 norm of a row.
         relation : {"add_remove", "zero_out", "replace_one"}
+            The neighbouring relation.
         pure : bool
             L1 sensitivity for pure differential privacy, otherwise L2.
+
+        Returns
+        -------
+        float
+            In L1 if ``pure``, else in L2.
 
         Notes
         -----
@@ -179,9 +188,16 @@ class PolynomialObjective:
         weights : ndarray of shape (n_samples,)
             The weights by which the rows are multiplied.
         target : ndarray of shape (n_samples,)
+            Labels or numbers, as ``slope`` takes them.
         mechanism : Laplace or Gaussian
             With the sensitivity from :meth:`sensitivity`.
         random : SecureRandom
+            The source of all noise.
+
+        Returns
+        -------
+        NoisyPolynomial
+            Which can be minimised as often as is wanted.
         """
         pure = isinstance(mechanism, Laplace)
         a, p = self._balance(pure), rows.shape[1]

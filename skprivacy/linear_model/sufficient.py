@@ -8,7 +8,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._sklearn import Interval
+from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
 from ..mechanisms.bounds import UnitBall, exact_product, quantize
@@ -139,14 +139,17 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Private records.
         y : array-like of shape (n_samples,)
+            Their targets.
         groups : array-like of shape (n_samples,), default=None
             Whom each record belongs to. The guarantee is then a group's, with all of its records,
             and has the name of the groups if they are a Series.
 
         Returns
         -------
-        self : AdaSSPRegressor
+        AdaSSPRegressor
+            Itself, fitted.
 
         Raises
         ------

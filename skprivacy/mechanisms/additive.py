@@ -166,7 +166,17 @@ class Laplace(_GridNoise):
 
     @classmethod
     def calibrated(cls, epsilon: float, sensitivity: float, **bounds: Any) -> Laplace:
-        """Return the mechanism of pure ``epsilon`` differential privacy."""
+        """Return the mechanism of pure ``epsilon`` differential privacy.
+
+        Parameters
+        ----------
+        epsilon : float
+            In nats, above 0.
+        sensitivity : float
+            In L1.
+        **bounds : dict
+            The other parameters of the class.
+        """
         return cls(inverse(epsilon), sensitivity, **bounds)
 
     def _event(self) -> events.Event:
@@ -327,7 +337,17 @@ class Logistic(_GridNoise):
 
     @classmethod
     def calibrated(cls, epsilon: float, sensitivity: float, **bounds: Any) -> Logistic:
-        """Return the mechanism of pure ``epsilon`` differential privacy for L1 sensitivity."""
+        """Return the mechanism of pure ``epsilon`` differential privacy for L1 sensitivity.
+
+        Parameters
+        ----------
+        epsilon : float
+            In nats, above 0.
+        sensitivity : float
+            In L1.
+        **bounds : dict
+            The other parameters of the class.
+        """
         return cls(inverse(epsilon), sensitivity, **bounds)
 
     def _event(self) -> events.Event:

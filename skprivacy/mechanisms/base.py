@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._validation import is_tensor
+from .._validation import PlainNumbers, is_tensor
 from .entropy import SecureRandom
 
 __all__ = ["Mechanism", "answers"]
@@ -33,7 +33,7 @@ def answers() -> Iterator[list[Any]]:
         _ANSWERS.reset(token)
 
 
-class Mechanism(ABC):
+class Mechanism(PlainNumbers, ABC):
     """A randomised function of a value computed from private data.
 
     Concrete mechanisms are small frozen dataclasses with a declared ``sensitivity``: the largest
@@ -50,7 +50,20 @@ class Mechanism(ABC):
         """The accounting event of one release."""
 
     def release(self, value: Any, random: SecureRandom) -> Any:
-        """Return a noisy version of ``value``; floating-point arrays may be changed in place."""
+        """Return a noisy version of ``value``; floating-point arrays may be changed in place.
+
+        Parameters
+        ----------
+        value : object
+            What the mechanism takes, such as an array.
+        random : SecureRandom
+            The source of all noise.
+
+        Returns
+        -------
+        object
+            What the mechanism releases; an array for an array.
+        """
         if not isinstance(random, SecureRandom):
             raise TypeError(f"random={random!r} must be a SecureRandom, the source of all noise.")
         answer = self._release(value, random)

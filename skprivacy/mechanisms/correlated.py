@@ -14,7 +14,7 @@ from ..accounting import BandedFactorization, MatrixFactorization, TreeAggregati
 from ..accounting.matrix import last_step_spread
 from .base import Mechanism
 from .entropy import SecureRandom
-from .floating import check_noise
+from .floating import check_finite, check_noise
 
 if TYPE_CHECKING:
     from .chacha import DeviceRandom
@@ -98,6 +98,7 @@ class MatrixGaussian(Mechanism):
                 f"The stream was accounted as {self.run.n_steps} steps, which are all used. Create "
                 "a new MatrixGaussian, accounted for more steps."
             )
+        check_finite(value)
         std = float(np.float32(self.noise_multiplier * self.sensitivity))
         if is_tensor(value):
             from .chacha import DeviceRandom

@@ -6,13 +6,12 @@ import hashlib
 import math
 import os
 import threading
-from numbers import Real
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-from .._validation import check_flat
+from .._validation import check_flat, is_number
 from ..accounting._checks import whole
 from ._process import process
 
@@ -78,7 +77,18 @@ class SecureRandom:
         )
 
     def random_bytes(self, n: int) -> bytes:
-        """Return ``n`` uniformly random bytes."""
+        """Return ``n`` uniformly random bytes.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+
+        Returns
+        -------
+        bytes
+            Of length ``n``.
+        """
         check_count("n", n)
         lock, stream = self._stream()
         with lock:
@@ -104,15 +114,40 @@ class SecureRandom:
         return np.frombuffer(self.random_bytes(size * np.dtype(dtype).itemsize), dtype=dtype)
 
     def uniform(self, size: int) -> NDArray[np.float64]:
-        """Draw ``size`` multiples of 2**-53 uniformly from (0, 1]."""
+        """Draw ``size`` multiples of 2**-53 uniformly from (0, 1].
+
+        Parameters
+        ----------
+        size : int
+            How many.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The numbers.
+        """
         check_count("size", size)
         steps = (self._uint(size, np.uint64) >> np.uint64(11)) + np.uint64(1)
         return steps.astype(np.float64) * 2.0**-53
 
     def integers(self, high: int, size: int) -> NDArray[np.int64]:
-        """Draw ``size`` integers uniformly from 0 to ``high - 1``, exactly (by rejection)."""
+        """Draw ``size`` integers uniformly from 0 to ``high - 1``, exactly (by rejection).
+
+        Parameters
+        ----------
+        high : int
+            At least 1.
+        size : int
+            How many.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The integers.
+        """
         check_count("size", size)
-        if not isinstance(high, int | np.integer) or not 0 < high <= 1 << 63:
+        is_whole = isinstance(high, int | np.integer) and is_number(high)
+        if not is_whole or not 0 < high <= 1 << 63:
             raise ValueError(f"high={high!r} must be an integer between 1 and 2**63.")
         high = int(high)  # numpy's integers would overflow
         limit = np.uint64((1 << 64) - (1 << 64) % high - 1)  # larger values would bias the result
@@ -129,6 +164,16 @@ class SecureRandom:
         probability uses another 32 bits, so the tail reaches 9.4 standard deviations, not 6.7. The
         result has single precision and is not hardened against floating-point attacks (Mironov
         2012).
+
+        Parameters
+        ----------
+        size : int
+            How many.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The numbers.
         """
         check_count("size", size)
         out, buffers = np.empty(size, np.float32), _Buffers(size)
@@ -141,9 +186,16 @@ class SecureRandom:
 
         It uses a single thread: the steps are so short that two threads would lose more by waiting
         for Python's lock than they gain.
+
+        Parameters
+        ----------
+        values : ndarray of shape (size,)
+            The numbers that are added to.
+        std : float
+            At least 0.
         """
         check_flat(values, "values")
-        if not isinstance(std, Real) or not 0 <= std < math.inf:
+        if not is_number(std) or not 0 <= std < math.inf:
             raise ValueError(f"std={std!r} must be a finite number >= 0.")
         buffers, scale = _Buffers(len(values)), np.float32(std)
         for start in range(0, len(values), _CHUNK):

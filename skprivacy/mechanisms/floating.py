@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .._validation import check_flat, is_tensor
 from ..accounting import events
 from ..accounting._checks import number
@@ -39,9 +41,9 @@ class FloatGaussian(Mechanism):
     a result can reveal more than the real-number guarantee allows (Mironov 2012). For a single
     release, use :class:`Gaussian`, which is exact on a grid.
 
-    **Edge cases.** NaN and infinity pass through: the caller's clipping has to remove them. An
-    empty vector is returned unchanged. A tensor of torch's gets its noise on its own device, by
-    ChaCha20 with a key of ``random``'s.
+    **Edge cases.** NaN and infinity, which no noise hides, are refused: the caller's clipping has
+    to remove them. An empty vector is returned unchanged. A tensor of torch's gets its noise on its
+    own device, by ChaCha20 with a key of ``random``'s.
 
     References
     ----------
@@ -77,6 +79,7 @@ class FloatGaussian(Mechanism):
         check_flat(value)
         if self.noise_multiplier == 0:
             return value
+        check_finite(value)
         std = self.noise_multiplier * self.sensitivity
         if is_tensor(value):
             from .chacha import DeviceRandom
@@ -84,6 +87,15 @@ class FloatGaussian(Mechanism):
             return DeviceRandom(random, value.device).add_normal(value, std)
         random.add_normal(value, std)
         return value
+
+
+def check_finite(value: Any) -> None:
+    """Refuse a vector with a number whose noisy version tells it for certain."""
+    if not (value.isfinite() if is_tensor(value) else np.isfinite(value)).all():
+        raise ValueError(
+            "value holds NaN or infinity, which no noise hides. Clip each record's part of it "
+            "before they are summed."
+        )
 
 
 def check_noise(noise_multiplier: float, sensitivity: float) -> None:

@@ -27,7 +27,7 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
 
     Returns
     -------
-    noise_multiplier : float
+    float
         Standard deviation over L2 sensitivity, rounded up by one part in 2**30.
 
     Raises
@@ -57,7 +57,7 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
 def _analytic(epsilon: float, delta: float) -> float:
     def delta_at(z: float) -> float:
         a, b = 0.5 / z, epsilon * z
-        return float(ndtr(a - b) - math.exp(epsilon + float(log_ndtr(-a - b))))
+        return float(ndtr(a - b) - math.exp(min(epsilon + float(log_ndtr(-a - b)), 0.0)))
 
     low = high = 1.0
     while delta_at(high) > delta:
@@ -94,7 +94,7 @@ def classic_noise_multiplier(epsilon: float, delta: float) -> float:
 
     Returns
     -------
-    noise_multiplier : float
+    float
         Standard deviation over L2 sensitivity, rounded up by one part in 2**30.
 
     Raises

@@ -68,7 +68,17 @@ class KNorm(_GridNoise):
 
     @classmethod
     def calibrated(cls, epsilon: float, sensitivity: float, **bounds: Any) -> KNorm:
-        """Return the mechanism of pure ``epsilon`` differential privacy."""
+        """Return the mechanism of pure ``epsilon`` differential privacy.
+
+        Parameters
+        ----------
+        epsilon : float
+            In nats, above 0.
+        sensitivity : float
+            In the mechanism's norm.
+        **bounds : dict
+            The other parameters of the class.
+        """
         return cls(inverse(epsilon), sensitivity, **bounds)
 
     def _event(self) -> events.Event:
@@ -76,7 +86,18 @@ class KNorm(_GridNoise):
         return events.ApproxDP(1.0 / self.noise_multiplier)
 
     def std_of(self, size: int) -> float:
-        """Return the standard deviation of each of ``size`` numbers' noise."""
+        """Return the standard deviation of each of ``size`` numbers' noise.
+
+        Parameters
+        ----------
+        size : int
+            Length of the value.
+
+        Returns
+        -------
+        float
+            In the units of the value.
+        """
         whole("size", size, least=0)
         return self.scale * math.sqrt(size + 1.0)
 

@@ -12,7 +12,7 @@ from .._validation import check_flat, is_tensor
 from ..accounting import events
 from .base import Mechanism
 from .entropy import SecureRandom
-from .floating import check_noise
+from .floating import check_finite, check_noise
 
 __all__ = ["FloatLogistic", "standard_logistic"]
 
@@ -77,6 +77,7 @@ class FloatLogistic(Mechanism):
         check_flat(value)
         if self.noise_multiplier == 0:
             return value
+        check_finite(value)
         scale = np.float32(self.noise_multiplier * self.sensitivity)
         if is_tensor(value):
             from .chacha import DeviceRandom

@@ -31,7 +31,7 @@ class RandomizedResponse(Mechanism):
     epsilon : float
         Privacy loss of one report, from 1e-6 to 700.
     n_categories : int
-        k, the number of public categories, at least 2. Reports are integers 0 .. k-1.
+        Number k of public categories, at least 2. Reports are integers 0 .. k-1.
     sensitivity : float, default=1.0
         Ignored: one category may become any other.
 
@@ -111,7 +111,7 @@ class RandomizedResponse(Mechanism):
 
         Returns
         -------
-        estimates : ndarray of shape (n_categories,)
+        ndarray of shape (n_categories,)
             They can be negative; clipping them is post-processing.
         """
         reported = unrounded(counts, "counts")
@@ -138,7 +138,7 @@ class RandomizedResponseAmong(RandomizedResponse):
     epsilon : float
         Privacy loss of one report, from 1e-6 to 700.
     n_categories : int
-        k, the number of candidates, at least 2. Reports are positions 0 .. k-1 in their list.
+        Number k of candidates, at least 2. Reports are positions 0 .. k-1 in their list.
     sensitivity : float, default=1.0
         Ignored: one category may become any other.
 

@@ -43,7 +43,20 @@ class PoissonSampler:
             raise ValueError(f"rate={self.rate!r} must be in (0, 1].")
 
     def draw(self, n: int, random: SecureRandom) -> NDArray[np.int64]:
-        """Return the sorted indices, from 0 to ``n - 1``, of the included records."""
+        """Return the sorted indices, from 0 to ``n - 1``, of the included records.
+
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        random : SecureRandom
+            The source of all chance.
+
+        Returns
+        -------
+        ndarray of int of shape (n_drawn,)
+            Each record is included by itself, so ``n_drawn`` varies.
+        """
         check_count("n", n)
         if not isinstance(random, SecureRandom):
             raise TypeError(f"random={random!r} must be a SecureRandom, the source of all chance.")

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 
-from ._samples import Float64Array, Interval, check_open_unit, check_scores
+from .._validation import open_unit
+from ._samples import Float64Array, Interval, check_scores
 
 __all__ = ["auc", "auc_interval", "auc_p_value"]
 
@@ -21,7 +22,7 @@ def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
 
     Returns
     -------
-    area : float
+    float
         In [0, 1]; 0.5 is chance.
 
     Examples
@@ -50,7 +51,9 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
 
     Returns
     -------
-    low, high : float
+    low : float
+        In [0, 1].
+    high : float
         In [0, 1].
 
     Notes
@@ -84,7 +87,7 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
     >>> round(low, 3), round(high, 3)
     (0.671, 0.96)
     """
-    check_open_unit("alpha", alpha)
+    open_unit("alpha", alpha)
     members, others = check_scores(scores_in, scores_out)
     area = float(_placements(members, others)[0].mean())
     quantile = stdtrit(min(len(members), len(others)) + 1, 1 - alpha / 2)

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
+from .._validation import open_unit, whole
 from ._evidence import epsilon_of_rates, gather
-from ._rates import clopper_pearson
-from ._samples import check_delta, check_open_unit, check_scores
+from ._rates import check_hits, clopper_pearson
+from ._samples import as_numbers, check_delta, check_guesses, check_scores
 
 __all__ = ["epsilon_from_counts", "epsilon_from_guesses", "epsilon_lower_bound"]
 
@@ -33,10 +34,14 @@ def epsilon_from_counts(
 
     Parameters
     ----------
-    true_positives, false_positives : int or array of int
-        Numbers of members and of non-members that are called members.
-    n_in, n_out : int
-        Numbers of members and of non-members.
+    true_positives : int or array of int
+        Number of members that are called members.
+    n_in : int
+        Number of members.
+    false_positives : int or array of int
+        Number of non-members that are called members.
+    n_out : int
+        Number of non-members.
     delta : float, default=0.0
         The delta of the guarantee that is tested, in [0, 1).
     alpha : float, default=0.05
@@ -44,7 +49,7 @@ def epsilon_from_counts(
 
     Returns
     -------
-    epsilon : float or ndarray
+    float or ndarray
         At least 0.
 
     Examples
@@ -53,9 +58,13 @@ def epsilon_from_counts(
     >>> round(epsilon_from_counts(500, 1000, 10, 1000, delta=1e-5), 5)
     3.242
     """
-    check_delta(delta)
-    tpr = np.asarray(clopper_pearson(true_positives, n_in, alpha)[0])
-    fpr = np.asarray(clopper_pearson(false_positives, n_out, alpha)[1])
+    delta = check_delta(delta)
+    for name, value in {"n_in": n_in, "n_out": n_out}.items():
+        whole(name, value)
+    hits = check_hits("true_positives", true_positives, n_in)
+    false = check_hits("false_positives", false_positives, n_out)
+    tpr = np.asarray(clopper_pearson(hits, n_in, alpha)[0])
+    fpr = np.asarray(clopper_pearson(false, n_out, alpha)[1])
     bound = epsilon_of_rates(tpr, fpr, delta)
     return bound if bound.ndim else float(bound)
 
@@ -85,7 +94,7 @@ def epsilon_from_guesses(
 
     Returns
     -------
-    epsilon : float
+    float
         At least 0. At delta 0 it is the log odds of the one-sided Clopper-Pearson bound.
 
     Notes
@@ -104,16 +113,9 @@ def epsilon_from_guesses(
     >>> round(epsilon_from_guesses(90, 100, 1000), 3)
     1.631
     """
-    if not 0 <= right <= guesses <= n_coins:
-        raise ValueError(
-            f"right={right!r}, guesses={guesses!r}, n_coins={n_coins!r} must be in this order and "
-            "not negative. Pass how many of the guesses were right, of guesses, of coins."
-        )
-    if not (0 <= delta < 1 and 0 < alpha < 1):
-        raise ValueError(
-            f"delta={delta!r} must be in [0, 1) and alpha={alpha!r} in (0, 1). Pass the delta of "
-            "the guarantee that is tested."
-        )
+    check_guesses(right, guesses, n_coins)
+    delta = check_delta(delta)
+    alpha = open_unit("alpha", alpha)
 
     def excess(epsilon: float) -> float:
         return _surprise(right, guesses, n_coins, epsilon, delta) - alpha
@@ -177,7 +179,7 @@ def epsilon_lower_bound(
 
     Returns
     -------
-    epsilon : float
+    float
         At least 0. It is 0 if there are too few records to split (two of each are needed).
 
     Notes
@@ -210,13 +212,13 @@ def epsilon_lower_bound(
     >>> round(epsilon_lower_bound(member, other, delta=1e-5), 5)
     5.57235
     """
-    check_delta(delta)
+    delta = check_delta(delta)
     members, others = check_scores(scores_in, scores_out)
     if thresholds is None:
-        alpha = check_open_unit("alpha", alpha)
+        alpha = open_unit("alpha", alpha)
         found = gather(members, others, delta=delta, alpha=alpha, random_state=random_state)
         return found.epsilon(delta)
-    cuts = np.unique(np.asarray(thresholds, dtype=float))
+    cuts = np.unique(as_numbers("thresholds", thresholds, "or None"))
     if not cuts.size or np.isnan(cuts).any():
         raise ValueError(
             f"thresholds={thresholds!r} must be a non-empty list of numbers without NaN. Pass "

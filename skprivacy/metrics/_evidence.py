@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._validation import generator
 from ._area import auc
 from ._mean import mean_lower_bound
 from ._rates import clopper_pearson
@@ -110,7 +111,7 @@ def gather(
     """
     if min(len(members), len(others)) < 2:
         return Evidence((), 0.0)
-    rng = np.random.default_rng(random_state)
+    rng = generator("random_state", random_state)
     points = split_points(members, others, delta=delta, alpha=alpha / 2, curve=curve, rng=rng)
     return Evidence(points, area_bound(members, others, alpha / 2))
 

@@ -11,8 +11,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
+from .._validation import open_unit, whole
 from ._epsilon import epsilon_from_guesses
 from ._one_run import gaussian, largest_refuted, line, refutes, surprise_apart
+from ._samples import check_delta, check_guesses
 
 __all__ = ["BOUNDS", "GuessBound", "bound_from_guesses", "gaussian_epsilon"]
 
@@ -93,6 +95,7 @@ def bound_from_guesses(
     Returns
     -------
     GuessBound
+        With its assumptions.
 
     Raises
     ------
@@ -116,15 +119,16 @@ def bound_from_guesses(
     epsilon >= 2.66 at delta=1e-05, 0.95 sure [the mechanism is Gaussian differentially private]
     """
     _check(right, guesses, n_coins, bound, delta, alpha)
+    delta, alpha = float(delta), float(alpha)
     if bound == "approximate":
         epsilon = _approximate(right, guesses, n_coins, delta, alpha)
-        return GuessBound(epsilon, float(delta), float(alpha), bound)
+        return GuessBound(epsilon, delta, alpha, bound)
     if bound == "gaussian":
         mu = largest_refuted(lambda m: refutes(right, guesses, n_coins, gaussian(m), alpha))
     else:
         mu = largest_refuted(lambda m: surprise_apart(right, guesses, n_coins, m) < alpha)
     shown = gaussian_epsilon(mu, delta)
-    return GuessBound(shown, float(delta), float(alpha), bound, mu, BOUNDS[bound])
+    return GuessBound(shown, delta, alpha, bound, mu, BOUNDS[bound])
 
 
 def _approximate(right: int, guesses: int, n_coins: int, delta: float, alpha: float) -> float:
@@ -169,19 +173,12 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def _check(right: int, guesses: int, n_coins: int, bound: str, delta: float, alpha: float) -> None:
-    if not 0 <= right <= guesses <= n_coins or guesses < 1:
-        raise ValueError(
-            f"right={right!r}, guesses={guesses!r}, n_coins={n_coins!r} must be in this order, not "
-            "negative, with a guess at least. Pass how many of the guesses were right, of guesses, "
-            "of coins."
-        )
-    if bound not in BOUNDS:
+    check_guesses(right, guesses, n_coins)
+    whole("guesses", guesses)
+    if not isinstance(bound, str) or bound not in BOUNDS:
         raise ValueError(f"bound={bound!r} must be one of {list(BOUNDS)}.")
-    if not (0 <= delta < 1 and 0 < alpha < 1):
-        raise ValueError(
-            f"delta={delta!r} must be in [0, 1) and alpha={alpha!r} in (0, 1). Pass the delta of "
-            "the guarantee that is tested."
-        )
+    check_delta(delta)
+    open_unit("alpha", alpha)
     if delta == 0 and bound != "approximate":
         raise ValueError(
             f"delta=0 has no finite epsilon under the Gaussian curve of bound={bound!r}. Pass "

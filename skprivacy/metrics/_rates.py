@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
-from ._samples import Float64Array, Interval, check_open_unit, check_scores
+from .._validation import is_number, open_unit
+from ._samples import Float64Array, Interval, as_numbers, check_scores
 
 __all__ = ["OperatingPoint", "advantage", "clopper_pearson", "roc", "tpr_at_fpr"]
+
+
+_LEAST_ALPHA = 1e-100
 
 
 def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
@@ -28,7 +33,10 @@ def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
 
     Returns
     -------
-    low, high : float or ndarray of the shape of ``k``
+    low : float or ndarray of the shape of ``k``
+        In [0, 1].
+    high : float or ndarray of the shape of ``k``
+        In [0, 1].
 
     Raises
     ------
@@ -47,14 +55,14 @@ def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
     >>> low, round(high, 4)
     (0.0, 0.0362)
     """
-    alpha = check_open_unit("alpha", alpha)
-    if n < 1:
+    alpha = open_unit("alpha", alpha)
+    if not (isinstance(n, Integral) and is_number(n) and n >= 1):
         raise ValueError(
             f"n={n!r} must be at least 1: without trials there is no interval. Pass more records."
         )
-    hits = np.asarray(k, dtype=float)
-    if np.any((hits < 0) | (hits > n) | np.isnan(hits)):
-        raise ValueError(f"k={k!r} must lie between 0 and n={n}. Count the hits in n trials.")
+    hits = check_hits("k", k, n)
+    if alpha < _LEAST_ALPHA:
+        raise ValueError(f"alpha={alpha!r} must be at least {_LEAST_ALPHA:g}: quantiles underflow.")
     # betaincinv needs positive parameters; the two clipped cases are overwritten by 0 and 1.
     low = np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), n - hits + 1, alpha / 2))
     high = np.where(hits == n, 1.0, betaincinv(hits + 1, np.maximum(n - hits, 1), 1 - alpha / 2))
@@ -65,6 +73,14 @@ def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
             "Update scipy, or report it."
         )
     return (low, high) if hits.ndim else (float(low), float(high))
+
+
+def check_hits(name: str, k: Any, n: int) -> Float64Array:
+    """Return numbers of hits in ``n`` trials as an array."""
+    hits = as_numbers(name, k, "the hits in n trials")
+    if np.any((hits < 0) | (hits > n) | np.isnan(hits)):
+        raise ValueError(f"{name}={k!r} must lie between 0 and n={n}. Count the hits in n trials.")
+    return hits
 
 
 @dataclass(frozen=True)
@@ -103,7 +119,13 @@ class OperatingPoint:
     refused: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dict of plain Python values."""
+        """Return the fields as a dict of plain Python values.
+
+        Returns
+        -------
+        dict
+            For JSON.
+        """
         return asdict(self)
 
 
@@ -121,8 +143,12 @@ def roc(
 
     Returns
     -------
-    fpr, tpr, thresholds : ndarray of shape (n_points,)
-        Shares of non-members and of members that score at least each threshold.
+    fpr : ndarray of shape (n_points,)
+        Shares of non-members that score at least each threshold.
+    tpr : ndarray of shape (n_points,)
+        Shares of members that do.
+    thresholds : ndarray of shape (n_points,)
+        Decreasing; the first is infinity.
 
     Examples
     --------
@@ -165,14 +191,14 @@ def tpr_at_fpr(
     >>> tpr_at_fpr([1.0], [0.0], fpr=0.01).refused
     'n_out=1 non-members cannot measure a false positive rate of 0.01: at least 100 are needed'
     """
-    fpr = check_open_unit("fpr", fpr)
+    fpr = open_unit("fpr", fpr)
     members, others = check_scores(scores_in, scores_out)
     n_in, n_out = len(members), len(others)
     nan = float("nan")
     if n_out * fpr < 1 - 1e-9:
         reason = (
             f"n_out={n_out} non-members cannot measure a false positive rate of {fpr:g}: "
-            f"at least {int(np.ceil(1 / fpr - 1e-9))} are needed"
+            f"at least {np.ceil(1 / fpr - 1e-9):.15g} are needed"
         )
         return OperatingPoint(fpr, nan, (nan, nan), nan, (nan, nan), nan, 0, reason)
     true_hits, false_hits, thresholds = _hits(members, others)
@@ -206,7 +232,7 @@ def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
 
     Returns
     -------
-    advantage : float
+    float
         In [0, 1].
 
     Examples

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._validation import generator, open_unit, whole
 from ._evidence import Evidence, area_bound, epsilon_of_rates, split_points
-from ._samples import Float64Array, check_delta, check_open_unit, check_scores
+from ._samples import Float64Array, check_delta, check_scores
 
 __all__ = ["EpsilonEstimate", "bootstrap_epsilon", "multi_split_bound"]
 
@@ -74,7 +75,7 @@ def multi_split_bound(
 
     Returns
     -------
-    epsilon : float
+    float
         At least 0. The area under the curve, which needs no split, is tested beside the splits.
 
     Notes
@@ -92,13 +93,13 @@ def multi_split_bound(
     >>> 2 < multi_split_bound(members, others, delta=1e-5) < 10
     True
     """
-    check_delta(delta)
-    alpha = check_open_unit("alpha", alpha)
-    _check_number("n_splits", n_splits)
+    delta = check_delta(delta)
+    alpha = open_unit("alpha", alpha)
+    whole("n_splits", n_splits)
     members, others = check_scores(scores_in, scores_out)
     if min(len(members), len(others)) < 2:
         return 0.0
-    rng = np.random.default_rng(random_state)
+    rng = generator("random_state", random_state)
     found = []
     for _ in range(n_splits):
         points = split_points(members, others, delta=delta, alpha=alpha / 4, rng=rng)
@@ -138,6 +139,7 @@ def bootstrap_epsilon(
     Returns
     -------
     EpsilonEstimate
+        With the interval of the draws.
 
     Notes
     -----
@@ -152,19 +154,19 @@ def bootstrap_epsilon(
     >>> bootstrap_epsilon(rng.normal(size=500) + 1, rng.normal(size=500), n_draws=50).high > 1
     True
     """
-    check_delta(delta)
-    alpha = check_open_unit("alpha", alpha)
-    _check_number("n_draws", n_draws)
+    delta = check_delta(delta)
+    alpha = open_unit("alpha", alpha)
+    whole("n_draws", n_draws)
     members, others = check_scores(scores_in, scores_out)
     if min(len(members), len(others)) < 10:
         raise ValueError(
             f"scores_in and scores_out have {len(members)} and {len(others)} records; expected at "
             "least 10 of each, so that some are left out of every sample. Pass more."
         )
-    rng = np.random.default_rng(random_state)
+    rng = generator("random_state", random_state)
     found = [_drawn(members, others, delta, rng) for _ in range(n_draws)]
     low, middle, high = np.quantile(found, [alpha / 2, 0.5, 1 - alpha / 2]).tolist()
-    return EpsilonEstimate(middle, low, high, float(delta), alpha, n_draws)
+    return EpsilonEstimate(middle, low, high, delta, alpha, n_draws)
 
 
 def _drawn(
@@ -196,8 +198,3 @@ def _smooth_rates(
     above = [len(s) - np.searchsorted(np.sort(s), cuts) for s in (members, others)]
     tpr, fpr = ((a + 0.5) / (len(s) + 1) for a, s in zip(above, (members, others), strict=True))
     return (tpr, fpr) if sign > 0 else (fpr, tpr)
-
-
-def _check_number(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name}={value!r} must be a whole number of at least 1, such as 20.")

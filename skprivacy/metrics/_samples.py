@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Float64Array", "Interval", "check_delta", "check_open_unit", "check_scores"]
+from .._validation import check_unmasked, is_number, whole
+
+__all__ = ["Float64Array", "Interval", "as_numbers", "check_delta", "check_guesses", "check_scores"]
 
 Float64Array = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -15,14 +17,23 @@ def check_scores(scores_in: ArrayLike, scores_out: ArrayLike) -> tuple[Float64Ar
     return _check_sample("scores_in", scores_in), _check_sample("scores_out", scores_out)
 
 
-def _check_sample(name: str, scores: ArrayLike) -> Float64Array:
+def as_numbers(name: str, values: ArrayLike, expected: str) -> Float64Array:
+    """Return an array of floats; ValueError for what holds something else than numbers."""
+    check_unmasked(values, name)
     try:
-        values = np.asarray(scores, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"{name} must be numbers, one score per record; got {type(scores).__name__}. Convert "
-            "it to a numeric array."
-        ) from None
+        found = np.asarray(values)
+        if found.dtype.kind in "biufO" and not (found == None).any():  # noqa: E711 - of each
+            return found.astype(float)
+    except (TypeError, ValueError):  # ragged, or of objects that are no numbers
+        pass
+    raise ValueError(
+        f"{name} must be numbers, {expected}; got {type(values).__name__}. Convert it to a "
+        "numeric array."
+    )
+
+
+def _check_sample(name: str, scores: ArrayLike) -> Float64Array:
+    values = as_numbers(name, scores, "one score per record")
     if values.ndim != 1 or not values.size:
         raise ValueError(
             f"{name} has shape {values.shape}; expected a non-empty 1-dimensional array. Pass one "
@@ -37,14 +48,20 @@ def _check_sample(name: str, scores: ArrayLike) -> Float64Array:
     return values
 
 
-def check_open_unit(name: str, value: float) -> float:
-    if not 0 < value < 1:
-        raise ValueError(f"{name}={value!r} must lie strictly between 0 and 1, for example 0.05.")
-    return float(value)
-
-
-def check_delta(delta: float) -> None:
-    if not 0 <= delta < 1:
+def check_delta(delta: float) -> float:
+    if not (is_number(delta) and 0 <= delta < 1):
         raise ValueError(
             f"delta={delta!r} must lie in [0, 1). Pass the delta of the guarantee that is tested."
+        )
+    return float(delta)
+
+
+def check_guesses(right: int, guesses: int, n_coins: int) -> None:
+    whole("n_coins", n_coins, least=0)
+    whole("guesses", guesses, least=0)
+    whole("right", right, least=0)
+    if not right <= guesses <= n_coins:
+        raise ValueError(
+            f"right={right!r}, guesses={guesses!r}, n_coins={n_coins!r} must be in this order and "
+            "not negative. Pass how many of the guesses were right, of guesses, of coins."
         )

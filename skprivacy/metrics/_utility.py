@@ -48,6 +48,7 @@ def utility_loss(y_true: ArrayLike, unprotected: ArrayLike, protected: ArrayLike
     Returns
     -------
     UtilityLoss
+        The difference, and its standard error.
 
     Raises
     ------

@@ -10,6 +10,7 @@ from typing import Any
 from sklearn.base import clone, is_regressor
 
 from .._config import warn_caller
+from .._groups import unit_of
 from ..attacks import AttackResult, LabelInferenceAttack, LossThreshold, MembershipAttack
 from ..audit import claim_of
 from ..audit._ceiling import auc_ceiling
@@ -96,12 +97,16 @@ def measured(
 ) -> dict[str, Any]:
     """Return how well a fitted model is attacked, and what it is to each subgroup.
 
-    Figures of the attack are NaN without one.
+    Figures of the attack are NaN without one. Of people they are those of all their records
+    together.
     """
     result = None if attack is None else _attacked(model, split, attack, pool)
+    shown = result
+    if result is not None and split.own.people is not None:
+        shown = result.joined(split.own.people, split.new.people)
     found: dict[str, Any] = {
-        "attack_auc": math.nan if result is None else result.auc,
-        f"attack_tpr_at_{FPR}": math.nan if result is None else result.tpr_at_fpr(FPR).tpr,
+        "attack_auc": math.nan if shown is None else shown.auc,
+        f"attack_tpr_at_{FPR}": math.nan if shown is None else shown.tpr_at_fpr(FPR).tpr,
     }
     if split.new.groups is not None:
         name, scorer = next(iter(scorers.items()))
@@ -121,10 +126,12 @@ def fit_and_attack(
             "a LabelInferenceAttack for it, and an attack on membership for any other."
         )
     proved = claim.guarantee if claim.proved else None
+    attacked = "record" if split.own.people is None else unit_of(split.own.people)
+    about = proved if proved is not None and proved.unit == attacked else None
     return {
         **row,
         **measured(model, split, scorers, attack, pool),
         "claimed_epsilon": math.nan if proved is None else proved.epsilon(),
-        "attack_auc_bound": math.nan if proved is None else auc_ceiling(proved),
+        "attack_auc_bound": math.nan if about is None else auc_ceiling(about),
         "claim": claim,
     }

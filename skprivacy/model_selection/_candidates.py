@@ -150,7 +150,7 @@ class Candidates:
         return found
 
     def _claim(self, model: Any, data: HeldOut, fit_params: dict[str, Any]) -> PrivacyGuarantee:
-        stated = rehearsed(lambda: model.fit(data.X_fit, data.y_fit, **fit_params))
+        stated = rehearsed(lambda: data.fit(model, fit_params))
         self.private_part(model).privacy_ = stated  # for claim_of, as if it were fitted
         claim = claim_of(model, data.X_fit)
         if claim.guarantee is None or claim.guarantee.kind != "proved":
@@ -165,9 +165,16 @@ class Candidates:
                 "Its cost does not depend on who is held out, so that the search cannot cover it: "
                 "transform the records before the search, and add its cost to that of the search."
             )
-        if claim.guarantee.unit != "record":
+        unit = claim.guarantee.unit
+        if data.unit == "record" and unit != "record":
             raise ValueError(
-                f"The estimator protects units of {claim.guarantee.unit!r}, of which one may add "
-                "to the scores of many records. Search with an estimator that protects records."
+                f"The estimator protects units of {unit!r}, of which one may add to the scores of "
+                "many records. Pass their groups to fit of the search, or search with an estimator "
+                "that protects records."
+            )
+        if unit != data.unit:
+            raise ValueError(
+                f"The search is given groups, values of {data.unit!r}, and a fit of the estimator "
+                f"would protect units of {unit!r}. Search with an estimator whose fit takes groups."
             )
         return claim.guarantee

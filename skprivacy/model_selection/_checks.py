@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import is_regressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -72,10 +73,14 @@ def checked_targets(models: Iterable[Any], y: Any) -> Any:
             "for both."
         )
     y = column_or_1d(y, warn=True)
+    if y.dtype.kind == "O" and any(np.ndim(label) for label in y):
+        raise ValueError("y must have one label for each record; some are sequences.")
     assert_all_finite(y, input_name="y")
     if True in of_numbers:
         return column_or_1d(y, dtype=np.float64)
     check_classification_targets(y)
+    if y.dtype.kind == "O" and len({isinstance(label, str) for label in y}) > 1:
+        raise TypeError("y must have labels of one type; got text and others.")
     if len(np.unique(y)) < 2:
         raise ValueError("y must have at least two classes; got one class. Check the labels.")
     return y
@@ -154,3 +159,11 @@ def rehearsed(scorers: Mapping[str, Any], records: Records, *, of_numbers: bool)
                 f"scoring={name!r} returned {found!r}; expected a number. For several scores pass "
                 "a dict of scorers."
             )
+
+
+def checked_splitter(cv: Any, y: Any, classifier: bool) -> Any:
+    """Return what splits the records; ValueError for what cannot."""
+    try:
+        return check_cv(cv, y, classifier=classifier)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"cv={cv!r} cannot split the records: {error}") from error

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 
+from .._clones import group_names
+from .._groups import Groups
 from .._sklearn import num_samples, safe_indexing
 from ..mechanisms import SecureRandom
 
@@ -39,7 +41,9 @@ class RecordScore:
     Notes
     -----
     **Guarantees.** The sum over records has sensitivity 1 under every relation: a record adds
-    between 0 and 1, one that contributes nothing adds 0.
+    between 0 and 1, one that contributes nothing adds 0. So has the sum over people, to which each
+    adds a combination of their records whose weights add up to 1 at most, exactly: their mean, but
+    for 2^-20 of it.
     """
 
     name: str
@@ -48,28 +52,37 @@ class RecordScore:
     high: float = 1.0
     assumption: str = ""
 
-    def sum(self, model: Any, X: Any, y: NDArray[Any]) -> float:
-        """Return the sum over the records of what each of them adds.
+    def sum(self, model: Any, X: Any, y: NDArray[Any], people: Groups | None = None) -> float:
+        """Return the sum over the records, or over the people, of what each of them adds."""
+        each = self._each(model, X, y)
+        if people is None:
+            return float(each.sum())
+        return float((each * people.exact_shares()).sum())
+
+    def _each(self, model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+        """Return what each record adds, from 0 to 1.
 
         A record on which the model fails adds nothing: a refusal would tell that it is there.
         """
         if num_samples(X) == 0:
-            return 0.0
+            return np.zeros(0)
         try:
             predicted = np.asarray(model.predict(X))
         except Exception:  # whatever it is, RuntimeError of torch as well
             if len(y) == 1:
-                return 0.0
+                return np.zeros(1)
             half = len(y) // 2
             parts = np.arange(half), np.arange(half, len(y))
-            return sum(self.sum(model, safe_indexing(X, part), y[part]) for part in parts)
+            return np.concatenate(
+                [self._each(model, safe_indexing(X, part), y[part]) for part in parts]
+            )
         found = np.asarray(self.of_records(y, predicted), dtype=float)
         if found.shape != y.shape:
             raise TypeError(
                 f"scoring={self.of_records!r} returned an array of shape {found.shape}; expected a "
                 "number for each record. Return an array of the shape of the true values."
             )
-        return float(np.clip(np.nan_to_num(found, nan=0.0), 0.0, 1.0).sum())
+        return np.clip(np.nan_to_num(found, nan=0.0), 0.0, 1.0)
 
     def mean(self, noisy_sum: float, count: float) -> float:
         """Return the score that a noisy sum over ``count`` records stands for."""
@@ -151,9 +164,13 @@ class HeldOut:
     X_out, y_out : array-like
         The records held out.
     share : float
-        The probability with which each record was held out.
+        The probability with which each record, or each person, was held out.
     expected : float
         A public figure for how many are.
+    groups_fit : Series of shape (n_fit,) or None
+        Whose record each is that is fitted on, where people are held out.
+    people_out : Groups or None
+        Whose each record is that is held out.
     """
 
     X_fit: Any
@@ -162,10 +179,30 @@ class HeldOut:
     y_out: NDArray[Any]
     share: float
     expected: float
+    groups_fit: Any = None
+    people_out: Groups | None = None
+
+    @property
+    def unit(self) -> str:
+        """What is held out: records, or people by the name of their groups."""
+        return "record" if self.people_out is None else self.people_out.unit
+
+    def fit(self, model: Any, fit_params: dict[str, Any]) -> Any:
+        """Fit a model on those who are not held out, with their groups if there are any."""
+        grouped = (
+            {} if self.groups_fit is None else dict.fromkeys(group_names(model), self.groups_fit)
+        )
+        return model.fit(self.X_fit, self.y_fit, **grouped, **fit_params)
 
     @classmethod
     def drawn(
-        cls, X: Any, y: NDArray[Any], share: float, n_records: int | None, random: SecureRandom
+        cls,
+        X: Any,
+        y: NDArray[Any],
+        share: float,
+        n_records: int | None,
+        random: SecureRandom,
+        people: Groups | None = None,
     ) -> HeldOut:
         """Draw who is held out, whatever the records are.
 
@@ -179,13 +216,15 @@ class HeldOut:
             own coin, so that one record more leaves the others where they are. ``None``: the number
             is public, and a subset of fixed size is drawn.
         random : SecureRandom
+        people : Groups, default=None
+            Whose record each is: then people are drawn and counted, in place of records.
 
         Raises
         ------
         ValueError
             If the number is public, and a part would be empty.
         """
-        n = num_samples(X)
+        n = num_samples(X) if people is None else people.n
         drawn = random.uniform(n)
         if n_records is not None:
             held_out, expected = drawn <= share, share * n_records
@@ -193,10 +232,21 @@ class HeldOut:
             size = round(share * n)
             if not 0 < size < n:
                 raise ValueError(
-                    f"test_size={share!r} of n_samples={n} leaves a part without any record. Use "
-                    "more records, or a test_size closer to 0.5."
+                    f"test_size={share!r} of {'n_samples' if people is None else people.unit}={n} "
+                    "leaves a part without any record. Use more records, or a test_size closer to "
+                    "0.5."
                 )
             held_out, share, expected = np.zeros(n, bool), size / n, float(size)
             held_out[np.argsort(drawn)[:size]] = True
-        fit, out = np.flatnonzero(~held_out), np.flatnonzero(held_out)
-        return cls(safe_indexing(X, fit), y[fit], safe_indexing(X, out), y[out], share, expected)
+        of_each = held_out if people is None else held_out[people.codes]
+        fit, out = np.flatnonzero(~of_each), np.flatnonzero(of_each)
+        parts = safe_indexing(X, fit), y[fit], safe_indexing(X, out), y[out]
+        if people is None:
+            return cls(*parts, share, expected)
+        return cls(*parts, share, expected, people.named(fit), _all_there(people.of(out)))
+
+
+def _all_there(people: Groups) -> Groups:
+    """Return the people of some records, none of whom is without any."""
+    found, codes = np.unique(people.codes, return_inverse=True)
+    return Groups(codes.astype(np.int64), len(found), people.unit)

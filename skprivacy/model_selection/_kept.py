@@ -142,7 +142,7 @@ def plan_of(
         "attack": (type(sweep.attack).__name__, attack),
         "subgroups": first.groups,
         "further arguments": [(r.fit_params, r.score_params) for r in records.values()],
-    }
+    } | ({} if first.people is None else {"groups": first.people})
 
 
 def _identity(model: Any, param: str) -> tuple[Any, list[tuple[str, str]]]:

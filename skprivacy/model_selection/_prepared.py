@@ -67,7 +67,7 @@ class PreparedSearch:
         model = self.candidates.model(number, self.plan.trial_epsilon, self.plan.trial_delta, seed)
         with warnings.catch_warnings():  # how many there are would tell the number of trials
             warnings.simplefilter("ignore")
-            model.fit(self.data.X_fit, self.data.y_fit, **self.fit_params)
+            self.data.fit(model, self.fit_params)
             claimed = claim_of(model, self.data.X_fit).guarantee
             if not _same(claimed, self.claims[number], random.seeded):
                 raise ValueError(
@@ -75,7 +75,7 @@ class PreparedSearch:
                     "covered by what was charged, and nothing of it is released. Search with an "
                     "estimator that makes a single release."
                 )
-            total = self.score.sum(model, self.data.X_out, self.data.y_out)
+            total = self.score.sum(model, self.data.X_out, self.data.y_out, self.data.people_out)
         noisy = float(self.mechanism.release(np.float64(total), random))
         return Trial(model, self.candidates.settings[number], noisy)
 
@@ -123,6 +123,7 @@ class PreparedSearch:
             delta,
             claims[0].relation,
             assumptions=(*assumed, *_further(assumed, score)),
+            unit=claims[0].unit,
         )
         plan = SearchPlan(
             guarantee,

@@ -8,12 +8,13 @@ from typing import Any
 
 from sklearn import get_config
 from sklearn.base import is_classifier
-from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
+from .._clones import group_names
 from .._sklearn import takes_weights
 from ._checks import checked_models, checked_scorers
+from ._people import splitter_of
 
 __all__ = ["Routed", "RoutedMixin", "weights_in"]
 
@@ -54,7 +55,7 @@ class RoutedMixin:
             router.add(method_mapping=fits, **{_key("estimator", name): model})
         for name, scorer in checked_scorers(first, self.scoring).items():
             router.add(method_mapping=scores, **{_key("scorer", name): scorer})
-        splitter = check_cv(self.cv, classifier=is_classifier(first))
+        splitter = splitter_of(self.cv, classifier=is_classifier(first), grouped=True)
         splits = MethodMapping().add(caller="fit", callee="split")
         return router.add(method_mapping=splits, splitter=splitter)
 
@@ -65,8 +66,12 @@ class RoutedMixin:
             given = {k: v for k, v in params.items() if v is not None}
             weights = given.get("sample_weight")
             weighted = {} if weights is None else {"sample_weight": weights}
+            grouped = {
+                name: {} if groups is None else dict.fromkeys(group_names(model), groups)
+                for name, model in models.items()
+            }
             return Routed(
-                dict.fromkeys(models, given),
+                {name: grouped[name] | given for name in models},
                 {name: weighted if takes_weights(s) else {} for name, s in scorers.items()},
                 {"groups": groups},
             )
@@ -90,12 +95,15 @@ class RoutedMixin:
 
 
 def weights_in(params: Mapping[str, Any], model: Any) -> tuple[Any, list[str]]:
-    """Return the weights of records among arguments of ``fit``, and the names of all others."""
+    """Return the weights of records among arguments of ``fit``, and the names of all others.
+
+    Groups are none of these: they are there wherever ``fit`` takes them.
+    """
     names = ["sample_weight"]
     if isinstance(model, Pipeline):
         names.append(f"{model.steps[-1][0]}__sample_weight")
     found = [params[name] for name in names if name in params]
-    return (found[0] if found else None), sorted(set(params) - set(names))
+    return (found[0] if found else None), sorted(set(params) - set(names) - set(group_names(model)))
 
 
 def _key(what: str, name: str) -> str:

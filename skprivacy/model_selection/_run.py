@@ -129,7 +129,7 @@ class Fits:
             part = f"{quote(candidate.name, safe='') or 'model'}_{epsilon!r}"
             pool.set_params(path=Path(pool.path) / part)
         weights, _ = weights_in(records.fit_params, candidate.model)
-        return pool.fit(records.X, records.y, weights)
+        return pool.fit(records.X, records.y, weights, records.people)
 
     @contextmanager
     def _bar(self, what: str, candidates: list[Candidate]) -> Iterator[Any]:
@@ -161,11 +161,12 @@ def check_passed_on(attack: Any, records: Records, model: Any) -> None:
     if not (own or hasattr(attack, "n_shadows")):
         return
     weights, others = weights_in(records.fit_params, model)
-    if others or (own and weights is not None):
+    grouped = own and records.people is not None
+    if others or (own and weights is not None) or grouped:
         raise ValueError(
-            f"fit was given {sorted(records.fit_params)}, with which {type(attack).__name__} "
-            "cannot train its own models. Leave these out, or use an attack without models of its "
-            "own, such as LossThreshold()."
+            f"fit was given {sorted(records.fit_params) or ['groups']}, with which "
+            f"{type(attack).__name__} cannot train its own models. Leave these out, or use an "
+            "attack without models of its own, such as LossThreshold()."
         )
     check_weights(model, weights, num_samples(records.X))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import re
 from dataclasses import replace
 from os import PathLike
@@ -13,6 +12,7 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from .._output import output_path
+from .._validation import is_number, open_unit
 from ._checks import checked_models
 from ._groups import by_group
 from ._reading import EpsilonInterval, Splits, knee, smallest_epsilon
@@ -67,6 +67,7 @@ class ShownMixin:
         Returns
         -------
         EpsilonInterval
+            Read off the sweep's scores, which are not private.
 
         Raises
         ------
@@ -74,7 +75,7 @@ class ShownMixin:
             If ``loss`` or ``compared_with`` is invalid, or there is only one split.
         """
         check_is_fitted(self, "cv_results_")
-        if not (isinstance(loss, numbers.Real) and loss >= 0):
+        if not (is_number(loss) and loss >= 0):
             raise ValueError(f"loss={loss!r} must be a number of at least 0, such as 0.01.")
         splits = self._splits(confidence)
         epsilons, scores = self._curve(score, estimator)
@@ -101,6 +102,7 @@ class ShownMixin:
         Returns
         -------
         EpsilonInterval
+            Read off the sweep's scores, which are not private.
 
         Raises
         ------
@@ -199,8 +201,7 @@ class ShownMixin:
 
     def _splits(self, confidence: float) -> Splits:
         """Return what the splits tell, after checking what is asked of them."""
-        if not 0 < confidence < 1:
-            raise ValueError(f"confidence={confidence!r} must be in (0, 1), such as 0.95.")
+        open_unit("confidence", confidence)
         if self.n_splits_ < 2:
             raise ValueError("One split does not tell how sure it is. Use cv=5, or repeat splits.")
         return Splits(self.n_splits_, self.test_per_train_)
@@ -208,7 +209,8 @@ class ShownMixin:
     def _reference(self, compared_with: str | None, score: str | None = None) -> str | None:
         """Return the baseline that is compared with: the best of them for None."""
         levels = _by_split(self.baseline_results_, score or self.scores_[0])
-        if compared_with is not None and compared_with not in levels:
+        known = isinstance(compared_with, str) and compared_with in levels
+        if compared_with is not None and not known:
             raise ValueError(
                 f"compared_with={compared_with!r} must be one of the baselines, {list(levels)}."
             )
@@ -221,12 +223,12 @@ class ShownMixin:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return epsilons, increasing, and test scores of shape (n_epsilons, n_splits)."""
         name = self.scores_[0] if score is None else score
-        if name not in self.scores_:
+        if not isinstance(name, str) or name not in self.scores_:
             raise ValueError(f"score={score!r} must be one of {self.scores_}.")
         params = self.cv_results_["params"]
         names = [candidate.get("estimator", "") for candidate in params]
         shown = names[0] if estimator is None else estimator
-        if shown not in names:
+        if not isinstance(shown, str) or shown not in names:
             raise ValueError(
                 f"estimator={estimator!r} must be one of {list(dict.fromkeys(names))}."
             )
@@ -247,6 +249,7 @@ class ShownMixin:
         Returns
         -------
         PrivacyUtilityDisplay
+            What was drawn.
         """
         from ..display import PrivacyUtilityDisplay
 

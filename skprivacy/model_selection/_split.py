@@ -26,6 +26,8 @@ class Records:
         Further arguments of ``fit``; those with a value for each record are split like it.
     score_params : dict of dict
         Further arguments of each scorer, by its name.
+    people : Series of shape (n_samples,) or None
+        Whose record each is, where people are members, and not records.
     """
 
     X: Any
@@ -33,6 +35,7 @@ class Records:
     groups: Any = None
     fit_params: Mapping[str, Any] = field(default_factory=dict)
     score_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    people: Any = None
 
     def part(self, rows: Any) -> Records:
         """Return some of the records."""
@@ -42,6 +45,7 @@ class Records:
             None if self.groups is None else self.groups[rows],
             cut(self.fit_params, rows, num_samples(self.X)),
             {name: cut(given, rows, num_samples(self.X)) for name, given in self.scoring},
+            None if self.people is None else self.people.iloc[rows],
         )
 
     @property

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import check_cv
 from sklearn.utils import check_consistent_length
 
 from .._sklearn import safe_indexing
@@ -17,6 +16,7 @@ from ..attacks._predictions import class_list, predict_aligned
 from ..attacks._records import as_records, fingerprints
 from ..attacks.scores import loss
 from ..metrics import auc
+from ._checks import checked_splitter
 
 __all__ = ["loss_auc", "make_leakage_scorer"]
 
@@ -30,6 +30,7 @@ def loss_auc(model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> 
     Parameters
     ----------
     model : fitted classifier or regressor
+        The model that is attacked.
     X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
         The records that the model was trained on.
     X_new, y_new : array-like of shape (n_new, n_features) and (n_new,)
@@ -37,7 +38,7 @@ def loss_auc(model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> 
 
     Returns
     -------
-    area : float
+    float
         Probability that a training record has a smaller loss than a new one; 0.5 is chance. The
         loss is the cross-entropy, the squared error of a regressor, or the error of a classifier
         without probabilities.
@@ -57,11 +58,29 @@ def loss_auc(model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> 
     >>> loss_auc(tree, X[:200], y[:200], X[200:], y[200:]) > 0.6
     True
     """
-    return auc(_minus_loss(model, X_train, y_train), _minus_loss(model, X_new, y_new))
+    if not hasattr(model, "predict"):
+        raise TypeError(f"model={model!r} must be a fitted classifier or regressor.")
+    return auc(
+        _minus_loss(model, _records("X_train", X_train), _labels("y_train", y_train)),
+        _minus_loss(model, _records("X_new", X_new), _labels("y_new", y_new)),
+    )
 
 
-def _minus_loss(model: Any, X: Any, y: Any) -> NDArray[np.float64]:
-    y = np.asarray(y)
+def _records(name: str, X: Any) -> Any:
+    found = as_records(X, name)
+    if found.ndim < 2:
+        raise ValueError(f"{name} has shape {found.shape}; expected records by features.")
+    return found
+
+
+def _labels(name: str, y: Any) -> NDArray[Any]:
+    if not np.ndim(y):
+        raise ValueError(f"{name}={y!r} must have a label for each record.")
+    return np.asarray(y)
+
+
+def _minus_loss(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+    check_consistent_length(X, y)
     if not hasattr(model, "classes_"):
         return -((np.asarray(model.predict(X), dtype=float).reshape(y.shape) - y) ** 2)
     if not hasattr(model, "predict_proba"):
@@ -95,7 +114,7 @@ def make_leakage_scorer(
 
     Returns
     -------
-    scorer : callable
+    callable
         ``scorer(model, X_fold, y_fold)`` returns MINUS the measure, because scikit-learn takes
         larger scores for better ones; hence the usual name, ``neg_leakage``.
 
@@ -135,7 +154,9 @@ class LeakageScorer:
     """Knows the training fold of each test fold; returned by :func:`make_leakage_scorer`."""
 
     def __init__(self, X: Any, y: Any, cv: Any, groups: Any, measure: Measure) -> None:
-        check_consistent_length(X, y, groups)
+        check_consistent_length(as_records(X), _labels("y", y))
+        if groups is not None:
+            check_consistent_length(X, _labels("groups", groups))
         if not callable(measure):
             raise TypeError(
                 f"measure={measure!r} must be a function (model, X_train, y_train, X_new, y_new) "
@@ -145,7 +166,7 @@ class LeakageScorer:
         records = _fingerprints(X, y)
         self._splits: dict[bytes, tuple[Any, Any]] = {}
         for classifier in (False, True):  # an integer means other splits for either
-            splitter = check_cv(cv, y, classifier=classifier)
+            splitter = checked_splitter(cv, y, classifier)
             splits, again = (list(splitter.split(X, y, groups)) for _ in range(2))
             if not all(map(_same_split, splits, again)):
                 raise ValueError(

@@ -10,8 +10,15 @@ from sklearn.utils import column_or_1d, get_tags, indexable
 from sklearn.utils.validation import validate_data
 
 from .._config import warn_caller
-from .._sklearn import Interval, num_samples
-from .._validation import as_frame, check_column_names, check_delta_is_small, check_unmasked
+from .._groups import check_groups
+from .._sklearn import num_samples
+from .._validation import (
+    Interval,
+    as_frame,
+    check_column_names,
+    check_delta_is_small,
+    check_unmasked,
+)
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
@@ -74,8 +81,9 @@ default=None
     test_size : float, default=0.2
         Share of the records that are scored on, in (0, 1). They are drawn once, by nobody's data.
     n_records : int, default=None
-        A public figure for the number of records, which is needed if the guarantee hides how many
-        there are (add/remove). An estimator that has a parameter ``n_records`` is given its share.
+        A public figure for the number of records, or of people if ``fit`` is given ``groups``,
+        which is needed if the guarantee hides how many there are (add/remove). An estimator that
+        has a parameter ``n_records`` is given its share.
     random_state : int, RandomState instance or None, default=None
         Draws ``n_candidates`` settings from distributions. Trials are never reproducible by it.
     budget : PrivacyBudget, default=None
@@ -204,7 +212,7 @@ default=None
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: Any, y: Any, **fit_params: Any) -> PrivateSearchCV:
+    def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> PrivateSearchCV:
         """Search, and keep the best trial.
 
         Parameters
@@ -213,22 +221,29 @@ default=None
             Private records.
         y : array-like of shape (n_samples,)
             Private labels or targets.
+        groups : array-like of shape (n_samples,), default=None
+            Whose record each is, for people with several. Then people are held out, fits that take
+            groups are given theirs, a person adds the mean of their records to a score, and the
+            guarantee is for people; ``n_records`` counts them. A Series' name is its unit.
         **fit_params : dict
             Passed to every fit unchanged: public things, such as a PATE model's ``X_public``.
 
         Returns
         -------
-        self : PrivateSearchCV
+        PrivateSearchCV
+            Itself, fitted.
         """
         with self._private_fit() as fit:
             random = self._random()
             trials = self._checked()
             candidates = self._candidates()
             drawn = random.integers(len(candidates.settings), trials.draw(random))
-            search = self._prepared(trials, candidates, X, y, fit_params, random)
+            search = self._prepared(trials, candidates, X, y, fit_params, random, groups)
             whole = search.plan.guarantee
             fit.assume(*whole.assumptions)
-            with fit.charged(whole.event, relation=whole.relation, at_delta=self.delta):
+            with fit.charged(
+                whole.event, relation=whole.relation, at_delta=self.delta, unit=whole.unit
+            ):
                 best = search.best_of(drawn, random)
             self.plan_, self.candidates_ = search.plan, candidates.settings
             self.best_estimator_, self.best_params_ = best.model, best.params
@@ -240,21 +255,28 @@ default=None
             part.budget = self.budget  # what it is fitted on later is charged, too
         return self
 
-    def plan(self, X: Any, y: Any, **fit_params: Any) -> SearchPlan:
+    def plan(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> SearchPlan:
         """Return what a search would do and what it would cost. Nothing is charged or released.
 
         Parameters
         ----------
-        X, y, **fit_params
+        X : array-like or DataFrame of shape (n_samples, n_features)
             As for :meth:`fit`; only public facts are used, such as the number of features.
+        y : array-like of shape (n_samples,)
+            As for :meth:`fit`.
+        groups : array-like of shape (n_samples,), default=None
+            As for :meth:`fit`.
+        **fit_params : dict
+            As for :meth:`fit`.
 
         Returns
         -------
         SearchPlan
+            What it would do, and what it would guarantee.
         """
         copy = clone(self)
         trials, candidates = copy._checked(), copy._candidates()
-        return copy._prepared(trials, candidates, X, y, fit_params, SecureRandom()).plan
+        return copy._prepared(trials, candidates, X, y, fit_params, SecureRandom(), groups).plan
 
     def _random(self) -> SecureRandom:
         """Return the source of all chance: of the trials, of who is held out, and of noise."""
@@ -290,6 +312,7 @@ default=None
         y: Any,
         fit_params: dict[str, Any],
         random: SecureRandom,
+        groups: Any = None,
     ) -> PreparedSearch:
         """Return a search within the budget; nothing has been charged or released."""
         for name, value in fit_params.items():
@@ -306,8 +329,9 @@ default=None
         y = column_or_1d(y, warn=True)
         part = candidates.private_part(candidates.estimator)
         score = record_score(self.scoring, self.estimator, getattr(part, "target_bounds", None))
-        data = HeldOut.drawn(X, y, self.test_size, self.n_records, random)
-        check_delta(self.delta, self.n_records or num_samples(X))
+        people = None if groups is None else check_groups(groups, X)
+        data = HeldOut.drawn(X, y, self.test_size, self.n_records, random, people)
+        check_delta(self.delta, self.n_records or (people.n if people else num_samples(X)))
         search = PreparedSearch.within(
             self.epsilon, self.delta, trials, candidates, score, data, fit_params
         )

@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
-from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import validate_data
 
-from .._clones import check_weights, weight_name
+from .._clones import check_weights, group_names, weight_name
+from .._groups import check_groups
+from .._identifiers import ask_whose
 from .._sklearn import num_samples
 from .._validation import as_frame
 from ..accounting import NonPrivate, PrivacyGuarantee
 from ..audit import Claim, claim_of
 from ..audit.claims import total as total_of
+from ..base import undone_if_refused
 from ._attacked import checked_attack
 from ._baselines import checked_baselines, sibling_of
 from ._checks import (
@@ -31,6 +33,7 @@ from ._checks import (
 from ._groups import groups_of, subgroups_of
 from ._kept import Kept, plan_of
 from ._parameters import epsilon_parameter
+from ._people import check_apart, splitter_of, tell_unprotected
 from ._refitted import RefittedMixin
 from ._results import as_grid_search
 from ._routing import RoutedMixin, weights_in
@@ -194,6 +197,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         self.baseline = baseline
         self.path = path
 
+    @undone_if_refused
     def fit(
         self, X: Any, y: Any, *, groups: Any = None, subgroups: Any = None, **params: Any
     ) -> PrivacySweepCV:
@@ -206,7 +210,11 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         y : array-like of shape (n_samples,)
             Class labels, or numbers for regressors.
         groups : array-like of shape (n_samples,), default=None
-            Groups for the splitter.
+            Whose record each is, for people with several; a Series' name says what they are. Nobody
+            is then among the training and the test records of one split: a number of folds means
+            ``GroupKFold``. Groups are handed to the estimator's ``fit`` if it takes them, or to
+            those of a pipeline's steps that do, so that its guarantees are for people; a warning
+            tells where they are not. Attacks join all records of a person.
         subgroups : str, int or array-like of shape (n_samples,), default=None
             What groups the records for :meth:`by_group`: a column of ``X``, or the group of each
             record. At most 100 different values.
@@ -216,7 +224,8 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
 
         Returns
         -------
-        self
+        PrivacySweepCV
+            Itself, fitted.
         """
         models, epsilons = checked_models(self.estimator), checked_epsilons(self.epsilons)
         refit = checked_refit(self.refit, list(models), epsilons)
@@ -228,13 +237,24 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         validate_data(self, X, skip_check_array=True)
         y = checked_targets(models.values(), y)
         by, of_each = (None, None) if subgroups is None else subgroups_of(subgroups, X)
+        people = None if groups is None else check_groups(groups, X)
         routed = self._routed_to_fit(groups, params)
-        records = {name: Records(X, y, of_each, routed.fit[name], routed.score) for name in models}
+        whose = None if people is None else people.named(np.arange(len(people.codes)))
+        records = {
+            name: Records(X, y, of_each, routed.fit[name], routed.score, whose) for name in models
+        }
         rehearsed(scorers, next(iter(records.values())), of_numbers=is_regressor(first))
-        splitter = check_cv(self.cv, y, classifier=is_classifier(first))
+        splitter = splitter_of(
+            self.cv, y, classifier=is_classifier(first), grouped=people is not None
+        )
         splits = list(splitter.split(X, y, **routed.split))
+        check_apart(splits, people, self.cv)
         for name, model in models.items():
             check_passed_on(attack, records[name], model)
+        if people is not None:
+            tell_unprotected(models, people)
+        else:
+            ask_whose(getattr(self, "feature_names_in_", ()), "What a sweep shows")
         compared = checked_baselines(self.baseline, models, names, epsilons, X)
         candidates = [
             Candidate(
@@ -317,7 +337,10 @@ def _for_baseline(
             return own
     owner, own = next(iter(records.items()))
     weights = check_weights(model, weights_in(own.fit_params, models[owner])[0], num_samples(own.X))
-    return replace(own, fit_params={} if weights is None else {weight_name(model): weights})
+    given = {} if weights is None else {weight_name(model): weights}
+    if own.people is not None:
+        given |= dict.fromkeys(group_names(model), own.people)
+    return replace(own, fit_params=given)
 
 
 def _of_fitted(

@@ -19,8 +19,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from .._groups import Groups, check_groups
-from .._sklearn import Interval, StrOptions, num_samples
-from .._validation import check_column_names, check_numbers, check_unmasked
+from .._sklearn import StrOptions, num_samples
+from .._validation import Interval, check_column_names, check_numbers, check_unmasked
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
@@ -217,6 +217,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         Returns
         -------
         dict
+            Values by names.
         """
         return {**super().get_params(deep=deep), **self._module_params()}
 
@@ -226,10 +227,12 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         Parameters
         ----------
         **params : dict
+            Values by names.
 
         Returns
         -------
-        self : estimator
+        object
+            Itself.
         """
         of_module = {k: v for k, v in params.items() if k.startswith("module__")}
         self.__dict__.update(of_module)

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._sklearn import Interval
+from .._validation import Interval
 from ._training.net import make_module
 
 __all__ = ["SemiSupervisedNetwork"]
@@ -72,12 +72,14 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Public records.
         y : array-like of int, shape (n_samples,)
             -1 marks records without a label.
 
         Returns
         -------
-        self : estimator
+        object
+            Itself, fitted.
 
         Raises
         ------
@@ -125,6 +127,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
@@ -143,10 +146,12 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 

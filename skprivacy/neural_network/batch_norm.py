@@ -52,6 +52,8 @@ def freeze_batch_norm(module: nn.Module) -> nn.Module:
     >>> model.fit(X[1000:], y[1000:]).privacy_.assumptions[1]
     'the weights that training starts from are public'
     """
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module={module!r} must be a torch.nn.Module.")
     frozen = copy.deepcopy(module).eval()
     if isinstance(frozen, _BatchNorm):
         return _ScaleAndShift(frozen, "")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .._validation import is_number
 from .augmentation import check_image_shape, rows_as_images
 
 __all__ = ["RandomDistortion"]
@@ -68,7 +69,7 @@ class RandomDistortion:
     def __post_init__(self) -> None:
         check_image_shape(self.shape)
         for name, value in vars(self).items():
-            if name != "shape" and not (value >= 0 and math.isfinite(value)):
+            if name != "shape" and not (is_number(value) and 0 <= value < math.inf):
                 raise ValueError(f"{name}={value!r} must be a number of at least 0.")
 
     def __call__(self, rows: Tensor) -> Tensor:

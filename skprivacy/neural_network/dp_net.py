@@ -65,15 +65,9 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         Expected number of times that each record takes part.
     batch_size : int or "auto", default="auto"
         Expected number of records in a step. "auto" is a quarter of the records.
-    noise_multiplier, noise, clipping, target_quantile, schedule, averaging, averaging_decay
-        As of :class:`DPSGDClassifier`.
-    augment, augmentations
-        As of :class:`DPSGDClassifier`.
     n_records : int, default=None
         A public figure for the number of records (or groups); the guarantee then hides how many
         there are.
-    max_group_rows, group_contribution
-        As of :class:`DPSGDClassifier`, where ``groups`` are given.
     noise_seed : int, default=None
         Makes sampling and noise reproducible **and the guarantee void**. For tests only.
     budget : PrivacyBudget, default=None
@@ -88,8 +82,31 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         Whether to show a progress bar.
     device : str, default="cpu"
         Where to train and to predict.
-    **kwargs
-        skorch's own: ``module__x``, ``criterion__x``, ``optimizer__x``, ``predict_nonlinearity``...
+    **kwargs : dict
+        Those of skorch: ``module__x``, ``criterion__x``, ``optimizer__x``,
+        ``predict_nonlinearity``...
+    noise_multiplier : float, default=None
+        As of :class:`DPSGDClassifier`, and so are the following.
+    noise : {"gaussian", "logistic", "banded", "tree"}, default="gaussian"
+        The noise of a step, or of a run.
+    clipping : {"flat", "per-layer", "automatic", "adaptive"}, default="flat"
+        How gradients are bounded.
+    target_quantile : float, default=0.5
+        The share of gradients that "adaptive" leaves alone.
+    schedule : {"auto", "constant", "linear", "cosine"}, default="auto"
+        How the step size falls.
+    averaging : float, "ema" or "auto", default="auto"
+        Which steps' weights are averaged.
+    averaging_decay : float, default=0.95
+        Of "ema".
+    augment : callable or list of callables, default=None
+        Makes views of a record.
+    augmentations : int, default=1
+        Number of views of a record in a step.
+    max_group_rows : int, default=2
+        How many records of a group are used at most, where ``groups`` are given.
+    group_contribution : {"mean", "sum"}, default="mean"
+        What a group contributes: of the gradients of its records, before it is clipped.
 
     Attributes
     ----------
@@ -200,6 +217,9 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         self.budget = budget
         self.distributed = distributed
 
+    def __sklearn_is_fitted__(self) -> bool:  # skorch 1.3 says nothing, which is taken for no
+        return hasattr(self, "privacy_")
+
     def fit(
         self,
         X: ArrayLike,
@@ -223,7 +243,8 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
 
         Returns
         -------
-        self : DPNeuralNet
+        DPNeuralNet
+            Itself, fitted.
 
         Raises
         ------
@@ -248,7 +269,9 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         Parameters
         ----------
         X : array or tensor of shape (n_samples, ...)
+            Private records.
         y : array or tensor of shape (n_samples, ...)
+            What the loss compares the outputs with.
         classes : object, default=None
             Not used.
         groups : array-like of shape (n_samples,), default=None
@@ -259,7 +282,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
 
         Returns
         -------
-        self : DPNeuralNet
+        DPNeuralNet
             ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) in every
             one.
         """
@@ -346,8 +369,14 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         if not isinstance(self.criterion_, _CLASS_LOSSES) or targets.dtype.kind not in "iu":
             return
         probe = _probe(rows, targets, self.device, 1)
-        with torch.no_grad():
-            n_outputs = copy.deepcopy(self.module_).float()(probe.inputs).shape[1]
+        try:
+            with torch.no_grad():
+                n_outputs = copy.deepcopy(self.module_).float()(probe.inputs).shape[1]
+        except (IndexError, RuntimeError) as error:  # torch's own, which tell of shapes alone
+            raise ValueError(
+                f"module={kind} cannot take the records of X, each of shape "
+                f"{tuple(probe.inputs.shape[1:])}: {error}"
+            ) from error
         ignored = getattr(self.criterion_, "ignore_index", -1)
         if ((targets != ignored) & ((targets < 0) | (targets >= n_outputs))).any():
             raise ValueError(
@@ -362,6 +391,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         Parameters
         ----------
         X : array or tensor of shape (n_samples, ...)
+            Records.
         training : bool, default=False
             Whether the module behaves as in training.
         device : str, default="cpu"
@@ -375,7 +405,14 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         size = max(1, _PREDICT_NUMBERS // max(1, rows.shape[1:].numel()))
         for start in range(0, len(rows), size):
             part = rows.index_select(0, torch.arange(start, min(start + size, len(rows))))
-            yield to_device(self.evaluation_step((part, None), training=training), device)
+            try:
+                outputs = self.evaluation_step((part, None), training=training)
+            except (IndexError, RuntimeError) as error:  # torch's own, which tell of shapes alone
+                raise ValueError(
+                    f"module={type(self.module_).__name__} cannot take the records of X, each of "
+                    f"shape {tuple(rows.shape[1:])}: {error}"
+                ) from error
+            yield to_device(outputs, device)
 
 
 def _probe(rows: Tensor | MappedRows, targets: NDArray, device: str, views: int) -> Probe:

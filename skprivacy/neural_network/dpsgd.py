@@ -328,7 +328,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
         Returns
         -------
-        self : DPSGDClassifier
+        DPSGDClassifier
+            Itself, fitted.
 
         Raises
         ------
@@ -351,7 +352,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Private records.
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Their labels.
         classes : array-like of shape (n_classes,), default=None
             As the parameter of the same name; only the first call may need it.
         groups : array-like of shape (n_samples,), default=None
@@ -360,7 +363,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
         Returns
         -------
-        self : DPSGDClassifier
+        DPSGDClassifier
             ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) in every
             one.
 

@@ -285,7 +285,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
 
         Returns
         -------
-        self : DPSGDRegressor
+        DPSGDRegressor
+            Itself, fitted.
 
         Raises
         ------
@@ -304,14 +305,16 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Private records.
         y : array-like of shape (n_samples,)
+            Their targets.
         groups : array-like of shape (n_samples,), default=None
             As in ``fit``, and in every call since: records and groups, or groups of two names, are
             never added up.
 
         Returns
         -------
-        self : DPSGDRegressor
+        DPSGDRegressor
             ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) in every
             one.
 
@@ -356,6 +359,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         Returns
         -------
         ndarray of shape (n_samples,)
+            In the units of the target.
         """
         outputs = self._outputs(X).flatten().clamp(-1.0, 1.0).numpy()
         low, high = self.target_bounds_

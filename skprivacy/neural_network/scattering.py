@@ -14,6 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn import functional as F
 
+from .._validation import sequence, whole
+
 __all__ = ["ScatteringTransformer"]
 
 _ANGLES, _SLANT = 8, 0.5
@@ -81,12 +83,14 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, height * width) or (n_samples, height, width)
+            Images; only their shape is looked at.
         y : None
             Ignored.
 
         Returns
         -------
-        self : ScatteringTransformer
+        ScatteringTransformer
+            Itself, fitted.
 
         Raises
         ------
@@ -96,8 +100,10 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         images = _rows(X)
         pixels = math.prod(images.shape[1:])
         side = math.isqrt(pixels)
-        shape = self.image_shape or (images.shape[1:] if images.ndim == 3 else (side, side))
-        height, width = (int(n) for n in shape)
+        if self.image_shape is not None:
+            height, width = _two("image_shape", self.image_shape)
+        else:
+            height, width = images.shape[1:] if images.ndim == 3 else (side, side)
         if (
             height * width != pixels
             or min(height, width) < 12
@@ -120,10 +126,12 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, height * width) or (n_samples, height, width)
+            Images; each is transformed by itself.
 
         Returns
         -------
         ndarray of shape (n_samples, 81 * height * width / 16)
+            The coefficients.
         """
         check_is_fitted(self, "image_shape_")
         rows = _rows(X)
@@ -192,3 +200,12 @@ def _wavelets(scale: int) -> Tensor:
     real = bell * (frequency * along).cos()
     real -= bell * (real.sum((1, 2)) / bell.sum((1, 2)))[:, None, None]
     return torch.cat([real, bell * (frequency * along).sin()])[:, None]
+
+
+def _two(name: str, value: Any) -> tuple[int, int]:
+    numbers = sequence(name, value)
+    if len(numbers) != 2:
+        raise ValueError(f"{name}={value!r} must be a height and a width, such as (28, 28).")
+    for number in numbers:
+        whole(name, number)
+    return int(numbers[0]), int(numbers[1])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._sklearn import Interval
+from .._validation import Interval
 from ._semi_supervised import SemiSupervisedNetwork
 
 __all__ = ["VATStudent"]
@@ -44,6 +44,7 @@ class VATStudent(SemiSupervisedNetwork):
     learning_rate : float, default=0.001
         Of Adam at the start; falls to 0.
     random_state : int, RandomState instance or None, default=None
+        Of the weights, batches and perturbations.
 
     Attributes
     ----------

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from .._output import output_path
+from .._validation import as_path
 
 __all__ = ["Arrays", "header_of", "opened", "write"]
 
@@ -113,13 +116,17 @@ def opened(path: str | PathLike[str]) -> Iterator[tuple[dict[str, Any], Arrays]]
     FileNotFoundError
         If there is none.
     """
-    name = fspath(path)
+    name = as_path("path", path)
     try:
         with safe_open(name, framework="np") as file:
             text = (file.metadata() or {}).get(_KEY)
             header = json.loads(text, object_hook=_decoded) if text else {}
             arrays = Arrays(file)
             yield (header if isinstance(header, dict) else {}), arrays
+    except FileNotFoundError as error:  # which does not know its file name
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from error
+    except OSError as error:  # nor does that of a folder
+        raise OSError(error.errno or errno.EIO, f"cannot be read: {error}", name) from error
     except (SafetensorError, RecursionError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(
             f"path={name!r} is damaged or no safetensors file ({error}). {_AGAIN}"

@@ -83,6 +83,8 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     >>> again[-1].privacy_ == model[-1].privacy_
     True
     """
+    if not hasattr(model, "fit"):
+        raise TypeError(f"model={model!r} must be a fitted estimator.")
     arrays: dict[str, NDArray] = {}
     try:
         node = told(model, "", arrays)
@@ -112,6 +114,7 @@ def load_model(path: str | PathLike[str], module: Any = None, criterion: Any = N
     Parameters
     ----------
     path : str or Path
+        The file.
     module : torch.nn.Module, default=None
         For a network with a ``module`` of its own: a module of the same make, whose weights are
         replaced. It is not in the file, which holds numbers alone.

@@ -47,15 +47,48 @@ class Column:
         return len(self.names_out(""))
 
     def names_out(self, name: str) -> list[str]:
-        """Return the names of the features that a column of this name becomes."""
+        """Return the names of the features that a column of this name becomes.
+
+        Parameters
+        ----------
+        name : str
+            The name of the column.
+
+        Returns
+        -------
+        list of str
+            In the order of the features.
+        """
         return [*self._names(name), *([f"{name}_missing"] if self.missing else [])]
 
     def largest_norm(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest norm of the features that a value becomes: one of them is 1."""
+        """Return the largest norm of the features that a value becomes: one of them is 1.
+
+        Parameters
+        ----------
+        feature_range : tuple of two floats
+            The range of scaled numbers.
+
+        Returns
+        -------
+        float
+            In L2.
+        """
         return 1.0
 
     def largest_feature(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest magnitude of one feature."""
+        """Return the largest magnitude of one feature.
+
+        Parameters
+        ----------
+        feature_range : tuple of two floats
+            The range of scaled numbers.
+
+        Returns
+        -------
+        float
+            At least 0.
+        """
         return 1.0
 
     def encode(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> None:
@@ -64,7 +97,9 @@ class Column:
         Parameters
         ----------
         out : ndarray of shape (n_samples, n_features_out)
+            Zeros, which are overwritten.
         column : Series of length n_samples
+            The values.
         scaled : callable
             Maps numbers in [0, 1] to the range of features.
         """
@@ -73,7 +108,13 @@ class Column:
             out[:, -1] = ~placed
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts as JSON has them; options that are not used are left out."""
+        """Return the facts as JSON has them; options that are not used are left out.
+
+        Returns
+        -------
+        dict
+            With the kind of column as ``type``.
+        """
         told: dict[str, Any] = {"type": type(self).__name__.lower()}
         for fact in fields_of(self):
             value = getattr(self, fact.name)
@@ -86,7 +127,22 @@ class Column:
         raise NotImplementedError
 
     def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
-        """Write all but whether a value is missing; return which values could be placed."""
+        """Write all but whether a value is missing; return which values could be placed.
+
+        Parameters
+        ----------
+        out : ndarray of shape (n_samples, n_features_out)
+            Zeros, which are overwritten.
+        column : Series of length n_samples
+            The values.
+        scaled : callable
+            Maps numbers in [0, 1] to the range of features.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples,)
+            False where a value is missing, or none that the column knows.
+        """
         raise NotImplementedError
 
 

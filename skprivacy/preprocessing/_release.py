@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any, NamedTuple
 
+from .._validation import is_number
 from ..accounting import PrivacyGuarantee
+from ..accounting._checks import check_relation
 from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
 
 __all__ = ["RELATIONS", "Release", "additive", "check_target"]
@@ -34,9 +35,8 @@ def additive(epsilon: float, delta: float, l1: float, l2: float) -> Laplace | Ga
 
 
 def check_target(epsilon: float, delta: float, relation: str) -> None:
-    if not (isinstance(epsilon, Real) and 1e-6 <= epsilon < math.inf):
+    if not (is_number(epsilon) and 1e-6 <= epsilon < math.inf):
         raise ValueError(f"epsilon={epsilon!r} must be a finite number >= 1e-6, for example 1.0.")
-    if not (isinstance(delta, Real) and 0 <= delta < 1):
+    if not (is_number(delta) and 0 <= delta < 1):
         raise ValueError(f"delta={delta!r} must be a number in [0, 1); 0 means Laplace noise.")
-    if relation not in RELATIONS:
-        raise ValueError(f"relation={relation!r} must be one of {RELATIONS}.")
+    check_relation(relation)

@@ -38,10 +38,14 @@ class Bounded(Column):
         Number of bins, equally wide on the scale. :class:`SchemaTransformer` adds a bit for each of
         the ``bins - 1`` edges between them ("thermometer" code), from which a linear model learns
         steps. Costs no privacy, but more features need more noise: try it on public data.
+    missing : bool, default=False
+        As of every column, see :class:`Categories`; and so the next two.
+    description : str, default=""
+        What the column is, for those who read the schema.
+    inferred : bool, default=False
+        Whether the facts were read off data.
     unit : str, default=""
         The unit of the numbers, such as ``"years"``, for those who read the schema.
-    missing, description, inferred
-        As of every column, see :class:`Categories`.
 
     Examples
     --------
@@ -99,7 +103,13 @@ class Bounded(Column):
         object.__setattr__(self, "bins", int(self.bins))
 
     def ends(self) -> tuple[float, float]:
-        """Return the least and the largest number that is not clipped."""
+        """Return the least and the largest number that is not clipped.
+
+        Returns
+        -------
+        tuple of float
+            In the units of the column.
+        """
         return self.lower, self.upper
 
     def _names(self, name: str) -> list[str]:
@@ -116,18 +126,17 @@ class Bounded(Column):
         Returns
         -------
         float
+            In L2.
         """
         return math.hypot(
             largest_number(feature_range, self.missing), _BIT * math.sqrt(self.bins - 1)
         )
 
     def largest_feature(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest magnitude of one feature."""
         bit = 1.0 if self.missing else _BIT if self.bins > 1 else 0.0
         return max(magnitude(feature_range), bit)
 
     def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
-        """Write the features of a column; return which of its values could be placed."""
         values = column_numbers(column)
         unit = self.to_unit(values)
         out[:, 0] = scaled(unit)
@@ -145,6 +154,7 @@ class Bounded(Column):
         Returns
         -------
         ndarray of shape (n_samples,)
+            In double precision.
         """
         shifted = np.clip(np.asarray(values, dtype=np.float64), self.lower, self.upper) - self.lower
         span = self.upper - self.lower
@@ -163,6 +173,7 @@ class Bounded(Column):
         Parameters
         ----------
         unit : array-like of shape (n_samples,)
+            Numbers in [0, 1].
 
         Returns
         -------
@@ -188,6 +199,7 @@ class Bounded(Column):
         Returns
         -------
         ndarray of shape (n_samples, bins - 1)
+            From the lowest edge to the highest.
         """
         edges = np.arange(1, self.bins) / self.bins
         return _BIT * (np.asarray(unit, dtype=np.float64)[:, None] >= edges)
@@ -247,7 +259,6 @@ class Categories(Column):
         return [f"{name}_{value}" for value in self.values]
 
     def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
-        """Write the features of a column; return which of its values could be placed."""
         return write_one_hot(out, category_codes(column, self.values))
 
 

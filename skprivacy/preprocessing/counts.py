@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._groups import protected
 from .._validation import check_numbers
 from ..accounting import PrivacyBudget
+from ..accounting._checks import numbers
 from ..base import private_release
 from ..mechanisms import SecureRandom
 from ._columns import one_column
@@ -155,7 +156,7 @@ def private_histogram(
     known = ~pd.isna(values)  # pandas.NA cannot be compared
     values, shares = values[known], who.exact_shares()[known]
     if bins is not None:
-        edges = np.asarray(bins, np.float64)
+        edges = np.array(numbers("bins", bins))
         if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
             raise ValueError(
                 f"bins={bins!r} must be at least two increasing edges, such as [0, 18, 65, 120]."

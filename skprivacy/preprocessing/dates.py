@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._validation import sequence
 from ._column import Column
 from ._values import each_value
 from .columns import largest_number, magnitude, write_one_hot
@@ -42,8 +43,12 @@ class Dates(Column):
     format : str, default=None
         How the dates are written, as of :meth:`datetime.datetime.strptime`, such as
         ``"%d.%m.%Y"``. ``None`` is ISO 8601. Columns that hold dates already need none.
-    missing, description, inferred
-        As of :class:`Categories`.
+    missing : bool, default=False
+        As of :class:`Categories`; and so the next two.
+    description : str, default=""
+        What the column is, for those who read the schema.
+    inferred : bool, default=False
+        Whether the facts were read off data.
 
     Notes
     -----
@@ -82,11 +87,12 @@ class Dates(Column):
                 f"Dates: first={self.first!r} must be before last={self.last!r}. Swap them, or "
                 "widen the range."
             )
-        if isinstance(self.parts, str) or not set(self.parts) <= set(PARTS):
+        parts = sequence("parts", self.parts)
+        if not all(isinstance(part, str) and part in PARTS for part in parts):
             raise ValueError(f"Dates: parts={self.parts!r} must be a list of some of {[*PARTS]}.")
-        if len(set(self.parts)) < len(self.parts):
+        if len(set(parts)) < len(parts):
             raise ValueError(f"Dates: parts={self.parts!r} must not name a part twice.")
-        object.__setattr__(self, "parts", tuple(self.parts))
+        object.__setattr__(self, "parts", parts)
         if self.format is not None and (not isinstance(self.format, str) or "%" not in self.format):
             raise ValueError(
                 f"Dates: format={self.format!r} must be one of strptime, such as '%d.%m.%Y'."
@@ -103,16 +109,15 @@ class Dates(Column):
         Returns
         -------
         float
+            In L2.
         """
         number = largest_number(feature_range, self.missing)
         return float(np.hypot(number, np.sqrt(len(self.parts))))
 
     def largest_feature(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest magnitude of one feature."""
         return max(magnitude(feature_range), 1.0 if self.parts or self.missing else 0.0)
 
     def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
-        """Write the features of a column; return which of its values could be placed."""
         days = self.days(column)
         known, at = ~np.isnan(days), 1
         _, span = self.ends()
@@ -133,15 +138,23 @@ class Dates(Column):
         Parameters
         ----------
         column : Series of length n_samples
+            Dates.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            With fractions for hours.
         """
         return each_value(column, lambda value: self._days_of(self._read(value)), np.float64)
 
     def ends(self) -> tuple[float, float]:
-        """Return the least and the largest number of days that are not clipped."""
+        """Return the least and the largest number of days that are not clipped.
+
+        Returns
+        -------
+        tuple of float
+            From ``first`` on.
+        """
         return 0.0, self._days_of(self._moment("last"))
 
     def _days_of(self, moment: datetime | None) -> float:

@@ -52,12 +52,14 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
     Parameters
     ----------
     table : DataFrame of shape (n_samples, n_columns)
+        Records; public ones if there are any.
     target : str, default=None
         The column to predict. None drafts no target.
 
     Returns
     -------
     SchemaDraft
+        With the schema, and what is to be known of it.
 
     Raises
     ------
@@ -83,7 +85,9 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
     >>> draft.schema.unreviewed
     ('age', 'ward', 'target')
     """
-    if target is not None and target not in table:
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(f"table must be a DataFrame, not of type {type(table).__name__}.")
+    if target is not None and not (isinstance(target, str) and target in table):
         raise ValueError(
             f"target={target!r} is no column of the table; it has "
             f"{', '.join(map(str, table))}. Name one of them."

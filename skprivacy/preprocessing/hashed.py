@@ -32,8 +32,12 @@ class Hashed(Column):
     buckets : int, default=64
         Number of one-hot columns, from 2 to 65,536. More buckets part more values, and more
         features need more noise.
-    missing, description, inferred
-        As of :class:`Categories`.
+    missing : bool, default=False
+        As of :class:`Categories`; and so the next two.
+    description : str, default=""
+        What the column is, for those who read the schema.
+    inferred : bool, default=False
+        Whether the facts were read off data.
 
     Notes
     -----
@@ -66,7 +70,6 @@ class Hashed(Column):
         object.__setattr__(self, "buckets", int(self.buckets))
 
     def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
-        """Write the features of a column; return which of its values could be placed."""
         return write_one_hot(out, each_value(column, self._bucket, np.intp))
 
     def _bucket(self, value: Any) -> int:

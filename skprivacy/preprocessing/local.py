@@ -126,7 +126,8 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
 
         Returns
         -------
-        self
+        LocalPerturbation
+            Itself, fitted.
 
         Raises
         ------

@@ -40,11 +40,14 @@ def make_private_pipeline(
         ``target_bounds`` and ``n_records``, those that it has and that are None (or "auto") are
         set; what was set already is kept.
     n_records : int, default=None
-        A public figure for the number of records, never the size of a private table. Where the
+        A public figure for the number of records, or of groups if ``fit`` is told of groups, never
+        the size of a private table. Where the
         model has this parameter, its guarantee is then for add/remove instead of zero-out.
     feature_range : tuple of two floats, default=(-1.0, 1.0)
         The range of the scaled numeric columns.
-    memory, verbose
+    memory : str or Memory, default=None
+        As of :class:`sklearn.pipeline.Pipeline`.
+    verbose : bool, default=False
         As of :class:`sklearn.pipeline.Pipeline`.
 
     Returns

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._sklearn import Interval, StrOptions
-from .._validation import check_column_names, check_numbers
+from .._sklearn import StrOptions
+from .._validation import Interval, check_column_names, check_numbers
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
@@ -124,6 +124,7 @@ class PrivateStandardScaler(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Private records.
         y : None
             Ignored.
         groups : array-like of shape (n_samples,), default=None
@@ -133,7 +134,8 @@ class PrivateStandardScaler(
 
         Returns
         -------
-        self
+        PrivateStandardScaler
+            Itself, fitted.
 
         Raises
         ------
@@ -164,10 +166,12 @@ class PrivateStandardScaler(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples, n_features)
+            In double precision.
         """
         check_is_fitted(self, "mean_")
         X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=False)

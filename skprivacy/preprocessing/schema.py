@@ -14,7 +14,7 @@ import pandas as pd
 
 from .. import _config
 from .._output import output_path
-from .._validation import as_frame
+from .._validation import as_frame, as_path, sequence, whole
 from ..mechanisms.bounds import checked_bounds
 from ._column import Column
 from ._inferring import column_name, inferred_column, target_facts
@@ -86,6 +86,8 @@ class Schema(Mapping[str, Column]):
                     f"Schema: column {name!r} must be Bounded(lower, upper), Categories(values), "
                     f"Dates(first, last) or Hashed(buckets); got {column!r}."
                 )
+        if target is not None and not isinstance(target, str):
+            raise TypeError(f"Schema: target={target!r} must be the name of a column, or None.")
         if target is not None and target in columns:
             raise ValueError(
                 f"Schema: target={target!r} must not be among the feature columns. Remove it from "
@@ -93,7 +95,7 @@ class Schema(Mapping[str, Column]):
             )
         self._columns = dict(columns)
         self.target = target
-        self.classes = None if classes is None else Categories(tuple(classes)).values
+        self.classes = None if classes is None else Categories(sequence("classes", classes)).values
         self.target_bounds = None if target_bounds is None else _range(target_bounds)
         self._inferred = bool(inferred)
 
@@ -207,6 +209,11 @@ the same unit?
         target = self.target
         if y is not None:
             target = target or "target"
+            if np.ndim(y) != 1 or len(y) != len(table):
+                raise ValueError(
+                    f"y has shape {np.shape(y)}; expected a value for each of the {len(table)} "
+                    "rows of table."
+                )
             table = table.assign(**{target: np.asarray(y)})
         return check_table(table, self.items(), target, label)
 
@@ -223,6 +230,11 @@ the same unit?
             Which columns; ``None``: all.
         missing : bool
             Whether columns may have a feature for missing values.
+
+        Returns
+        -------
+        dict
+            The columns asked for, by their names.
         """
         found: dict[str, Bounded | Categories] = {}
         for name in self if names is None else names:
@@ -247,11 +259,14 @@ the same unit?
         Parameters
         ----------
         bins : int
+            At least 1, which means none.
 
         Returns
         -------
         Schema
+            With the same other facts.
         """
+        whole("bins", bins)
         return Schema(
             {
                 name: replace(column, bins=bins) if isinstance(column, Bounded) else column
@@ -268,6 +283,11 @@ the same unit?
 
         Options that are not used are left out, so that certificates of earlier versions still name
         the same schema.
+
+        Returns
+        -------
+        dict
+            For :meth:`from_dict`.
         """
         bounds = {} if self.target_bounds is None else {"target_bounds": list(self.target_bounds)}
         return {
@@ -279,7 +299,18 @@ the same unit?
         }
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
-        """Return the schema as JSON, and write it to ``path`` if one is given."""
+        """Return the schema as JSON, and write it to ``path`` if one is given.
+
+        Parameters
+        ----------
+        path : str or PathLike, default=None
+            Where to write it, in UTF-8. None writes nothing.
+
+        Returns
+        -------
+        str
+            A JSON object.
+        """
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
         if path is not None:
             output_path(path).write_text(text + "\n", encoding="utf-8")
@@ -288,6 +319,11 @@ the same unit?
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Schema:
         """Create a schema from the result of :meth:`to_dict`.
+
+        Parameters
+        ----------
+        facts : mapping
+            What :meth:`to_dict` returned.
 
         Raises
         ------
@@ -322,6 +358,11 @@ the same unit?
     def from_json(cls, source: str | PathLike[str]) -> Schema:
         """Read a schema from a JSON file, or from JSON text (which starts with a brace).
 
+        Parameters
+        ----------
+        source : str or PathLike
+            The path of a file, or JSON text.
+
         Raises
         ------
         ValueError
@@ -330,10 +371,11 @@ the same unit?
             If there is no such file.
         """
         is_text = isinstance(source, str) and source.lstrip().startswith("{")
-        text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
         try:
+            file = source if is_text else as_path("source", source)
+            text = str(source) if is_text else Path(file).read_text(encoding="utf-8")
             facts = json.loads(text, object_pairs_hook=unique_keys)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
             origin = "the given text" if is_text else str(source)
             raise ValueError(
                 f"Schema: {origin} is not valid JSON: {error}. Correct it at that position."
@@ -376,7 +418,10 @@ the same unit?
             "Schema.infer reads bounds and categories off the data: they leak, and no guarantee "
             "covers the leak, unless the data is public. Write a Schema from the data's codebook."
         )
+        whole("max_categories", max_categories)
         X = as_frame(X)
+        if not isinstance(X, pd.DataFrame) and np.ndim(X) != 2:
+            raise ValueError(f"X has {np.ndim(X)} dimensions; expected 2, records by columns.")
         frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
         columns = {
             column_name(label): inferred_column(column_name(label), frame[label], max_categories)

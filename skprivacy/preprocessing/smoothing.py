@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._sklearn import HasMethods, Interval
-from .._validation import check_column_names
+from .._sklearn import HasMethods
+from .._validation import Interval, check_column_names
 from ..metrics import clopper_pearson
 
 __all__ = ["SmoothedClassifier"]
@@ -129,13 +129,16 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Training records.
         y : array-like of shape (n_samples,)
+            Their labels.
         groups : array-like of shape (n_samples,), default=None
             Whom each record belongs to, for a classifier that protects groups.
 
         Returns
         -------
-        self : SmoothedClassifier
+        SmoothedClassifier
+            Itself, fitted.
         """
         self._validate_params()
         check_column_names(X)
@@ -156,10 +159,12 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Of ``classes_``.
         """
         rows = self._checked(X)
         random = check_random_state(self.random_state)
@@ -172,10 +177,12 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,)
+            The class that most of ``n_selection`` noisy copies got.
         radii : ndarray of shape (n_samples,)
             In the units of the features. 0 if nothing can be certified.
         """

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._groups import protected
-from .._validation import check_numbers
+from .._validation import check_numbers, is_number
 from ..accounting import PrivacyBudget
 from ..base import private_release
 from ..mechanisms import Exponential, SecureRandom
@@ -260,6 +260,7 @@ def private_quantile(
     Returns
     -------
     Release
+        ``value``, a number, and ``privacy``.
 
     Notes
     -----
@@ -280,7 +281,7 @@ def private_quantile(
     >>> 450 < median < 550
     True
     """
-    if not 0 <= q <= 1:
+    if not (is_number(q) and 0 <= q <= 1):
         raise ValueError(f"q={q!r} must lie in [0, 1]; 0.5 is the median.")
     if not (isinstance(n_candidates, Integral) and n_candidates >= 2):
         raise ValueError(f"n_candidates={n_candidates!r} must be an integer >= 2, such as 1024.")

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import _config
+from .._validation import as_path, as_paths, sequence
 from ..accounting import PrivacyBudget
 from ..base import private_release
 from ..mechanisms import SecureRandom
@@ -192,15 +193,18 @@ def _checked(
 ) -> Scan:
     if not isinstance(schema, Schema):
         raise TypeError(f"schema={schema!r} must be a Schema. Create one with Schema({{...}}).")
-    files = [fspath(p) for p in ([path] if isinstance(path, str | PathLike) else path)]
+    files = as_paths("path", path)
     if not files:
         raise ValueError("path=[] must name at least one file.")
-    sets = [(names,) if isinstance(names, str) else tuple(names) for names in marginals]
+    sets = [
+        (names,) if isinstance(names, str) else sequence("marginals", names)
+        for names in sequence("marginals", marginals)
+    ]
     if isinstance(means, str):
         raise TypeError(f"means={means!r} must be a list of columns, such as [{means!r}].")
-    summed = list(means)
+    summed = list(sequence("means", means))
     for what, names in [("means", summed), *(("marginals", names) for names in sets)]:
-        if unknown := [name for name in names if name not in schema]:
+        if unknown := [n for n in names if not isinstance(n, str) or n not in schema]:
             raise ValueError(
                 f"{what} holds {unknown[0]!r}, which the schema does not describe; expected some "
                 f"of {list(schema)}."
@@ -252,7 +256,8 @@ def _connection(memory: str, directory: Path | None) -> Iterator[tuple[Any, str]
             "private_summary needs DuckDB. Run pip install 'skprivacy[duckdb]', or pip install "
             "duckdb."
         ) from error
-    with tempfile.TemporaryDirectory(dir=directory) as folder:
+    parent = None if directory is None else as_path("directory", directory)
+    with tempfile.TemporaryDirectory(dir=parent) as folder:
         settings: dict[str, Any] = {
             "memory_limit": memory,
             "temp_directory": f"{folder}/spilled",

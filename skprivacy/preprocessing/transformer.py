@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._validation import as_frame, check_column_names
+from ..base import undone_on_error
 from ._column import Column
 from .schema import Schema
 
@@ -94,7 +95,8 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        self
+        SchemaTransformer
+            Itself, fitted.
 
         Raises
         ------
@@ -107,14 +109,15 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             If the schema was read off data, wholly or in part; an error if strict.
         """
         self._check_parameters()
-        X = self._checked(X, reset=True)
-        if self.schema is None:
-            self.schema_ = Schema.infer(X)
-        else:
-            self.schema_ = self.schema
-            check_columns(self.schema, X)
-            self.schema.warn_if_inferred()
-        self.data_independent_ = not self.schema_.inferred
+        with undone_on_error(self):
+            X = self._checked(X, reset=True)
+            if self.schema is None:
+                self.schema_ = Schema.infer(X)
+            else:
+                self.schema_ = self.schema
+                check_columns(self.schema, X)
+                self.schema.warn_if_inferred()
+            self.data_independent_ = not self.schema_.inferred
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -151,6 +154,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_features_out,)
+            Strings, in the order of the columns.
         """
         check_is_fitted(self)
         names = list(self.schema_)

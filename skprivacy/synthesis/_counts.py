@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Records", "distance"]
+from .._groups import PARTS
 
-_PARTS = 1 << 20  # into which a unit is divided among its records: sums of such shares are exact
+__all__ = ["Records", "distance"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Records:
     sizes : list of int
         Cells of each column.
     weights : ndarray of shape (n,) or None
-        Shares of records in their unit; ``None`` if each is a unit of its own.
+        Shares of records in their unit, in whole ``PARTS``; ``None`` if each is a unit of its own.
     """
 
     codes: NDArray[np.int64]
@@ -52,7 +52,8 @@ def distance(table: NDArray[np.float64], expected: NDArray[np.float64]) -> float
 
     Notes
     -----
-    **Guarantees.** Counts and expectations are multiples of 2**-20, so that sums below 2**33 are
-    exact: a unit changes the distance by no more than its weight, not even by rounding.
+    **Guarantees.** Counts and expectations are multiples of 1 / ``PARTS``, 2**-20, so that sums
+    below 2**33 are exact: a unit changes the distance by no more than its weight, not even by
+    rounding.
     """
-    return float(np.abs(table - np.rint(expected * _PARTS) / _PARTS).sum())
+    return float(np.abs(table - np.rint(expected * PARTS) / PARTS).sum())

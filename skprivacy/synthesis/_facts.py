@@ -57,6 +57,8 @@ class Facts:
         """Check a table against the schema; read the schema off it if there is none."""
         if y is not None:
             check_unmasked(y, "y")
+            if not np.ndim(y):
+                raise ValueError(f"y={y!r} must have a label for each record of X, or be None.")
             check_consistent_length(X, y)
             column_or_1d(y)
         named = schema is not None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import is_number
+from ..accounting._checks import numbers
 from ..preprocessing import Bounded
 
 __all__ = ["Grid"]
@@ -55,16 +57,16 @@ class Grid:
     def __post_init__(self) -> None:
         step = self.step
         if step is not None:
-            if isinstance(step, bool) or not isinstance(step, numbers.Real):
+            if not is_number(step):
                 raise TypeError(f"Grid: step={step!r} must be a number or None.")
             if not 0 < step < math.inf:
                 raise ValueError(f"Grid: step={step!r} must be finite and above 0.")
         cells = self.cells
-        if isinstance(cells, bool) or not isinstance(cells, numbers.Integral):
+        if not is_number(cells) or not isinstance(cells, Integral):
             raise TypeError(f"Grid: cells={cells!r} must be an integer, for example 100.")
         if not 1 <= cells <= _MOST_CELLS:
             raise ValueError(f"Grid: cells={cells!r} must be from 1 to {_MOST_CELLS}.")
-        atoms = tuple(float(atom) for atom in self.atoms)
+        atoms = numbers("atoms", self.atoms)
         if not all(map(math.isfinite, atoms)):
             raise ValueError(f"Grid: atoms={self.atoms!r} must be finite numbers.")
         object.__setattr__(self, "atoms", tuple(sorted(set(atoms))))

@@ -86,6 +86,7 @@ class SyntheticQuality:
         Returns
         -------
         ndarray of Axes
+            The first ones in the order of the columns.
         """
         import matplotlib.pyplot as plt
 
@@ -141,6 +142,7 @@ def synthetic_quality(
     Returns
     -------
     SyntheticQuality
+        Tables of distances and scores, which are not private.
 
     Raises
     ------
@@ -166,6 +168,10 @@ def synthetic_quality(
     total variation of pairs: 0.250 on average, 0.250 at worst (age, sex)
     computed from the real records: not covered by any guarantee
     """
+    if not isinstance(schema, Schema):
+        raise TypeError(f"schema={schema!r} must be a Schema. Create one with Schema({{...}}).")
+    if grids is not None and not isinstance(grids, Mapping):
+        raise TypeError(f"grids={grids!r} must be a dict, of column names to grids, or None.")
     for frame in (real, synthetic):
         if not isinstance(frame, pd.DataFrame) or not len(frame):
             raise ValueError(

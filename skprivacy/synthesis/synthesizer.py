@@ -14,8 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._groups import protected
-from .._sklearn import Interval, StrOptions
-from .._validation import check_column_names, check_delta_is_small
+from .._sklearn import StrOptions
+from .._validation import Interval, check_column_names, check_delta_is_small
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
@@ -230,7 +230,8 @@ class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
         Returns
         -------
-        self : PrivateSynthesizer
+        PrivateSynthesizer
+            Itself, fitted.
 
         Raises
         ------
@@ -300,6 +301,7 @@ class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return_X_y : bool, default=False
             Whether the label is returned by itself.
         random_state : int, RandomState instance or None, default=None
+            Of the records; nothing private hangs on it.
 
         Returns
         -------

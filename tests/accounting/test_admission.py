@@ -238,3 +238,11 @@ def test_pure_budget_takes_pure_events_only():
     assert budget.remaining(NonPrivate()) == 0
     with pytest.raises(BudgetExceededError):
         budget.reserve(GaussianEvent(1e6))
+
+
+@pytest.mark.parametrize("filter", ["adaptive", "pld", "renyi"])
+def test_next_to_nothing_fits_billions_of_times(filter):
+    budget = PrivacyBudget(1.0, 1e-6, filter=filter)
+    fits = budget.remaining(GaussianEvent(1e6))
+    assert 10**10 < fits < 10**11
+    budget.reserve(Repeated(GaussianEvent(1e6), fits // 2))

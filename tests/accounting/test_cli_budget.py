@@ -139,6 +139,12 @@ def test_compare_shows_what_is_no_proof(capsys):
             "private votes",
         ),
         (["compare", "--delta", "2", "--noise-multiplier", "1"], "delta=2.0"),
+        (["create", "x", "--epsilon", "1", "--delta", "1e-5", "--records", "0"], "n_records=0"),
+        (["compare", "--delta", "1e-5", "--noise-multiplier", "1e300"], "noise_multiplier=1e+300"),
+        (
+            ["compare", "--delta", "1e-5", "--noise-multiplier", "1", "--sampling-rate", "0"],
+            "sampling_rate=0",
+        ),
     ],
 )
 def test_mistakes_are_explained(arguments, message, capsys, tmp_path, monkeypatch):

@@ -33,6 +33,7 @@ from skprivacy.accounting import (
     RandomizedResponseEvent,
     Repeated,
     ReportNoisyMaxEvent,
+    SmoothGaussianEvent,
     VoteThreshold,
     delta_of,
     epsilon_of,
@@ -455,3 +456,15 @@ def test_a_sample_of_a_pure_mechanism_is_amplified(event):
 
 def test_events_and_mechanisms_share_no_name():
     assert not set(accounting.__all__) & set(mechanisms.__all__)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.int16, np.int32, np.float16])
+def test_no_number_overflows(kind):
+    """Twice a hundred releases of a hundred are twenty thousand, also if numpy counts in bytes."""
+    count = kind(100)
+    if kind is not np.float16:
+        many = Repeated(Repeated(ApproxDP(0.1), count), count)
+        assert epsilon_of(many, 0.0) == pytest.approx(1000.0)
+    for event in (GaussianEvent(count), SmoothGaussianEvent(count, kind(1)), ApproxDP(count)):
+        assert not [value for value in vars(event).values() if isinstance(value, np.generic)]
+    assert rdp(GaussianEvent(count), [2.0]) == pytest.approx(1e-4)

@@ -24,7 +24,7 @@ from skprivacy.accounting import (
 from skprivacy.accounting.budget.ledger import ledger_at
 from skprivacy.accounting.budget.log import Log
 from skprivacy.accounting.budget.sqlite import SQLiteLedger
-from skprivacy.exceptions import PrivacyWarning
+from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 
 
 def _spoiled(budget):
@@ -444,6 +444,23 @@ def test_an_auditor_may_read_what_he_may_not_write(ledger):
     assert done.stdout.startswith("0.1 1 64\nrefused"), done
 
 
+def test_every_line_is_on_the_disk_before_it_counts(ledger):
+    """EXTRA (3) waits for the end of the journal too, which would undo the line."""
+    budget, waits = PrivacyBudget(1.0, path=ledger, relation="add_remove", unit="record"), []
+    original = Log.append
+
+    def watched(self, kind, *values, **named):
+        waits.append((kind, self._connection.execute("PRAGMA synchronous").fetchone()[0]))
+        return original(self, kind, *values, **named)
+
+    with mock.patch.object(Log, "append", watched):
+        budget.scope("adult", epsilon=0.5)
+        with budget.charge(LaplaceEvent(10.0)):
+            pass
+        budget.fail(budget.reserve(LaplaceEvent(10.0)))
+    assert waits == [(kind, 3) for kind in ("scope", "reserve", "commit", "reserve", "fail")]
+
+
 def test_what_a_charge_reads_does_not_grow(ledger):
     """Without a memory of its lines, a charge would read all earlier ones again."""
     budget = PrivacyBudget(1.0, path=ledger)
@@ -462,3 +479,45 @@ def test_what_a_charge_reads_does_not_grow(ledger):
     assert len(read) >= 2
     assert max(read) == 0
     assert budget.spent() == pytest.approx(0.07)
+
+
+def test_names_as_long_as_the_disk_takes_are_taken(tmp_path):
+    path = tmp_path / ("x" * (255 - len("-journal")))  # SQLite's journal stands beside it
+    PrivacyBudget(1.0, path=path).reserve(LaplaceEvent(10.0))
+    assert PrivacyBudget.open(path).spent() == pytest.approx(0.1)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x/" * 3000], ids=["long", "deep"])
+def test_too_long_paths_are_ledgers_that_cannot_be_used(tmp_path, name):
+    for make in (PrivacyBudget.open, lambda path: PrivacyBudget(1.0, path=path)):
+        with pytest.raises(LedgerError, match="nothing was released"):
+            make(f"{tmp_path}/{name}")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", b"ledger", 3])
+def test_what_is_no_path_is_refused_by_name(tmp_path, name):
+    path = f"{tmp_path}/{name}" if isinstance(name, str) else name
+    for make in (PrivacyBudget.open, lambda path: PrivacyBudget(1.0, path=path)):
+        with pytest.raises((TypeError, ValueError), match="path="):
+            make(path)
+
+
+def test_names_that_would_steer_a_terminal_are_shown_as_escapes(tmp_path):
+    steering = "\x1b[2J"
+    budget = PrivacyBudget(1.0, path=tmp_path / steering, unit=steering)
+    part = budget.scope(steering, epsilon=0.5)
+    shown = [repr(budget), repr(part), repr(part.guarantee())]
+    for refused in (
+        lambda: budget.scope(steering, epsilon=0.7),
+        lambda: part.reserve(LaplaceEvent(1.0), who=steering, unit=steering),
+        lambda: PrivacyBudget(2.0, path=tmp_path / steering),
+        lambda: PrivacyBudget.open(tmp_path / f"{steering}!"),
+    ):
+        with pytest.raises((BudgetExceededError, LedgerError, ValueError)) as caught:
+            refused()
+        shown.append(str(caught.value))
+    Path(budget.path).rename(tmp_path / "away")
+    shown.append(repr(budget))
+    assert not [text for text in shown if "\x1b" in text]
+    assert len([text for text in shown if "\\x1b[2J" in text]) == len(shown)

@@ -1,60 +1,29 @@
 """The same ledger in PostgreSQL, against a server of our own."""
 
+import gc
 import os
-import shutil
-import socket
-import subprocess
-import time
-from glob import glob
+from unittest import mock
 
 import joblib
 import pytest
 
 from skprivacy.accounting import GaussianEvent, LaplaceEvent, LedgerError, PrivacyBudget
+from skprivacy.accounting.budget.log import Log
 from skprivacy.exceptions import BudgetExceededError
 
 psycopg = pytest.importorskip("psycopg", reason="the postgres extra is not installed")
 
 
-def _find(name):
-    """Return where a program of PostgreSQL is: Debian keeps them out of the path, by version."""
-    folders = sorted(glob("/usr/lib/postgresql/*/bin"), reverse=True)
-    return shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
-
-
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """Start PostgreSQL on a free port; as root, under the postgres account, as it demands."""
-    if not (_find("initdb") and _find("postgres")):
+def server():
+    from .postgres_server import Server, is_installed
+
+    if not is_installed():
         pytest.skip("no PostgreSQL server on this machine")
-    as_root = os.geteuid() == 0
-    account = {"user": "postgres"} if as_root else {}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    # Not under pytest's folder, which another account may not enter.
-    folder = f"/tmp/skprivacy-postgres-{port}"
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
-    subprocess.run(
-        [_find("initdb"), "-D", folder, "-U", "tester", "-A", "trust", "--no-sync"],
-        check=True, **quiet, **account,
-    )  # fmt: skip
-    running = subprocess.Popen(
-        [_find("postgres"), "-D", folder, "-p", str(port), "-c", "listen_addresses=127.0.0.1",
-         "-c", f"unix_socket_directories={folder}"],
-        **quiet, **account,
-    )  # fmt: skip
-    url = f"postgresql://tester@127.0.0.1:{port}/postgres"
-    for _ in range(1000):  # a busy machine takes long
-        try:
-            psycopg.connect(url).close()
-            break
-        except psycopg.OperationalError:
-            time.sleep(0.1)
-    yield url
-    running.terminate()
-    running.wait(30)
-    shutil.rmtree(folder, ignore_errors=True)
+    running = Server()
+    running.start()
+    yield running.url
+    running.stop()
 
 
 def test_the_whole_life_of_a_budget(server):
@@ -124,6 +93,95 @@ def test_no_server_no_release(server):
         with pytest.raises(LedgerError, match="lock timeout"):
             budget.reserve(LaplaceEvent(10.0))
     assert not ran
+
+
+def _backends(server):
+    """Return the server's processes for other connections."""
+    with psycopg.connect(server) as connection:
+        rows = connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+            "AND backend_type = 'client backend'"
+        ).fetchall()
+    return {pid for (pid,) in rows}
+
+
+def test_a_thread_keeps_its_connection(server):
+    """One to each server, and each ledger there gets its own lines: also by prepared statements."""
+    budgets = [PrivacyBudget(1.0, path=f"{server}#{name}") for name in ("kept", "kept_too")]
+    with mock.patch.object(psycopg, "connect") as connect:
+        for _ in range(10):
+            for budget in budgets:
+                _charged(budget, 1)
+        assert [budget.remaining(LaplaceEvent(100.0)) for budget in budgets] == [90, 90]
+    connect.assert_not_called()
+    threads = joblib.Parallel(n_jobs=2, backend="threading")
+    assert sum(threads(joblib.delayed(_charged)(budget, 5) for budget in budgets)) == 10
+    for budget in budgets:
+        assert list(budget.entries()["status"]) == 15 * ["commit"]
+
+
+def _charged(budget, n):
+    for _ in range(n):
+        with budget.charge(LaplaceEvent(100.0)):
+            pass
+    return n
+
+
+def test_a_connection_that_was_lost_is_replaced(server):
+    budget = PrivacyBudget(1.0, path=f"{server}#lost")
+    budget.reserve(LaplaceEvent(10.0))
+    others = _backends(server)
+    with psycopg.connect(server, autocommit=True) as connection:
+        for backend in others:
+            connection.execute("SELECT pg_terminate_backend(%s, 10000)", (backend,))
+    budget.reserve(LaplaceEvent(10.0))
+    assert budget.spent() == pytest.approx(0.2)
+
+
+def test_a_connection_is_not_kept_after_an_error(server):
+    budget = PrivacyBudget(1.0, path=f"{server}#erring")
+    before = _backends(server)
+    with pytest.raises(ZeroDivisionError), budget._ledger.transaction():
+        raise ZeroDivisionError
+    budget.reserve(LaplaceEvent(10.0))
+    assert len(before - _backends(server)) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only POSIX forks")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_process_has_a_connection_of_its_own(server):
+    budget = PrivacyBudget(1.0, path=f"{server}#forked")
+    budget.reserve(LaplaceEvent(10.0))
+    child = os.fork()
+    if not child:
+        try:
+            budget.reserve(LaplaceEvent(10.0))
+            gc.collect()
+        finally:
+            os._exit(0)
+    with mock.patch.object(psycopg, "connect") as connect:
+        budget.reserve(LaplaceEvent(10.0))
+        os.waitpid(child, 0)
+        budget.reserve(LaplaceEvent(10.0))  # the child's end has not closed it
+    connect.assert_not_called()
+    assert budget.spent() == pytest.approx(0.4)
+
+
+def test_lines_wait_for_the_disk_whatever_the_server_does_by_default(server):
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("CREATE ROLE hasty SUPERUSER LOGIN")
+        connection.execute("ALTER ROLE hasty SET synchronous_commit TO off")
+    address = server.replace("tester@", "hasty@") + "#durable"
+    budget, waits = PrivacyBudget(1.0, path=address), []
+    original = Log.append
+
+    def watched(self, kind, *values, **named):
+        waits.append((kind, self._connection.execute("SHOW synchronous_commit").fetchone()[0]))
+        return original(self, kind, *values, **named)
+
+    with mock.patch.object(Log, "append", watched):
+        _charged(budget, 2)
+    assert waits == [(kind, "on") for kind in ("relation", *2 * ("reserve", "commit"))]
 
 
 @pytest.mark.parametrize(

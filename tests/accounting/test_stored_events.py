@@ -32,6 +32,7 @@ from skprivacy.accounting import (
     RandomizedResponseEvent,
     Repeated,
     ReportNoisyMaxEvent,
+    SampledGroup,
     SmoothGaussianEvent,
     TreeAggregation,
     VoteBlock,
@@ -85,6 +86,7 @@ EVENTS_NOW = [
     VoteBlock("gnmax", 20.0, 12, moved=2),
     VoteBlock("threshold", 20.0, 12),
     VoteBlock("lnmax", 20.0, 12),
+    SampledGroup(0.1, GaussianEvent(2.0), 3),
 ]
 
 

@@ -162,6 +162,10 @@ def test_names_with_dollars_are_drawn_as_they_are(result):
     assert r"\$" in display.line_.get_label()
 
 
+def test_the_name_of_an_attack_steers_no_terminal(result):
+    assert repr(replace(result, attack="\x1b[2J")).startswith("\\x1b[2J: AUC")
+
+
 def test_infinite_thresholds_are_null_in_json(result):
     told = AttackResult([1.0], [0.0], details={"threshold": np.inf, "of": (1.0, np.nan)})
     assert json.loads(told.to_json())["details"] == {"threshold": None, "of": [1.0, None]}

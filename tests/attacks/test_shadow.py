@@ -24,7 +24,8 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import ThreadpoolController
 
 from skprivacy._blas import blas_threads
-from skprivacy.attacks import ShadowPool
+from skprivacy.attacks import ShadowPool, _records
+from skprivacy.attacks._predictions import predict_aligned
 from skprivacy.attacks._records import fingerprints
 from skprivacy.attacks._shadow_training import _safe_backend
 
@@ -127,6 +128,32 @@ def test_mixed_frame_in_a_pipeline():
     pool = ShadowPool(model, n_shadows=4, random_state=0).fit(frame, y)
     assert pool.membership(frame)[1].all()
     assert pool.logits(frame, y).shape == (4, 80)
+
+
+@pytest.mark.parametrize("kind", ["array", "frame", "sparse"])
+def test_large_tables_are_asked_about_in_parts(kind, monkeypatch):
+    """What a model needs for a million records at once may be several times the records."""
+    asked = []
+
+    class Asked(GaussianNB):
+        def predict_proba(self, X):
+            asked.append(X.shape[0])
+            return super().predict_proba(X.toarray() if kind == "sparse" else X)
+
+    rng = np.random.default_rng(0)
+    numbers, y = rng.integers(3, size=(50, 2)).astype(float), rng.integers(2, size=50)
+    model = Asked().fit(numbers, y)
+    X = {"array": numbers, "frame": pd.DataFrame(numbers), "sparse": sparse.csr_matrix(numbers)}[
+        kind
+    ]
+    mixed = pd.DataFrame({"a": ["x", None, "1", 1, np.nan] * 10, "b": pd.Categorical(y)})
+    records = mixed if kind == "frame" else X
+    whole = predict_aligned(model, X, model.classes_), fingerprints(records)
+    monkeypatch.setattr(_records, "_PART", 7)
+    parts = predict_aligned(model, X, model.classes_), fingerprints(records)
+    for part, once in zip(parts, whole, strict=True):
+        np.testing.assert_array_equal(part, once)
+    assert asked == [50, *7 * [7], 1]
 
 
 def test_fingerprints_compare_values():

@@ -147,7 +147,7 @@ def features_beyond_the_ball(original):
 
 def columns_beyond_their_bounds(original):
     def unit(self, middle, half):
-        return quantize(10.0 * original(self, middle, half))
+        return (quantize(10.0 * part) for part in original(self, middle, half))
 
     return unit
 

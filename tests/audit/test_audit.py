@@ -12,6 +12,8 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.cluster import DBSCAN
 from sklearn.compose import make_column_transformer
@@ -33,6 +35,7 @@ from skprivacy.accounting import ApproxDP, GaussianEvent, LaplaceEvent, NonPriva
 from skprivacy.attacks import AttackResult, LiRA, LossThreshold, SignalThreshold
 from skprivacy.audit import AttackFinding, _html, audit
 from skprivacy.audit._ceiling import auc_ceiling
+from skprivacy.audit._exposure import GroupExposure
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.metrics import epsilon_lower_bound
 from skprivacy.preprocessing import Bounded, Schema, SchemaTransformer
@@ -532,3 +535,21 @@ def test_honest_private_training_is_accused_no_more_often_than_alpha():
         report = audit(model.fit(*parts[:2]), *parts, n_shadows=4, random_state=seed)
         accused += report.verdict == "VIOLATED"
     assert accused <= 6  # 40 tries at 0.05: more than 6 has probability below 1 percent
+
+
+def test_nothing_is_cut_off_the_figure_of_groups(monkeypatch):
+    """Long names of groups pushed the words below the axis over the edge."""
+    drawn = []
+    monkeypatch.setattr(_html, "embed", lambda figure, text: drawn.append(figure))
+    names = ("nein", "ja", "Mecklenburg-Vorpommern und Berlin")
+    rest = (50, 50, 0.5, 0.4, 0.6, 1.0, False)
+    _html.groups_figure([GroupExposure("state", name, "LossThreshold", *rest) for name in names])
+    (figure,) = drawn
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    words = [t for t in figure.findobj(Text) if any(map(str.isalpha, t.get_text()))]
+    assert any("AUC of the attack" in text.get_text() for text in words)
+    for text in words:
+        extent = text.get_window_extent(canvas.get_renderer())
+        assert extent.x0 >= 0, text
+        assert extent.x1 <= figure.bbox.x1, text

@@ -24,19 +24,17 @@ from skprivacy.mechanisms import (
 
 from ..test_mutants import patched
 from .bugs import scaled
-from .planted import BUGS, FAINT, epsilon_of_bug, mechanism_of, planted, runs_for, why_not
+from .planted import BUGS, epsilon_of_bug, is_faint, mechanism_of, planted, runs_for, why_not
 from .verified import FIT_PARAMS, VERIFIED
 
 # Those that take longest, or have not been tried with every bug: benchmarks/verification.py does.
-LEFT_OUT = {
-    "ALMFineTuner-least-squares-k-norm", "ALMFineTuner-gradient", "RandomizedResponseClassifier",
-}  # fmt: skip
+LEFT_OUT = {"ALMFineTuner-least-squares-k-norm", "ALMFineTuner-gradient"}
 
 
 def tried(bug, name):
     if why_not(bug, name):
         return False
-    faint = bug in FAINT or bug == "one number bare"
+    faint = is_faint(bug, name) or bug == "one number bare"
     return name not in LEFT_OUT and not (name == "LP2STClassifier" and faint)
 
 
@@ -61,7 +59,7 @@ def verified(name, epsilon, n_runs):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the bugs compute with NaN
 def test_planted_bug_is_shown(bug, name):
     with planted(bug, name):
-        assert verified(name, epsilon_of_bug(name), runs_for(bug)).broken
+        assert verified(name, epsilon_of_bug(name), runs_for(bug, name)).broken
 
 
 def test_there_are_twenty_bugs_and_each_fits_some_estimator():
@@ -132,15 +130,23 @@ def test_a_true_claim_of_an_estimator_is_broken_in_at_most_alpha(name):
     assert broken <= binom.isf(1e-6, TIMES, ALPHA)
 
 
-LESS = ["PrivateStandardScaler-delta", "FunctionalMechanismRegressor-delta", "AdaSSPRegressor"]
+# An estimator, its noise, an epsilon and runs. Laplace noise on two numbers reaches the claim in a
+# corner alone: some 15,000 runs at epsilon 2 are what the best score needs, at 4 already 24,000.
+LESS = {
+    "PrivateStandardScaler-delta": (Gaussian, 14.0, 4_000),
+    "FunctionalMechanismRegressor-delta": (Gaussian, 14.0, 4_000),
+    "AdaSSPRegressor": (Gaussian, 14.0, 4_000),
+    "FunctionalMechanismRegressor": (Laplace, 2.0, 30_000),
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LESS)
 def test_noise_that_is_10_percent_too_small_is_shown(name):
     """Where a record reaches the sensitivity; elsewhere the claim is still true, and holds."""
-    with patched(Gaussian, "_noise", scaled(0.9)):
-        assert verified(name, 14.0, 4_000).broken
+    noise, epsilon, n_runs = LESS[name]
+    with patched(noise, "_noise", scaled(0.9)):
+        assert verified(name, epsilon, n_runs).broken
 
 
 @pytest.mark.slow

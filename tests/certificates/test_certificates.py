@@ -28,13 +28,14 @@ from skprivacy import (
     save_model,
     verify_certificate,
 )
-from skprivacy.accounting import Composed, GaussianEvent, PoissonSampled
+from skprivacy.accounting import ApproxDP, Composed, GaussianEvent, PoissonSampled
 from skprivacy.certificates import create_key, recomputing, verification
 from skprivacy.certificates.issuing import SECTIONS
 from skprivacy.certificates.signing import digest, private_key, sign
 from skprivacy.cli import main
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.preprocessing import Bounded, PrivateStandardScaler
+from skprivacy.synthesis import PrivateSynthesizer
 
 X = np.random.RandomState(0).uniform(-1, 1, size=(400, 3))
 Y = (X[:, 0] > 0).astype(int)
@@ -429,6 +430,30 @@ def test_nesting_at_the_limit_of_recursion_is_a_failure(issued, tmp_path):
         path.write_text(text.replace("@", "[" * depth + "]" * depth))
         with mock.patch.object(verification, "_guarded", return_value=[]):
             assert not verify_certificate(path).holds
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(4.0, 1e-4), (1.0, 1e-5), (0.3, 1e-9)])
+def test_an_event_whose_own_delta_is_the_stated_one_is_not_contradicted(epsilon, delta):
+    """Rounding left dp_accounting no epsilon at all, and true certificates were refused."""
+    low, _ = recomputing.bracket_of(ApproxDP(epsilon, delta), delta, "zero_out")
+    assert 0.99 * epsilon < low <= epsilon
+    less, _ = recomputing.bracket_of(ApproxDP(epsilon, delta), 0.99 * delta, "zero_out")
+    assert less == np.inf
+
+
+def test_a_synthetic_table_is_certified_without_its_synthesizer(tmp_path):
+    """What is handed out is the table; the synthesizer has no file without pickle."""
+    places = Schema({name: Bounded(-1, 1) for name in "abc"})
+    model = PrivateSynthesizer(schema=places, epsilon=1.0).fit(X)
+    table = tmp_path / "synthetic.csv"
+    np.savetxt(table, np.asarray(model.sample(50)), delimiter=",")
+    create_key(tmp_path / "key.pem")
+    certificate(model, tmp_path / "c.json", key=tmp_path / "key.pem", model_file=table)
+    found = verify_certificate(tmp_path / "c.json", table, key=tmp_path / "key.pem.pub")
+    assert found.holds
+    assert "not checked: what the file states: this kind of file states no guarantee" in repr(found)
+    table.write_text(table.read_text() + "0,0,0\n")
+    assert not verify_certificate(tmp_path / "c.json", table).holds
 
 
 def test_a_certificate_of_many_kinds_of_events_cannot_make_the_check_hang():

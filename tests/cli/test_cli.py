@@ -16,7 +16,7 @@ import skprivacy
 import skprivacy.cli._data as cli_data
 from skprivacy.audit import AuditReport, runner
 from skprivacy.audit import audit as audit_function
-from skprivacy.cli import _model, main
+from skprivacy.cli import _attacks, main
 from skprivacy.cli.main import parser
 from skprivacy.exceptions import DatasetNotFoundError
 from skprivacy.preprocessing import Bounded, Categories, Schema
@@ -139,7 +139,7 @@ def test_audit_of_an_honest_model(folder, capsys):
 def test_the_attacks_of_the_command_are_those_of_the_function():
     """The command ran offline LiRA long after the function ran the strongest attack."""
     by_default = runner.check_attacks(None)
-    offered = _model.make_attacks(argparse.Namespace(attack="both", n_shadows=16, seed=None))
+    offered = _attacks.make(argparse.Namespace(attack="both", n_shadows=16, seed=None))
     assert [repr(attack) for attack in offered] == [repr(attack) for attack in by_default]
 
 
@@ -247,7 +247,14 @@ def test_categories_that_look_missing_are_categories(folder):
         ),
         ("sweep narrow.csv --schema schema.json", "lacks columns of the schema: city"),
         ("sweep one.csv --target ill", "must have at least two classes; it has one"),
-        ("sweep real.csv --target ill", "real.csv holds numbers, and a sweep compares classifiers"),
+        ("audit real.csv --target ill --attack shokriattack", "compares classes"),
+        ("audit data.csv --schema schema.json --subgroups ward", "'ward' is no column"),
+        ("sweep data.csv --schema schema.json --subgroups ward", "'ward' is no column"),
+        ("sweep data.csv --schema schema.json --epsilons 1 --refit 2", "must be one of --epsilons"),
+        ("sweep data.csv --schema schema.json --epsilons 1 --refit 1", "Pass both or neither"),
+        ("sweep data.csv --schema schema.json --save m.safetensors", "Pass both or neither"),
+        ("sweep data.csv --schema schema.json --resume data.csv", "is a file"),
+        ("sweep data.csv --schema schema.json --attack loss,lira", "must be one attack"),
         ("sweep gaps.csv --target ill", "must not have missing values; it has 4"),
         (
             "sweep maybe.csv --schema schema.json",

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skprivacy.cli import _tables
+from skprivacy.cli import _tables, main
 from skprivacy.cli._console import UserError
 
 TABLE = pd.DataFrame(
@@ -126,3 +126,15 @@ def test_one_column_needs_no_separator(tmp_path):
     path = Path(tmp_path / "t.csv")
     path.write_text("text\none; two\nthree\n")
     assert _tables.read(path, options()).shape == (2, 1)
+
+
+def test_names_of_columns_steer_no_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = pd.DataFrame({"\x1b[31mage": range(40), "label": ["no", "\x1b]0;yes\x07"] * 20})
+    table.to_csv("table.csv", index=False)
+    assert main(["schema", "draft", "table.csv", "--target", "label", "--out", "schema.json"]) == 0
+    assert main(["schema", "check", "schema.json", "table.csv"]) == 0
+    assert main(["train", "table.csv", "--target", "nowhere", "--save", "model"]) == 2
+    printed = capsys.readouterr()
+    assert not {"\x1b", "\x07"} & set(printed.out + printed.err)
+    assert "\\x1b[31mage" in printed.err

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize as optimise
 
+from skprivacy._groups import check_groups
 from skprivacy.fine_tuning import (
     GradientHead,
     LeastSquaresHead,
@@ -213,3 +214,50 @@ def test_gradients_that_are_not_clipped_are_caught(monkeypatch):
         lambda self, data, targets, weights: (0.5 - targets) * data.counts[:, None],
     )  # fmt: skip
     assert max(largest_step(GradientHead(steps=2), "add_remove", seed) for seed in range(9)) > 1.0
+
+
+# ---------------------------------------------------------------- people
+
+
+@pytest.mark.parametrize("head", [PrototypeHead(), LeastSquaresHead()])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_people_move_sums_by_no_more_than_a_record(head, relation):
+    """Any two people of 1 to 5 records; each record counts by its share."""
+    rng = np.random.default_rng(0)
+    this, moved = task(relation=relation, size=3), []
+    for _ in range(400):
+        statistics = []
+        for size in rng.integers(1, 6, size=2):
+            rows = rng.choice([-1.0, 0.0, 1.0], size=(size, 2)) + rng.normal(size=(size, 2)) / 9
+            rows = with_constant(rows)[0]
+            shares = check_groups(np.zeros(size), rows).exact_shares()
+            of_person = Records(rows, shares, rng.integers(3, size=size), 3)
+            assert (of_person.roots**2).sum() <= 1
+            assert (np.linalg.norm(of_person.weighted, axis=1) <= of_person.roots).all()
+            statistics.append(head.statistic(this, of_person))
+        other = statistics[1] if relation == "replace_one" else 0.0
+        moved.append(np.linalg.norm(statistics[0] - other))
+    sensitivity = head.sensitivity(this).l2
+    assert 0.6 * sensitivity < max(moved) <= sensitivity
+
+
+def test_people_move_a_minimiser_by_no_more_than_a_record():
+    """Any person of 1 to 5 records, beside a few others."""
+    rng = np.random.default_rng(1)
+    head, this = SoftmaxHead(ridge=0.5), task(size=3)
+    others = with_constant(rng.normal(size=(3, 2)))[0]
+    moved = []
+    for _ in range(60):
+        size = rng.integers(1, 6)
+        own = with_constant(np.repeat(rng.normal(size=(1, 2)), size, axis=0))[0]
+        labels = np.append(rng.integers(3, size=3), np.repeat(rng.integers(3), size))
+        rows, codes = np.vstack([others, own]), np.append([0, 1, 1], [2] * size)
+        shares = check_groups(codes, rows).exact_shares()
+        gone = np.where(codes == 2, 0.0, shares)
+        pair = [
+            head.statistic(this, Records(rows * (count > 0)[:, None], count, labels, 3))
+            for count in (shares, gone)
+        ]
+        moved.append(np.linalg.norm(pair[0] - pair[1]))
+    sensitivity = head.sensitivity(this).l2
+    assert 0.3 * sensitivity < max(moved) <= sensitivity

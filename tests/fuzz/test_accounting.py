@@ -6,6 +6,7 @@ import inspect
 import json
 from dataclasses import fields
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,16 +16,19 @@ from skprivacy.accounting import (
     Composed,
     Event,
     GaussianEvent,
+    GNMaxVote,
     LaplaceEvent,
     PrivacyBudget,
     PrivacyGuarantee,
     Repeated,
+    charge,
 )
 
 from .oracle import Refused, attempt, few
 from .values import arguments, odd_values
 
 ONE = GaussianEvent(2.0)
+VOTES = GNMaxVote(40.0, votes=(220, 20, 10))
 # What every field of an event may hold, by its name.
 FIELDS = {
     "event": ONE, "events": (ONE, LaplaceEvent(3.0)), "count": 3, "sampling_rate": 0.1,
@@ -42,6 +46,25 @@ EVENTS = [
     and event._tag is not None
 ]
 ASKED = {
+    "MatrixFactorization": {"noise_multiplier": 2.0, "steps_per_epoch": 10, "epochs": 1},
+    "calibrate_noise_multiplier": {
+        "make_event": st.just(GaussianEvent), "epsilon": 1.0, "delta": 1e-6,
+        "relation": "add_remove", "accountant": "pld", "guess": None,
+    },
+    "calibrate_to_advantage": {
+        "make_event": st.just(GaussianEvent), "advantage": 0.1, "relation": "add_remove"
+    },
+    "calibrate_to_tpr": {
+        "make_event": st.just(GaussianEvent), "tpr": 0.2, "fpr": 0.1, "relation": "add_remove"
+    },
+    "delta_of": {"event": ONE, "epsilon": 1.0, "relation": "add_remove"},
+    "epsilon_of": {"event": ONE, "delta": 1e-6, "relation": "add_remove"},
+    "flatten": {"event": ONE},
+    "local_sensitivity": {"event": VOTES, "order": 5.0, "distances": 0},
+    "pld": {"event": ONE, "relation": "add_remove"},
+    "rdp": {"event": ONE, "orders": np.array([2.0, 3.0]), "relation": "add_remove"},
+    "renyi_divergence": {"p": [0.5, 0.5], "q": [0.4, 0.6], "order": 2.0},
+    "square_root_band": {"steps_per_epoch": 10, "epochs": 1, "most": 4},
     "rdp_epsilon": {"event": ONE, "delta": 1e-6, "relation": "add_remove"},
     "rdp_delta": {"event": ONE, "epsilon": 1.0, "relation": "add_remove"},
     "pld_epsilon": {"event": ONE, "delta": 1e-6, "relation": "add_remove"},
@@ -98,7 +121,10 @@ def test_events(kind, data):
 @few(10)
 def test_questions(name, data):
     given_ = data.draw(arguments(ASKED[name], least=1))
-    attempt(lambda: getattr(accounting, name)(**given_), {*given_, "events", "path", "delta"})
+    attempt(
+        lambda: getattr(accounting, name)(**given_),
+        {*given_, "events", "path", "delta", "votes", "noise_multiplier"},
+    )
 
 
 @pytest.mark.parametrize("method", OF_GUARANTEES)
@@ -123,6 +149,23 @@ def test_budgets(method, data):
         unchanged=budget._ledger.records,
     )
     budget.verify()
+
+
+@given(data=st.data())
+@few(10)
+def test_charges(data):
+    budget = PrivacyBudget(5.0, 1e-5)
+    valid = {
+        "budget": budget, "event": ONE, "relation": "add_remove", "who": "me", "kind": "proved",
+        "unit": "record",
+    }  # fmt: skip
+    given_ = data.draw(arguments(valid, least=1))
+
+    def released():
+        with charge(**given_):
+            pass
+
+    attempt(released, given_, unchanged=lambda: len(budget.entries()))
 
 
 def descriptions():

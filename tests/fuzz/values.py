@@ -32,6 +32,9 @@ _OTHERS: list[Any] = [
 ]  # fmt: skip
 
 
+_TABLES = (np.ndarray, pd.DataFrame, pd.Series)
+
+
 def odd_values() -> st.SearchStrategy[Any]:
     """Draw anything that somebody may pass by mistake."""
     return st.one_of(
@@ -47,12 +50,15 @@ def odd_values() -> st.SearchStrategy[Any]:
 def arguments(draw: st.DrawFn, valid: dict[str, Any], least: int = 0, most: int = 2) -> dict:
     """Draw the arguments of a call, of which a few, ``least`` to ``most``, are odd.
 
-    ``valid`` has for each parameter a value, or a strategy of values.
+    ``valid`` has for each parameter a value, or a strategy of values. What is an array or a table
+    is replaced by odd arrays as well.
     """
+    if not valid:
+        return {}
     few = st.lists(st.sampled_from(sorted(valid)), min_size=least, max_size=most, unique=True)
     names = draw(few)
     return {
-        name: draw(odd_values())
+        name: draw(odd_arrays() if isinstance(value, _TABLES) else odd_values())
         if name in names
         else (draw(value) if isinstance(value, st.SearchStrategy) else value)
         for name, value in valid.items()
@@ -116,7 +122,8 @@ def _with_number(X: np.ndarray, y: np.ndarray, draw: st.DrawFn) -> tuple[Any, An
 def _table(X: np.ndarray, y: np.ndarray, draw: st.DrawFn) -> tuple[Any, Any]:
     names = draw(st.sampled_from([list("abcdef"), list("aabbcc"), range(6), [None] * 6]))
     index = draw(st.sampled_from([np.arange(len(y)), np.zeros(len(y), int)]))
-    return pd.DataFrame(X, columns=list(names)[: X.shape[1]]), pd.Series(y, index=index)
+    names = list(names)[: X.shape[1]] if X.shape[1] <= 6 else None
+    return pd.DataFrame(X, columns=names), pd.Series(y, index=index)
 
 
 _SPOILT = {

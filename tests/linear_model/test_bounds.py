@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skprivacy._groups import check_groups
 from skprivacy.mechanisms.bounds import UnitBall, checked_bounds, exact_product, quantize
 
 numbers = st.floats(allow_nan=True, allow_infinity=True)
@@ -31,6 +32,26 @@ def test_rows_are_in_the_unit_ball_exactly(rows, radius, intercept):
         if np.isnan(original).any():
             assert weight == 0
             assert not row.any()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    rows=st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=60),
+    radius=st.sampled_from([0.01, 1.0, 1.7]),
+    intercept=st.sampled_from([0.0, 0.5]),
+)
+def test_the_rows_of_a_group_are_in_the_unit_ball_together_exactly(rows, radius, intercept):
+    """As a mean of rows each of which is: the sum of their squares is at most 1, not just about."""
+    ball = UnitBall((0.0, -1.0, 5.0), (1.0, 10.0, 5.0), radius, intercept)
+    shares = check_groups(np.zeros(len(rows)), rows).exact_shares()
+    transformed, weights = ball.transform(np.array(rows), shares)
+    exact = [[Fraction(x) for x in (*row, w)] for row, w in zip(transformed, weights, strict=True)]
+    assert sum(x**2 for row in exact for x in row[:-1]) <= 1
+    assert sum(row[-1] ** 2 for row in exact) <= 1
+    for *row, weight in exact:
+        assert sum(x**2 for x in row) <= Fraction(shares[0])
+        assert weight**2 <= Fraction(shares[0])
+        assert all((x * 2**16).denominator == 1 for x in row)
 
 
 def test_sums_are_exact_in_any_order():

@@ -33,6 +33,7 @@ from skprivacy.mechanisms import (
     SecureRandom,
     SmoothGaussian,
 )
+from skprivacy.preprocessing import PrivateStandardScaler
 
 from .stochastic import check_claim
 
@@ -114,3 +115,23 @@ def test_every_mechanism_is_tested():
     kinds = {k for k, v in public.items() if inspect.isclass(v) and issubclass(v, Mechanism)}
     assert kinds - {"Mechanism"} == set(CASES)
     assert all(type(case.make(1.0)).__name__ == name for name, case in CASES.items())
+
+
+@pytest.mark.parametrize("kind", [mechanisms.FloatGaussian, mechanisms.FloatLogistic])
+@pytest.mark.parametrize("number", [np.uint8(20), np.int8(100), np.int16(300)])
+def test_the_noise_is_no_smaller_than_claimed_whatever_the_type_of_number(kind, number):
+    """Twenty times twenty in bytes is 144: the noise would be a third of what is accounted for."""
+    whole = kind(noise_multiplier=float(number), sensitivity=float(number))
+    narrow = kind(noise_multiplier=number, sensitivity=number)
+    released = [
+        mechanism.release(np.zeros(1000), SecureRandom(0)).std() for mechanism in (whole, narrow)
+    ]
+    assert released[0] == released[1]
+    assert narrow.event == whole.event
+
+
+@pytest.mark.parametrize("number", [np.uint8(200), np.float16(0.5)])
+def test_numbers_that_overflow_are_no_parameters(number):
+    model = PrivateStandardScaler(bounds=(0, 1), epsilon=number)
+    with pytest.raises(ValueError, match="'epsilon' parameter"):
+        model.fit(np.zeros((10, 1)))

@@ -429,14 +429,14 @@ def fitted_on_everything(original):
 
 
 def held_out_by_label(original):
-    def drawn(X, y, share, n_records, random):
+    def drawn(X, y, share, n_records, random, people=None):
         return original(X[np.argsort(y)], np.sort(y), share, n_records, random)
 
     return drawn
 
 
 def weighted(original):
-    return lambda self, model, X, y: 3.0 * original(self, model, X, y)
+    return lambda self, *of_records: 3.0 * original(self, *of_records)
 
 
 MUTANTS = {

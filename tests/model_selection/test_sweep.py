@@ -32,7 +32,7 @@ from skprivacy.accounting import (
 )
 from skprivacy.attacks import LiRA, LossThreshold, ShadowPool
 from skprivacy.audit import About, claim_of
-from skprivacy.exceptions import BudgetExceededError
+from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
@@ -275,7 +275,8 @@ def test_frames_strings_groups_scoring_pickle():
     sweep = sweep_of(
         Noisy(), epsilons=[3], cv=GroupKFold(3), scoring="roc_auc", attack=LiRA(n_shadows=2)
     )
-    sweep.fit(frame, names, groups=groups)
+    with pytest.warns(PrivacyWarning, match="Noisy takes no groups in fit"):
+        sweep.fit(frame, names, groups=groups)
     assert sweep.cv_results_["mean_test_score"][0] > 0.6
     again = pickle.loads(pickle.dumps(sweep))
     assert again.best_score_ == sweep.best_score_

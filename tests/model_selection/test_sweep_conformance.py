@@ -97,6 +97,7 @@ def test_what_nobody_asked_for_is_refused_before_any_fit():
         np.testing.assert_array_equal(sweep.predict_proba(X), plain)
 
 
+@pytest.mark.filterwarnings("ignore:The estimator Weighted takes no groups")
 def test_groups_reach_the_splitter_with_and_without_routing():
     groups = np.arange(len(y)) // 8
     plain = sweep_of(Weighted(), epsilons=[2.0], cv=GroupKFold(3)).fit(X, y, groups=groups)

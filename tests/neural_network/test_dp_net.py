@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.utils.validation import check_is_fitted
 from skorch import NeuralNet
 from skorch.callbacks import EarlyStopping, EpochScoring, LRScheduler
 from skorch.dataset import Dataset, ValidSplit
@@ -226,6 +228,12 @@ def test_single_steps_cannot_be_called(rows):
                  "validation_step"):  # fmt: skip
         with pytest.raises(NotImplementedError, match="partial_fit"):
             getattr(net, name)(rows)
+
+
+def test_a_net_is_fitted_once_it_has_a_guarantee(rows):
+    check_is_fitted(private().fit(*rows))
+    with pytest.raises(NotFittedError):
+        check_is_fitted(private().initialize())
 
 
 def test_further_training_composes_and_charges(rows):

@@ -386,8 +386,11 @@ def test_precision_that_is_set_for_each_product_is_kept_out_and_put_back(blobs, 
 
 
 def test_progress_is_shown_when_asked_for(blobs, capfd):
-    private(verbose=1).fit(*blobs)
-    assert "step" in capfd.readouterr().err
+    model = private(verbose=1).fit(*blobs)
+    shown = capfd.readouterr().err
+    assert "step" in shown
+    assert f" 0/{model.n_steps_} " in shown  # of all epochs, in one bar
+    assert shown.count("  0%|") == 1
     private().fit(*blobs)
     assert capfd.readouterr().err == ""
 
@@ -662,3 +665,17 @@ def test_a_clipping_norm_that_single_precision_does_not_hold_is_refused(blobs, n
     """At 1e-28 rounding took clipped gradients up to 1.4 times the norm."""
     with pytest.raises(ValueError, match="max_grad_norm"):
         private(max_grad_norm=norm).fit(*blobs)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 100.0], ids=["refused", "fitted"])
+def test_a_fit_leaves_torchs_generator_as_it_was(epsilon):
+    X, y = np.random.RandomState(0).normal(size=(30, 3)), np.arange(30) % 2
+    model = DPSGDClassifier(
+        classes=[0, 1], epochs=1, delta=1e-4, budget=PrivacyBudget(epsilon, 1e-2)
+    )
+    before = torch.get_rng_state()
+    try:
+        model.fit(X, y)
+    except BudgetExceededError:
+        assert epsilon < 1
+    assert torch.equal(before, torch.get_rng_state())

@@ -40,6 +40,7 @@ NETWORKS = {
     "net": case_of("DPNeuralNet", group_contribution="sum"),
     "regressor": case_of("DPSGDRegressor", group_contribution="sum", max_group_rows=5),
     "adaptive": case_of("DPSGDClassifier-adaptive", max_group_rows=5),
+    "fine-tuned": case_of("ALMFineTuner-dpsgd"),
 }
 
 

@@ -151,6 +151,43 @@ def test_lookups_of_people_with_many_rows_are_counted_by_row(monkeypatch):
     torch.testing.assert_close(shares.squared_norms(lookups), expected, rtol=1e-5, atol=1e-7)
 
 
+def misleading(n, terms):
+    """Return rows whose small squares vanish beside a large one, or count double, as they come."""
+    small = 2.0**-12 * torch.tensor([0.98, 1.03]).sqrt()  # half of what 1 can be told from
+    rows = torch.zeros(terms, n)
+    rows[0], rows[1] = small[0], (small[0] if terms == 2 else small[1])
+    rows[:2, :8] = 1.0
+    return rows
+
+
+@pytest.mark.parametrize("terms", [2, 3, 4])
+@pytest.mark.parametrize("n", [256, 1500, 4096])
+def test_norms_of_sums_are_never_too_small_whatever_the_rows(n, terms):
+    """Rounding errors that all point one way, which random rows do not show."""
+    a, d = misleading(n, terms), torch.zeros(terms, 1)
+    for remains in (0.0, 1e-3, 3e-3, 1e-2):
+        d[0], d[1] = 1.0, remains - 1.0
+        true = (d.double().T @ a.double()).norm()
+        norms = Shares(np.array([terms]), False, CPU).squared_norms(
+            OuterProduct(torch.zeros(1, n), None, a, d)
+        )
+        assert norms > 0
+        assert norms.double().sqrt() >= true * (1 - 5e-5)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_rows_that_are_made_to_mislead_spoil_no_sum(size):
+    module = nn.Sequential(nn.Linear(4096, 2))
+    for parameter in module.parameters():
+        nn.init.zeros_(parameter)
+    _, grad = flatten_parameters(module)
+    engine = ClippedGradientSum(module, LOSS, 1.0, probe=Probe.like((4096,), 2))
+    X = misleading(4096, size)
+    y = torch.arange(size) % 2
+    engine(X, y, Shares(np.array([size]), True, CPU))
+    assert grad.norm() <= 1.0
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("name", ["perceptron", "wide perceptron", "conv2d", "tied"])
 def test_a_bad_row_is_left_out_and_nothing_else(name, value):

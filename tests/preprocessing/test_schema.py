@@ -198,3 +198,10 @@ def test_the_knee_parts_linear_from_logarithmic():
     high = np.diff(gain.to_unit([20_000, 40_000, 80_000]))
     assert high[0] == pytest.approx(high[1], rel=0.15)
     assert gain.to_unit([99_999])[0] == 1.0
+
+
+def test_a_file_in_another_encoding_is_named(tmp_path):
+    file = tmp_path / "schema.json"
+    file.write_bytes('{"a": "\u00e9"}'.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"schema\.json is not valid JSON"):
+        Schema.from_json(file)

@@ -39,7 +39,7 @@ class Ledger(ABC):
 
     @abstractmethod
     def _connection(self) -> AbstractContextManager[Any]:
-        """Open a new connection, which raises its errors as LedgerError."""
+        """Give a connection that nobody else uses, which raises its errors as LedgerError."""
 
     def _broken(self, error: BaseException) -> LedgerError:
         return LedgerError(
@@ -50,7 +50,12 @@ class Ledger(ABC):
 
     @contextmanager
     def transaction(self) -> Iterator[Log]:
-        """Hold the only write lock; commit on leaving, roll back on an error."""
+        """Hold the only write lock; commit on leaving, roll back on an error.
+
+        **Guarantees.** On return, the new lines are on the disk. Outcomes too: budgets remember
+        the last line that they have seen, and auditors its digest, and would take one that a power
+        failure undid for one that was cut off.
+        """
         with self._connection() as connection:
             try:
                 for statement in self._begin:

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ..._output import displayable
+
 __all__ = ["COLUMNS", "SCHEMA", "LedgerError", "Log", "Record"]
 
 SCHEMA = (
@@ -26,7 +28,6 @@ SCHEMA = (
         digest TEXT NOT NULL
     )
     """,
-    "CREATE INDEX charges ON log (kind, scope, body)",
     "CREATE UNIQUE INDEX outcomes ON log (ref) WHERE ref IS NOT NULL",
 )
 COLUMNS = "seq, kind, ref, at, scope, who, body, digest"
@@ -34,6 +35,9 @@ COLUMNS = "seq, kind, ref, at, scope, who, body, digest"
 
 class LedgerError(OSError):
     """The ledger cannot be read, written or trusted; nothing may be released."""
+
+    def __str__(self) -> str:
+        return displayable(super().__str__())  # files and scopes may have any name
 
 
 class Record(NamedTuple):

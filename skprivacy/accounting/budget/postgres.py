@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qsl, urldefrag, urlsplit
@@ -34,6 +36,12 @@ class PostgresLedger(Ledger):
         ``~/.pgpass`` or the environment variable ``PGPASSWORD``.
     timeout : float, default=60.0
         Seconds to wait for another transaction or for the server.
+
+    Notes
+    -----
+    A thread keeps one connection to each server, for all its ledgers there, and opens a new one
+    after an error, a ``fork`` or a restart of the server. Commits wait for the server's disk even
+    if the server does not by default.
     """
 
     # EXCLUSIVE lets others read and makes every other writer wait.
@@ -76,15 +84,77 @@ class PostgresLedger(Ledger):
         except ImportError as error:
             raise self._broken(error) from error
         try:
-            with psycopg.connect(
-                self._server, autocommit=True, connect_timeout=int(self.timeout)
-            ) as opened:
-                connection = _Connection(opened)
-                connection.execute(f"SET search_path TO {self._schema}")
-                connection.execute(f"SET lock_timeout TO {int(1000 * self.timeout)}")
-                yield connection
+            with _unless_failed(self._at_hand(psycopg)) as opened:
+                yield _Connection(opened)
+            _kept()[self._server] = _Kept(opened)
         except psycopg.Error as error:
             raise self._broken(error) from error
+
+    def _at_hand(self, psycopg: Any) -> Any:
+        """Return this thread's connection if it still works, or a new one."""
+        if kept := _kept().pop(self._server, None):
+            with suppress(psycopg.Error), _unless_failed(kept.taken()) as opened:
+                self._set_up(opened)
+                return opened
+        milliseconds = int(1000 * self.timeout)
+        new = psycopg.connect(
+            self._server,
+            autocommit=True,
+            connect_timeout=int(self.timeout),
+            tcp_user_timeout=milliseconds,  # a kept one may be to a server that is gone
+        )
+        with _unless_failed(new):
+            self._set_up(new)
+        return new
+
+    def _set_up(self, opened: Any) -> None:
+        opened.execute(
+            f"SET search_path TO {self._schema}; "
+            f"SET lock_timeout TO {int(1000 * self.timeout)}; "
+            "SELECT set_config('synchronous_commit', 'on', false) "
+            "WHERE current_setting('synchronous_commit') = 'off'"
+        )
+
+
+@contextmanager
+def _unless_failed(opened: Any) -> Iterator[Any]:
+    """Close a connection if the block fails."""
+    try:
+        yield opened
+    except BaseException:
+        opened.close()
+        raise
+
+
+class _Kept:
+    """An idle connection. The process that opened it closes it; a forked one leaves it alone."""
+
+    def __init__(self, opened: Any) -> None:
+        self._opened, self._owner = opened, os.getpid()
+
+    def taken(self) -> Any:
+        opened, self._opened = self._opened, None
+        return opened
+
+    def __del__(self) -> None:
+        if self._opened is None:
+            return
+        if self._owner == os.getpid():
+            self._opened.close()
+        else:
+            _inherited.append(self._opened)
+
+
+_local = threading.local()
+_inherited: list[Any] = []  # connections of the process that this one was forked from
+
+
+def _kept() -> dict[str, _Kept]:
+    """Return the idle connections of this thread, by server."""
+    if _local.__dict__.get("process") != os.getpid():
+        _local.process, _local.connections = os.getpid(), {}
+    found: dict[str, _Kept] = _local.connections
+    return found
 
 
 def _check_no_password(address: str) -> None:

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..._config import warn_caller
+from ..._output import displayable
 from ...exceptions import BudgetExceededError, PrivacyWarning
 from .._checks import whole
+from .._event import check_event
 from ..events import Event, check_relation, positive
 from ..guarantee import check_delta
 from .admission import cap_of, holds, how_many_fit, refusing
@@ -123,7 +125,7 @@ class PrivacyBudget(Statement):
             open_ones = {k: known[k] for k in ("relation", "unit") if terms[k] is None}
             if known != terms | open_ones:
                 raise ValueError(
-                    f"The ledger {path} holds the budget {known}, not {terms}. Open it with "
+                    f"The ledger {str(path)!r} holds the budget {known}, not {terms}. Open it with "
                     "PrivacyBudget.open(path), or pass another path."
                 ) from None
 
@@ -165,6 +167,16 @@ class PrivacyBudget(Statement):
         Each record lies in at most one part, so all parts together cost only as much as the most
         expensive one (parallel composition). The division must not depend on private data.
 
+        Parameters
+        ----------
+        key : str
+            The name of the part, not empty and without ``/``.
+
+        Returns
+        -------
+        PrivacyBudget
+            A handle to the same ledger.
+
         Raises
         ------
         ValueError
@@ -181,7 +193,7 @@ class PrivacyBudget(Statement):
         path = inner(self._scope, name)
         if epsilon is not None or delta is not None:
             positive("epsilon", epsilon)
-            cap = Cost(cast(float, epsilon), check_delta(delta or 0.0))
+            cap = Cost(float(cast(float, epsilon)), float(check_delta(delta or 0.0)))
             body = json.dumps(cap._asdict(), sort_keys=True)
             with self._ledger.transaction() as log:
                 known = log.scopes().get(path)
@@ -190,8 +202,8 @@ class PrivacyBudget(Statement):
                     log.append("scope", path, "", body)
                 elif cap_of(known) != cap:
                     raise ValueError(
-                        f"The scope {path} already has the cap {known}, not {body}. Pass that cap, "
-                        "or none."
+                        f"The scope {path!r} already has the cap {known}, not {body}. Pass that "
+                        "cap, or none."
                     )
         part = PrivacyBudget.__new__(PrivacyBudget)
         part._attach(self._ledger, path)
@@ -218,6 +230,7 @@ class PrivacyBudget(Statement):
         Parameters
         ----------
         event : Event
+            What will be released.
         who : str, default=""
             What the charge is for; public text.
         relation : str, default=None
@@ -225,6 +238,11 @@ class PrivacyBudget(Statement):
         unit : str, default="record"
             The unit whose presence the event hides: a record, or all records that share a value
             of the column named here.
+
+        Returns
+        -------
+        int
+            The number of the charge, for :meth:`commit` or :meth:`fail`.
 
         Raises
         ------
@@ -267,14 +285,26 @@ class PrivacyBudget(Statement):
                     log.settle(settled, unit)
                 return log.append("reserve", self._scope, str(who), body)
         message = explained(log, self._scope, refusal, event)  # after others may write again
-        raise BudgetExceededError(f"{who or 'A release'} was refused: {message}")
+        raise BudgetExceededError(f"{displayable(str(who)) or 'A release'} was refused: {message}")
 
     def commit(self, charge: int) -> None:
-        """Record that the release happened."""
+        """Record that the release happened.
+
+        Parameters
+        ----------
+        charge : int
+            What :meth:`reserve` returned.
+        """
         self._settle(charge, "commit")
 
     def fail(self, charge: int) -> None:
-        """Record that the release failed. It stays charged, as the data may have been read."""
+        """Record that the release failed. It stays charged, as the data may have been read.
+
+        Parameters
+        ----------
+        charge : int
+            What :meth:`reserve` returned.
+        """
         self._settle(charge, "fail")
 
     def _settle(self, charge: int, outcome: str) -> None:
@@ -296,6 +326,22 @@ class PrivacyBudget(Statement):
 
         If the outcome cannot be recorded on leaving, a ``PrivacyWarning`` is issued: the charge
         stands, and neither the release nor an error raised inside is lost.
+
+        Parameters
+        ----------
+        event : Event
+            What will be released.
+        who : str, default=""
+            What the charge is for; public text.
+        relation : str, default=None
+            The relation that the event is stated for. ``None``: the budget's.
+        unit : str, default="record"
+            The unit whose presence the event hides.
+
+        Yields
+        ------
+        int
+            The number of the charge.
         """
         number = self.reserve(event, who, relation, unit)
         try:
@@ -319,11 +365,22 @@ class PrivacyBudget(Statement):
     def remaining(self, event: Event) -> int:
         """Return how many more charges of ``event`` the budget admits, each charged separately.
 
+        Parameters
+        ----------
+        event : Event
+            What would be released.
+
+        Returns
+        -------
+        int
+            0 if not even one more is admitted.
+
         Raises
         ------
         ValueError
             If the filter is ``"basic"`` and the event has no epsilon to add up.
         """
+        check_event("event", event)
         log = self._ledger.read()
         terms = self._settled(log)
         if terms["filter"] == "basic" and has_no_epsilon(event, terms["relation"]):
@@ -359,12 +416,18 @@ def charge(
     Parameters
     ----------
     budget : PrivacyBudget or None
+        What is charged.
     event : Event
+        What will be released.
     relation : str, default="add_remove"
+        The relation that the event is stated for.
     who : str, default=""
+        What the charge is for; public text.
     kind : str, default="proved"
         Kind of the guarantee; any other than ``"proved"`` is refused.
     unit : str, default="record"
+        The unit whose presence the event hides: a record, or all records that share a value of the
+        column named here.
 
     Yields
     ------

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from .ledger import Ledger
@@ -32,11 +32,12 @@ class SQLiteLedger(Ledger):
 
     Notes
     -----
-    Every operation opens a new connection, so nothing is shared across threads or ``fork``. Commits
-    reach the disk (rollback journal, ``synchronous=EXTRA``) before they return. There is no
-    write-ahead log: between commits, the file alone is the whole ledger, so that nothing is lost
-    if it is moved, and it can be read from a read-only disk. Older ledgers are converted when they
-    are first written to.
+    Every operation opens a new connection, so nothing is shared across threads or ``fork``, and no
+    page of a file that was since replaced is remembered: a kept connection would write it back
+    into the new file. Commits reach the disk (rollback journal, ``synchronous=EXTRA``) before they
+    return. There is no write-ahead log: between commits, the file alone is the whole ledger, so
+    that nothing is lost if it is moved, and it can be read from a read-only disk. Older ledgers are
+    converted when they are first written to.
     """
 
     _begin = ("PRAGMA journal_mode=DELETE", "BEGIN IMMEDIATE")
@@ -44,7 +45,7 @@ class SQLiteLedger(Ledger):
     _n_guards = len(_GUARDS)
 
     def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
-        self.path = Path(path).resolve()
+        self.path = _resolved(path)
         self.address = str(self.path)
         self.timeout = timeout
 
@@ -58,14 +59,14 @@ class SQLiteLedger(Ledger):
 
     def create(self, body: str) -> None:
         for rest in _RESTS:
-            if Path(f"{self.path}{rest}").exists():
+            if os.path.exists(f"{self.path}{rest}"):
                 raise LedgerError(
                     f"The file {self.path}{rest} is left from another ledger at this place, and "
                     "SQLite would play it back into a new one. Move it back beside the ledger that "
                     "it belongs to, or delete it, or pass another path."
                 )
         # Written under another name, then linked: no process ever sees an incomplete ledger.
-        draft = SQLiteLedger(self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}"))
+        draft = SQLiteLedger(self.path.with_name(f".{uuid.uuid4().hex}"))
         try:
             draft.path.touch(exist_ok=False)
             draft._fill(body)
@@ -78,7 +79,8 @@ class SQLiteLedger(Ledger):
             raise self._broken(error) from error
         finally:
             for rest in ("", *_RESTS):
-                Path(f"{draft.path}{rest}").unlink(missing_ok=True)
+                with suppress(OSError):  # such as a folder that cannot be
+                    os.unlink(f"{draft.path}{rest}")
 
     def _fill(self, body: str) -> None:
         with self._connection() as connection:
@@ -98,6 +100,19 @@ class SQLiteLedger(Ledger):
             with closing(opened) as connection:
                 connection.execute("PRAGMA synchronous=EXTRA")
                 yield connection
-        except sqlite3.Error as error:
-            found = self.path.exists()
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # of a damaged text, or its error
+            found = os.path.exists(self.path)
             raise (self._broken if found else self._missing)(error) from error
+
+
+def _resolved(path: str | Path) -> Path:
+    try:
+        resolved = Path(path).resolve()
+        os.fsencode(resolved)
+    except TypeError:
+        raise TypeError(f"path={path!r} must be a path: text, or a pathlib.Path.") from None
+    except ValueError as error:
+        raise ValueError(f"path={path!r} cannot be the path of a file ({error}).") from None
+    except OSError:  # too long: what opens it says so
+        return Path(path).absolute()
+    return resolved

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..._output import output_path
+from ..._output import displayable, output_path
 from ..events import Event
 from ..guarantee import PrivacyGuarantee, check_delta
 from .admission import Terms, check_caps
@@ -30,10 +30,10 @@ class Statement(Handle):
 
     def __repr__(self) -> str:
         try:
-            return self._summary()
+            return displayable(self._summary())
         except LedgerError:  # a model loaded without its ledger must still be printable
             where = "" if self._scope == "/" else f", for {self._scope}"
-            return f"PrivacyBudget at {self.path}{where}: its ledger cannot be read"
+            return displayable(f"PrivacyBudget at {self.path}{where}: its ledger cannot be read")
 
     def _summary(self) -> str:
         cap, entries = self.cap, self._charges()
@@ -52,13 +52,29 @@ class Statement(Handle):
         """Return epsilon of all charges to this scope at ``delta``, by the tightest accountant.
 
         Its proof assumes that the events were fixed beforehand; the filter enforces the cap.
+
+        Parameters
+        ----------
+        delta : float, default=None
+            In [0, 1). ``None``: that of this scope's cap, or of the whole budget.
+
+        Returns
+        -------
+        float
+            In nats; infinity if none is proved at this delta.
         """
         if delta is None:
             delta = self._terms["delta"] if self.cap is None else self.cap[1]
         return spent(self._charges(), check_delta(delta), self._current["relation"])
 
     def guarantee(self) -> PrivacyGuarantee:
-        """Return the guarantee of all charges to this scope together."""
+        """Return the guarantee of all charges to this scope together.
+
+        Returns
+        -------
+        PrivacyGuarantee
+            Stated at the budget's delta, for its relation and unit.
+        """
         terms = self._current
         return PrivacyGuarantee(
             together(self._charges()),
@@ -126,6 +142,11 @@ class Statement(Handle):
     def export(self, path: str | Path) -> None:
         """Write the checked ledger as JSON lines, which can be read and checked independently.
 
+        Parameters
+        ----------
+        path : str or Path
+            The file to write; a file there is overwritten unless it is a ledger.
+
         Raises
         ------
         ValueError
@@ -135,7 +156,18 @@ class Statement(Handle):
         output_path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the epsilon spent since the ledger was created, with the cap; return the axes."""
+        """Draw the epsilon spent since the ledger was created, with the cap; return the axes.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Where to draw. ``None``: a new figure.
+
+        Returns
+        -------
+        Axes
+            Of Matplotlib.
+        """
         cap, terms, first = self.cap, self._current, self._ledger.records()[0]
         delta = terms["delta"] if cap is None else cap[1]
         times, values = running(self.entries(), self._scope, delta, terms["relation"])

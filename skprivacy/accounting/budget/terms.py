@@ -21,6 +21,11 @@ def check_same_unit(unit: str, settled: str) -> None:
     """Refuse to add up guarantees of different units."""
     if unit != settled:
         named = f", or pass fit(..., groups=pandas.Series(..., name={settled!r}))"
+        if unit == "record":
+            named += (
+                f". If it is public that none has more than k records, "
+                f"guarantee.group(k, unit={settled!r}) may be charged"
+            )
         raise ValueError(
             f"The event is stated for unit={unit!r} and the budget for unit={settled!r}. Their "
             f"epsilons are never added up. Create a separate budget with unit={unit!r}"

@@ -20,6 +20,7 @@ from . import (
     logistic,
     mixture,
     response,
+    sampled_group,
     sampling,
     selection,
     smooth,
@@ -35,6 +36,7 @@ from .laplace import *
 from .logistic import *
 from .mixture import *
 from .response import *
+from .sampled_group import *
 from .sampling import *
 from .selection import *
 from .smooth import *
@@ -51,6 +53,7 @@ __all__ += laplace.__all__
 __all__ += logistic.__all__
 __all__ += mixture.__all__
 __all__ += response.__all__
+__all__ += sampled_group.__all__
 __all__ += sampling.__all__
 __all__ += selection.__all__
 __all__ += smooth.__all__

@@ -53,11 +53,25 @@ class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",), knows_labe
         Each has delta(eps') at most (1 - sqrt(k e^eps'))^2 / (1 - k), k = e^-epsilon: logistic
         noise. Each point of the envelope is attained by one choice, but no choice attains all of
         it. For compositions it is only an upper bound, and Renyi accounting can be tighter.
+
+        Parameters
+        ----------
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        tuple of two pairs
+            For removing, and for adding: the same.
         """
         return both(SlopePair(self.epsilon, loose=True))
 
     def zcdp(self, relation: str) -> float:
         return self.epsilon**2 / 8
+
+    def grouped(self, size: int) -> ExponentialEvent:
+        # a sum of losses, each of which lies in an interval of length epsilon
+        return ExponentialEvent(size * self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -82,3 +96,6 @@ class ReportNoisyMaxEvent(Event, tag="ReportNoisyMax", stored=("epsilon",), know
 
     def dominating_pairs(self, relation: str) -> Pairs:
         return both(pure_pair(self.epsilon))
+
+    def grouped(self, size: int) -> ReportNoisyMaxEvent:
+        return ReportNoisyMaxEvent(size * self.epsilon)

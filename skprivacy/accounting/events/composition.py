@@ -20,6 +20,7 @@ class Repeated(Event, tag="Repeated", stored=("event", "count"), knows_label=Tru
     Parameters
     ----------
     event : Event
+        What is released each time.
     count : int
         At least 0.
     """
@@ -40,6 +41,10 @@ class Repeated(Event, tag="Repeated", stored=("event", "count"), knows_label=Tru
     def zcdp(self, relation: str) -> float:
         return total_zcdp(self, relation)
 
+    def grouped(self, size: int) -> Repeated | None:
+        one = self.event.grouped(size)
+        return None if one is None else Repeated(one, self.count)
+
 
 @dataclass(frozen=True)
 class Composed(Event, tag="Composed", stored=("events",), knows_label=True):
@@ -48,6 +53,7 @@ class Composed(Event, tag="Composed", stored=("events",), knows_label=True):
     Parameters
     ----------
     events : tuple of Event
+        What is released, in any order.
     """
 
     events: tuple[Event, ...]
@@ -66,6 +72,11 @@ class Composed(Event, tag="Composed", stored=("events",), knows_label=True):
 
     def zcdp(self, relation: str) -> float:
         return total_zcdp(self, relation)
+
+    def grouped(self, size: int) -> Composed | None:
+        each = [event.grouped(size) for event in self.events]
+        known = tuple(event for event in each if event is not None)
+        return Composed(known) if len(known) == len(each) else None
 
 
 def total_zcdp(event: Event, relation: str) -> float:

@@ -54,6 +54,9 @@ class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",), knows_l
     def gdp(self) -> tuple[float, bool]:
         return 1 / self.noise_multiplier, True
 
+    def grouped(self, size: int) -> GaussianEvent:
+        return GaussianEvent(self.noise_multiplier / size)
+
 
 @dataclass(frozen=True)
 class DiscreteGaussianEvent(
@@ -111,3 +114,6 @@ class DiscreteGaussianEvent(
 
     def zcdp(self, relation: str) -> float:
         return self.sensitivity**2 / (2 * self.sigma**2)
+
+    def grouped(self, size: int) -> DiscreteGaussianEvent:
+        return DiscreteGaussianEvent(self.sigma, size * self.sensitivity, self.dimension)

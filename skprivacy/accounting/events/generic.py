@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._checks import positive, probability
+from .._checks import number, positive, probability
 from .._event import Event, Orders, Pairs
 from .._renyi import pure_rdp
 from ..pld.pairs import AtomPair, both, pure_pair
@@ -25,6 +25,9 @@ class NonPrivate(Event, tag="NonPrivate", knows_label=True):
     def dominating_pairs(self, relation: str) -> Pairs:
         return both(AtomPair((0.0,), (0.0,), (1.0,), infinity=1.0))
 
+    def grouped(self, size: int) -> NonPrivate:
+        return self
+
 
 @dataclass(frozen=True)
 class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=True):
@@ -42,6 +45,7 @@ class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=T
     delta: float = 0.0
 
     def __post_init__(self) -> None:
+        number("epsilon", self.epsilon, "a finite number >= 0")
         if self.epsilon != 0:
             positive("epsilon", self.epsilon)
         probability("delta", self.delta)
@@ -55,3 +59,9 @@ class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=T
 
     def dominating_pairs(self, relation: str) -> Pairs:
         return both(pure_pair(self.epsilon, self.delta))
+
+    def grouped(self, size: int) -> Event:
+        # k steps: (k epsilon, delta (1 + e^epsilon + ... + e^((k - 1) epsilon)))
+        with np.errstate(over="ignore"):
+            delta = self.delta * float(np.exp(self.epsilon * np.arange(size)).sum())
+        return ApproxDP(size * self.epsilon, delta) if delta < 1 else NonPrivate()

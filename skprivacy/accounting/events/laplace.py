@@ -10,6 +10,7 @@ import numpy as np
 from .._checks import positive, whole
 from .._event import Event, NoLossDistributionError, Orders, Pairs
 from ..pld.pairs import MOST_ATOMS, AtomPair, SlopePair, both
+from .generic import ApproxDP
 from .sampling import bounded_sampled_renyi
 
 __all__ = ["DiscreteLaplaceEvent", "LaplaceEvent"]
@@ -41,6 +42,9 @@ class LaplaceEvent(Event, tag="Laplace", stored=("noise_multiplier",), knows_lab
 
     def dominating_pairs(self, relation: str) -> Pairs:
         return both(SlopePair(1 / self.noise_multiplier, atoms=True))
+
+    def grouped(self, size: int) -> LaplaceEvent:
+        return LaplaceEvent(self.noise_multiplier / size)
 
 
 @dataclass(frozen=True)
@@ -84,3 +88,9 @@ class DiscreteLaplaceEvent(
         p = np.r_[1 / (1 + ratio), inner, ratio**t / (1 + ratio)][::-1]
         losses = step * (2 * np.arange(t + 1.0) - t)
         return both(AtomPair(tuple(losses), tuple(p), tuple(p[::-1]), gap=step))
+
+    def grouped(self, size: int) -> Event:
+        distance = size * self.sensitivity
+        if distance > MOST_ATOMS:
+            return ApproxDP(distance / self.scale)
+        return DiscreteLaplaceEvent(self.scale, distance)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..._validation import is_number
 from .._checks import positive, replaces
 from .._event import Event, Orders, Pairs
 from .._renyi import ROUNDING, binomial_rdp
@@ -33,7 +34,7 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
 
     def __post_init__(self) -> None:
         positive("noise_multiplier", self.noise_multiplier)
-        if self.norm not in (1, 2):
+        if not is_number(self.norm) or self.norm not in (1, 2):
             raise ValueError(f"norm={self.norm!r} must be 1 or 2, the norm of the sensitivity.")
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
@@ -47,6 +48,20 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
 
         The Renyi divergence does not decrease with the order, so fractional orders are rounded up
         to the next integer.
+
+        Parameters
+        ----------
+        rate : float
+            The probability with which each record is in the sample, in (0, 1].
+        orders : ndarray of shape (n_orders,)
+            Renyi orders, above 1.
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        ndarray of shape (n_orders,)
+            In nats.
         """
         if replaces(relation):
             raise TypeError(
@@ -65,6 +80,16 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
         normal distribution than its inscribed disc. The trade-off curve of each coordinate thus
         lies above that of a normal coordinate with that shift; those compose, and the squares of
         their shifts add up.
+
+        Parameters
+        ----------
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        tuple of two pairs
+            For removing, and for adding.
         """
         if self.norm == 2:
             return both(LooseGaussianPair(math.sqrt(8 / math.pi) * self.noise_multiplier))
@@ -76,6 +101,9 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
     def gdp(self) -> tuple[float, bool]:
         # That of the L2 pair; it holds for L1 too, as the L2 norm is at most the L1 norm.
         return math.sqrt(math.pi / 8) / self.noise_multiplier, True
+
+    def grouped(self, size: int) -> LogisticEvent:
+        return LogisticEvent(self.noise_multiplier / size, self.norm)
 
 
 def _log_sinhc(values: ArrayLike) -> Orders:

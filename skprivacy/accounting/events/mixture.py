@@ -113,6 +113,11 @@ class Mixture(Event, tag="Mixture", stored=("p", "events"), knows_label=True):
     def zcdp(self, relation: str) -> float:
         return max(total_zcdp(e, relation) for e in self.events)
 
+    def grouped(self, size: int) -> Mixture | None:
+        each = [event.grouped(size) for event in self.events]
+        known = tuple(event for event in each if event is not None)
+        return Mixture(self.p, known) if len(known) == len(each) else None
+
 
 def _branch(loss: PrivacyLossDistribution, event: Event) -> Pairs:
     """Return the pairs of an event if it is a single one, else pairs of a bound on its curve."""

@@ -10,6 +10,7 @@ import numpy as np
 from .._checks import positive, whole
 from .._event import Event, Orders, Pairs
 from ..pld.pairs import AtomPair, both, pure_pair
+from .composition import Repeated
 from .sampling import bounded_sampled_renyi
 
 __all__ = ["RandomizedResponseEvent"]
@@ -26,7 +27,9 @@ class RandomizedResponseEvent(
     Parameters
     ----------
     epsilon : float
+        Above 0.
     n_categories : int, default=2
+        At least 2.
     """
 
     epsilon: float
@@ -53,6 +56,10 @@ class RandomizedResponseEvent(
         high, low, rest = self._probabilities()
         losses = (-self.epsilon, 0.0, self.epsilon)
         return both(AtomPair(losses, (low, rest, high), (high, rest, low), gap=self.epsilon))
+
+    def grouped(self, size: int) -> Event:
+        # each unit of the group gives a response of its own
+        return Repeated(self, size)
 
     def _probabilities(self) -> tuple[float, float, float]:
         """Return those of the true category, one other category, and the remaining ones."""

@@ -11,6 +11,7 @@ from .._renyi import pure_rdp, rdp
 from ..pld.sampled import Added, Removed
 from .composition import total_zcdp
 from .gaussian import GaussianEvent
+from .sampled_group import SampledGroup
 
 __all__ = ["PoissonSampled"]
 
@@ -75,6 +76,13 @@ class PoissonSampled(
         # contribution is replaced two contributions change, as in a group of two.
         return total_zcdp(self.event, relation) * (4 if replaces(relation) else 1)
 
+    def grouped(self, size: int) -> Event | None:
+        inner: Event = self
+        rate = 1.0
+        while isinstance(inner, PoissonSampled):
+            rate, inner = rate * inner.sampling_rate, inner.event
+        return SampledGroup(rate, inner, size) if isinstance(inner, GaussianEvent) else None
+
     def gdp(self) -> tuple[float, bool]:
         if not isinstance(self.event, GaussianEvent):
             return math.inf, True
@@ -89,6 +97,22 @@ def bounded_sampled_renyi(event: Event, rate: float, orders: Orders, relation: s
     """Return the Renyi bound of a Poisson sample from its pure epsilon, ln(1 + q (e^epsilon - 1)).
 
     For events of bounded loss: set ``sampled_renyi = bounded_sampled_renyi`` in their class.
+
+    Parameters
+    ----------
+    event : Event
+        What is released of the sample.
+    rate : float
+        The probability q with which each record is in the sample, in (0, 1].
+    orders : ndarray of shape (n_orders,)
+        Renyi orders, above 1.
+    relation : str
+        The neighbouring relation.
+
+    Returns
+    -------
+    ndarray of shape (n_orders,)
+        In nats.
     """
     both = PoissonSampled(rate, event).dominating_pairs(relation)
     return pure_rdp(max(pair.max_loss for pair in both), orders)

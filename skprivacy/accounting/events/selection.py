@@ -88,6 +88,16 @@ class PrivateSelection(
         sets gamma + (1 - gamma)(1 - u) grows by a factor of at most e^e, so for every epsilon
 
             delta(epsilon + (eta + 1) e) <= E K delta_1(epsilon).
+
+        Parameters
+        ----------
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        tuple of two pairs
+            For removing, and for adding.
         """
         one = pld(self.event, relation)
         least = one.infinity * (1 + _ROUNDING) + _LEAST  # delta is never below what can fail
@@ -106,6 +116,11 @@ class PrivateSelection(
             )
         several = np.minimum(self.expected_trials * deltas, 1.0)
         return both(pair_of_curve(epsilons + drift, several))
+
+    def grouped(self, size: int) -> PrivateSelection | None:
+        # the bounds speak of one run on any two data sets
+        one = self.event.grouped(size)
+        return None if one is None else PrivateSelection(one, self.eta, self.gamma)
 
 
 def _least_drift(epsilons: Floats, deltas: Floats, gamma: float) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .._checks import numbers, positive, replaces, whole
 from .._event import Event, NoLossDistributionError, Orders, Pairs
@@ -75,7 +75,18 @@ class MatrixFactorization(Event, tag=None):
         """Largest norm of C u, where no single contribution in u has a norm above 1."""
 
     def effective_noise(self, relation: str) -> float:
-        """Return the noise multiplier of the single Gaussian release equivalent to the run."""
+        """Return the noise multiplier of the single Gaussian release equivalent to the run.
+
+        Parameters
+        ----------
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        float
+            Noise divided by the sensitivity of the whole run.
+        """
         if relation == "add_remove":
             raise NoLossDistributionError(
                 f"{type(self).__name__} has no guarantee under relation='add_remove': with one "
@@ -93,6 +104,9 @@ class MatrixFactorization(Event, tag=None):
 
     def zcdp(self, relation: str) -> float:
         return 1 / (2 * self.effective_noise(relation) ** 2)
+
+    def grouped(self, size: int) -> MatrixFactorization:
+        return replace(self, noise_multiplier=self.noise_multiplier / size)
 
 
 @dataclass(frozen=True)

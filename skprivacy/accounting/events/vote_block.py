@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .._checks import positive, whole
 from .._event import Event, NoLossDistributionError, Orders, Pairs
@@ -135,3 +135,6 @@ class VoteBlock(
 
     def zcdp(self, relation: str) -> float:
         return self.with_counts.zcdp(relation)
+
+    def grouped(self, size: int) -> VoteBlock:
+        return replace(self, moved=size * self.moved)

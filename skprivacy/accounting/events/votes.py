@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -37,7 +37,20 @@ class _VoteEvent(Event, tag=None):
 
     @classmethod
     def upgraded(cls, stored: dict[str, Any], version: int) -> dict[str, Any]:
-        """Return what version 1 stored, where a neighbour always moved one vote."""
+        """Return what version 1 stored, where a neighbour always moved one vote.
+
+        Parameters
+        ----------
+        stored : dict
+            The fields as version 1 stored them.
+        version : int
+            The version that was stored.
+
+        Returns
+        -------
+        dict
+            The fields of today's version.
+        """
         return {**stored, "moved": 1}
 
     @property
@@ -57,6 +70,9 @@ class _VoteEvent(Event, tag=None):
     @property
     def data_dependent(self) -> bool:
         return self.votes is not None
+
+    def grouped(self, size: int) -> _VoteEvent:
+        return replace(self, moved=size * self.moved)
 
     def _without_votes(self) -> None:
         if self.votes is not None:
@@ -232,7 +248,20 @@ class VoteThreshold(
 
     @classmethod
     def upgraded(cls, stored: dict[str, Any], version: int) -> dict[str, Any]:
-        """Return what version 1 stored, where nothing was taken off the counts."""
+        """Return what version 1 stored, where nothing was taken off the counts.
+
+        Parameters
+        ----------
+        stored : dict
+            The fields as version 1 stored them.
+        version : int
+            The version that was stored.
+
+        Returns
+        -------
+        dict
+            The fields of today's version.
+        """
         return {**super().upgraded(stored, version), "offset": None}
 
     def renyi(self, orders: Orders, relation: str) -> Orders:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from .._checks import check_relation
+from .._checks import check_relation, remembered
 from .._event import Event, check_known, flatten
 from .compose import ComposedLoss, compose
 from .pairs import GaussianPair, Pair
@@ -52,7 +51,13 @@ class PrivacyLossDistribution:
         return max(_top(groups) for groups in self._directions)
 
     def single_pairs(self) -> tuple[Pair, Pair] | None:
-        """Return the pair of each direction if there is a single loss, else None."""
+        """Return the pair of each direction if there is a single loss, else None.
+
+        Returns
+        -------
+        tuple of two pairs, or None
+            For removing, and for adding a record.
+        """
         if not all(_is_alone(groups) for groups in self._directions):
             return None
         remove, *add = (groups[0].pair for groups in self._directions)
@@ -80,7 +85,18 @@ class PrivacyLossDistribution:
         return epsilon
 
     def estimate(self, delta: float) -> float:
-        """Return a quick saddle-point estimate of epsilon, within a few per cent; not a bound."""
+        """Return a quick saddle-point estimate of epsilon, within a few per cent; not a bound.
+
+        Parameters
+        ----------
+        delta : float
+            In (0, 1).
+
+        Returns
+        -------
+        float
+            In nats.
+        """
         return max(
             _epsilon(groups, delta)
             if not groups or _is_alone(groups) or _infinite(groups) >= delta
@@ -89,13 +105,35 @@ class PrivacyLossDistribution:
         )
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta that the distribution proves at ``epsilon`` >= 0."""
+        """Return the smallest delta that the distribution proves at ``epsilon`` >= 0.
+
+        Parameters
+        ----------
+        epsilon : float
+            In nats, at least 0.
+
+        Returns
+        -------
+        float
+            In [0, 1].
+        """
         if not epsilon >= 0:
             raise ValueError(f"epsilon={epsilon!r} must be >= 0.")
         return max(_delta(groups, epsilon) for groups in self._directions)
 
     def deltas(self, epsilons: ArrayLike) -> NDArray[np.float64]:
-        """Return delta at each epsilon, sharing compositions between neighbours."""
+        """Return delta at each epsilon, sharing compositions between neighbours.
+
+        Parameters
+        ----------
+        epsilons : array-like of float
+            In nats, of any shape.
+
+        Returns
+        -------
+        ndarray of the same shape
+            In [0, 1].
+        """
         epsilons = np.asarray(epsilons, dtype=float)
         worse: NDArray[np.float64] = np.max(
             [_deltas(groups, epsilons) for groups in self._directions], axis=0
@@ -246,7 +284,7 @@ def _grouped(counts: Counter[Pair]) -> list[Group]:
     return groups
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     """Return the privacy loss distribution of an event.
 
@@ -260,6 +298,7 @@ def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     Returns
     -------
     PrivacyLossDistribution
+        Of the event as a whole.
 
     Raises
     ------

@@ -43,8 +43,9 @@ ROW_COST = 4
 _FEW = 16
 # Positions of which all pairs are held in memory.
 _MANY = 1 << 10
-# What such products in single precision may be off by, in units of the squared sum of the norms
-# (measured on up to 4,096 numbers: 6e-7; longer ones are taken in double precision).
+# What rounds off of one number at most, and what products of pairs may be off by at least, in units
+# of the squared sum of the norms: products of long rows by more, see ``_lost_in_products``.
+_UNIT = 2.0**-24
 _PRODUCTS = 4e-6
 # Numbers whose squares ``vector_norm`` may add up, which it does one after another: over a million
 # of equal size the norm came out too small by 8e-4, over four million by 2e-3.
@@ -265,7 +266,8 @@ def _norms_of_sums(a: Tensor, d: Tensor, each: Tensor, bias: bool) -> Tensor:
     Notes
     -----
     **Guarantees.** By what is faster: products of all pairs of terms, or the sums themselves. What
-    rounding hides where terms nearly cancel is added.
+    rounding hides where terms nearly cancel is added, in whichever order numbers are added up and
+    if all of its errors point one way, as they do for rows that somebody made so.
     """
     terms, n_in, n_out = a.shape[1], a.shape[2], d.shape[2]
     if terms > _FEW and terms**2 * (n_in + n_out) > (terms + ROW_COST) * n_in * n_out:
@@ -273,7 +275,8 @@ def _norms_of_sums(a: Tensor, d: Tensor, each: Tensor, bias: bool) -> Tensor:
         if bias:
             squared += d.sum(1).square().sum(1)
         squared += _LOST * (n_in + 1) * n_out
-        return _safe(squared, each.sqrt().sum(1))
+        return _safe(squared, each.sqrt().sum(1), max(_ROUNDING, terms * _UNIT))
+    lost = _lost_in_products(n_in, n_out)
     if max(n_in, n_out) > _SUMMED:
         a, d = a.double(), d.double()
     if terms == 2:  # what the products below come to, in half the time
@@ -282,12 +285,22 @@ def _norms_of_sums(a: Tensor, d: Tensor, each: Tensor, bias: bool) -> Tensor:
             torch.linalg.vecdot(d[:, 0], d[:, 1]),
         )
         crossed = (crossed + 1.0 if bias else crossed) * grads
-        return (each.sum(1) * (1.0 + 2.0 * _PRODUCTS)).add_(crossed, alpha=2.0).float()
+        return (each.sum(1) * (1.0 + 2.0 * lost)).add_(crossed, alpha=2.0).float()
     products, grads = a @ a.mT, d @ d.mT
     if bias:
         products += 1.0
     products *= grads
-    return products.sum((1, 2)).add_(each.sum(1), alpha=terms * _PRODUCTS).float()
+    return products.sum((1, 2)).add_(each.sum(1), alpha=terms * lost).float()
+
+
+def _lost_in_products(n_in: int, n_out: int) -> float:
+    """Return what products of pairs of terms, or squared norms, may be off by, in any order.
+
+    A sum of n products is off by n units at most (Higham, "Accuracy and stability of numerical
+    algorithms", 2002, section 3.1); rows above 4,096 numbers are added up in double precision.
+    """
+    numbers = min(n_in, _SUMMED) + min(n_out, _SUMMED)
+    return max(_PRODUCTS, (numbers + _FEW) * _UNIT)
 
 
 def _grad(parameter: Tensor) -> Tensor:
@@ -308,10 +321,10 @@ def _blank(values: Tensor, bad: Tensor) -> Tensor:
     return values.masked_fill(bad.view(-1, *[1] * (values.dim() - 1)), 0.0)
 
 
-def _safe(exact: Tensor, lengths: Tensor) -> Tensor:
+def _safe(exact: Tensor, lengths: Tensor, rounding: float = _ROUNDING) -> Tensor:
     """Return squared norms that no cancellation makes too small; ``lengths``: sum of norms."""
     norm = exact.clamp(min=0.0).sqrt()  # NaN stays NaN
-    norm += (_ROUNDING * lengths - _COVERED * norm).clamp(min=0.0)
+    norm += (rounding * lengths - _COVERED * norm).clamp(min=0.0)
     return torch.maximum(norm, _CANCELLED * lengths).square().float()
 
 

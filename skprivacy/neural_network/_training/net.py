@@ -13,6 +13,7 @@ import torch
 from skorch import NeuralNet
 from skorch.utils import to_device
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 from ..._groups import Groups
 from .engine import Peers, Training
@@ -82,7 +83,7 @@ def make_mlp(
     sizes = [n_features, *hidden_layer_sizes, n_outputs]
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
-        linear = nn.Linear(fan_in, fan_out)
+        linear = skip_init(nn.Linear, fan_in, fan_out)  # which would draw of torch's generator
         bound = 1.0 / np.sqrt(fan_in)
         for p in linear.parameters():
             start = random_state.uniform(-bound, bound, size=tuple(p.shape))
@@ -148,12 +149,29 @@ class PrivateNet(NeuralNet):
         return []  # skorch's own record and print the loss, which is private
 
     def initialize_criterion(self) -> PrivateNet:
-        """Make the loss, with one number for each example."""
+        """Make the loss, with one number for each example.
+
+        Returns
+        -------
+        PrivateNet
+            Itself.
+        """
         self.criterion_ = per_example_criterion(self.criterion, self.get_params_for("criterion"))
         return self
 
     def initialize_optimizer(self, triggered_directly: Any = None) -> PrivateNet:
-        """Make nothing: the optimizer is the engine's, for its state is not released."""
+        """Make nothing: the optimizer is the engine's, for its state is not released.
+
+        Parameters
+        ----------
+        triggered_directly : object, default=None
+            Ignored; skorch passes it.
+
+        Returns
+        -------
+        PrivateNet
+            Itself.
+        """
         self._register_virtual_param(["optimizer__*"])  # may be set, and nobody need be told
         return self
 
@@ -168,7 +186,30 @@ class PrivateNet(NeuralNet):
         groups: Groups | None = None,
         **fit_params: Any,
     ) -> PrivateNet:
-        """Carry out a run that is ready to start, and keep the module that it returns."""
+        """Carry out a run that is ready to start, and keep the module that it returns.
+
+        Parameters
+        ----------
+        X : tensor or mapped rows of shape (n_samples, ...)
+            Private records.
+        y : tensor of shape (n_samples, ...)
+            What the loss compares the outputs with.
+        epochs : int, default=None
+            Ignored: the run knows how long it is.
+        training : Training
+            The run, whose cost is charged.
+        peers : Peers, default=None
+            The other processes of a distributed run.
+        groups : Groups, default=None
+            Whose records they are; ``None`` if single records are protected.
+        **fit_params : dict
+            Ignored.
+
+        Returns
+        -------
+        PrivateNet
+            Itself, with the trained ``module_``.
+        """
         if training is None or y is None:
             self._refuse()
         trained = training.run(X, y, peers, int(self.verbose), groups)

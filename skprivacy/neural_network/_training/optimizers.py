@@ -6,6 +6,9 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
+
+from ..._validation import is_number, not_negative, sequence
 
 __all__ = ["OPTIMIZERS", "MomentumSGD", "PrivateAdam"]
 
@@ -20,11 +23,15 @@ class PrivateAdam(torch.optim.Optimizer):
     Parameters
     ----------
     params : iterable of torch.nn.Parameter
+        What is trained.
     lr : float, default=1e-2
+        Step size.
     betas : tuple of float, default=(0.9, 0.999)
+        How much of the first and of the second moment is kept from step to step.
     noise_std : float, default=0.0
         Standard deviation of the noise in each coordinate of the gradient.
     eps : float, default=1e-8
+        Added to the root of the second moment.
 
     References
     ----------
@@ -40,11 +47,22 @@ class PrivateAdam(torch.optim.Optimizer):
         noise_std: float = 0.0,
         eps: float = 1e-8,
     ) -> None:
+        for name, value in {"lr": lr, "noise_std": noise_std, "eps": eps}.items():
+            not_negative(name, value)
+        if not all(map(is_number, sequence("betas", betas))) or len(betas) != 2:
+            raise ValueError(f"betas={betas!r} must be two numbers, such as (0.9, 0.999).")
+        params = params if isinstance(params, Tensor) else sequence("params", params)
         super().__init__(params, {"lr": lr, "betas": betas, "noise_std": noise_std, "eps": eps})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # torch: may return a loss
-        """Update every parameter that has a gradient."""
+        """Update every parameter that has a gradient.
+
+        Parameters
+        ----------
+        closure : object, default=None
+            Ignored; PyTorch passes it.
+        """
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from ..._sklearn import Interval
+from ..._validation import Interval
+from ...base import undone_if_refused
 from .._training.environment import ordinary_torch, usable_device
 
 __all__ = ["CONSTRAINTS", "ContrastiveEncoder", "contrastive_loss"]
@@ -88,6 +89,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
+    @undone_if_refused
     def fit(self: Self, X_public: ArrayLike, y: Any = None) -> Self:
         """Learn from public records, without labels.
 
@@ -100,7 +102,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
         Returns
         -------
-        self : object
+        object
             Fitted.
 
         Raises
@@ -109,9 +111,9 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             If there are fewer than two records, or a parameter does not fit to them.
         """
         self._validate_params()
-        rows = validate_data(self, X_public, dtype=np.float32, ensure_min_samples=2)
         device = usable_device(self.device)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        rows = validate_data(self, X_public, dtype=np.float32, ensure_min_samples=2)
         with ordinary_torch(device), _seeded(seed, device):
             module = self._make_module(rows).to(device)
             on_device = torch.from_numpy(np.ascontiguousarray(rows)).to(device)
@@ -131,6 +133,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Returns
         -------
         ndarray of shape (n_samples, n_components)
+            In single precision.
         """
         check_is_fitted(self, "module_")
         rows = validate_data(self, X, dtype=np.float32, reset=False)

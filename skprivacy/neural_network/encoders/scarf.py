@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from ..._sklearn import Interval
+from ..._validation import Interval
 from ._contrastive import CONSTRAINTS, ContrastiveEncoder, Views
 
 __all__ = ["SCARFEncoder"]

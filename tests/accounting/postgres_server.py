@@ -1,0 +1,72 @@
+"""A PostgreSQL server of our own, which may be killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from glob import glob
+
+import psycopg
+
+__all__ = ["Server", "is_installed"]
+
+
+def _find(name: str) -> str | None:
+    """Return where a program of PostgreSQL is: Debian keeps them out of the path, by version."""
+    folders = sorted(glob("/usr/lib/postgresql/*/bin"), reverse=True)
+    return shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
+
+
+def is_installed() -> bool:
+    return bool(_find("initdb") and _find("postgres"))
+
+
+class Server:
+    """PostgreSQL on a free port; as root, under the postgres account, as it demands."""
+
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        self.url = f"postgresql://tester@127.0.0.1:{self._port}/postgres"
+        # Not under pytest's folder, which another account may not enter.
+        self._folder = f"/tmp/skprivacy-postgres-{self._port}"
+        self._how = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
+        if os.geteuid() == 0:
+            self._how["user"] = "postgres"
+        subprocess.run(
+            [_find("initdb"), "-D", self._folder, "-U", "tester", "-A", "trust", "--no-sync"],
+            check=True,
+            **self._how,
+        )
+
+    def start(self) -> None:
+        """Start, and wait until it answers: after a kill that is once the log has been replayed."""
+        for _ in range(1000):  # a busy machine takes long
+            running = subprocess.Popen(
+                [_find("postgres"), "-D", self._folder, "-p", str(self._port), "-c",
+                 "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self._folder}"],
+                start_new_session=True, **self._how,
+            )  # fmt: skip
+            while running.poll() is None:  # it ends if what was killed has not yet let go
+                try:
+                    psycopg.connect(self.url).close()
+                    self._running = running
+                    return
+                except psycopg.OperationalError:
+                    time.sleep(0.1)
+        raise TimeoutError("the server does not start")
+
+    def kill(self) -> None:
+        """End all its processes at once, as a loss of power would."""
+        os.killpg(self._running.pid, signal.SIGKILL)
+        self._running.wait(30)
+
+    def stop(self) -> None:
+        self._running.send_signal(signal.SIGINT)  # without waiting for idle connections
+        self._running.wait(30)
+        shutil.rmtree(self._folder, ignore_errors=True)

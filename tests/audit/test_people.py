@@ -1,0 +1,202 @@
+"""Audits whose members are people: nobody on both sides, and the claim is one for them."""
+
+import json
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.tree import DecisionTreeClassifier
+
+from skprivacy.accounting import ApproxDP, PrivacyGuarantee, RandomizedResponseEvent
+from skprivacy.attacks import LiRA, LossThreshold, SupervisedAttack
+from skprivacy.attacks._records import fingerprints
+from skprivacy.audit import _attacking as attacking
+from skprivacy.audit import audit
+from skprivacy.ensemble import PATEClassifier
+
+CLAIM = PrivacyGuarantee(ApproxDP(0.5, 1e-6), 1e-6, "zero_out", unit="patient")
+
+
+class Whispering(ClassifierMixin, BaseEstimator):
+    """Hardly surer of a row that it was trained on, under cover of noise; claims epsilon 0.5."""
+
+    GIVEN: list = []
+
+    def __init__(self, claim=CLAIM, whisper=0.5, random_state=0):
+        self.claim = claim
+        self.whisper = whisper
+        self.random_state = random_state
+
+    def fit(self, X, y, groups=None):
+        self.GIVEN.append(groups)
+        self.rows_, self.classes_, self.privacy_ = fingerprints(X), np.unique(y), self.claim
+        return self
+
+    def predict_proba(self, X):
+        seed = (fingerprints(X) + np.uint64(self.random_state)) % np.uint64(2**32)
+        noise = [np.random.default_rng(s).normal() for s in seed]  # a model answers alike
+        known = np.isin(fingerprints(X), self.rows_)
+        sure = 1 / (1 + np.exp(-(self.whisper * known + noise)))
+        first = np.asarray(X)[:, 0] > 0  # which is the class
+        return np.where(first[:, None], np.c_[1 - sure, sure], np.c_[sure, 1 - sure])
+
+    def predict(self, X):
+        return (np.asarray(X)[:, 0] > 0).astype(int)
+
+
+def visits(n_people=300, rows=20):
+    rng = np.random.default_rng(0)
+    patient = pd.Series(np.repeat(np.arange(n_people), rows), name="patient")
+    X = rng.normal(size=(len(patient), 3))
+    return X, (X[:, 0] > 0).astype(int), patient
+
+
+def halves(X, y, patient):
+    inside = (patient < patient.max() / 2).to_numpy()
+    records = X[inside], y[inside], X[~inside], y[~inside]
+    return records, (patient[inside], patient[~inside])
+
+
+def test_a_leak_about_people_that_no_record_shows():
+    records, groups = halves(*visits())
+    model = Whispering().fit(*records[:2])
+    single = audit(model, *records, attacks=[LossThreshold()])
+    people = audit(model, *records, attacks=[LossThreshold()], groups=groups)
+    assert single.verdict != "VIOLATED"
+    assert people.verdict == "VIOLATED"
+    assert people.attacked == people.unit == "patient"
+    assert (people.n_train, people.n_test) == (150, 150)
+    assert [f.result.attack for f in people.findings] == [
+        "LossThreshold, all records together of each patient",
+        "LossThreshold, the best record of each patient",
+    ]
+    assert any("Pass groups=" in caveat for caveat in single.caveats)
+    assert not any("Pass groups=" in caveat for caveat in people.caveats)
+    assert people.to_dict()["attacked"] == "patient"
+    assert json.loads(people.to_json())["n_train"] == 150
+    assert (people.exposed_records()["row"] < 150).all()
+
+
+def test_an_honest_model_is_not_accused():
+    records, groups = halves(*visits(rows=8))
+    model = Whispering(whisper=0.0).fit(*records[:2])
+    report = audit(model, *records, attacks=[LossThreshold()], groups=groups)
+    assert report.verdict == "consistent"
+    assert report.epsilon_lower_bound == 0
+
+
+def test_a_claim_for_records_is_none_for_people():
+    records, groups = halves(*visits(rows=4))
+    for claim, about in (
+        (PrivacyGuarantee(ApproxDP(0.5)), "is about single records"),
+        (PrivacyGuarantee(ApproxDP(0.5), unit="home"), "is about values of home"),
+    ):
+        model = Whispering(claim).fit(*records[:2])
+        report = audit(model, *records, attacks=[LossThreshold()], groups=groups)
+        assert report.verdict.startswith("no claim for patient: ")
+        assert report.verdict.endswith(about)
+    bounded = PrivacyGuarantee(ApproxDP(0.5)).group(4, unit="patient")
+    model = Whispering(bounded).fit(*records[:2])
+    assert audit(model, *records, attacks=[LossThreshold()], groups=groups).claimed_epsilon == 2.0
+
+
+def test_nobody_is_on_both_sides():
+    X, y, patient = visits(rows=4)
+    records, groups = halves(X, y, patient)
+    model = Whispering().fit(*records[:2])
+    moved = groups[1].copy()
+    moved.iloc[0] = 0
+    with pytest.raises(ValueError, match="1 values of patient are among members and non-members"):
+        audit(model, *records, groups=(groups[0], moved))
+    for bad in (groups[0], (groups[0], groups[1][1:]), "patient"):
+        with pytest.raises(ValueError, match="groups must be a pair"):
+            audit(model, *records, groups=bad)
+    with pytest.raises(ValueError, match="subgroups are of records"):
+        audit(model, *records, groups=groups, subgroups=0)
+    with pytest.raises(ValueError, match="at least 2 values of patient"):
+        audit(model, *records, groups=(0 * groups[0], groups[1]))
+
+
+def test_shadow_models_are_trained_on_halves_of_people_and_given_their_groups():
+    records, groups = halves(*visits(40, 5))
+    model = Whispering().fit(*records[:2])
+    with mock.patch.object(Whispering, "GIVEN", []):
+        report = audit(model, *records, attacks=[LiRA(n_shadows=4)], n_shadows=4, groups=groups)
+        given = Whispering.GIVEN
+    assert report.n_shadows == len(given) == 4
+    for series in given:
+        assert series.name == "patient"
+        # in order of appearance among shuffled records, which tells nothing about members
+        assert sorted(series.value_counts()) == [5] * 20
+
+
+def test_who_learns_from_known_members_is_judged_on_other_people():
+    records, groups = halves(*visits(60, 5))
+    model = Whispering().fit(*records[:2])
+    met = []
+
+    class Noting(SupervisedAttack):
+        def fit(self, X, y, member=None):
+            met.append(set(fingerprints(X)))
+            return super().fit(X, y, member)
+
+        def evaluate(self, *parts):
+            met.append(set(fingerprints(np.concatenate(parts[::2]))))
+            return super().evaluate(*parts)
+
+    report = audit(model, *records, attacks=[Noting()], groups=groups)
+    patient = pd.concat(groups).to_numpy()
+    prints = fingerprints(np.concatenate(records[::2]))
+    learned, judged = (set(patient[np.isin(prints, list(rows))]) for rows in met)
+    assert not learned & judged
+    assert len(report.findings[0].result.scores_in) == len([p for p in judged if p < 30])
+
+
+def test_every_way_of_joining_has_its_share_of_the_error():
+    records, groups = halves(*visits(rows=4))
+    model = Whispering().fit(*records[:2])
+    shares = []
+    whole = attacking.AttackFinding.of
+
+    def noting(result, guarantee, alpha, corrected):
+        shares.append(corrected)
+        return whole(result, guarantee, alpha, corrected)
+
+    with mock.patch.object(attacking.AttackFinding, "of", noting):
+        audit(model, *records, attacks=[LossThreshold()], groups=groups, alpha=0.1)
+    assert shares == [0.05, 0.05]
+
+
+def test_the_page_says_who_was_attacked(tmp_path):
+    records, groups = halves(*visits())
+    model = Whispering().fit(*records[:2])
+    report = audit(model, *records, attacks=[LossThreshold()], groups=groups)
+    page = tmp_path / "audit.html"
+    report.to_html(page)
+    text = page.read_text()
+    assert "Values of patient" in text
+    assert "Single values of patient" in text
+    assert "150 used in training, 150 not" in text
+
+
+def test_labels_are_not_asked_about_people():
+    records, groups = halves(*visits(rows=4))
+    claim = PrivacyGuarantee(RandomizedResponseEvent(1.0), relation="label")
+    model = Whispering(claim).fit(*records[:2])
+    with pytest.raises(ValueError, match="groups make members people"):
+        audit(model, *records, groups=groups)
+
+
+def test_an_ensemble_that_protects_people_is_audited_by_people():
+    X, y, patient = visits(60, 5)
+    records, groups = halves(X, y, patient)
+    model = PATEClassifier(
+        DecisionTreeClassifier(max_depth=1), n_teachers=5, epsilon=20.0, delta=1e-3,
+        partition="hash", classes=[0, 1], n_queries=20, random_state=0,
+    )  # fmt: skip
+    model.fit(*records[:2], X_public=X[:50] + 0.5, groups=groups[0])
+    report = audit(model, *records, attacks=[LossThreshold()], groups=groups)
+    assert report.unit == report.attacked == "patient"
+    assert report.verdict == "consistent"

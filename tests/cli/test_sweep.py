@@ -1,0 +1,265 @@
+"""Sweeps and audits from a shell: numbers as targets, budgets, subgroups, a model to keep."""
+
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import skprivacy.audit
+from skprivacy import PrivacyBudget, load_model
+from skprivacy.audit import claim_of
+from skprivacy.cli import main, sweep
+from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
+
+N = 400
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    rooms = rng.uniform(1, 9, N)
+    table = pd.DataFrame({"rooms": rooms, "area": rng.choice(["north", "south"], N)})
+    table["price"] = np.round(100 * rooms + rng.normal(0, 20, N), 2)
+    table["sold"] = np.where(rooms + rng.normal(0, 1, N) > 5, "yes", "no")
+    table.to_csv(tmp_path / "houses.csv", index=False)
+    facts = {
+        "columns": {
+            "rooms": {"type": "bounded", "lower": 0, "upper": 10},
+            "area": {"type": "categories", "values": ["north", "south"]},
+        }
+    }
+    for name, more in {
+        "prices.json": {"target": "price", "target_bounds": [0, 1200]},
+        "sold.json": {"target": "sold", "classes": ["no", "yes"]},
+    }.items():
+        (tmp_path / name).write_text(json.dumps(facts | more))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(text, capsys):
+    code = main(text.split())
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def charged():
+    """Return the events that the ledger was charged, in their order."""
+    return PrivacyBudget.open("b.ledger").entries()["event"].tolist()
+
+
+NUMBERS = "houses.csv --schema prices.json --model AdaSSPRegressor --delta 1e-4 --quiet"
+CLASSES = "houses.csv --schema sold.json --model OutputPerturbationClassifier --quiet"
+
+
+@pytest.mark.parametrize("attack", ["", "--attack loss"])
+def test_an_audit_of_a_regression(attack, folder, capsys):
+    """It was refused, although the function audits regressors."""
+    line = f"audit {NUMBERS} {attack} --n-shadows 4 --alpha 1e-7 --subgroups area --out a.html"
+    code, out, _ = run(f"{line} --epsilon 2 --save m.safetensors", capsys)
+    assert code == 0
+    assert "Audit: consistent" in out
+    page = (folder / "a.html").read_text(encoding="utf-8")
+    assert "area north" in page
+    assert "class 1" not in page  # a price is no class
+    assert claim_of(load_model("m.safetensors")).proved
+
+
+def test_an_audit_finds_a_regression_that_knows_its_records(folder, capsys):
+    line = "audit houses.csv --schema prices.json --model sklearn.tree.DecisionTreeRegressor"
+    code, out, _ = run(f"{line} --attack loss --quiet --out a.json", capsys)
+    assert code == 0
+    assert "no claim" in out
+    assert json.loads((folder / "a.json").read_text())["attacks"][0]["auc"] > 0.9
+
+
+def test_exposed_records_are_named_on_request_by_their_rows(folder, capsys, monkeypatch):
+    line = "audit houses.csv --schema prices.json --model sklearn.tree.DecisionTreeRegressor"
+    line = f"{line} --attack loss --quiet --out a.html --exposed rows.csv"
+    given = []
+    kept = skprivacy.audit.audit
+
+    def noting(model, X_train, *args, **kwargs):
+        given.append(X_train)
+        return kept(model, X_train, *args, **kwargs)
+
+    monkeypatch.setattr(sys.modules["skprivacy.audit"], "audit", noting)
+    code, _, err = run(line, capsys)
+    assert code == 0
+    assert "names people's records" in err
+    rows = pd.read_csv(folder / "rows.csv")["row"]
+    assert len(rows) > 20
+    table = pd.read_csv(folder / "houses.csv")
+    assert set(table["rooms"].iloc[rows - 1]) <= set(given[0]["rooms"])  # members, none else
+    assert (folder / "rows.csv").stat().st_mode & 0o077 == 0
+    assert run(f"audit {CLASSES} --attack loss --exposed none.csv --alpha 1e-7", capsys)[0] == 0
+    assert pd.read_csv(folder / "none.csv").empty
+
+
+def test_a_sweep_of_a_regression(folder, capsys):
+    line = f"sweep {NUMBERS} --epsilons 1 10 --cv 3 --out s.html --csv s.csv --plot s.png"
+    code, out, _ = run(f"{line} --subgroups area", capsys)
+    assert code == 0
+    assert "test R2" in out
+    assert "accuracy" not in out
+    table = pd.read_csv(folder / "s.csv")
+    assert table["test_score"].iloc[-1] > 0.9  # boosted trees
+    assert table["test_score"].iloc[1] > 0.5
+    page = (folder / "s.html").read_text(encoding="utf-8")
+    assert "north" in page
+    assert "south" in out
+
+
+def test_an_attack_that_compares_classes_is_refused_before_any_charge(folder, capsys):
+    run("budget create b.ledger --epsilon 3 --delta 1e-3", capsys)
+    for command in ("audit", "sweep --epsilons 1 --cv 2"):
+        line = f"{command} {NUMBERS} --attack shokriattack --budget b.ledger"
+        code, _, err = run(line, capsys)
+        assert code == 2
+        assert "compares classes, and the target holds numbers" in err
+    assert len(charged()) == 0
+
+
+def test_labels_alone_are_audited_by_the_attack_on_labels(folder, capsys):
+    """The attacks by default are on membership, and were refused after the model was charged."""
+    line = "houses.csv --schema sold.json --model RandomizedResponseClassifier --quiet"
+    code, out, _ = run(f"audit {line} --epsilon 3 --alpha 1e-7", capsys)
+    assert code == 0
+    assert "label" in out
+    assert run(f"sweep {line} --epsilons 3 --cv 2", capsys)[0] == 0
+    run("budget create b.ledger --epsilon 3", capsys)
+    for more, words in (
+        ("--attack rmia", "labels alone"),
+        ("--subgroups area", "hides no members"),
+        ("--rows 150", "at least 100 records"),
+    ):
+        code, _, err = run(f"audit {line} {more} --budget b.ledger", capsys)
+        assert code == 2
+        assert words in err
+    assert len(charged()) == 0
+
+
+def test_a_sweep_charges_a_budget_and_keeps_one_model(folder, capsys):
+    run("budget create b.ledger --epsilon 12", capsys)
+    run("key k.pem", capsys)
+    line = (
+        f"sweep {CLASSES} --epsilons 1 3 --cv 2 --refit 3 --budget b.ledger "
+        "--save m.safetensors --certificate c.json --key k.pem --out s.json"
+    )
+    code, out, _ = run(line, capsys)
+    assert code == 0
+    assert "if that was chosen before any score was seen:\nguarantee: 3.00-DP" in out
+    budget = PrivacyBudget.open("b.ledger")
+    assert len(charged()) == 5  # two splits at two epsilons, and the last model
+    assert budget.guarantee().epsilon() == pytest.approx(11)
+    told = json.loads((folder / "s.json").read_text())
+    assert told["about"]["ledger_digest"] == budget.verify()
+    code, out, _ = run("verify c.json m.safetensors --key k.pem.pub --schema sold.json", capsys)
+    assert code == 0
+    assert "epsilon of all charges: 11" in out
+
+
+@pytest.mark.parametrize("cap", [10.9, 0.5])
+def test_a_budget_that_cannot_pay_for_all_models_is_told_before_the_first(cap, folder, capsys):
+    """It ended the sweep in the middle, with what was charged by then."""
+    run(f"budget create b.ledger --epsilon {cap}", capsys)
+    line = f"sweep {CLASSES} --epsilons 1 3 --cv 2 --refit 3 --save m.safetensors"
+    code, out, _ = run(f"{line} --budget b.ledger", capsys)
+    assert code == 1
+    assert "cannot pay for all models" in out
+    assert "Nothing was trained or charged" in out
+    assert len(charged()) == 0
+    assert not (folder / "m.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (f"sweep {CLASSES} --budget b.ledger", "no budget can pay for"),
+        (f"sweep {CLASSES} --epsilons 1 --budget none.ledger", "no ledger none.ledger"),
+        (f"sweep {CLASSES} --epsilons 1 --budget b.ledger --scope typo", "no scope 'typo'"),
+        (f"sweep {CLASSES} --epsilons 1 --certificate c.json", "Pass --save"),
+        (f"sweep {NUMBERS} --epsilons 1 --cv 1", "--cv must be at least 2"),
+        (
+            f"sweep {CLASSES.replace('Output', 'Objective')} --epsilons 1 --set alpha=-1",
+            "alpha",
+        ),
+    ],
+)
+def test_mistakes_are_one_line_before_any_charge(line, words, folder, capsys, monkeypatch):
+    run("budget create b.ledger --epsilon 3", capsys)
+    for kind in (OutputPerturbationClassifier, AdaSSPRegressor):
+        monkeypatch.setattr(kind, "fit", lambda *args: pytest.fail("trained"))
+    code, out, err = run(line, capsys)
+    assert code == 2
+    assert words in err
+    assert out == ""
+    assert len(charged()) == 0
+
+
+def test_an_interrupted_sweep_goes_on_and_pays_once(folder, capsys, monkeypatch):
+    run("budget create b.ledger --epsilon 9", capsys)
+    line = f"sweep {CLASSES} --epsilons 1 2 --cv 2 --budget b.ledger --resume kept --out s.json"
+    fit, fits = OutputPerturbationClassifier.fit, []
+
+    def interrupted(self, *args):
+        fits.append(self)
+        if len(charged()) == 3:
+            raise KeyboardInterrupt
+        return fit(self, *args)
+
+    monkeypatch.setattr(OutputPerturbationClassifier, "fit", interrupted)
+    assert run(line, capsys)[0] == 130
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    assert run(line, capsys)[0] == 0
+    assert len(charged()) == 4
+    first = json.loads((folder / "s.json").read_text())["results"]
+    assert run(line, capsys)[0] == 0
+    assert len(charged()) == 4
+    again = json.loads((folder / "s.json").read_text())["results"]
+    assert [row["test_score"] for row in again] == [row["test_score"] for row in first]
+    code, _, err = run(line.replace("--cv 2", "--cv 3"), capsys)
+    assert code == 2
+    assert "splits differ" in err
+
+
+def test_who_pays_is_told(folder, capsys):
+    line = f"sweep {CLASSES} --epsilons 1 --cv 3 --subgroups area --out s.json"
+    code, out, _ = run(line, capsys)
+    assert code == 0
+    assert "more than others" in out
+    told = json.loads((folder / "s.json").read_text())["by_group"]
+    assert {row["group"] for row in told} == {"north", "south"}
+
+
+def test_a_trained_model_is_kept_whatever_happens_to_its_audit(folder, capsys, monkeypatch):
+    """It was written after the audit, so that an interrupt lost what had been paid for."""
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("skprivacy.audit.runner.findings_of", interrupted)
+    line = f"audit {CLASSES} --epsilon 1 --attack loss --save m.safetensors"
+    assert run(line, capsys)[0] == 130
+    assert claim_of(load_model("m.safetensors")).proved
+
+
+def test_the_rehearsal_reads_what_the_sweep_will_fit(folder, capsys, monkeypatch):
+    """Each charge that was foreseen is one of those that are made, in this order."""
+    run("budget create b.ledger --epsilon 12", capsys)
+    foreseen = []
+    check = sweep.check_affordable
+
+    def noting(made, records, budget):
+        from skprivacy.cli import _affordable
+
+        foreseen.extend(_affordable._planned(made, records))
+        check(made, records, budget)
+
+    monkeypatch.setattr(sweep, "check_affordable", noting)
+    line = f"sweep {CLASSES} --epsilons 1 3 --cv 2 --refit 3 --save m.safetensors"
+    assert run(f"{line} --budget b.ledger", capsys)[0] == 0
+    assert [stated.event for stated in foreseen] == charged()

@@ -1,0 +1,80 @@
+"""Columns whose names say whose record it is are asked about; values are not looked at."""
+
+import warnings
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+from skprivacy import _identifiers
+from skprivacy._identifiers import identifiers
+from skprivacy.attacks import LossThreshold
+from skprivacy.audit import audit
+from skprivacy.exceptions import PrivacyWarning
+from skprivacy.linear_model import OutputPerturbationClassifier
+from skprivacy.model_selection import PrivacySweepCV
+
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame(RNG.uniform(size=(60, 2)), columns=["age", "patient_id"])
+Y = RNG.integers(0, 2, 60)
+
+
+@pytest.fixture(autouse=True)
+def nothing_asked():
+    with mock.patch.object(_identifiers, "_asked", set()):
+        yield
+
+
+def linear():
+    return OutputPerturbationClassifier(bounds=(0, 1), classes=[0, 1], relation="zero_out")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["patient_id", "PatientID", "user id", "user-id", "customer.number", "HouseholdKey", "SSN",
+     "Member No", "persons_id", "mrn", "subjectid"],
+)  # fmt: skip
+def test_names_of_identifiers(name):
+    assert identifiers(["age", name]) == [name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["age", "id", "identity", "paid", "number of visits", "members", "user_rating", "patients",
+     "children", "device type", "nothing", "code", "education-num", "clientele", 3, None],
+)  # fmt: skip
+def test_names_of_anything_else(name):
+    assert identifiers([name]) == []
+
+
+def test_a_private_fit_asks_once_and_not_where_groups_are_given():
+    with pytest.warns(PrivacyWarning, match="X has the column 'patient_id'") as told:
+        linear().fit(TABLE, Y)
+        linear().fit(TABLE, Y)
+    assert len(told) == 1
+    _identifiers._asked.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        linear().fit(TABLE.rename(columns={"patient_id": "height"}), Y)
+        linear().fit(TABLE.to_numpy(), Y)
+        linear().fit(TABLE, Y, groups=pd.Series(np.arange(60) // 2, name="patient"))
+
+
+def test_values_have_no_part_in_it():
+    """Records that all are somebody's, under a name that says nothing, pass."""
+    table = TABLE.assign(patient_id=0.5).rename(columns={"patient_id": "weight"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        linear().fit(table, Y)
+
+
+def test_sweeps_and_audits_ask_too():
+    sweep = PrivacySweepCV(linear(), epsilons=[1.0], cv=2, baseline=None)
+    with pytest.warns(PrivacyWarning, match="What a sweep shows is about single records"):
+        sweep.fit(TABLE, Y)
+    _identifiers._asked.clear()
+    tree = DecisionTreeClassifier(max_depth=1).fit(TABLE[:30], Y[:30])
+    with pytest.warns(PrivacyWarning, match="What an audit shows is about single records"):
+        audit(tree, TABLE[:30], Y[:30], TABLE[30:], Y[30:], attacks=[LossThreshold()])
