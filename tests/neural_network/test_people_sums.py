@@ -8,9 +8,15 @@ import torch
 from torch import nn
 
 from skprivacy._groups import Groups
+from skprivacy.neural_network._gradients import contributions
 from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import _SAFETY, CLIPPING
-from skprivacy.neural_network._gradients.contributions import OuterProduct, OuterProducts, Rows
+from skprivacy.neural_network._gradients.contributions import (
+    Lookups,
+    OuterProduct,
+    OuterProducts,
+    Rows,
+)
 from skprivacy.neural_network._gradients.functional import OneByOne, Vectorised
 from skprivacy.neural_network._gradients.people import Shares
 from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters
@@ -132,6 +138,17 @@ def test_norms_of_sums_that_nearly_cancel_are_never_too_small(terms, bias):
             found = whose.squared_norms(form).double().sqrt()
             assert (found >= true * (1 - 5e-5)).all()
             assert (found <= true * (1 + 1e-4) + 0.02 * lengths).all()
+
+
+def test_lookups_of_people_with_many_rows_are_counted_by_row(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    index = torch.randint(9, (33, 4), generator=generator)
+    table = torch.zeros(9, 5)
+    lookups = Lookups(table, index, torch.randn(33, 4, 5, generator=generator))
+    shares = Shares(SIZES, True, CPU)
+    expected = shares.squared_norms(lookups)
+    monkeypatch.setattr(contributions, "_MANY", 1)
+    torch.testing.assert_close(shares.squared_norms(lookups), expected, rtol=1e-5, atol=1e-7)
 
 
 def misleading(n, terms):

@@ -41,6 +41,8 @@ _CANCELLED = 1e-3
 ROW_COST = 4
 # Products of all pairs are taken of so few terms, whatever else there is.
 _FEW = 16
+# Positions of which all pairs are held in memory.
+_MANY = 1 << 10
 # What rounds off of one number at most, and what products of pairs may be off by at least, in units
 # of the squared sum of the norms: products of long rows by more, see ``_lost_in_products``.
 _UNIT = 2.0**-24
@@ -189,7 +191,8 @@ class Lookups:
         for people in joined:
             index = people.of(self.index).flatten(1, 2)
             d = people.blanked(self.output_grad).flatten(1, 2)
-            found.append(Lookups(self.weight, index, d).squared_norms())
+            norms = Lookups.squared_norms if index.shape[1] <= _MANY else _norms_by_row
+            found.append(norms(Lookups(self.weight, index, d)))
         return found
 
     def numbers(self) -> int:
@@ -227,6 +230,16 @@ class Rows:
 
     def numbers(self) -> int:
         return self.rows.numel()
+
+
+def _norms_by_row(lookups: Lookups) -> Tensor:
+    """Return the squared norms of examples with so many positions that pairs would fill memory."""
+    found = []
+    for index, d in zip(lookups.index, lookups.output_grad.double(), strict=True):
+        rows, row = index.unique(return_inverse=True)
+        sums = d.new_zeros(len(rows), d.shape[1]).index_add_(0, row, d)
+        found.append(_safe(sums.square().sum(), d.norm(dim=1).sum()))
+    return torch.stack(found)
 
 
 def _norms_of_terms(a: Tensor, d: Tensor, bias: bool) -> Tensor:

@@ -32,16 +32,18 @@ class Shares:
     """
 
     def __init__(self, sizes: NDArray[np.int64], mean: bool, device: torch.device) -> None:
-        self._joined = [_joined(sizes, *cut, device) for cut in _buckets(sizes)]
+        ends = np.cumsum(sizes)
+        self._joined = [_joined(sizes, ends, *cut, device) for cut in _buckets(sizes)]
         owner = np.repeat(np.arange(len(sizes)), sizes)
         self._owner = torch.from_numpy(owner).to(device)
         weights = 1.0 / sizes if mean else np.ones(len(sizes))
         self._weights = torch.from_numpy(weights.astype(np.float32)).to(device)
+        self._squared_weights = self._weights.square()
 
     def squared_norms(self, examples: Contribution) -> Tensor:
         """Return an upper bound of the squared norm of each person's contribution."""
         norms = examples.joint_norms(self._joined)
-        return torch.cat(norms).mul_(self._weights.square())
+        return torch.cat(norms).mul_(self._squared_weights)
 
     def by_example(self, values: Tensor) -> Tensor:
         """Return each example's value, given people's; examples are the last dimension."""
@@ -113,17 +115,21 @@ def _rounded(size: int) -> int:
 
 
 def _joined(
-    sizes: NDArray[np.int64], m: int, first: int, last: int, device: torch.device
+    sizes: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    m: int,
+    first: int,
+    last: int,
+    device: torch.device,
 ) -> Joined:
-    start = int(sizes[:first].sum())
-    own = sizes[first:last]
-    ends = np.cumsum(own)
-    part = slice(start, start + int(ends[-1]))
-    if own[0] == m:
+    start = int(ends[first] - sizes[first])
+    part = slice(start, int(ends[last - 1]))
+    if sizes[first] == m:
         return Joined(m, part)
+    own = sizes[first:last]
     place = np.arange(m)
     extra = place >= own[:, None]
-    places = np.where(extra, 0, place) + (ends - own)[:, None]
+    places = np.where(extra, 0, place) + (ends[first:last] - own - start)[:, None]
     return Joined(
         m,
         part,
