@@ -31,6 +31,7 @@ from skprivacy.linear_model import (
     ObjectivePerturbationClassifier,
     OutputPerturbationClassifier,
 )
+from skprivacy.model_selection import PrivateSearchCV
 from skprivacy.persistence import load_model, save_model
 from skprivacy.preprocessing import (
     Bounded,
@@ -108,6 +109,16 @@ def test_a_grid_search_splits_and_protects_people():
     plain = GridSearchCV(OutputPerturbationClassifier(**LINEAR), {"alpha": [1.0]}, cv=GroupKFold(3))
     plain.fit(X, Y, groups=PATIENT)  # without routing they are the splitter's alone
     assert plain.best_estimator_.privacy_.unit == "record"
+
+
+@pytest.mark.parametrize("given", [PATIENT, PATIENT[:80]])
+def test_a_private_search_protects_records_alone_and_takes_no_groups(given):
+    budget = PrivacyBudget(10.0, 1e-3)
+    model = OutputPerturbationClassifier(**LINEAR, relation="zero_out")
+    search = PrivateSearchCV(model, {"alpha": [0.1, 1.0]}, epsilon=2.0, budget=budget)
+    with pytest.raises(ValueError, match="protects no groups"):
+        search.fit(X, Y, groups=given)
+    assert not len(budget.entries())
 
 
 def test_groups_and_public_records_go_their_own_ways():

@@ -316,6 +316,11 @@ default=None
     ) -> PreparedSearch:
         """Return a search within the budget; nothing has been charged or released."""
         for name, value in fit_params.items():
+            if value is not None and name.rpartition("__")[2] == "groups":
+                raise ValueError(
+                    f"{name} is given, but a search holds out and scores single records, and "
+                    "protects no groups. Fit the estimator itself with groups."
+                )
             if getattr(value, "X", value) is X or value is y:
                 raise ValueError(
                     f"{name} is what the search is to protect. Trials take it for public: what is "

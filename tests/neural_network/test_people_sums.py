@@ -175,6 +175,49 @@ def test_norms_of_sums_are_never_too_small_whatever_the_rows(n, terms):
         assert norms.double().sqrt() >= true * (1 - 5e-5)
 
 
+def cancelling(size, shape, generator):
+    """Return rows that come to a three-hundredth of their lengths."""
+    positions, n = shape
+    terms = size * positions
+    a = torch.randn(1, n, generator=generator).expand(terms, -1).contiguous()
+    d = torch.randn(1, n, generator=generator).expand(terms, -1).contiguous()
+    d = d * (-1.0) ** torch.arange(terms)[:, None]
+    if terms % 2:
+        d[-1] = 0.0
+    d[0] *= 1.0 + terms / 300
+    return a.view(size, positions, n), d.view(size, positions, n)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 1e-17])
+@pytest.mark.parametrize(
+    ("sizes", "positions"),
+    [
+        *((sizes, 1) for sizes in [(1, 2), (2, 3), (5, 6), (13, 16), (17, 24), (33, 48)]),
+        *((sizes, 4) for sizes in [(1, 2), (2, 3), (5, 6), (13, 16)]),
+    ],
+)
+def test_what_a_person_adds_does_not_depend_on_who_else_is_there(sizes, positions, scale, bias):
+    """Neither on how many rows others have: all who have about as many are computed together."""
+    generator, n = torch.Generator().manual_seed(0), 34
+    both = [cancelling(size, (positions, n), generator) for size in sizes]
+    weight, shift = torch.zeros(n, n), torch.zeros(n) if bias else None
+
+    def norm_of_first(people):
+        a, d = (torch.cat(parts) for parts in zip(*people, strict=True))
+        a, d = a * scale, d / scale
+        form = OuterProducts(weight, shift, a, d)
+        if positions == 1:
+            form = OuterProduct(weight, shift, a[:, 0], d[:, 0])
+        own = np.array([len(rows) for rows, _ in people])
+        if own[-1] == 1:
+            return form.squared_norms()[0]
+        return Shares(own, False, CPU).squared_norms(form)[0]
+
+    alone, together = norm_of_first(both[:1]), norm_of_first(both)
+    torch.testing.assert_close(together, alone, rtol=1e-3, atol=0.0)
+
+
 @pytest.mark.parametrize("size", [2, 3])
 def test_rows_that_are_made_to_mislead_spoil_no_sum(size):
     module = nn.Sequential(nn.Linear(4096, 2))

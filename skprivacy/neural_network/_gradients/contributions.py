@@ -82,11 +82,7 @@ class OuterProduct:
     spare: bool = False  # whether ``output_grad`` may be overwritten by its weighted self
 
     def squared_norms(self) -> Tensor:
-        inputs = _lengths(self.input).square_()
-        inputs += _LOST * self.input.shape[1] if self.bias is None else 1.0
-        grads = _lengths(self.output_grad).square_()
-        grads += _LOST * self.output_grad.shape[1]
-        return inputs.mul_(grads)
+        return _norms_of_terms(self.input, self.output_grad, self.bias is not None)
 
     def add_sum(self, factors: Tensor) -> None:
         if self.bias is not None:
@@ -153,6 +149,10 @@ class OuterProducts:
     def joint_norms(self, joined: list[Joined]) -> list[Tensor]:
         found = []
         for people in joined:
+            if people.m == 1:  # as where nobody has more
+                part = self.input[people.part], self.output_grad[people.part]
+                found.append(OuterProducts(self.weight, self.bias, *part).squared_norms())
+                continue
             a = people.of(self.input).flatten(1, 2)
             d = people.blanked(self.output_grad).flatten(1, 2)
             bias = self.bias is not None

@@ -15,7 +15,7 @@ __all__ = ["Joined", "Shares"]
 
 # Of people with up to this many examples each number is computed by itself; of more, with those
 # who have up to half as many again, filled up with examples that count nothing.
-_EXACT = 4
+_EXACT = 8
 
 
 class Shares:
@@ -96,18 +96,23 @@ class Joined:
 
 
 def _buckets(sizes: NDArray[np.int64]) -> list[tuple[int, int, int]]:
-    """Return (m, first, last): where people are to whom ``m`` examples are given."""
+    """Return (m, first, last): where people are to whom ``m`` examples are given.
+
+    **Guarantees.** ``m`` depends on a person's own number alone, also if all have fewer: by ``m``
+    goes how norms are computed and how much rounding is feared, and nobody may change what others
+    add.
+    """
     found, first = [], 0
     while first < len(sizes):
         m = _rounded(int(sizes[first]))
         last = int(np.searchsorted(sizes, m, side="right"))
-        found.append((m if sizes[first] < sizes[last - 1] else int(sizes[first]), first, last))
+        found.append((m, first, last))
         first = last
     return found
 
 
 def _rounded(size: int) -> int:
-    """Return the next of 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48..."""
+    """Return the next of 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48..."""
     if size <= _EXACT:
         return size
     power = 1 << (size - 1).bit_length()  # the next power of two
