@@ -60,6 +60,8 @@ MAY_IMPORT_TORCH = {
     "attacks/_membership_net.py",
     "attacks/_modules.py",
     "attacks/_networks.py",
+    "mechanisms/_chacha_kernel.py",
+    "mechanisms/chacha.py",
 }
 
 
