@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from skprivacy import certificate, verify_certificate
 from skprivacy.accounting import PrivacyBudget
@@ -111,14 +111,19 @@ def test_a_grid_search_splits_and_protects_people():
     assert plain.best_estimator_.privacy_.unit == "record"
 
 
-@pytest.mark.parametrize("given", [PATIENT, PATIENT[:80]])
-def test_a_private_search_protects_records_alone_and_takes_no_groups(given):
+def test_a_private_search_takes_groups_for_all_of_its_parts_or_for_none():
     budget = PrivacyBudget(10.0, 1e-3)
-    model = OutputPerturbationClassifier(**LINEAR, relation="zero_out")
-    search = PrivateSearchCV(model, {"alpha": [0.1, 1.0]}, epsilon=2.0, budget=budget)
-    with pytest.raises(ValueError, match="protects no groups"):
-        search.fit(X, Y, groups=given)
+    model = make_pipeline(OutputPerturbationClassifier(**LINEAR, relation="zero_out"))
+    grid = {"outputperturbationclassifier__alpha": [0.1, 1.0]}
+    search = PrivateSearchCV(model, grid, epsilon=2.0, budget=budget)
+    with pytest.raises(ValueError, match="Pass groups itself"):
+        search.fit(X, Y, outputperturbationclassifier__groups=PATIENT)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        search.fit(X, Y, groups=PATIENT[:80])
     assert not len(budget.entries())
+    with pytest.warns(UserWarning, match="chooses nearly at random"):
+        search.fit(X, Y, groups=PATIENT)
+    assert set(budget.entries()["unit"]) == {"patient"}
 
 
 def test_groups_and_public_records_go_their_own_ways():

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from .._groups import check_order
 from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
 from .._validation import as_frame, open_unit, sequence
@@ -163,6 +164,8 @@ def audit(
         if subgroups is not None:
             raise ValueError("subgroups are of records, and groups make members people. Pass one.")
         people = People.of(groups, num_samples(X_train), num_samples(X_test))
+        for whose, X in zip(groups, (X_train, X_test), strict=True):
+            check_order(whose, X)
     partitions = partitions_of(subgroups, X_train, labels[0], X_test, labels[1])
     claim = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
     if protects_labels(claim):

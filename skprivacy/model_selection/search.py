@@ -318,8 +318,8 @@ default=None
         for name, value in fit_params.items():
             if value is not None and name.rpartition("__")[2] == "groups":
                 raise ValueError(
-                    f"{name} is given, but a search holds out and scores single records, and "
-                    "protects no groups. Fit the estimator itself with groups."
+                    f"{name} is given to one step alone, but people have to be held out and "
+                    "scored as well. Pass groups itself: fit(X, y, groups=...)."
                 )
             if getattr(value, "X", value) is X or value is y:
                 raise ValueError(

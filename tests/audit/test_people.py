@@ -19,6 +19,15 @@ from skprivacy.ensemble import PATEClassifier
 CLAIM = PrivacyGuarantee(ApproxDP(0.5, 1e-6), 1e-6, "zero_out", unit="patient")
 
 
+def test_groups_in_another_order_than_the_rows_are_refused():
+    rows = pd.DataFrame({"a": np.arange(6.0), "b": [1.0] * 6}, index=[3, 5, 1, 0, 4, 2])
+    labels, people = np.array([0, 1] * 3), pd.Series(np.arange(6), name="patient")
+    model = DecisionTreeClassifier().fit(rows, labels)
+    pair = people.set_axis(rows.index), people + 6
+    with pytest.raises(ValueError, match="index of X in another order"):
+        audit(model, rows, labels, rows + 1, labels, groups=pair)
+
+
 class Whispering(ClassifierMixin, BaseEstimator):
     """Hardly surer of a row that it was trained on, under cover of noise; claims epsilon 0.5."""
 
