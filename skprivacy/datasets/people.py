@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils import Bunch, check_consistent_length, check_random_state
+from sklearn.utils import Bunch, check_consistent_length, check_random_state, column_or_1d
+
+from .._validation import is_number, whole
 
 __all__ = ["make_people"]
 
@@ -68,15 +69,20 @@ def make_people(
     >>> people.data.shape, people.groups.nunique(), int(people.groups.value_counts().max())
     ((1797, 64), 455, 48)
     """
-    if rows not in _ROWS:
+    if not isinstance(rows, str) or rows not in _ROWS:
         raise ValueError(f"rows={rows!r} must be one of {tuple(_ROWS)}.")
-    _check_whole("most", most)
+    whole("most", most)
     if n_people is not None:
-        _check_whole("n_people", n_people)
-    if isinstance(exponent, bool) or not isinstance(exponent, Real) or not exponent >= 0:
+        whole("n_people", n_people)
+    if not (is_number(exponent) and exponent >= 0):
         raise ValueError(f"exponent={exponent!r} must be a number >= 0.")
-    table, target = pd.DataFrame(X), np.asarray(y)
-    check_consistent_length(table, target)
+    try:
+        table, target = pd.DataFrame(X), column_or_1d(y)
+        check_consistent_length(table, target)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X and y must be a table and a target for each row: {error}") from error
+    if table.empty:
+        raise ValueError(f"X has shape {table.shape}; expected records.")
     rng = check_random_state(random_state)
     sizes = _sizes(len(table), n_people, int(most), float(exponent), rng)
     person = np.repeat(np.arange(len(sizes)), sizes)
@@ -92,6 +98,9 @@ def make_people(
 
 def _sizes(n: int, n_people: int | None, most: int, exponent: float, rng: Any) -> Ints:
     """Draw how many records each person has."""
+    if n_people is not None and n_people > n:
+        raise ValueError(f"n_people={n_people} is more than the {n} records of the table.")
+    most = min(most, n)
     weights = np.arange(1, most + 1) ** -exponent
     count = n if n_people is None else int(n_people)
     sizes = rng.choice(np.arange(1, most + 1), count, p=weights / weights.sum())
@@ -165,11 +174,6 @@ def _points(table: pd.DataFrame) -> NDArray[np.float32]:
     if others.shape[1]:
         parts.append(pd.get_dummies(others.astype(str)).to_numpy(dtype=float))
     return np.hstack(parts).astype(np.float32)
-
-
-def _check_whole(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name}={value!r} must be an integer >= 1.")
 
 
 _Made = tuple[Ints, pd.DataFrame]

@@ -5,6 +5,7 @@ from .columns import Bounded, Categories
 from .counts import private_count, private_histogram
 from .dates import Dates
 from .drafting import SchemaDraft, draft_schema
+from .group_size import private_group_size
 from .hashed import Hashed
 from .local import LocalPerturbation
 from .pipeline import make_private_pipeline
@@ -32,6 +33,7 @@ __all__ = [
     "draft_schema",
     "make_private_pipeline",
     "private_count",
+    "private_group_size",
     "private_histogram",
     "private_mean",
     "private_quantile",

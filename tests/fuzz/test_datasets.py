@@ -19,6 +19,10 @@ CALLS = {
     datasets.load_demo: SHAPE,
     datasets.make_adult_like: MADE,
     datasets.make_location_like: {**MADE, **SIZES},
+    datasets.make_people: {
+        "X": [[0.0, 1.0], [1.0, 0.0], [0.5, 0.5], [0.2, 0.1]], "y": [0, 1, 0, 1],
+        "rows": "nearest", "n_people": 2, "most": 2, "exponent": 1.75, "random_state": 0,
+    },
     datasets.make_purchase_like: {**MADE, **SIZES},
     datasets.make_texas_like: {**MADE, **SIZES},
     datasets.fetch_adult: {"subset": "train", **STORED},
@@ -26,7 +30,7 @@ CALLS = {
     datasets.fetch_location30: STORED,
     datasets.fetch_purchase100: STORED,
     datasets.fetch_texas100: STORED,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("function", CALLS)
