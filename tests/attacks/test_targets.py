@@ -188,7 +188,7 @@ def test_rules_of_the_loss_without_known_members():
         (LossThreshold(LinearRegression()), y, NotFittedError, "not fitted"),
         (LossThreshold(LinearRegression().fit(X, y)), None, ValueError, "y=None must be what Lin"),
         (LossThreshold(TREE.fit(X, y)), None, ValueError, "y=None must be what DecisionTree"),
-        (SignalThreshold(LinearRegression().fit(X, y)), y, TypeError, "gives residuals. Use Loss"),
+        (SignalThreshold(LinearRegression().fit(X, y)), y, TypeError, "gives residuals, or y"),
         (SignalThreshold(PCA().fit(X)), None, TypeError, "gives log-densities"),
         (VulnerableRecordsAttack(KMeans().fit(X)), None, TypeError, "gives distances"),
         (SignalThreshold(MLPClassifier(max_iter=2)), LABELS, TypeError, "gives label probabilit"),
@@ -317,7 +317,7 @@ class TestWeights:
 
     def test_stacked_training_takes_no_weights(self):
         net = MLPClassifier((4,), max_iter=2)
-        with pytest.raises(ValueError, match="and no sample_weight"):
+        with pytest.raises(ValueError, match="and neither sample_weight nor groups"):
             ShadowPool(net, n_shadows=2, stacked=True).fit(X, y, self.WEIGHTS)
 
 

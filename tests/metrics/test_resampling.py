@@ -92,7 +92,7 @@ def test_mistakes_are_named(ask):
         with pytest.raises(ValueError, match=message):
             ask(*data, **wrong)
     number = "n_splits" if ask is multi_split_bound else "n_draws"
-    with pytest.raises(ValueError, match=f"{number}=0 must be a whole number"):
+    with pytest.raises(ValueError, match=f"{number}=0 must be an integer >= 1"):
         ask(*data, **{number: 0})
     with pytest.raises(ValueError, match="at least 10 of each"):
         bootstrap_epsilon(*gaussian(0, 5))

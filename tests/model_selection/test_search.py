@@ -351,7 +351,7 @@ def check_neighbours():
     for place in range(contracts.N):
         other, other_labels = rows.copy(), labels.copy()
         other[place], other_labels[place] = np.nan, 0
-        distances = contracts._compare(
+        distances = contracts.compare(
             SEARCH.make(), (rows, labels), (other, other_labels), f"record {place}"
         )
         fits, scores = any(distances[::2]), any(distances[1::2])
