@@ -139,8 +139,9 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
             self.n_rounds_ = taught
             scores = rows @ self._coef_ + self._intercept_
             before, decided = decided, _winners(spread_along(graph, _winners(scores), self.spread))
-            if np.array_equal(before, decided):
-                break
+            died_out = ~decided.any(axis=0)
+            if np.array_equal(before, decided) or died_out.any():
+                break  # the last round was learned from all classes, the next would not be
         return self
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
