@@ -58,8 +58,9 @@ class SampledGroup(
     f(sum_i c_i e^(X_i - Var X_i / 2)) over normal X has, along the path between two covariances,
     the derivative sum_ij c_i c_j (change of Cov_ij) E[f'' e^(...) e^(...)] / 2 (Kahane 1985): it
     grows with every covariance of two terms of the same sign, and falls with that of two terms of
-    opposite signs. As <u_S, u_T> <= |S||T|, <v_S, v_T> <= |S||T| and <u_S, v_T> >= -|S||T|, and all
-    of these are attained at once by u_S = |S| and v_S = -|S| on a line, replacing is proved; with
+    opposite signs. With s and t the numbers of records in S and T, <u_S, u_T> <= s t, <v_S, v_T> <=
+    s t and <u_S, v_T> >= -s t, all of which are attained at once by u_S = s and v_S = -s on a line:
+    replacing is proved; with
     v_S = 0, removing; with u_S = 0, adding. The same argument shows that more, or larger,
     contributions never cost less, so smaller groups are covered. Steps compose as dominating pairs
     do. No step is lost: the pairs are what contributions along one direction attain.
