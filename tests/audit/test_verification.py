@@ -282,9 +282,9 @@ def half(original):
     ],
 )
 def test_planted_bugs_are_found(estimator, name, make):
+    # One in thirty or so settles on a poor pair of neighbours: four of them in one of a million.
     with mock.patch.object(Laplace, name, make(getattr(Laplace, name))):
-        found = verify_privacy(estimator, n_runs=1500, epsilon=3.0)
-    assert found.broken
+        assert any(verify_privacy(estimator, n_runs=1500, epsilon=3.0).broken for _ in range(4))
 
 
 def test_two_processes_do_the_same():
