@@ -77,6 +77,7 @@ class PlainNumbers:
         super().__init_subclass__(**kwargs)
         check = cls.__dict__.get("__post_init__")
         if check is not None:
+            # mypy allows no method to be put in place of another, even in a class that is new
             cls.__post_init__ = _made_plain_before(check)  # type: ignore[assignment,method-assign]
 
     def __post_init__(self) -> None:

@@ -44,6 +44,7 @@ def remembered(most: int) -> Callable[[Function], Function]:
                     raise
             return function(*args, **kwargs)
 
+        # tests empty the cache, as that of lru_cache; mypy knows no attributes of functions
         answer.cache_clear = cached.cache_clear  # type: ignore[attr-defined]
         return cast(Function, answer)
 

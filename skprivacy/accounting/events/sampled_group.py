@@ -60,10 +60,10 @@ class SampledGroup(
     grows with every covariance of two terms of the same sign, and falls with that of two terms of
     opposite signs. With s and t the numbers of records in S and T, <u_S, u_T> <= s t, <v_S, v_T> <=
     s t and <u_S, v_T> >= -s t, all of which are attained at once by u_S = s and v_S = -s on a line:
-    replacing is proved; with
-    v_S = 0, removing; with u_S = 0, adding. The same argument shows that more, or larger,
-    contributions never cost less, so smaller groups are covered. Steps compose as dominating pairs
-    do. No step is lost: the pairs are what contributions along one direction attain.
+    replacing is proved; with v_S = 0, removing; with u_S = 0, adding. The same argument shows that
+    more, or larger, contributions never cost less, so smaller groups are covered. Steps compose as
+    dominating pairs do. No step is lost: the pairs are what contributions along one direction
+    attain.
 
     Above 63 records, some numbers j are rounded up to 64 values in all.
 
