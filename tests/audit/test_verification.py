@@ -282,7 +282,8 @@ def half(original):
     ],
 )
 def test_planted_bugs_are_found(estimator, name, make):
-    # One in thirty or so settles on a poor pair of neighbours: four of them in one of a million.
+    # Now and then a search settles on a poor pair of neighbours and misses the bug: four of them do
+    # not (a true claim is called broken in 4% at most).
     with mock.patch.object(Laplace, name, make(getattr(Laplace, name))):
         assert any(verify_privacy(estimator, n_runs=1500, epsilon=3.0).broken for _ in range(4))
 
