@@ -25,8 +25,8 @@ from ._counts import Records
 from ._drawing import drawn
 from ._facts import Facts
 from ._fine import bins_of_columns, cells_of_bins, fine_tables, of_bins, total_of
-from ._model import GraphicalModel
-from ._plan import METHODS, Plan
+from ._model import GraphicalModel, Measurement
+from ._plan import METHODS, Plan, std_of
 
 __all__ = ["PrivateSynthesizer"]
 
@@ -90,6 +90,10 @@ class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     tables_ : dict of str to ndarray of shape (n_cells, n_classes)
         Noisy counts of the fine cells of each column but the label, by the label. They are
         released anyway.
+    measurements_ : list of Measurement
+        All noisy tables that were released, as an auditor needs them: those of ``tables_`` in fine
+        cells, then those of the chosen columns in bins. Each has ``columns``, their places in
+        ``domain_``; ``table``, with an axis for each; and ``std``, the deviation of its noise.
     domain_ : Domain
         The public cells of each column.
     bins_ : list of ndarray of shape (n_cells,)
@@ -280,6 +284,11 @@ class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             self.schema_, self.label_, self.domain_ = facts.schema, facts.label, domain
             self.tables_ = {domain.names[c]: t for c, t in zip(columns, tables, strict=True)}
             self.bins_, self.model_ = bins, model
+            fine = zip(columns, tables, strict=True)
+            self.measurements_ = [
+                *(Measurement((c, *facts.tie), t, std_of(plan.fine)) for c, t in fine),
+                *model.measurements[len(columns) :],
+            ]
             self.cliques_ = [tuple(domain.names[c] for c in m.columns) for m in model.measurements]
             self.n_records_ = round(total)
             self._order = facts.order

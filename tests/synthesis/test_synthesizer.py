@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import chi2
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import PrivacyLeakWarning
@@ -282,3 +283,23 @@ def test_a_record_with_what_is_no_value_is_left_out(column, value):
     X = people(200).astype({column: object})
     X.at[0, column] = value
     assert len(fitted(X, "independent").sample(5, random_state=0)) == 5
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_measurements_are_the_noisy_counts_of_their_columns_with_the_noise_they_state(
+    method, relation
+):
+    X = people()
+    synthesizer = fitted(X, method, 5.0, label="rich", relation=relation, missing=["job"], rounds=3)
+    domain, bins = synthesizer.domain_, synthesizer.bins_
+    codes, _ = domain.encoded([X[name] for name in domain.names])
+    n_fine = len(synthesizer.tables_)
+    assert len(synthesizer.measurements_) == n_fine + {"independent": 0}.get(method, 3)
+    for k, measurement in enumerate(synthesizer.measurements_):
+        axes = [codes[:, c] if k < n_fine else bins[c][codes[:, c]] for c in measurement.columns]
+        counts = np.zeros(measurement.table.shape)
+        np.add.at(counts, tuple(axes), 1.0)
+        noise = (measurement.table - counts).ravel() / measurement.std
+        # fails by chance less than once in ten million
+        assert chi2.ppf(1e-8, noise.size) < noise @ noise < chi2.isf(1e-8, noise.size)
