@@ -4,7 +4,7 @@ from .aggregate import AggregateAttack, ExpectedPower, expected_power
 from .attribute import AttributeInference, AttributeResult
 from .generalized import VulnerableRecordsAttack
 from .generative import GenerativeAttack
-from .generators import DensityRatio, NearestGenerated
+from .generators import DensityRatio, LikelihoodRatio, NearestGenerated
 from .gradient_norm import GradientNormAttack
 from .indirect import IndirectInference
 from .label_inference import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
@@ -42,6 +42,7 @@ __all__ = [
     "LabelOnlyAttack",
     "LearnedRatio",
     "LiRA",
+    "LikelihoodRatio",
     "LossThreshold",
     "MLLeaksAttack",
     "MembershipAttack",

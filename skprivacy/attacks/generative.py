@@ -1,4 +1,4 @@
-"""Membership inference against generative models."""
+"""Membership inference against generators by a classifier of what is generated."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from . import scores
+from ._generated import GeneratorAttack
 from ._records import as_records, concat, fingerprints, num_samples, safe_indexing
-from .result import AttackResult
 
 __all__ = ["GenerativeAttack"]
 
 N_FOLDS = 3
 
 
-class GenerativeAttack(BaseEstimator):
+class GenerativeAttack(GeneratorAttack):
     """LOGAN (Hayes et al. 2019): score membership in a generator's training set.
 
     Black-box: a discriminator learns to distinguish generated records from the attacker's own;
@@ -114,21 +114,9 @@ class GenerativeAttack(BaseEstimator):
         self.models_ = models
         return self
 
-    def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """Return a membership score for each record: the discriminator's log-odds.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_records, n_features)
-            The records that are asked about.
-
-        Returns
-        -------
-        ndarray of shape (n_records,)
-            Higher means member.
-        """
+    def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "models_")
-        X = as_records(X)
+        X = as_records(X, name)
         fold = fingerprints(X) % N_FOLDS
         values = np.empty(len(fold))
         for k, model in enumerate(self.models_):
@@ -138,24 +126,3 @@ class GenerativeAttack(BaseEstimator):
                 last = np.ones(len(rows), dtype=np.intp)
                 values[rows] = scores.logit(np.column_stack([1 - proba, proba]), last)
         return values
-
-    def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
-        """Attack training records of the generator and records like them that were not used.
-
-        Parameters
-        ----------
-        X_in : {array-like, DataFrame} of shape (n_in, n_features)
-            Training records of the generator.
-        X_out : {array-like, DataFrame} of shape (n_out, n_features)
-            Records like them that were not used.
-
-        Returns
-        -------
-        AttackResult
-            With the scores of both.
-        """
-        return AttackResult(
-            self.score_samples(as_records(X_in, "X_in")),
-            self.score_samples(as_records(X_out, "X_out")),
-            type(self).__name__,
-        )

@@ -284,11 +284,11 @@ class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             self.schema_, self.label_, self.domain_ = facts.schema, facts.label, domain
             self.tables_ = {domain.names[c]: t for c, t in zip(columns, tables, strict=True)}
             self.bins_, self.model_ = bins, model
-            fine = zip(columns, tables, strict=True)
-            self.measurements_ = [
-                *(Measurement((c, *facts.tie), t, std_of(plan.fine)) for c, t in fine),
-                *model.measurements[len(columns) :],
+            fine = [
+                Measurement((c, *facts.tie), t if facts.tie else t[:, 0], std_of(plan.fine))
+                for c, t in zip(columns, tables, strict=True)
             ]
+            self.measurements_ = [*fine, *model.measurements[len(columns) :]]
             self.cliques_ = [tuple(domain.names[c] for c in m.columns) for m in model.measurements]
             self.n_records_ = round(total)
             self._order = facts.order
