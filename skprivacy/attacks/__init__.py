@@ -11,6 +11,7 @@ from .label_inference import LabelCanaries, LabelInferenceAttack, LabelInference
 from .label_only import LabelOnlyAttack
 from .learned import LearnedRatio
 from .lira import LiRA
+from .marginals import MarginalAttack
 from .membership import LossThreshold, MembershipAttack
 from .property import PropertyInference
 from .quantile import QuantileAttack
@@ -18,6 +19,7 @@ from .result import AttackResult
 from .rmia import RMIA
 from .shadow import ShadowPool
 from .shadow_classifier import MLLeaksAttack, ShokriAttack
+from .shadow_generators import ShadowGenerators
 from .shadow_threshold import ShadowThreshold
 from .stolen_memories import StolenMemoriesAttack
 from .strongest import StrongestAttack
@@ -45,11 +47,13 @@ __all__ = [
     "LikelihoodRatio",
     "LossThreshold",
     "MLLeaksAttack",
+    "MarginalAttack",
     "MembershipAttack",
     "NearestGenerated",
     "PropertyInference",
     "QuantileAttack",
     "ReferenceThreshold",
+    "ShadowGenerators",
     "ShadowPool",
     "ShadowThreshold",
     "ShokriAttack",

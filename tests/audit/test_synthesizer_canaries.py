@@ -43,23 +43,23 @@ def fast(monkeypatch):
 
 
 def test_it_shows_most_of_what_is_claimed_and_rows_less():
-    report = audit_synthesizer(synthesizer(), X, n_canaries=20, n_runs=30, random_state=0)
+    report = audit_synthesizer(synthesizer(), X, n_canaries=20, n_runs=15, random_state=0)
     assert report.verdict == "consistent"
     assert 1.8 < report.claimed_mu < 1.9
-    # About 1.65 and 1.35, of deviation 0.09; `benchmarks/synthetic_attacks.py` measures closely.
-    assert report.shown_mu[0] > 1.1
-    assert report.shown_mu[1] > 0.7
-    assert report.tables.n_canaries == 600
-    assert report.epsilon_lower_bound > 0.3
-    for text in ("noisy tables: ", "synthetic records: ", "600 coins in 30 fits", "mu 1.85"):
+    # About 1.65 and 1.35, of deviation 0.13; `benchmarks/synthetic_attacks.py` measures closely.
+    assert report.shown_mu[0] > 0.9
+    assert report.shown_mu[1] > 0.5
+    assert report.tables.n_canaries == 300
+    assert report.epsilon_lower_bound > 0.1
+    for text in ("noisy tables: ", "synthetic records: ", "300 coins in 15 fits", "mu 1.85"):
         assert text in repr(report)
 
 
 @pytest.mark.usefixtures("fast")
 def test_one_canary_in_a_fit_shows_all_but_the_choices():
-    report = audit_synthesizer(synthesizer(method="tree"), X, n_runs=80, random_state=0)
+    report = audit_synthesizer(synthesizer(method="tree"), X, n_runs=40, random_state=0)
     # 1.79 of 1.85, since 5 % go to choices: right with probability 0.81
-    assert report.tables.right >= 44
+    assert report.tables.right >= 19
     assert [bound.bound for bound in report.tables.bounds] == ["approximate", "product"]
     assert "interfere" not in repr(report)
 
@@ -86,7 +86,9 @@ PARTS = X.drop(columns="rich"), X["rich"]
 def test_without_noise_every_coin_is_found(params, records):
     """So the records that are known, and what a canary changes, are counted as they should be."""
     with mock.patch.object(Gaussian, "release", lambda self, value, random: value):
-        found = audit_synthesizer(synthesizer(1e4, **params), *records, n_canaries=20, n_runs=2)
+        found = audit_synthesizer(
+            synthesizer(1e4, **params), *records, n_canaries=20, n_runs=2, random_state=0
+        )
     assert ((found.tables.scores > 0) == found.tables.trained).all()
 
 
@@ -95,7 +97,7 @@ def test_arrays_of_numbers_take_the_order_of_the_schema():
     numbers = np.random.default_rng(0).uniform(0, 1, (100, 2))
     audited = PrivateSynthesizer(1e4, 1e-6, schema=schema)
     with mock.patch.object(Gaussian, "release", lambda self, value, random: value):
-        found = audit_synthesizer(audited, numbers, n_canaries=20, n_runs=1)
+        found = audit_synthesizer(audited, numbers, n_canaries=20, n_runs=1, random_state=0)
     assert ((found.tables.scores > 0) == found.tables.trained).all()
 
 
@@ -184,7 +186,7 @@ def refutations(n, n_runs, n_canaries, alpha):
 @pytest.mark.usefixtures("fast")
 def test_true_claims_are_rarely_refuted():
     """With coins that are refuted at a share that shows a mistake in few runs."""
-    assert refutations(15, 1, 50, 0.3) <= binom.ppf(1 - 1e-6, 15, 0.3)
+    assert refutations(10, 1, 50, 0.1) <= binom.ppf(1 - 1e-6, 10, 0.1)
 
 
 def test_guesses_of_coins_in_runs_of_their_own_are_right_as_often_as_a_curve_allows():

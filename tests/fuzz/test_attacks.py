@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KernelDensity
 from sklearn.neural_network import MLPClassifier
 
 from skprivacy import attacks
@@ -69,6 +70,13 @@ METHODS = {
             "evaluate": {"X": X, "canaries": LABELLED},
         },
     ),
+    attacks.LikelihoodRatio: (
+        {"n_neighbors": 5}, {"fit": GENERATED, "score_samples": ROW, "evaluate": IN_AND_OUT}
+    ),
+    attacks.MarginalAttack: (
+        {"synthesizer": None, "n_shadows": 2, "n_bins": 5, "random_state": 0},
+        {"fit": GENERATED, "score_samples": ROW, "evaluate": IN_AND_OUT},
+    ),
     attacks.NearestGenerated: (
         {}, {"fit": GENERATED, "score_samples": ROW, "evaluate": IN_AND_OUT}
     ),
@@ -82,6 +90,10 @@ METHODS = {
             "decision_function": {"target": TARGET}, "predict": {"target": TARGET},
             "evaluate": {"models_with": [TARGET], "models_without": [TARGET]},
         },
+    ),
+    attacks.ShadowGenerators: (
+        {"generator": KernelDensity(), "n_shadows": 2, "n_bins": 5, "random_state": 0},
+        {"fit": GENERATED, "score_samples": ROW, "evaluate": IN_AND_OUT},
     ),
     attacks.ShadowPool: (
         {
