@@ -5,14 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils.validation import check_is_fitted
 
 from . import scores
 from ._generated import GeneratorAttack
-from ._records import as_records, concat, fingerprints, num_samples, safe_indexing
+from ._records import (
+    as_records,
+    concat,
+    fingerprints,
+    num_samples,
+    numeric_columns,
+    safe_indexing,
+)
 
 __all__ = ["GenerativeAttack"]
 
@@ -90,15 +102,15 @@ class GenerativeAttack(GeneratorAttack):
                 )
             self.models_ = [self.discriminator] * N_FOLDS
             return self
-        usual = HistGradientBoostingClassifier(max_iter=60, class_weight="balanced", random_state=0)
-        base = usual if self.discriminator is None else self.discriminator
-        if not hasattr(base, "fit"):
+        base = self.discriminator
+        if base is not None and not hasattr(base, "fit"):
             raise TypeError(f"discriminator={base!r} must be a classifier to be trained, or None.")
         generated, reference = (
             as_records(generated, "generated"),
             as_records(reference, "reference"),
         )
         X = concat(generated, reference, "generated and reference")
+        base = _usual(X) if base is None else base
         made = np.arange(num_samples(X)) < num_samples(generated)
         fold = fingerprints(X) % N_FOLDS
         models = []
@@ -126,3 +138,15 @@ class GenerativeAttack(GeneratorAttack):
                 last = np.ones(len(rows), dtype=np.intp)
                 values[rows] = scores.logit(np.column_stack([1 - proba, proba]), last)
         return values
+
+
+def _usual(X: Any) -> Any:
+    """Return boosted trees; values that are no numbers are ordered."""
+    trees = HistGradientBoostingClassifier(max_iter=60, class_weight="balanced", random_state=0)
+    if sparse.issparse(X) or not (isinstance(X, pd.DataFrame) or X.dtype == object):
+        return trees
+    texts = np.flatnonzero(~numeric_columns(X))
+    encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    return make_pipeline(
+        ColumnTransformer([("texts", encoder, texts)], remainder="passthrough"), trees
+    )
