@@ -13,7 +13,7 @@ from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import FloatGaussian, Mechanism, RoundedGaussian
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
 from skprivacy.neural_network._gradients.trial import Probe
-from skprivacy.neural_network._training import noise
+from skprivacy.neural_network._training import engine, noise
 from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import Training
 
@@ -65,8 +65,14 @@ class Scaled(nn.Module):
         return self.out(x * self.scale)
 
 
+def perceptron(activation):
+    return lambda: nn.Sequential(nn.Linear(6, 8), activation(), nn.Linear(8, 3))
+
+
 MODULES = {
-    "perceptron": lambda: nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)),
+    "perceptron": perceptron(nn.ReLU),
+    "tanh": perceptron(nn.Tanh),
+    "logistic": perceptron(nn.Sigmoid),
     "positions": Indexed,
     "convolution": Convolutional,
     "torch.func": Scaled,
@@ -107,7 +113,7 @@ def test_no_record_changes_a_bit_of_what_others_add(kind):
     before = contributions(training, X, y)
     for row in (0, 17, 39):
         other = X.clone()
-        for value in (1e6, -3.0, torch.nan, torch.inf):
+        for value in (1e6, -1e-30, torch.nan, torch.inf):  # of which vectors might take care
             other[row] = value
             after = contributions(training, other, y)
             rest = torch.arange(40) != row
@@ -219,6 +225,17 @@ def test_what_is_assumed_of_another_number_of_rows(blobs):
     grouped = DPSGDClassifier(**params).fit(X, y, groups=np.arange(len(X)) // 2)
     assert WITHOUT.replace("record", "group") in grouped.privacy_.assumptions
     assert WITHOUT not in DPSGDClassifier(**params).fit(X, y).privacy_.assumptions
+
+
+@pytest.mark.filterwarnings("ignore:noise_seed")
+def test_a_sum_on_a_device_gets_the_noise_of_the_processor(blobs, monkeypatch):
+    X, y = blobs
+    model = DPSGDClassifier(
+        noise="exact", epochs=2, classes=[0, 1, 2], random_state=0, noise_seed=0, device="cpu"
+    )
+    expected = model.fit(X, y).predict_proba(X)
+    monkeypatch.setattr(engine, "NOISE_ON", {"cpu"})  # as on a GPU: a tensor is released
+    np.testing.assert_array_equal(model.fit(X, y).predict_proba(X), expected)
 
 
 def test_noise_of_one_kind_goes_on_with_noise_of_another(blobs):
