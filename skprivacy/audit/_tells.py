@@ -195,7 +195,7 @@ def plan(
     alpha: float,
     steps: Sequence[slice] = (),
 ) -> Plan:
-    """Settle the events: that which refutes the claimed curve best, and that of the largest epsilon.
+    """Settle the events: that which refutes the curve best, and that of the largest epsilon.
 
     Scores are learned on ``learn``, and chosen with their cuts on ``check``. ``steps`` are the
     columns that each of several steps released.
