@@ -166,7 +166,7 @@ def audit_synthesizer(
     TypeError
         If ``synthesizer`` is none, or a parameter is of another type.
     ValueError
-        If it has no schema, or counts nothing; if a parameter is out of range. Raised before
+        If it has no schema, counts nothing, or has a ``noise_seed``; if a parameter is out of range. Raised before
         anything is fitted.
 
     See Also
@@ -296,6 +296,11 @@ def _check(
         raise ValueError(
             f"method={synthesizer.method!r} releases no noisy tables to look for canaries in; "
             f"expected one of {list(_COUNTED)}. Use audit_synthetic."
+        )
+    if synthesizer.noise_seed is not None:
+        raise ValueError(
+            f"noise_seed={synthesizer.noise_seed!r} must be None: all fits would have the same "
+            "noise, and fits are taken for independent."
         )
     whole("n_runs", n_runs)
     whole("n_canaries", n_canaries)

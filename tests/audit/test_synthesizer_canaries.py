@@ -258,6 +258,7 @@ def test_too_few_coins_are_said_to_be():
         (TypeError, "must be a PrivateSynthesizer", 3, (X,), {}),
         (ValueError, "schema=None", PrivateSynthesizer(), (X,), {}),
         (ValueError, "method='gan'", synthesizer(method="gan"), (X,), {}),
+        (ValueError, "noise_seed=3", synthesizer(noise_seed=3), (X,), {}),
         (ValueError, "n_canaries=201", synthesizer(), (X,), {"n_canaries": 201}),
         (ValueError, "n_canaries=0", synthesizer(), (X,), {"n_canaries": 0}),
         (ValueError, "20 coins", synthesizer(), (X,), {"n_runs": 19}),
