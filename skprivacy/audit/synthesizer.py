@@ -166,8 +166,8 @@ def audit_synthesizer(
     TypeError
         If ``synthesizer`` is none, or a parameter is of another type.
     ValueError
-        If it has no schema, counts nothing, or has a ``noise_seed``; if a parameter is out of range. Raised before
-        anything is fitted.
+        If it has no schema, counts nothing, or has a ``noise_seed``; if a parameter is out of
+        range. Raised before anything is fitted.
 
     See Also
     --------
