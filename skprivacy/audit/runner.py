@@ -171,10 +171,8 @@ def audit(
     if protects_labels(claim):
         if subgroups is not None:
             raise ValueError("subgroups are of members; a guarantee of labels hides no members.")
-        if groups is not None:
-            raise ValueError("groups make members people; a guarantee of labels hides no members.")
         attack = label_attack(attacks, random_state)
-        return audited_labels(model, claim, attack, *records, alpha)
+        return audited_labels(model, claim, attack, *records, alpha, people)
     if people is not None:
         partitions, claim = {}, claim_for(people, claim)
     chosen = [clone(attack).set_params(target=model) for attack in check_attacks(attacks)]
@@ -182,7 +180,8 @@ def audit(
     for attack in chosen:
         attack._check_target(X, None if y_train is None else y)
     shared = _shared(X_train, X_test, people)
-    disclosure = check_disclosure(model, *records) if trainable else None
+    whose = None if people is None else groups[0]
+    disclosure = check_disclosure(model, *records, groups=whose) if trainable else None
 
     pool, why = None, NOT_LEARNING
     served = [attack for attack in chosen if wants_pool(attack)]
