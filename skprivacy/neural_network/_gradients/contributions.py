@@ -46,6 +46,7 @@ _MANY = 1 << 10
 # What rounds off of one number at most, and what products of pairs may be off by at least, in units
 # of the squared sum of the norms: products of long rows by more, see ``_lost_in_products``.
 _UNIT = 2.0**-24
+_OTHERS = 16  # steps of arithmetic beside the sums
 _PRODUCTS = 4e-6
 # Numbers whose squares ``vector_norm`` may add up, which it does one after another: over a million
 # of equal size the norm came out too small by 8e-4, over four million by 2e-3.
@@ -85,11 +86,13 @@ class OuterProduct:
         return _norms_of_terms(self.input, self.output_grad, self.bias is not None)
 
     def add_sum(self, factors: Tensor) -> None:
+        total = _grad(self.weight)
+        d, factors = self.output_grad.to(total.dtype), factors.to(total.dtype)
         if self.bias is not None:
-            _grad(self.bias).addmv_(self.output_grad.T, factors)
-        buffer = self.output_grad if self.spare else None
-        weighted = torch.mul(self.output_grad, factors[:, None], out=buffer)
-        _grad(self.weight).addmm_(weighted.T, self.input)
+            _grad(self.bias).addmv_(d.T, factors)
+        buffer = d if self.spare or d is not self.output_grad else None
+        weighted = torch.mul(d, factors[:, None], out=buffer)
+        total.addmm_(weighted.T, self.input.to(total.dtype))
 
     def without(self, bad: Tensor) -> OuterProduct:
         return replace(
@@ -142,9 +145,10 @@ class OuterProducts:
         return _safe(exact, lengths.sum(1))
 
     def add_sum(self, factors: Tensor) -> None:
-        weighted = (self.output_grad * factors[:, None, None]).flatten(0, 1)
-        update = weighted.T @ self.input.flatten(0, 1)
-        _grad(self.weight).add_(update.view_as(self.weight))
+        total = _grad(self.weight)
+        weighted = _weighted(self.output_grad, factors, total.dtype)
+        update = weighted.T @ self.input.flatten(0, 1).to(total.dtype)
+        total.add_(update.view_as(self.weight))
         if self.bias is not None:
             _grad(self.bias).add_(weighted.sum(0))
 
@@ -188,8 +192,9 @@ class Lookups:
         return _safe(exact, d.norm(dim=2).sum(1))
 
     def add_sum(self, factors: Tensor) -> None:
-        weighted = (self.output_grad * factors[:, None, None]).flatten(0, 1)
-        _grad(self.weight).index_add_(0, self.index.flatten(), weighted)
+        total = _grad(self.weight)
+        weighted = _weighted(self.output_grad, factors, total.dtype)
+        total.index_add_(0, self.index.flatten(), weighted)
 
     def without(self, bad: Tensor) -> Lookups:
         return replace(self, output_grad=_blank(self.output_grad, bad))
@@ -216,11 +221,13 @@ class Rows:
     rows: Tensor  # (batch, *parameter.shape)
 
     def squared_norms(self) -> Tensor:
-        squares = self.rows.flatten(1).square().sum(1)
+        squares = _lengths(self.rows.flatten(1)).square_()
         return squares.add_(_LOST * self.parameter.numel())
 
     def add_sum(self, factors: Tensor) -> None:
-        _grad(self.parameter).add_((factors @ self.rows.flatten(1)).view_as(self.parameter))
+        total = _grad(self.parameter)
+        update = factors.to(total.dtype) @ self.rows.flatten(1).to(total.dtype)
+        total.add_(update.view_as(self.parameter))
 
     def without(self, bad: Tensor) -> Rows:
         return replace(self, rows=_blank(self.rows, bad))
@@ -232,9 +239,10 @@ class Rows:
             if people.m == 1:
                 found.append(each[people.part])
                 continue
-            sums = people.blanked(self.rows.flatten(1)).sum(1).square().sum(1)
+            sums = _lengths(people.blanked(self.rows.flatten(1)).sum(1)).square_()
             sums += _LOST * self.parameter.numel()
-            found.append(_safe(sums, people.blanked(each).sqrt().sum(1)))
+            lengths = people.blanked(each).sqrt().sum(1)
+            found.append(_safe(sums, lengths, max(_ROUNDING, people.most * _UNIT)))
         return torch.cat(found)
 
     def numbers(self) -> int:
@@ -289,7 +297,7 @@ def _norms_of_sums(a: Tensor, d: Tensor, longest: Tensor, most: int, bias: bool)
             squared += d.sum(1).square().sum(1)
         squared += _LOST * (n_in + 1) * n_out
         return _safe(squared, longest.sqrt(), max(_ROUNDING, most * _UNIT))
-    lost = _lost_in_products(n_in, n_out)
+    lost = _lost_in_products(n_in, n_out, most)
     if max(n_in, n_out) > _SUMMED:
         a, d = a.double(), d.double()
     if most == 2:  # what the products below come to, in half the time
@@ -300,23 +308,28 @@ def _norms_of_sums(a: Tensor, d: Tensor, longest: Tensor, most: int, bias: bool)
     if bias:
         products += 1.0
     products *= torch.bmm(d, d.mT)
-    return products.sum((1, 2)).add_(longest, alpha=lost).float()
+    return products.sum(2).sum(1).add_(longest, alpha=lost).float()
 
 
-def _lost_in_products(n_in: int, n_out: int) -> float:
+def _lost_in_products(n_in: int, n_out: int, most: int) -> float:
     """Return what products of pairs of terms, or squared norms, may be off by, in any order.
 
     A sum of n products is off by n units at most (Higham, "Accuracy and stability of numerical
     algorithms", 2002, section 3.1); rows above 4,096 numbers are added up in double precision.
     """
-    numbers = min(n_in, _SUMMED) + min(n_out, _SUMMED)
-    return max(_PRODUCTS, (numbers + _FEW) * _UNIT)
+    numbers = min(n_in, _SUMMED) + min(n_out, _SUMMED) + 2 * most  # rows of pairs, then rows
+    return max(_PRODUCTS, (numbers + _OTHERS) * _UNIT)
 
 
 def _grad(parameter: Tensor) -> Tensor:
     """Return the ``grad`` of a parameter, which ``flatten_parameters`` has made."""
     assert parameter.grad is not None
     return parameter.grad
+
+
+def _weighted(output_grad: Tensor, factors: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the gradients at all positions times the factor of the example, one below another."""
+    return (output_grad.to(dtype) * factors.to(dtype)[:, None, None]).flatten(0, 1)
 
 
 def _lengths(rows: Tensor) -> Tensor:
