@@ -125,7 +125,8 @@ def audit(
 
     **Labels.** A guarantee of the relation "label" says nothing about membership, and no verdict is
     given on that. Its model is trained once more, on labels of which some canaries' are flipped by
-    fair coins, and an attack guesses the coins: see :class:`LabelAuditReport`.
+    fair coins, and an attack guesses the coins: see :class:`LabelAuditReport`. With ``groups`` a
+    coin decides on all labels of a person.
 
     **People.** Records of one person are not independent, so that without ``groups`` intervals are
     too narrow where people have several; and a guarantee for single records claims nothing for
