@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Layers", "linear_layers"]
+__all__ = ["Layers", "LinearLayers"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -53,21 +53,28 @@ class Layers(NamedTuple):
         return torch.cat(parts, dim=1)
 
 
-def linear_layers(
-    module: nn.Module, trained: tuple[str, ...], loss: Loss
-) -> Callable[[Tensor, Tensor], Layers] | None:
-    """Return what traces a module for records and labels; None if it is not made of linear layers.
+class LinearLayers:
+    """Trace a module all of whose weights are in linear layers.
 
     **Guarantees.** What is traced may be differentiated by the records.
 
-    **Edge cases.** A layer that is used twice, or on more than one row a record, is refused when
-    traced, by a RuntimeError.
+    **Edge cases.** Weights elsewhere, a layer that is used twice or on more than one row a record:
+    RuntimeError.
     """
-    layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, nn.Linear)}
-    if any(name.rpartition(".")[0] not in layers for name in trained):
-        return None
 
-    def trace(X: Tensor, y: Tensor) -> Layers:
+    def __init__(self, module: nn.Module, trained: tuple[str, ...], loss: Loss) -> None:
+        self.module, self.trained, self.loss = module, trained, loss
+        self.layers = {
+            name: layer for name, layer in module.named_modules() if isinstance(layer, nn.Linear)
+        }
+        if any(name.rpartition(".")[0] not in self.layers for name in trained):
+            raise RuntimeError("weights are in other layers, too")
+
+    @property
+    def n_inputs(self) -> int:
+        return next(iter(self.layers.values())).in_features
+
+    def __call__(self, X: Tensor, y: Tensor) -> Layers:
         inputs: dict[str, Tensor] = {}
         taps: dict[str, Tensor] = {}
 
@@ -81,14 +88,12 @@ def linear_layers(
 
             return hook
 
-        hooks = [layer.register_forward_hook(tapped(name)) for name, layer in layers.items()]
+        hooks = [layer.register_forward_hook(tapped(name)) for name, layer in self.layers.items()]
         try:
             with torch.enable_grad():
-                total = loss(module(X), y).sum()
+                total = self.loss(self.module(X), y).sum()
                 found = torch.autograd.grad(total, list(taps.values()), create_graph=True)
         finally:
             for hook in hooks:
                 hook.remove()
-        return Layers(inputs, dict(zip(taps, found, strict=True)), trained)
-
-    return trace
+        return Layers(inputs, dict(zip(taps, found, strict=True)), self.trained)

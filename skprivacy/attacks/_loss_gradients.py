@@ -17,7 +17,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
 from .._validation import label_columns
-from ._linear_layers import Layers, linear_layers
+from ._linear_layers import LinearLayers
 
 __all__ = ["LossGradients", "perceptron"]
 
@@ -128,23 +128,20 @@ class LossGradients:
             return torch.ones_like(squared)
         return (self.max_grad_norm / (squared + _SAFE).sqrt()).clip(max=1.0)
 
-    def _traced(self) -> Callable[[Tensor, Tensor], Layers] | None:
-        """Return how linear layers alone are traced, if a trial gives the same gradients."""
-        trace = (
-            None if self._own_loss else linear_layers(self.module, tuple(self.weights), self._loss)
-        )
-        if trace is None:
+    def _traced(self) -> LinearLayers | None:
+        """Return what traces linear layers alone, if a trial of it gives the same gradients."""
+        if self._own_loss:
             return None
-        first = next(layer for layer in self.module.modules() if isinstance(layer, nn.Linear))
-        X = torch.linspace(-1, 1, 2 * first.in_features, dtype=self.dtype).reshape(2, -1)
-        y = torch.tensor([0, 1 if self._width(X) < 2 else self._width(X) - 1])
         try:
+            trace = LinearLayers(self.module, tuple(self.weights), self._loss)
+            X = torch.linspace(-1, 1, 2 * trace.n_inputs, dtype=self.dtype).reshape(2, -1)
+            y = torch.tensor([0, max(1, self._width(X) - 1)])
             layers = trace(X, y)
         except RuntimeError:
             return None
         with torch.no_grad():
             expected = _joined(vmap(self._of_batch)(X[:, None], y[:, None]), 1)
-            same = torch.allclose(layers.summed(torch.ones_like(y)[:, None]), expected, 1e-4, 1e-6)
+            same = torch.allclose(layers.summed(torch.ones_like(X[:, :1])), expected, 1e-4, 1e-6)
         return trace if same else None
 
     def _of_batch(self, X: Tensor, y: Tensor) -> dict[str, Tensor]:

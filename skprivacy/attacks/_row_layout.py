@@ -77,7 +77,7 @@ class RowLayout:
                 out[:, j] = X[:, features[0]]
                 continue
             block = unit[:, features]
-            missing = np.isnan(block).any(axis=1)
+            missing: NDArray[np.bool_] = np.asarray(np.isnan(block).any(axis=1))
             block = np.where(missing[:, None], 0.0, block)
             out[:, j] = np.where(block.max(axis=1) < 0.5, -1, block.argmax(axis=1))
             out[missing, j] = np.nan
