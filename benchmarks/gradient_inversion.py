@@ -168,7 +168,7 @@ def claim() -> None:
     """Membership, labels and one record among ten, where gradients differ as much as they can."""
     _, (X, y), schema = adult("standardised")
     model = network(X.shape[1], 0)
-    print("noise   attack            success  allowed")
+    print("noise   attack            success          allowed")
     for noise in (0.5, 1.0, 2.0):
         guarantee = PrivacyGuarantee(GaussianEvent(noise), relation="zero_out")
         defence = {"max_grad_norm": 1.0, "noise_multiplier": noise}
@@ -195,7 +195,11 @@ def claim() -> None:
             ("one of two labels", np.mean(right_label), guarantee.tpr_bound(0.5)),
             ("member, 10% FPR", tpr.tpr, guarantee.tpr_bound(0.1)),
         ):
-            print(f"{noise:5}   {name:17} {value:7.3f} {float(allowed):8.3f}", flush=True)
+            error = np.sqrt(value * (1 - value) / 500)
+            print(
+                f"{noise:5}   {name:17} {value:.3f} +- {error:.3f} {float(allowed):8.3f}",
+                flush=True,
+            )
 
 
 def main() -> None:

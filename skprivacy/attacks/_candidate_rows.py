@@ -16,6 +16,7 @@ __all__ = ["CandidateRows"]
 
 Float64Array = NDArray[np.float64]
 _AT_ONCE = 2**24  # numbers in gradients that are held together
+_MOST = 10_000
 _SWEEPS = 40
 _BURN_IN = 0.5
 
@@ -76,6 +77,11 @@ class CandidateRows:
         if n_records == 1:
             fit = (products - 0.5 * self._own()) / variance[:, None]
             return np.asarray(softmax(prior + fit[:, None], axis=2))
+        if len(self.X) > _MOST:
+            raise ValueError(
+                f"{len(self.X)} candidates: for batches of several records at most {_MOST} are "
+                "weighed, because all products of their gradients are held. Fit fewer."
+            )
         gram = self.gram() / n_records**2
         return np.stack(
             [

@@ -234,9 +234,16 @@ def _module_of(target: Any) -> nn.Module:
 def _checked_loss(target: Any) -> Loss:
     """Return the cross-entropy, unless the target says that it was trained by another loss."""
     model = _last(target)
-    bare = isinstance(model, nn.Module) and not hasattr(model, "module_")
-    other = getattr(model, "multilabel_", False) or getattr(model, "class_weight", None) is not None
-    if not bare and (other or is_regressor(model)):
+    if isinstance(model, nn.Module) and not hasattr(model, "module_"):
+        return _cross_entropy
+    criterion = getattr(model, "criterion_", None)
+    other = criterion is not None and (
+        not isinstance(criterion, nn.CrossEntropyLoss)
+        or criterion.weight is not None
+        or criterion.label_smoothing > 0
+    )
+    weighted = getattr(model, "class_weight", None) is not None
+    if other or weighted or getattr(model, "multilabel_", False) or is_regressor(model):
         raise ValueError(
             f"target={type(model).__name__} was not trained by the plain cross-entropy of classes. "
             "Pass loss=, a function of outputs and targets that returns a loss for each record."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,7 +99,6 @@ class InversionResult:
     names: tuple[str, ...]
     attack: str = "inversion"
     alpha: float = 0.05
-    details: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         open_unit("alpha", self.alpha)
@@ -227,7 +226,8 @@ class InversionResult:
         """
         alpha = self.alpha if alpha is None else open_unit("alpha", alpha)
         batches = len(np.unique(self.batch))
-        return self.share - np.sqrt(np.log(1 / alpha) / (2 * batches)) > self.bound(guarantee)
+        least = self.share - np.sqrt(np.log(1 / alpha) / (2 * batches))
+        return bool(least > self.bound(guarantee))
 
     def columns(self) -> pd.DataFrame:
         """Return a line for each column: shares of the attack and of null models, and ``blind``.

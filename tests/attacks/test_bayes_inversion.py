@@ -113,6 +113,15 @@ def test_candidates_must_have_a_prior_and_the_labels():
         attack.posterior(sent, labels=[1])
 
 
+def test_more_candidates_than_fit_the_memory_are_refused_for_batches_alone():
+    X, y = np.zeros((10_001, 6)), np.zeros(10_001, dtype=int)
+    attack = BayesInversion(linear(), **DEFENCE).fit(X, y)
+    sent = party_gradient(linear(), X[:1], y[:1])
+    with pytest.raises(ValueError, match="at most 10000"):
+        attack.posterior(sent, n_records=2)
+    assert attack.posterior(sent).shape == (1, 10_001)
+
+
 def test_noise_leaves_a_prior_a_little():
     """The posterior beats every null model where a search sees nothing."""
     rng = np.random.default_rng(0)

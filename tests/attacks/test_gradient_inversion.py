@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
@@ -474,6 +474,12 @@ def test_models_trained_by_another_loss_must_say_so(table):
     weighted = LogisticRegression(class_weight={0: 1.0, 1: 5.0}).fit(X, y)
     with pytest.raises(ValueError, match="Pass loss="):
         party_gradient(weighted, X[:1], y[:1])
+    likely = BaseEstimator()
+    likely.module_, likely.criterion_ = network(X.shape[1]), torch.nn.NLLLoss()
+    with pytest.raises(ValueError, match="Pass loss="):
+        party_gradient(likely, X[:1], y[:1])
+    likely.criterion_ = torch.nn.CrossEntropyLoss(reduction="none")
+    party_gradient(likely, X[:1], y[:1])
     with pytest.raises(ValueError, match="numbers of its outputs"):
         party_gradient(network(X.shape[1]), X[:1], ["yes"])
 
