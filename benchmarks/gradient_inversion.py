@@ -4,6 +4,7 @@ python benchmarks/gradient_inversion.py closed      records read off the first l
 python benchmarks/gradient_inversion.py search      the search, labels given, batches of 8 to 128
 python benchmarks/gradient_inversion.py defences    the search against clipping and noise
 python benchmarks/gradient_inversion.py bayes       the posterior against noise, batches of one
+python benchmarks/gradient_inversion.py posteriors  the same for batches of eight
 python benchmarks/gradient_inversion.py claim       every attack against what the guarantee allows
 
 The network has 256 rectified units and is at initialisation, a new one for each 5 batches. Numbers
@@ -64,14 +65,22 @@ def network(n_features: int, seed: int) -> torch.nn.Module:
 
 
 def attacked(
-    make: Any, scaling: str, n: int, batches: int, per_network: int = PER_NETWORK, **defence: Any
+    make: Any,
+    scaling: str,
+    n: int,
+    batches: int,
+    *,
+    per_network: int = PER_NETWORK,
+    n_known: int = N_REFERENCE,
+    **defence: Any,
 ) -> InversionResult:
     """Attack so many batches of n records, and join the results of all networks."""
     (known, labels), (X, y), schema = adult(scaling)
     parts = []
     for seed, begin in enumerate(range(0, batches, per_network)):
         model = network(X.shape[1], seed)
-        attack = make(model, columns=schema, random_state=seed, **defence).fit(known, labels)
+        attack = make(model, columns=schema, random_state=seed, **defence)
+        attack.fit(known[:n_known], labels[:n_known])
         own = [slice(b * n, (b + 1) * n) for b in range(begin, min(begin + per_network, batches))]
         sent = [
             party_gradient(model, X[rows], y[rows], random_state=rows.start, **defence)
@@ -164,6 +173,16 @@ def bayes() -> None:
         print(f"{'':34} {result!r}\n{'':34} bound {result.bound(guarantee):.3f}", flush=True)
 
 
+def posteriors() -> None:
+    for noise in (0.1, 0.3, 1.0):
+        began = time.process_time()
+        defence = {"max_grad_norm": 1.0, "noise_multiplier": noise}
+        sizes = {"per_network": 20, "n_known": 2000}
+        result = attacked(BayesInversion, "standardised", 8, 20, **sizes, **defence)
+        told(f"batch 8, noise multiplier {noise}", result, began)
+        print(f"{'':34} {result!r}", flush=True)
+
+
 def claim() -> None:
     """Membership, labels and one record among ten, where gradients differ as much as they can."""
     _, (X, y), schema = adult("standardised")
@@ -204,7 +223,7 @@ def claim() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    programs = {f.__name__: f for f in (closed, search, defences, bayes, claim)}
+    programs = {f.__name__: f for f in (closed, search, defences, bayes, posteriors, claim)}
     parser.add_argument("what", choices=programs)
     programs[parser.parse_args().what]()
 
