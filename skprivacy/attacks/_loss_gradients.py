@@ -45,7 +45,7 @@ class LossGradients:
     """
 
     def __init__(self, target: Any, loss: Loss | None, max_grad_norm: float | None) -> None:
-        self.module = copy.deepcopy(_module_of(target)).eval()
+        self.module = copy.deepcopy(_module_of(target)).cpu().eval()
         self.classes = getattr(_last(target), "classes_", None)
         self.weights = {
             name: p.detach() for name, p in self.module.named_parameters() if p.requires_grad

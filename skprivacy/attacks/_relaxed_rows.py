@@ -19,6 +19,7 @@ __all__ = ["Descent", "Relaxation", "pooled"]
 Float64Array = NDArray[np.float64]
 _WIDEST = 12.0  # of what is passed to exponentials
 _AS_GOOD = 1.5  # times the least distance
+_ROUNDING = 1e-6
 
 
 class Relaxation:
@@ -124,7 +125,8 @@ def pooled(shares: Tensor, distances: Tensor, is_category: Tensor) -> tuple[Tens
         Their standard deviation.
     """
     order = distances.argsort()
-    good = order[distances[order] <= _AS_GOOD * distances[order[0]] + 1e-9]
+    least = distances[order[0]].clamp(min=_ROUNDING)  # which may fall below 0
+    good = order[: max(1, int((distances <= _AS_GOOD * least).sum()))]
     best = shares[good[0]]
     aligned = [best]
     for k in good[1:]:

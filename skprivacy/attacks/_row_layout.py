@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from ..preprocessing import Categories, Schema
+from ..preprocessing import Categories, Hashed, Schema
 
 __all__ = ["TOLERANCE", "RowLayout"]
 
@@ -197,8 +197,8 @@ def _by_schema(schema: Schema, d: int) -> dict[str, NDArray[np.intp]]:
     named, at = {}, 0
     for name, fact in schema.items():
         width = fact.n_features_out
-        # Bits of bins and of what is missing follow a number, and are not judged.
-        of_category = width - fact.missing if isinstance(fact, Categories) else 1
+        # What follows a number or a date, such as bits of bins, and missing bits are not judged.
+        of_category = width - fact.missing if isinstance(fact, Categories | Hashed) else 1
         named[str(name)] = np.arange(at, at + of_category)
         at += width
     return named

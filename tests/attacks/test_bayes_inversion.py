@@ -13,6 +13,7 @@ from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import BayesInversion, InversionResult, party_gradient
 from skprivacy.attacks._blind_guesses import blind_ceiling
 from skprivacy.attacks._row_layout import RowLayout
+from skprivacy.preprocessing import Bounded, Categories, Dates, Hashed, Schema
 
 torch = pytest.importorskip("torch")
 from skprivacy.attacks._loss_gradients import LossGradients  # noqa: E402
@@ -274,6 +275,26 @@ def test_no_blind_guess_exceeds_the_ceiling():
     assert told[0] > ceiling[0]  # labels help those who guess, too
     pairs = blind_ceiling(layout, X.reshape(30, 2, 1), None)
     assert pairs[0] == pytest.approx(2 * ceiling[0] * 60 / 59)
+
+
+def test_a_schema_says_which_features_are_a_column():
+    schema = Schema(
+        {
+            "age": Bounded(0, 100, bins=3, missing=True),
+            "work": Categories(["some", "full"], missing=True),
+            "place": Hashed(4),
+            "since": Dates("2000-01-01", "2020-12-31", parts=["weekday"]),
+            "single": Categories(["yes"]),
+        }
+    )
+    layout = RowLayout.of(np.zeros((3, schema.n_features_out)), schema)
+    assert dict(zip(layout.names, map(list, layout.columns), strict=True)) == {
+        "age": [0],
+        "work": [4, 5],
+        "place": [7, 8, 9, 10],
+        "since": [11],
+        "single": [19],
+    }
 
 
 def test_guesses_are_matched_for_the_most_columns():

@@ -26,6 +26,7 @@ from skprivacy.attacks import _first_layer  # noqa: E402
 from skprivacy.attacks._gradient_labels import label_counts  # noqa: E402
 from skprivacy.attacks._inversion_attack import InversionAttack, Reconstruction  # noqa: E402
 from skprivacy.attacks._loss_gradients import LossGradients  # noqa: E402
+from skprivacy.attacks._relaxed_rows import pooled  # noqa: E402
 from skprivacy.attacks._row_layout import RowLayout  # noqa: E402
 
 ATTACKS = (FirstLayerInversion, GradientInversion, BayesInversion)
@@ -302,6 +303,16 @@ def test_an_attacker_who_ignores_clipping_searches_worse(table):
         for known in (norm, None)
     ]
     assert shares[0] > shares[1] + 0.05
+
+
+def test_a_distance_that_rounding_makes_negative_is_the_best():
+    shares = torch.tensor([[[0.2, 1.0]], [[0.9, 0.0]], [[0.3, 1.0]]])
+    kinds = torch.tensor([False, True])
+    middle, _ = pooled(shares, torch.tensor([-1e-7, 0.5, 1e-7]), kinds)
+    assert middle[0].tolist() == pytest.approx([0.2, 1.0])
+    alone, apart = pooled(shares, torch.tensor([-2e-3, 0.5, 1e-3]), kinds)
+    assert alone[0].tolist() == pytest.approx([0.2, 1.0])
+    assert not apart.any()
 
 
 def test_noise_brings_the_search_to_the_null(table):
