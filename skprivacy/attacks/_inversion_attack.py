@@ -119,7 +119,7 @@ class InversionAttack(ABC, BaseEstimator):
         Returns
         -------
         rows : ndarray of shape (n_records, n_features)
-            In no order, unless labels are given. NaN: not found.
+            In no order. NaN: not found.
         confidence : ndarray of shape (n_records,)
             From 0 to 1.
 
