@@ -25,6 +25,7 @@ LAYERS = [
         "datasets",
         "defences",
         "ensemble",
+        "federated",
         "fine_tuning",
         "label_privacy",
         "linear_model",
