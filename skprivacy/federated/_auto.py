@@ -12,9 +12,8 @@ __all__ = ["chosen"]
 _FEWEST_ROUNDS, _MOST_ROUNDS = 128, 1536
 _BATCH = 1024  # expected: larger ones cost time, and the noise of a run is the same
 _ROUNDS_OF_PARTIES = 64  # more of them cost the parties time, and gain nothing
-_TIME, _TIME_OF_PARTIES = 1.0, 1.0
 _LARGEST_RATE = 2.0
-_NORM_OF_PARTIES = 0.3
+_NORM_OF_PARTIES = 0.4
 
 
 def chosen(
@@ -39,7 +38,7 @@ def chosen(
     measured by n times the Gaussian-DP parameter, and training lasts as long as that allows.
     """
     signal = math.inf if math.isinf(epsilon) else n / analytic_noise_multiplier(epsilon, delta)
-    time = (_TIME_OF_PARTIES if parties else _TIME) * signal / math.sqrt(n_features)
+    time = signal / math.sqrt(n_features)
     automatic = _of_parties(n) if parties else _of_records(n, time)
     settings = {name: automatic[name] if _is_auto(v) else v for name, v in given.items()}
     settings["batch_size"] = min(settings["batch_size"], n)

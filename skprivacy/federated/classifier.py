@@ -69,7 +69,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         protected; a protected party uses all of its own.
     max_norm : float or "auto", default="auto"
         L2 norm to which the gradient of each record (or the update of each party) is clipped.
-        "auto" is 1 for records, and 0.3 for parties.
+        "auto" is 1 for records, and 0.4 for parties.
     learning_rate : float or "auto", default="auto"
         Step size of the first round, from which it falls to zero along a line.
     momentum : float, default=0.9

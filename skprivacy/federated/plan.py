@@ -161,6 +161,7 @@ class FederatedPlan(PlainNumbers):
         Returns
         -------
         DpEvent
+            As :attr:`event`.
         """
         if noise_multiplier == 0:
             return NonPrivate()
@@ -182,6 +183,7 @@ class FederatedPlan(PlainNumbers):
         Returns
         -------
         FederatedPlan
+            Of which :attr:`event` keeps the guarantee.
         """
         if math.isinf(epsilon):
             return replace(self, noise_multiplier=0.0)
@@ -193,8 +195,10 @@ class FederatedPlan(PlainNumbers):
 
         Returns
         -------
-        weights, velocity : ndarray of shape (n_outputs, n_features + 1)
-            The last column of the weights is the intercept.
+        weights : ndarray of shape (n_outputs, n_features + 1)
+            The last column is the intercept.
+        velocity : ndarray of shape (n_outputs, n_features + 1)
+            How they move.
         """
         shape = (self.n_outputs, self.n_features + 1)
         return np.zeros(shape), np.zeros(shape)
@@ -277,7 +281,9 @@ class FederatedPlan(PlainNumbers):
 
         Returns
         -------
-        weights, velocity : ndarray of shape (n_outputs, n_features + 1)
+        weights : ndarray of shape (n_outputs, n_features + 1)
+            For the next round.
+        velocity : ndarray of shape (n_outputs, n_features + 1)
             For the next round.
         """
         unit = self.max_norm / DistributedGaussian.sensitivity

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from contextlib import AbstractContextManager
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -178,8 +177,9 @@ class LinearScores(ClassifierMixin):
 
     classes_: NDArray[Any]
 
-    @abstractmethod
-    def _scores(self, X: ArrayLike) -> NDArray[np.float64]: ...
+    if TYPE_CHECKING:  # whatever class has it: here it would come before the subclass's other bases
+
+        def _scores(self, X: ArrayLike) -> NDArray[np.float64]: ...
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the log-odds of the second class, or one score per class.

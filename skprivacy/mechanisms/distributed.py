@@ -11,15 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..accounting import events
 from ..accounting._checks import number, whole
-from .base import Mechanism
+from .base import Mechanism, check_random
 from .discrete import discrete_gaussian
-from .entropy import SecureRandom
+from .entropy import SecureRandom, check_count
 
 __all__ = ["DistributedGaussian"]
 
 _STEPS = 1 << 36  # the norm that one contribution may have
 _MARGIN = 1.0 + 2.0**-20  # covers the step from the sum of discrete Gaussians to a Gaussian
 _LEAST_SHARE = 1 << 16  # steps: the standard deviation of one party's noise
+_MOST_PARTIES = 1 << 26
 _ROOM = 1 << 63  # sums beyond it, either way, would come out as others modulo 2**64
 _FARTHEST = 64  # standard deviations, which noise exceeds with probability exp(-2048)
 
@@ -102,6 +103,8 @@ class DistributedGaussian(Mechanism):
         whole("n_untrusted", self.n_untrusted, least=0)
         if self.n_contributions is not None:
             whole("n_contributions", self.n_contributions, least=1)
+        if self.n_parties > _MOST_PARTIES:
+            raise ValueError(f"n_parties={self.n_parties!r} must be {_MOST_PARTIES} at most.")
         if self.n_untrusted >= self.n_parties:
             raise ValueError(
                 f"n_untrusted={self.n_untrusted!r} must be below n_parties={self.n_parties!r}: "
@@ -147,7 +150,7 @@ class DistributedGaussian(Mechanism):
 
     def _reach(self) -> float:
         """Return how far from zero a sum can be."""
-        return self._most() * _STEPS + _FARTHEST * self._share() * math.sqrt(self.n_parties)
+        return float(self._most()) * _STEPS + _FARTHEST * self._share() * math.sqrt(self.n_parties)
 
     def share(self, values: ArrayLike, random: SecureRandom) -> NDArray[np.uint64]:
         """Return what parties send, but for the masks: their values and their noise, modulo 2**64.
@@ -164,6 +167,7 @@ class DistributedGaussian(Mechanism):
         ndarray of uint64, of the shape of ``values``
             One party's share **is not private enough**: the noise of all is what protects.
         """
+        check_random(random)
         steps = np.asarray(values)
         if steps.dtype != np.int64:
             raise ValueError(
@@ -199,8 +203,11 @@ class DistributedGaussian(Mechanism):
         **Guarantees.** Whoever knows all keys of up to ``n_untrusted`` parties learns nothing from
         what the others send but their sum: such a ring stays connected without any so many.
         """
+        check_random(random)
         whole("n", n, least=1)
-        whole("size", size, least=0)
+        check_count("size", size)
+        if n > self.n_parties:
+            raise ValueError(f"n={n!r} must be n_parties={self.n_parties!r} at most.")
         masks = np.zeros((n, size), np.uint64)
         for distance in range(1, min(self.n_untrusted // 2 + 1, n // 2) + 1):
             agreed = np.frombuffer(random.random_bytes(8 * n * size), np.uint64).reshape(n, size)
@@ -221,22 +228,28 @@ class DistributedGaussian(Mechanism):
         ndarray of int64 of shape (size,)
             The sum of values and noise.
         """
-        if sent.ndim != 2 or sent.dtype != np.uint64:
-            raise ValueError(
-                f"sent has shape {sent.shape} and type {sent.dtype}; expected one row of uint64 "
-                "for each party."
-            )
-        if not self.n_parties - self.n_untrusted <= len(sent) <= self.n_parties:
-            raise ValueError(
-                f"sent has {len(sent)} rows, one for each party that answers; expected "
-                f"{self.n_parties - self.n_untrusted} to {self.n_parties}: fewer would add too "
-                "little noise. Raise n_untrusted if more parties may drop out."
-            )
+        sent = np.asarray(sent)
+        if sent.dtype != np.uint64:
+            raise ValueError(f"sent is of type {sent.dtype}; expected uint64.")
+        self._check_answers("sent", sent)
         added: NDArray[np.uint64] = sent.sum(axis=0, dtype=np.uint64)
         return added.view(np.int64)
 
+    def _check_answers(self, name: str, rows: NDArray[Any]) -> None:
+        if rows.ndim != 2:
+            raise ValueError(
+                f"{name} has shape {rows.shape}; expected one row for each party that answers."
+            )
+        if not self.n_parties - self.n_untrusted <= len(rows) <= self.n_parties:
+            raise ValueError(
+                f"{name} has {len(rows)} rows, one for each party that answers; expected "
+                f"{self.n_parties - self.n_untrusted} to {self.n_parties}: fewer would add too "
+                "little noise. Raise n_untrusted if more parties may drop out."
+            )
+
     def _release(self, value: Any, random: SecureRandom) -> NDArray[np.int64]:
-        sent = self.share(value, random)
-        if sent.ndim == 2 and len(sent):
-            sent += self.masks(len(sent), sent.shape[1], random)
+        values = np.asarray(value)
+        self._check_answers("value", values)
+        sent = self.share(values, random)
+        sent += self.masks(len(sent), sent.shape[1], random)
         return self.total(sent)
