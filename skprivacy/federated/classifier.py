@@ -164,7 +164,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
     >>> hospital = np.arange(len(y)) % 10
-    >>> model = DPFederatedClassifier(epsilon=8.0, classes=range(10))
+    >>> model = DPFederatedClassifier(epsilon=8.0, classes=range(10), n_rounds=60)
     >>> model = model.fit(X / 16, y, parties=hospital)
     >>> model.n_parties_, model.privacy_.unit, round(model.epsilon_)
     (10, 'record', 8)

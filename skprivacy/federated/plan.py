@@ -239,8 +239,11 @@ class FederatedPlan(PlainNumbers):
         rows = max(1, _AT_A_TIME // weights.size)
         for begin in range(0, len(X), rows):
             part = slice(begin, begin + rows)
-            errors, inputs = gradients(weights, X[part], codes[part])
-            norms = np.sqrt((errors**2).sum(axis=1) * (inputs**2).sum(axis=1))
+            with np.errstate(all="ignore"):  # weights without bounds make scores without
+                errors, inputs = gradients(weights, X[part], codes[part])
+                norms = np.sqrt((errors**2).sum(axis=1) * (inputs**2).sum(axis=1))
+            errors[~np.isfinite(norms)] = 0.0
+            norms[~np.isfinite(norms)] = 0.0
             errors *= self._factors(norms)[:, None]
             each = np.rint(errors[:, :, None] * inputs[:, None, :])
             total += each.astype(np.int64).sum(axis=0).ravel()
@@ -250,7 +253,7 @@ class FederatedPlan(PlainNumbers):
         fine = usable(X)
         X, codes = X[fine], codes[fine]
         here = weights
-        with np.errstate(over="ignore", invalid="ignore"):  # its own training may overflow
+        with np.errstate(all="ignore"):  # its own training may overflow
             for _ in range(self.local_steps):
                 here = here - self.local_learning_rate * mean_gradient(here, X, codes)
             moved = (weights - here).ravel() / self.local_learning_rate

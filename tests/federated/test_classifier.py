@@ -140,8 +140,8 @@ def test_other_odd_records_are_refused():
     for rows, error in ((sparse.csr_matrix(X), TypeError), (X[:, 0], ValueError)):
         with pytest.raises(error):
             federation().fit(rows, y, PARTIES)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
     with pytest.raises(ValueError, match="the index of X in another order"):
-        frame = pd.DataFrame(X, columns=["a", "b", "c"])
         federation().fit(frame, y, pd.Series(PARTIES)[::-1])
     with pytest.raises(ValueError, match="NaN"):
         federation().fit(X, y, PARTIES).predict(np.full((1, 3), np.nan))
