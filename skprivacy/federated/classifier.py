@@ -360,13 +360,12 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
                 "the server is trusted: it sees what each party sends, and adds the noise"
             )
             return stated
-        lost = self.n_untrusted
         return [
             *stated,
             "the server is honest but curious: of what the parties send it sees only the sum of "
             "each round (secure aggregation)",
-            f"of the {n_parties} parties, {lost} at most drop out or tell others their noise; the "
-            "others follow the protocol",
+            f"of the {n_parties} parties, {self.n_untrusted} at most drop out or use what they know "
+            "of the noise; the others follow the protocol",
         ]
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -52,7 +52,7 @@ def test_it_learns():
         ({"n_records": 90}, "record", "add_remove", ["the parties that take part are public"]),
         ({"server": "trusted"}, "record", "zero_out", ["the server is trusted"]),
         ({"unit": "party"}, "party", "zero_out", ["the number of groups is public"]),
-        ({"n_untrusted": 4}, "record", "zero_out", ["4 at most drop out or tell others"]),
+        ({"n_untrusted": 4}, "record", "zero_out", ["4 at most drop out or use what they know"]),
     ],
 )
 def test_a_guarantee_says_whom_it_trusts(params, unit, relation, said):
