@@ -43,6 +43,8 @@ def _among(who: Groups, parties: Any, names: Any) -> Groups:
     if parties is None:
         raise ValueError("party_names is given, but parties is not: pass fit(X, y, parties=...).")
     every = sequence("party_names", names)
+    if not all(isinstance(name, str | int | float | np.generic) for name in every):
+        raise ValueError(f"party_names={names!r} must be numbers or text, as they are in parties.")
     if len(set(as_text(np.array(every, object)))) < len(every):
         raise ValueError(f"party_names={names!r} must name each party once.")
     places = pd.Index(np.array(every, object)).get_indexer(np.asarray(who.names, object))

@@ -364,8 +364,8 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
             *stated,
             "the server is honest but curious: of what the parties send it sees only the sum of "
             "each round (secure aggregation)",
-            f"of the {n_parties} parties, {self.n_untrusted} at most drop out or use what they know "
-            "of the noise; the others follow the protocol",
+            f"of the {n_parties} parties, {self.n_untrusted} at most drop out or use what they "
+            "know of the noise; the others follow the protocol",
         ]
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:

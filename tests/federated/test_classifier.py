@@ -109,6 +109,8 @@ def test_odd_parties_are_refused_before_anything_is_spent(name):
         ({"unit": "party", "n_records": 90}, "n_records=90 is about protected records"),
         ({"local_steps": 2}, "local_steps=2 must be 1 where records are protected"),
         ({"n_untrusted": 6}, "n_untrusted=6 must be below n_parties=6"),
+        ({"party_names": [("a", 1), ("b", 2)]}, "must be numbers or text"),
+        ({"party_names": []}, "which is not in party_names"),
         ({"party_names": [0, 1, 2, 3]}, "which is not in party_names"),
         ({"party_names": ["0", "1", "2", "3", "4", "5"]}, "which is not in party_names"),
         ({"party_names": [0, 1, 2, 3, 4, 5, 5]}, "must name each party once"),
@@ -155,6 +157,14 @@ def test_parties_of_one_class_or_without_records_take_part():
     assert "the set of class labels is public" in " ".join(model.privacy_.assumptions)
     model = federation(unit="party", party_names=[*range(6), 99]).fit(X, y, PARTIES)
     assert model.n_parties_ == 7
+
+
+@pytest.mark.parametrize("dtype", ["category", "string", object])
+def test_parties_are_known_by_names_of_any_type(dtype):
+    names = pd.Series(np.array(list("abcdef"))[PARTIES], name="hospital").astype(dtype)
+    model = federation(unit="party", party_names=np.array(list("abcdefg"))).fit(X, y, names)
+    assert (model.n_parties_, model.privacy_.unit) == (7, "hospital")
+    assert federation().fit(X, y, names.tolist()).n_parties_ == 6
 
 
 def test_values_that_cannot_be_computed_with_are_left_out():
