@@ -37,6 +37,7 @@ MECHANISMS = {
     mechanisms.KNorm: ({**NOISE, **RANGE}, SCORES),
     mechanisms.FloatGaussian: (NOISE, FLAT),
     mechanisms.FloatLogistic: (NOISE, FLAT),
+    mechanisms.RoundedGaussian: (NOISE, FLAT),
     mechanisms.MatrixGaussian: ({"run": RUN, "sensitivity": 1.0}, FLAT),
     mechanisms.DistributedGaussian: (
         {"noise_multiplier": 1.0, "n_parties": 3, "n_untrusted": 1, "n_contributions": 5},

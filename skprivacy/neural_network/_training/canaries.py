@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ..._groups import Groups
 from ...mechanisms import Mechanism, SecureRandom
 from .._gradients.contributions import Contribution
-from .._gradients.people import Joined
+from .._gradients.people import Shares
 from .._gradients.trial import PerExampleGradients
 from .config import TrainingConfig
 from .engine import Alone, Peers, Training
@@ -144,17 +144,15 @@ class _WithCanaries:
         self.records.add_sum(factors)
         to = self.to
         to.clean += to.grad[to.weights].double() - self.before
-        theirs = to.length * factors[self.is_canary]
+        theirs = to.length * factors[self.is_canary].to(to.grad.dtype)
         to.grad.index_add_(0, to.weights[self.numbers_of_canaries], theirs)
 
-    def joint_norms(self, joined: list[Joined]) -> list[Tensor]:
-        found = self.records.joint_norms(joined)
-        for norms, people in zip(found, joined, strict=True):
-            theirs = self.is_canary[people.part]
-            if people.m == 1:
-                norms.masked_fill_(theirs, self.to.length**2)
-            elif theirs.any():
-                raise ValueError("A canary shares its group with other rows: give it its own.")
+    def joint_norms(self, shares: Shares) -> Tensor:
+        found = self.records.joint_norms(shares)
+        alone = shares.alone
+        if self.is_canary[alone:].any():
+            raise ValueError("A canary shares its group with other rows: give it its own.")
+        found[:alone].masked_fill_(self.is_canary[:alone], self.to.length**2)
         return found
 
     def without(self, bad: Tensor) -> _WithCanaries:
@@ -209,7 +207,7 @@ class CanaryTraining(Training):
         public: np.random.Generator,
     ) -> None:
         super().__init__(config, module, loss, *rest)
-        n_weights = len(self._grad)
+        n_weights = len(self._sums)
         if n_canaries > n_weights:
             raise ValueError(
                 f"n_canaries={n_canaries} is more than the {n_weights} weights of the network, of "
@@ -217,7 +215,7 @@ class CanaryTraining(Training):
             )
         weights = torch.from_numpy(public.permutation(n_weights)[:n_canaries]).to(self.device)
         self._canaries = self._clipped.gradients = CanaryGradients(
-            self._clipped.gradients, code, self._grad, weights, _LENGTH * config.max_grad_norm
+            self._clipped.gradients, code, self._sums, weights, _LENGTH * config.max_grad_norm
         )
         self._watcher = watcher
 
