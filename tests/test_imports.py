@@ -25,6 +25,7 @@ LAYERS = [
         "datasets",
         "defences",
         "ensemble",
+        "federated",
         "fine_tuning",
         "label_privacy",
         "linear_model",
@@ -187,7 +188,7 @@ import numpy as np, skprivacy
 from importlib import import_module
 from skprivacy.audit import audit
 for part in ("accounting", "attacks", "audit", "cli", "datasets", "defences", "display", "ensemble",
-             "fine_tuning", "label_privacy", "linear_model", "mechanisms", "metrics",
+             "federated", "fine_tuning", "label_privacy", "linear_model", "mechanisms", "metrics",
              "model_selection", "persistence", "preprocessing", "synthesis"):
     module = import_module(f"skprivacy.{part}")
     for name in getattr(module, "__all__", ()):
