@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from unittest import mock
 
@@ -11,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
-from skprivacy.accounting import PrivacyBudget
+from skprivacy.accounting import Composed, PrivacyBudget
 from skprivacy.audit import audit_synthesizer
 from skprivacy.audit._table_canaries import Mixture, spread
 from skprivacy.mechanisms import Gaussian
@@ -123,11 +122,10 @@ def one_table_pays_for_all():
 
 
 def pays_for_one_round():
-    def chosen(self):
-        multiplier = self.noise / math.sqrt(self._shares[2])
-        return Gaussian(multiplier, math.sqrt(self._changed))
+    def event(self):
+        return Composed((self.fine.event, self.choice.event, self.chosen.event))
 
-    return mock.patch.object(Plan, "chosen", property(chosen))
+    return mock.patch.object(Plan, "event", property(event))
 
 
 def shows_real_records():
@@ -155,7 +153,7 @@ def shows_real_records():
                 (no_noise, {}, 20, 20),
                 (half_the_noise, {"relation": "replace_one", "method": "tree"}, 300, 1),
                 (one_table_pays_for_all, {}, 300, 1),
-                (pays_for_one_round, {"method": "adaptive", "rounds": 10, "label": None}, 300, 1),
+                (pays_for_one_round, {"method": "adaptive", "rounds": 10, "label": None}, 500, 1),
                 (shows_real_records, {}, 50, 20),
             ]
         ),
