@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import output_container
 from .._torch import torch_is_named
-from . import _learners, _linear, _preprocessing, _taught
+from . import _learners, _linear, _preprocessing, _synthesis, _taught
 from .files import Arrays
 
 __all__ = ["Given", "restored", "told"]
@@ -56,6 +56,9 @@ _FORMS = {
     "LocalPerturbation": _BY_SCHEMA,
     "PrivateStandardScaler": _Form(
         "skprivacy.preprocessing", _linear.told_scaler, _linear.restored_scaler
+    ),
+    "PrivateSynthesizer": _Form(
+        "skprivacy.synthesis", _synthesis.told_synthesizer, _synthesis.restored_synthesizer
     ),
     "ScatteringTransformer": _Form(
         "skprivacy.neural_network", _preprocessing.told_images, _preprocessing.restored_images

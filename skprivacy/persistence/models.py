@@ -31,7 +31,7 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     model : estimator or Pipeline
         Fitted: a private linear model or network, an encoder of ``skprivacy.neural_network``, a
         PrivateStandardScaler, SchemaTransformer, LocalPerturbation or ScatteringTransformer, a
-        classifier taught by noisy votes or noisy labels (PATE, nearest neighbours, those of
+        PrivateSynthesizer, a classifier taught by noisy votes or noisy labels (PATE, nearest neighbours, those of
         ``skprivacy.label_privacy``) whose learner is linear, a GaussianNB or the default, or a
         Pipeline of these, of scikit-learn's Binarizer and Normalizer, and of such steps in a
         FrozenEstimator.

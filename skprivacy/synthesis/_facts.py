@@ -114,7 +114,7 @@ class Facts:
                 f"{list(self.columns)}."
             )
         named += [name for name, fact in self.columns.items() if fact.missing]
-        return Domain(self.columns, grids, named, self.types)
+        return Domain.of(self.columns, grids, named, self.types)
 
     def workload(self, given: Mapping[Any, Any] | None) -> dict[tuple[int, int], float]:
         """Return the weight of each pair of columns without the label, in [0, 1]."""

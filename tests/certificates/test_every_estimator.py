@@ -41,7 +41,6 @@ PICKLED = {
     "ALIBIClassifier-scores": "RidgeClassifier",
     "LP2STClassifier-drawn": "KNeighborsClassifier",
     "PrivateSearchCV": "of no class whose state can be written",
-    "PrivateSynthesizer": "of no class whose state can be written",
     "RandomizedResponseClassifier-scores": "RidgeClassifier",
 }
 CHECK = """if True:

@@ -19,6 +19,7 @@ from skprivacy import (
     FunctionalMechanismRegressor,
     LocalPerturbation,
     ObjectivePerturbationClassifier,
+    PrivateSynthesizer,
     Schema,
     SchemaTransformer,
     load_model,
@@ -26,6 +27,7 @@ from skprivacy import (
 )
 from skprivacy.neural_network import ScatteringTransformer
 from skprivacy.preprocessing import Bounded, Categories, PrivateStandardScaler
+from skprivacy.synthesis import Grid
 
 from ..certificates.test_certificates import changed_at, leaves
 
@@ -53,6 +55,13 @@ MODELS = {
     "images": (
         lambda: ScatteringTransformer((12, 12)).fit(RNG.uniform(size=(4, 144))),
         RNG.uniform(size=(4, 144)),
+    ),
+    "synthesizer": (
+        lambda: PrivateSynthesizer(
+            schema=SCHEMA, delta=1e-3, label="sex", missing=["age"], grids={"age": Grid(cells=5)},
+            workload={("age", "sex"): 1.0},
+        ).fit(FRAME),
+        FRAME,
     ),
     "network": (
         lambda: DPSGDRegressor(
@@ -91,7 +100,10 @@ def answers(path, rows):
         return is_told(error)
     assert "predict" not in vars(model)
     with suppress(ValueError):  # columns of other names are refused
-        found = model.predict(rows) if hasattr(model, "predict") else model.transform(rows)
+        if hasattr(model, "sample"):
+            found = model.sample(len(rows))
+        else:
+            found = model.predict(rows) if hasattr(model, "predict") else model.transform(rows)
         assert len(found) == len(rows)
     return True
 

@@ -39,7 +39,7 @@ from skprivacy.persistence._linear import PARAMS
 from skprivacy.preprocessing import Bounded, Categories, PrivateStandardScaler
 
 from ..contracts import Tape, recording
-from ..private_estimators import CASES, LABELS, LINEAR
+from ..private_estimators import CASES, LABELS, LINEAR, SYNTHESIS
 
 RNG = np.random.RandomState(0)
 X = RNG.uniform(-1, 1, size=(60, 3))
@@ -47,7 +47,7 @@ Y = (X[:, 0] > 0).astype(int)
 FRAME = pd.DataFrame({"age": RNG.uniform(0, 90, 60), "sex": np.where(Y, "f", "m")})
 SCHEMA = Schema({"age": Bounded(0, 100, "log"), "sex": Categories(["f", "m"])}, target="ill")
 SAVED = {
-    *LINEAR, "PATEClassifier-marginals", "PrivateStandardScaler", "PrivateStandardScaler-delta",
+    *LINEAR, *SYNTHESIS, "PATEClassifier-marginals", "PrivateStandardScaler", "PrivateStandardScaler-delta",
     *(name for name in CASES if name.startswith(("DPSGD", "DPNeuralNet"))),
 }  # fmt: skip
 HERE = Path(__file__).parent
@@ -84,6 +84,9 @@ def test_every_case_comes_back_with_its_claim(name, tmp_path):
             answers = getattr(found, method)(rows), getattr(model, method)(rows)
             assert np.array_equal(*answers)
             assert answers[0].dtype == answers[1].dtype
+    if hasattr(model, "sample"):
+        drawn = (m.sample(20, random_state=0) for m in (found, model))
+        pd.testing.assert_frame_equal(*drawn)
     if hasattr(model, "regularization_path"):
         for one, other in zip(
             *(m.regularization_path([0, 2]) for m in (found, model)), strict=True
