@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
-from sklearn.linear_model import RidgeClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
@@ -56,7 +56,12 @@ from skprivacy.preprocessing import (
     Schema,
     SmoothedClassifier,
 )
-from skprivacy.synthesis import Grid, PrivateSynthesizer
+from skprivacy.synthesis import (
+    Grid,
+    PrivateSynthesizer,
+    SyntheticDataClassifier,
+    SyntheticDataRegressor,
+)
 
 
 @dataclass(frozen=True)
@@ -564,6 +569,45 @@ def _synthesizer(**fixed: Any) -> Case:
     return Case(make, three_classes, null_label=0, once=True)
 
 
+class OfSynthesizer:
+    """What is set at the synthesizer of a model, under the names that contracts know."""
+
+    epsilon, delta, relation = (
+        property(lambda self, name=name: getattr(self.synthesizer, name))
+        for name in ("epsilon", "delta", "relation")
+    )
+
+    def set_params(self, **params: Any) -> Any:
+        budget = {"synthesizer__budget": params.pop("budget")} if "budget" in params else {}
+        return super().set_params(**params, **budget)
+
+
+class SettledClassifier(OfSynthesizer, SyntheticDataClassifier):
+    pass
+
+
+class SettledRegressor(OfSynthesizer, SyntheticDataRegressor):
+    pass
+
+
+def _trained(kind: Any, estimator: Any, target: dict[str, Any], data: Any, null_label: Any) -> Case:
+    def make(random_state: Any = 0, **params: Any) -> Any:
+        params = {"schema": Schema(PLACES, **target), "method": "independent", **params}
+        synthesizer = _synthesizer().make(**params)
+        return kind(estimator, synthesizer, n_samples=50, random_state=random_state)
+
+    return Case(make, data, null_label=null_label, once=True)
+
+
+TRAINED_ON_SYNTHETIC = {
+    "SyntheticDataClassifier": _trained(
+        SettledClassifier, GaussianNB(), {"classes": [0, 1, 2]}, three_classes, 0
+    ),
+    "SyntheticDataRegressor": _trained(
+        SettledRegressor, LinearRegression(), {"target_bounds": (-3, 3)}, numbers, 0.0
+    ),
+}
+
 SYNTHESIS = {
     "PrivateSynthesizer-independent": _synthesizer(method="independent"),
     "PrivateSynthesizer-tree": _synthesizer(method="tree"),
@@ -660,6 +704,7 @@ CASES = {
     "PrivateStandardScaler": _scaler(),
     "PrivateStandardScaler-delta": _scaler(delta=1e-4),
     **SYNTHESIS,
+    **TRAINED_ON_SYNTHETIC,
 }
 
 # What scikit-learn's own checks run on. They cannot pass public facts, and most of them compare two
@@ -689,6 +734,12 @@ SCIKIT_LEARN = [
     ),
     PrivateStandardScaler(noise_seed=0),
     PrivateSynthesizer(noise_seed=0),
+    SyntheticDataClassifier(
+        LogisticRegression(), PrivateSynthesizer(epsilon=100.0, noise_seed=0), random_state=0
+    ),
+    SyntheticDataRegressor(
+        LinearRegression(), PrivateSynthesizer(epsilon=100.0, noise_seed=0), random_state=0
+    ),
     LocalPerturbation(noise_seed=0),
     PATEClassifier(n_teachers=5, noise_seed=0, random_state=0),
     PrivateKNNClassifier(n_neighbors=5, noise_seed=0, random_state=0),

@@ -30,7 +30,7 @@ __all__ = ["restored_synthesizer", "told_synthesizer"]
 _PARAMS = ("epsilon", "delta", "method", "label", "max_bins", "rounds", "max_cells", "relation")
 _FACTS = (
     "n_features_in_", "feature_names", "params", "missing", "grids", "workload", "schema",
-    "schema_given", "columns", "order", "label", "total", "measurements", "privacy",
+    "schema_given", "columns", "order", "label", "target", "total", "measurements", "privacy",
 )  # fmt: skip
 _MOST_CELLS = 1 << 27  # of all tables of a model: a gigabyte
 _CATEGORY, _ORDERED = "category", "ordered category"
@@ -38,8 +38,9 @@ _CATEGORY, _ORDERED = "category", "ordered category"
 _TYPES = {
     name: pd.api.types.pandas_dtype(name)
     for name in (
-        "bool", "boolean", "object", "string", "str", "float16", "float32", "float64", "Float32",
-        "Float64", *(f"{sign}nt{bits}" for sign in ("i", "ui", "I", "UI") for bits in (8, 16, 32, 64)),
+        "bool", "boolean", "object", "string", "str",
+        "float16", "float32", "float64", "Float32", "Float64",
+        *(f"{kind}{bits}" for kind in ("int", "uint", "Int", "UInt") for bits in (8, 16, 32, 64)),
     )
 }  # fmt: skip
 
@@ -53,13 +54,16 @@ def told_synthesizer(model: PrivateSynthesizer) -> tuple[dict[str, Any], dict[st
         **common(model),
         "params": {name: getattr(model, name) for name in _PARAMS},
         "missing": [model.missing] if isinstance(model.missing, str) else list(model.missing),
-        "grids": {n: {"step": g.step, "cells": g.cells, "atoms": g.atoms} for n, g in grids.items()},
+        "grids": {
+            n: {"step": g.step, "cells": g.cells, "atoms": g.atoms} for n, g in grids.items()
+        },
         "workload": None if workload is None else [[*pair, float(w)] for pair, w in workload],
         "schema": model.schema_.to_dict(),
         "schema_given": model.schema is not None,
         "columns": [_told_column(column) for column in domain.columns],
         "order": model._order,
         "label": model.label_,
+        "target": model.target_,
         "total": float(graph.total),
         "measurements": [
             {"columns": m.columns, "std": float(m.std) if np.ndim(m.std) == 0 else None}
@@ -115,13 +119,17 @@ def restored_synthesizer(kind: type, facts: dict[str, Any], arrays: Arrays) -> P
     columns = [_column(told, arrays, f"cells.{j}") for j, told in enumerate(facts["columns"])]
     model.domain_ = domain = Domain(tuple(columns))
     model._order = _texts(facts["order"])
-    if not columns or sorted(model._order) != sorted(domain.names) or len({*domain.names}) < len(
-        columns
+    if (
+        not columns
+        or sorted(model._order) != sorted(domain.names)
+        or len({*domain.names}) < len(columns)
     ):
         raise ValueError(f"the columns {model._order!r} are not those of its tables")
     if not set(model.schema_) <= {*domain.names}:
         raise ValueError("the schema has other columns than its tables")
-    model.label_ = facts["label"]
+    model.label_, model.target_ = facts["label"], facts["target"]
+    if model.target_ is not None and (len(columns) < 2 or model.target_ not in domain.names):
+        raise ValueError(f"the target {model.target_!r} is no column beside others")
     n_classes = _n_classes(domain, model.label_)
     model.bins_ = [_bins(arrays, f"bins_.{j}", c.size) for j, c in enumerate(columns)]
     model.tables_ = {

@@ -72,8 +72,8 @@ def fitted(name, budget):
     params = {"epochs": 1} if case.samples else {}
     made = case.make(**params)
     own = published(made)
-    if "budget" in own.get_params():
-        own.set_params(budget=budget)
+    budgets = [name for name in own.get_params() if name.split("__")[-1] == "budget"]
+    own.set_params(**dict.fromkeys(budgets[:1], budget))
     takes_public = type(made) is not type(own) and not name.startswith("PrivateSearchCV")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few records: what is said of them is tested elsewhere

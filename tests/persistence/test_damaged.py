@@ -11,7 +11,9 @@ import pandas as pd
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skprivacy import (
     DPSGDRegressor,
@@ -27,7 +29,7 @@ from skprivacy import (
 )
 from skprivacy.neural_network import ScatteringTransformer
 from skprivacy.preprocessing import Bounded, Categories, PrivateStandardScaler
-from skprivacy.synthesis import Grid
+from skprivacy.synthesis import Grid, SyntheticDataClassifier
 
 from ..certificates.test_certificates import changed_at, leaves
 
@@ -36,6 +38,8 @@ X = RNG.uniform(-1, 1, size=(40, 3))
 Y = (X[:, 0] > 0).astype(int)
 FRAME = pd.DataFrame({"age": RNG.uniform(0, 90, 40), "sex": np.where(Y, "f", "m")})
 SCHEMA = Schema({"age": Bounded(0, 100, "log"), "sex": Categories(["f", "m"])}, target="ill")
+PLACES = {name: Bounded(-1, 1) for name in "ab"}
+COARSE = dict.fromkeys(PLACES, Grid(cells=3))
 MODELS = {
     "pipeline": (
         lambda: make_pipeline(
@@ -58,10 +62,26 @@ MODELS = {
     ),
     "synthesizer": (
         lambda: PrivateSynthesizer(
-            schema=SCHEMA, delta=1e-3, label="sex", missing=["age"], grids={"age": Grid(cells=5)},
+            schema=SCHEMA,
+            delta=1e-3,
+            label="sex",
+            missing=["age"],
+            grids={"age": Grid(cells=5)},
             workload={("age", "sex"): 1.0},
         ).fit(FRAME),
         FRAME,
+    ),
+    "trained on synthetic records": (
+        lambda: SyntheticDataClassifier(
+            make_pipeline(StandardScaler(), LogisticRegression()),
+            PrivateSynthesizer(
+                schema=Schema(PLACES, classes=["no", "yes"]),
+                delta=1e-3,
+                grids=COARSE,
+                method="independent",
+            ),
+        ).fit(X[:, :2], np.where(Y, "yes", "no")),
+        X[:, :2],
     ),
     "network": (
         lambda: DPSGDRegressor(
