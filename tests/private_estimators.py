@@ -57,6 +57,7 @@ from skprivacy.preprocessing import (
     SmoothedClassifier,
 )
 from skprivacy.synthesis import (
+    DPGANSynthesizer,
     Grid,
     PrivateSynthesizer,
     SyntheticDataClassifier,
@@ -75,6 +76,7 @@ class Case:
     once: bool = False  # whether it releases everything at once
     reaches: float = 0.6  # share of the sensitivity that some neighbour must come near
     add_remove: bool = True  # whether it can hide how many records there are
+    before: int = 0  # how much is released before the steps of a training
     releases_vary: bool = False  # whether how many releases there are depends on earlier ones
     # What is released of what the mechanisms return, from a tape; None: all of it.
     released: Callable[[Any], Event] | None = None
@@ -599,6 +601,16 @@ def _trained(kind: Any, estimator: Any, target: dict[str, Any], data: Any, null_
     return Case(make, data, null_label=null_label, once=True)
 
 
+def _gan(**params: Any) -> DPGANSynthesizer:
+    defaults = {
+        "schema": Schema(PLACES, classes=[0, 1, 2]), "epsilon": 4.0, "delta": 1e-4,
+        "hidden_layer_sizes": (5,), "generator_layer_sizes": (5,), "latent_size": 3,
+        "discriminator_steps": 2, "epochs": 6, "batch_size": 8, "max_grad_norm": 0.2,
+        "random_state": 0,
+    }  # fmt: skip
+    return DPGANSynthesizer(**{**defaults, **params})
+
+
 TRAINED_ON_SYNTHETIC = {
     "SyntheticDataClassifier": _trained(
         SettledClassifier, GaussianNB(), {"classes": [0, 1, 2]}, three_classes, 0
@@ -705,6 +717,7 @@ CASES = {
     "PrivateStandardScaler-delta": _scaler(delta=1e-4),
     **SYNTHESIS,
     **TRAINED_ON_SYNTHETIC,
+    "DPGANSynthesizer": Case(_gan, three_classes, null_label=0, samples=True, before=1),
 }
 
 # What scikit-learn's own checks run on. They cannot pass public facts, and most of them compare two
@@ -734,6 +747,7 @@ SCIKIT_LEARN = [
     ),
     PrivateStandardScaler(noise_seed=0),
     PrivateSynthesizer(noise_seed=0),
+    DPGANSynthesizer(epochs=1, noise_seed=0, random_state=0),
     SyntheticDataClassifier(
         LogisticRegression(), PrivateSynthesizer(epsilon=100.0, noise_seed=0), random_state=0
     ),

@@ -232,6 +232,11 @@ class PrivateSynthesizer(Synthesizer):
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
+            if self.method == "gan":
+                raise ValueError(
+                    "method='gan' is a class of its own, DPGANSynthesizer: it counts nothing, and "
+                    "has other parameters. For tables, use method='tree' or 'adaptive'."
+                )
             self._validate_params()
             check_delta_is_small(self.delta)
             X = self._checked(X)

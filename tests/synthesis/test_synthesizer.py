@@ -191,7 +191,7 @@ def test_without_a_schema_the_leak_is_stated():
         ({"workload": {("age", "job"): -1.0}}, "weighs -1.0"),
         ({"delta": 0.5}, "delta=0.5"),
         ({"epsilon": 1e-9}, "epsilon"),
-        ({"method": "gan"}, "method"),
+        ({"method": "gan"}, "method='gan' is a class of its own, DPGANSynthesizer"),
     ],
 )
 def test_a_wrong_parameter_is_named_and_nothing_is_charged(params, said):
