@@ -41,6 +41,7 @@ _BY_SCHEMA = _Form(
     _preprocessing.restored_by_schema,
 )
 _FORMS = {
+    "DPGANSynthesizer": _Form("skprivacy.synthesis", _synthesis.told_gan, _synthesis.restored_gan),
     **dict.fromkeys(
         [kind.__name__ for kind in _linear.PARAMS],
         _Form("skprivacy.linear_model", _linear.told_linear, _linear.restored_linear),

@@ -24,7 +24,7 @@ from ._facts import Facts
 from ._features import Features
 
 if TYPE_CHECKING:
-    from ..neural_network._training.adversarial import Generator
+    from ..neural_network._training.adversarial import Generator, GeneratorPlan
     from ..neural_network._training.config import TrainingConfig
 
 __all__ = ["DPGANSynthesizer"]
@@ -262,11 +262,7 @@ class DPGANSynthesizer(Synthesizer):
             who = None if groups is None else check_groups(groups, X)
             config = self._config(len(X) if who is None else who.n, who)
             counts = _counts(config.noise_multiplier)
-            plan = adversarial.GeneratorPlan(
-                features.widths, features.n_classes, int(self.latent_size),
-                _sizes("generator_layer_sizes", self.generator_layer_sizes),
-                float(self.learning_rate), int(self.discriminator_steps),
-            )  # fmt: skip
+            plan = self._plan(features)
             start = check_random_state(self.random_state)
             critic, generator = adversarial.networks(
                 plan, _sizes("hidden_layer_sizes", self.hidden_layer_sizes), start
@@ -295,6 +291,16 @@ class DPGANSynthesizer(Synthesizer):
             self.n_records_ = config.n_records
             self.noise_multiplier_, self.n_steps_ = config.noise_multiplier, config.n_steps
         return self
+
+    def _plan(self, features: Features) -> GeneratorPlan:
+        """Return what is public of the generator."""
+        from ..neural_network._training.adversarial import GeneratorPlan
+
+        return GeneratorPlan(
+            features.widths, features.n_classes, int(self.latent_size),
+            _sizes("generator_layer_sizes", self.generator_layer_sizes),
+            float(self.learning_rate), int(self.discriminator_steps),
+        )  # fmt: skip
 
     def _config(self, n: int, who: Groups | None) -> TrainingConfig:
         """Return what is done to the discriminator, with the noise for both kinds of release."""

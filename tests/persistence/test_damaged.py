@@ -29,7 +29,7 @@ from skprivacy import (
 )
 from skprivacy.neural_network import ScatteringTransformer
 from skprivacy.preprocessing import Bounded, Categories, PrivateStandardScaler
-from skprivacy.synthesis import Grid, SyntheticDataClassifier
+from skprivacy.synthesis import DPGANSynthesizer, Grid, SyntheticDataClassifier
 
 from ..certificates.test_certificates import changed_at, leaves
 
@@ -68,6 +68,19 @@ MODELS = {
             missing=["age"],
             grids={"age": Grid(cells=5)},
             workload={("age", "sex"): 1.0},
+        ).fit(FRAME),
+        FRAME,
+    ),
+    "generator": (
+        lambda: DPGANSynthesizer(
+            schema=SCHEMA,
+            delta=1e-3,
+            label="sex",
+            grids={"age": Grid(cells=5)},
+            epochs=1,
+            hidden_layer_sizes=(2,),
+            generator_layer_sizes=(2,),
+            latent_size=2,
         ).fit(FRAME),
         FRAME,
     ),

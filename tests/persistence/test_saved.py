@@ -55,7 +55,7 @@ ROWS = Schema({"age": Bounded(0, 100)})
 SAVED = {
     *LINEAR, *SYNTHESIS, "PATEClassifier-marginals", "PrivateStandardScaler",
     "PrivateStandardScaler-delta",
-    *(name for name in CASES if name.startswith(("DPSGD", "DPNeuralNet"))),
+    *(name for name in CASES if name.startswith(("DPSGD", "DPNeuralNet", "DPGAN"))),
 }  # fmt: skip
 HERE = Path(__file__).parent
 

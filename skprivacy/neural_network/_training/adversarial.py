@@ -7,7 +7,7 @@ generator learns it learns from the discriminator's weights, which are released 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -31,6 +31,7 @@ __all__ = [
     "GeneratorPlan",
     "RealOrMade",
     "discriminator_config",
+    "generator_from",
     "made",
     "networks",
 ]
@@ -247,6 +248,24 @@ def networks(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(random.randint(1 << 31)))
         return _discriminator(plan, hidden_layer_sizes), Generator(plan)
+
+
+def generator_from(
+    plan: GeneratorPlan, take: Callable[[str, tuple[int, ...]], NDArray[np.float64]]
+) -> Generator:
+    """Return a generator with the weights that are found by name and shape.
+
+    **Guarantees.** It is made without numbers, so that weights of a size that nobody has take no
+    memory before ``take`` refuses them.
+    """
+    with torch.device("meta"):
+        generator = Generator(plan)
+    found = {
+        name: torch.from_numpy(take(name, tuple(weight.shape))).float()
+        for name, weight in generator.state_dict().items()
+    }
+    generator.load_state_dict(found, assign=True)
+    return generator.requires_grad_(False)
 
 
 def made(generator: Generator, labels: NDArray[np.int64], seed: int) -> NDArray[np.float32]:
