@@ -93,6 +93,7 @@ def restored_table(
 
 def _told_column(column: Column) -> dict[str, Any]:
     cells, dtype = column.cells, column.dtype
+    kind: str | None
     if isinstance(dtype, pd.CategoricalDtype):
         kind = _ORDERED if dtype.ordered else _CATEGORY
     else:

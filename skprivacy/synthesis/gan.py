@@ -349,7 +349,7 @@ def _placed(values: NDArray[Any], kept: NDArray[np.bool_]) -> NDArray[Any]:
 
 def _sizes(name: str, sizes: Any) -> tuple[int, ...]:
     found = np.atleast_1d(np.asarray(sizes, dtype=object))
-    if not all(isinstance(size, Integral) and size > 0 for size in found):
+    if not all(isinstance(size, Integral) and int(size) > 0 for size in found):
         raise ValueError(f"{name}={sizes!r} must hold positive integers, such as (128,).")
     return tuple(int(size) for size in found)
 
