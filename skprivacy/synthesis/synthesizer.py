@@ -114,6 +114,8 @@ class PrivateSynthesizer(Synthesizer):
     --------
     skprivacy.synthesis.Grid : How finely a numeric column is counted.
     skprivacy.synthesis.synthetic_quality : What synthetic records are worth.
+    skprivacy.synthesis.SyntheticDataClassifier : Trains any classifier on them, in one step.
+    skprivacy.synthesis.DPGANSynthesizer : By a network, for records that are no tables.
 
     Notes
     -----

@@ -74,7 +74,8 @@ def fitted(name, budget):
     own = published(made)
     budgets = [name for name in own.get_params() if name.split("__")[-1] == "budget"]
     own.set_params(**dict.fromkeys(budgets[:1], budget))
-    takes_public = type(made) is not type(own) and not name.startswith("PrivateSearchCV")
+    without = ("PrivateSearchCV", "SyntheticData")
+    takes_public = type(made) is not type(own) and not name.startswith(without)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few records: what is said of them is tested elsewhere
         return own.fit(rows, y, **({"X_public": PUBLIC} if takes_public else {}))
