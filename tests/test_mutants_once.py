@@ -27,7 +27,7 @@ from skprivacy.neural_network._gradients import clipping
 from skprivacy.neural_network._training.adversarial import AdversarialTraining
 from skprivacy.preprocessing import Bounded, Schema, scaler
 from skprivacy.preprocessing._columns import Columns
-from skprivacy.synthesis import gan, synthesizer
+from skprivacy.synthesis import SyntheticDataClassifier, gan, synthesizer
 from skprivacy.synthesis._counts import Records
 from skprivacy.synthesis._facts import Facts
 from skprivacy.synthesis._plan import Plan
@@ -276,6 +276,16 @@ def taught_by_real_rows(original):
     return learn
 
 
+def trained_beside_private_rows(original):
+    """Move the synthetic rows to where the private ones are."""
+
+    def as_given(X, rows, y):
+        rows, y = original(X, rows, y)
+        return rows + np.clip(np.nan_to_num(X), -9, 9).mean(axis=0), y
+
+    return staticmethod(as_given)
+
+
 def rates_of_the_data(original):
     """Make as many records of each label as there are, and release no count."""
 
@@ -392,6 +402,10 @@ MUTANTS = {
     ),
     "half the sensitivity of scores": (
         Plan, "choice", half_sensitivity_of_scores, REPLAY, "PrivateSynthesizer-adaptive",
+    ),
+    "trained beside private rows": (
+        SyntheticDataClassifier, "_as_given", trained_beside_private_rows, REPLAY,
+        "SyntheticDataClassifier",
     ),
     "a discriminator that does not clip": (
         clipping, "_SAFETY", lambda _: np.inf, REPLAY, "DPGANSynthesizer",
