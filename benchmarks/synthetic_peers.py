@@ -1,11 +1,17 @@
 """Other libraries' private synthesizers, as ``synthetic.py`` runs them: on codes of a table.
 
 They are asked for tables of categories, which is what they are made for: numbers are cut into 32
-equally wide public bins beforehand, and drawn evenly within them afterwards. Settings are theirs.
-Each needs an environment of its own, with its library beside skprivacy:
+equally wide public bins and the special values that ours are told of, too, and are drawn evenly
+within them afterwards. Settings are theirs.
+Each needs an environment of its own, with its library beside skprivacy and scikit-learn 1.9.1:
 
-- ``smartnoise-mst``, ``smartnoise-aim``: smartnoise-synth 1.0.8, which brings JAX and an older mbi.
+- ``smartnoise-mst``, ``smartnoise-aim``: smartnoise-synth 1.0.8, which brings JAX and mbi 1.1.0.
 - ``privbayes``: DataSynthesizer 0.1.13; epsilon alone, no delta.
+
+mbi 2.0.0 installs too, needs JAX and has no mechanism of its own; SDV 2.0.0 and ctgan 0.12.1 do,
+and promise no privacy. These do not install beside it: dpmm 0.1.9 pins scikit-learn 1.5.0 and numpy
+1.26.4, dpart 0.1.2 scikit-learn 1.0.2; ydata-synthetic 2.0.1 wants numpy below 2; the newest
+synthcity does not build with a current setuptools; private-pgm is no package of an index.
 """
 
 from __future__ import annotations
@@ -70,7 +76,8 @@ def drawn_by_peer(name: str, table: Any, epsilon: float, delta: float, seed: int
     numeric = [n for n, fact in table.schema.items() if isinstance(fact, Bounded)]
     missing = table.settings.get("missing", ())
     train = table.train[list(table.schema)]
-    cells = dict.fromkeys(numeric, Grid(cells=CELLS))
+    ours = table.settings.get("grids", {})
+    cells = {n: Grid(cells=CELLS, atoms=ours.get(n, Grid()).atoms) for n in numeric}
     domain = Domain.of(dict(table.schema), cells, missing, dict(train.dtypes))
     codes, _ = domain.encoded([train[n] for n in train])
     with warnings.catch_warnings():
