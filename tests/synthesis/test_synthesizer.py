@@ -86,8 +86,12 @@ def test_a_target_is_one_more_column_and_the_label():
     numeric = Schema(columns, target="size", target_bounds=(0, 2))
     synthesizer = PrivateSynthesizer(50.0, 1e-6, schema=numeric).fit(X, pd.Series(np.ones(4000)))
     assert synthesizer.label_ is None
-    with pytest.raises(ValueError, match="return_X_y=True needs a label"):
-        synthesizer.sample(10, return_X_y=True)
+    features, sizes = synthesizer.sample(10, return_X_y=True)
+    assert list(features) == list(X)
+    assert sizes.between(0, 2).all()
+    assert sizes.name == "size"
+    with pytest.raises(ValueError, match="return_X_y=True needs a target"):
+        PrivateSynthesizer(50.0, 1e-6, schema=Schema(columns)).fit(X).sample(10, return_X_y=True)
 
 
 def test_missing_values_stay_missing_where_they_are_declared():
@@ -188,7 +192,7 @@ def test_without_a_schema_the_leak_is_stated():
         ({"workload": {("age", "job"): -1.0}}, "weighs -1.0"),
         ({"delta": 0.5}, "delta=0.5"),
         ({"epsilon": 1e-9}, "epsilon"),
-        ({"method": "gan"}, "method"),
+        ({"method": "gan"}, "method='gan' is a class of its own, DPGANSynthesizer"),
     ],
 )
 def test_a_wrong_parameter_is_named_and_nothing_is_charged(params, said):
