@@ -2,7 +2,7 @@
 
 python benchmarks/updates.py membership   # who trained, by what the attacker sees of a federation
 python benchmarks/updates.py private      # the same with clipping and noise, against the guarantee
-python benchmarks/updates.py attribute    # Adult: sex of a party's records
+python benchmarks/updates.py attribute    # Adult: occupation of a party's records
 python benchmarks/updates.py property     # Adult: the share of women in a party; Location: a place
 
 All need SKPRIVACY_DATA with Adult and Location-30 in it. Four parties with 300 records each train a
@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 from torch import nn
 
@@ -34,7 +36,8 @@ from skprivacy.attacks import (
 )
 from skprivacy.datasets import fetch_adult, fetch_location30
 
-PARTIES, N, ROUNDS, BATCH = 4, 300, 5, 30
+PARTIES, N, ROUNDS, BATCH, GROUPS = 4, 300, 5, 30, 5
+REFERENCE = 600  # records of the attacker
 RATES = {"Adult": 0.3, "Location-30": 0.3}
 Table = tuple[NDArray[np.float64], NDArray[np.int64]]
 
@@ -43,11 +46,14 @@ def adult(seed: int) -> Table:
     frame, y = fetch_adult(return_X_y=True, as_frame=True)
     rows = np.random.default_rng(seed).permutation(len(y))[:5000]
     frame = frame.iloc[rows]
-    encode = make_column_transformer(
+    return encoder().fit_transform(frame), np.unique(np.asarray(y)[rows], return_inverse=True)[1]
+
+
+def encoder() -> Any:
+    return make_column_transformer(
         (OneHotEncoder(sparse_output=False), make_column_selector(dtype_exclude="number")),
         remainder=MinMaxScaler(),
     )
-    return encode.fit_transform(frame), np.unique(np.asarray(y)[rows], return_inverse=True)[1]
 
 
 def location(seed: int) -> Table:
@@ -79,7 +85,9 @@ class Party:
         nn.utils.vector_to_parameters(torch.as_tensor(weights).float(), values)
         order = self.random.permutation(len(self.y))
         for rows in np.array_split(order, max(1, len(order) // BATCH)):
-            loss = nn.functional.cross_entropy(self.net(self.X[rows]), torch.as_tensor(self.y[rows]))
+            loss = nn.functional.cross_entropy(
+                self.net(self.X[rows]), torch.as_tensor(self.y[rows])
+            )
             with torch.no_grad():
                 for value, slope in zip(values, torch.autograd.grad(loss, values), strict=True):
                     value -= self.rate * slope
@@ -115,7 +123,7 @@ def _views(X: NDArray, y: NDArray, rate: float, seed: int) -> dict[str, AttackRe
     net = perceptron(X, y, seed)
     own, everyone = np.arange(N), np.arange(PARTIES * N)
     out = np.arange(PARTIES * N, 2 * PARTIES * N)
-    known = np.arange(2 * PARTIES * N, len(y))
+    known = np.arange(2 * PARTIES * N, 2 * PARTIES * N + REFERENCE)
     parties = [
         Party(net, X[k * N : (k + 1) * N], y[k * N : (k + 1) * N], rate, seed + k)
         for k in range(PARTIES)
@@ -134,25 +142,20 @@ def _views(X: NDArray, y: NDArray, rate: float, seed: int) -> dict[str, AttackRe
     rows = np.r_[third, known]
     attack = UpdatesAttack(seen[0]).fit(X[rows], y[rows], rows < N)
     views["one party, some members known"] = attack.evaluate(X[rest], y[rest], X[out], y[out])
-    targets = np.r_[own, out[:N]]
-    for view, train, step, n in (
-        ("one party isolated", parties[0].train, parties[0].step, N),
-        ("all parties' mean", _mean_of(parties), parties[0].step, PARTIES * N),
-    ):
-        for ascent in (0.0, 0.01 if n == N else 0.01):
+    for ascent in (0.0, 0.001, 0.01):
+        halves = []
+        for k in range(GROUPS):  # a few targets at a time: many would drown each other
+            targets = np.r_[own[k * 20 : k * 20 + 20], out[k * 20 : k * 20 + 20]]
             nn.utils.vector_to_parameters(torch.as_tensor(start).float(), net.parameters())
             active = gradient_ascent(
-                net, train, X[targets], y[targets],
-                ascent=ascent, n_rounds=ROUNDS, step=step, n_records=n,
+                net, parties[0].train, X[targets], y[targets],
+                ascent=ascent, n_rounds=ROUNDS, step=parties[0].step, n_records=N,
             )  # fmt: skip
             attack = UpdatesAttack(active).fit(X[known], y[known])
-            result = attack.evaluate(X[own], y[own], X[out[:N]], y[out[:N]])
-            views[f"{view}, ascent {ascent:g}"] = result
+            halves.append(attack.score_samples(X[targets], y[targets]).reshape(2, 20))
+        members, others = np.hstack(halves)
+        views[f"one party isolated, ascent {ascent:g}"] = AttackResult(members, others)
     return views
-
-
-def _mean_of(parties: list[Party]) -> Callable[[NDArray], NDArray]:
-    return lambda weights: np.mean([party.train(weights) for party in parties], axis=0)
 
 
 def private(repeats: int) -> None:
@@ -182,7 +185,7 @@ def _private(X: NDArray, y: NDArray, multiplier: float, seed: int) -> AttackResu
     """Attack a party that sends clipped, noisy sums: each round one step on all its records."""
     net, norm, rate = perceptron(X, y, seed), 1.0, 1.0
     random = np.random.default_rng(seed)
-    own, out, known = np.arange(N), np.arange(N, 5 * N), np.arange(5 * N, len(y))
+    own, out, known = np.arange(N), np.arange(N, 3 * N), np.arange(3 * N, 3 * N + REFERENCE)
     weights, before, after = Updates.weights_of(net), [], []
     values = list(net.parameters())
     inputs, labels = torch.as_tensor(X[own]).float(), torch.as_tensor(y[own])
@@ -215,11 +218,77 @@ def _above(result: AttackResult, bound: Callable[..., Any], alpha: float = 0.05)
 
 def attribute(repeats: int) -> None:
     frame, y = fetch_adult(return_X_y=True, as_frame=True)
-    print(list(frame.columns), repeats)
+    rows = np.random.default_rng(0).permutation(len(y))[:12_000]
+    frame, y = frame.iloc[rows].reset_index(drop=True), np.asarray(y)[rows]
+    named = frame["occupation"].notna().to_numpy()
+    frame, y = frame[named].reset_index(drop=True), y[named]
+    encode = encoder().fit(frame)
+    known = np.arange(len(y) - REFERENCE, len(y))
+    print("records  inferred: members  others  without updates: members  others")
+    for n in (10, 30, 100, 300):
+        found = []
+        for k in range(repeats):
+            own, out = np.arange(k * n, (k + 1) * n), np.arange(9_000 - n - k * n, 9_000 - k * n)
+            net = MLPClassifier(
+                (64,), activation="tanh", solver="sgd", learning_rate_init=0.3, momentum=0,
+                alpha=0, batch_size=min(n, BATCH), random_state=k,
+            )  # fmt: skip
+            inputs, sent = encode.transform(frame.iloc[own]), []
+            for _ in range(ROUNDS + 1):
+                net.partial_fit(inputs, y[own], classes=np.unique(y))
+                sent.append(Updates.weights_of(net))
+            seen = Updates(
+                Pipeline([("encode", encode), ("net", net)]), sent[:-1], sent[1:],
+                0.3 * max(1, n // BATCH), n,
+            )  # fmt: skip
+            attack = UpdatesAttributeInference(seen, attribute="occupation")
+            attack.fit(frame.iloc[known], y[known])
+            result = attack.evaluate(frame.iloc[own], y[own], frame.iloc[out], y[out])
+            shown = ("accuracy_in", "accuracy_out", "baseline_in", "baseline_out")
+            found.append([getattr(result, name) for name in shown])
+        means = np.mean(found, axis=0)
+        print(f"{n:7}{means[0]:19.3f}{means[1]:8.3f}{means[2]:26.3f}{means[3]:8.3f}", flush=True)
 
 
 def property_(repeats: int) -> None:
-    del repeats
+    print("data          noise  AUC of a party's updates  of the mean of four  null")
+    for name, load in (("Adult", adult), ("Location-30", location)):
+        for multiplier in (0.0, 1.0):
+            rows = [_property(name, load, multiplier, seed) for seed in range(repeats)]
+            means = np.mean(rows, axis=0)
+            print(f"{name:12}{multiplier:7}" + "".join(f"{auc:18.3f}" for auc in means), flush=True)
+
+
+def _property(name: str, load: Any, multiplier: float, seed: int) -> list[float]:
+    """Return AUCs: a share of .3 or .7 in a party of 100, of one and of the mean of four."""
+    X, y = load(seed)
+    often = 0.33 if name == "Adult" else 0.4  # Adult: women; Location: a place
+    group = X[:, np.argmin(np.abs(X.mean(axis=0) - often))] > 0.5
+    net, random, n, norm = perceptron(X, y, seed), np.random.default_rng(seed), 100, 1.0
+    start, noise = Updates.weights_of(net), multiplier * norm / n
+    half = len(y) // 2
+    empty = Updates(net, [start], [start], 1.0, n, norm, noise)
+
+    def sent(share: float) -> Updates:
+        inside = half + random.permutation(np.flatnonzero(group[half:]))[: round(share * n)]
+        outside = half + random.permutation(np.flatnonzero(~group[half:]))[: n - len(inside)]
+        rows = np.r_[inside, outside]
+        slope = empty._gradients(0, X[rows], y[rows]).mean(len(start))
+        after = start - slope + noise * random.normal(size=len(start))
+        return Updates(net, [start], [after], 1.0, n, norm, noise)
+
+    attack = UpdatesPropertyInference(empty, n_shadows=100, random_state=seed)
+    attack.fit(X[:half], y[:half], group[:half], shares=(0.3, 0.7))
+    few, many, middle = ([sent(s) for _ in range(30)] for s in (0.3, 0.7, 0.5))
+    mixed = []
+    for kind in (many, few):
+        others = [[sent(0.5) for _ in range(3)] for _ in kind]
+        mixed.append([Updates.averaged([a, *b]) for a, b in zip(kind, others, strict=True)])
+    return [
+        attack.evaluate(many, few).auc,
+        attack.evaluate(*mixed).auc,
+        attack.evaluate(middle, [sent(0.5) for _ in middle]).auc,
+    ]
 
 
 def main() -> None:

@@ -204,8 +204,7 @@ class AttributeInference(BaseEstimator):
         check_is_fitted(self)
         frame, _ = self._split(X)
         total = np.log(np.maximum(self._prior(frame, y), scores.FLOOR))
-        for i, value in enumerate(self.values_):
-            total[:, i] += self._fit_of(self._fill(X, value), y)
+        total += self._likelihoods([self._fill(X, value) for value in self.values_], y)
         return self.values_[total.argmax(axis=1)]
 
     def impute(self, X: Any, y: Any) -> NDArray[Any]:
@@ -281,10 +280,11 @@ class AttributeInference(BaseEstimator):
     def _meet(self, X: Any, y: NDArray[Any]) -> None:
         """Learn of the target what its answers are compared with; nothing by default."""
 
-    def _fit_of(self, X: Any, y: Any) -> NDArray[np.float64]:
-        """Return the log-likelihood of the target's answers if records are as they are here."""
+    def _likelihoods(self, filled: list[Any], y: Any) -> NDArray[np.float64]:
+        """Return the log-likelihood of what is seen of the target, a column for each value."""
         label = label_columns(y, self.classes_)
-        return scores.loss(predict_aligned(self.target, X, self.classes_), label)
+        probas = (predict_aligned(self.target, X, self.classes_) for X in filled)
+        return np.column_stack([scores.loss(proba, label) for proba in probas])
 
     def _correct(self, X: Any, y: Any, name: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         values = self._split_complete(X, name)[1]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ._records import concat
 from .attribute import AttributeInference
 from .update_membership import UpdatesAttack
 from .updates import Updates
@@ -85,5 +87,7 @@ class UpdatesAttributeInference(AttributeInference):
     def _meet(self, X: Any, y: NDArray[Any]) -> None:
         self.attack_ = UpdatesAttack(self.target, n_reference=self.n_reference).fit(X, y)
 
-    def _fit_of(self, X: Any, y: Any) -> NDArray[np.float64]:
-        return self.attack_.score_samples(X, y)
+    def _likelihoods(self, filled: list[Any], y: Any) -> NDArray[np.float64]:
+        """Score every record with every value in one call, which factorises each round once."""
+        found = self.attack_.score_samples(reduce(concat, filled), np.tile(y, len(filled)))
+        return found.reshape(len(filled), -1).T

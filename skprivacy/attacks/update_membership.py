@@ -33,7 +33,8 @@ class UpdatesAttack(MembershipAttack):
     the gradients of those whose mean it is, by an n-th in each. The attacker computes the gradient
     of a record at the weights that the round began with, takes from it and from the update what
     his own records explain, and sees how far they agree: the log-likelihood ratio of normal
-    gradients (as :class:`AggregateAttack` is for means), added up over the rounds.
+    gradients (as :class:`AggregateAttack` is for means), added up over the rounds and scaled down
+    to the confidence that is borne out on his own records.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ class UpdatesAttack(MembershipAttack):
             raise TypeError(f"target={self.target!r} must be Updates, what the attacker has seen.")
         if self._target_classes(X) is None or np.ndim(y) != 1:
             raise TypeError(
-                "UpdatesAttack needs a classifier as the model, and one class a record."
+                "UpdatesAttack needs a classifier as model, and the class of each record."
             )
 
     def _target_classes(self, X: Any) -> Any:
@@ -125,7 +126,13 @@ class UpdatesAttack(MembershipAttack):
             )
         self._reference = safe_indexing(X, others[order])
         self._reference_labels = y[others[order]]
-        self._models = None
+        self._models, self._trust = None, 1.0
+        ratios, expected, _ = self._rounds(self._reference, self._reference_labels)
+        # the claimed variance of a non-member's total, over that of the attacker's own records:
+        # rounds tell much the same again, and gradients are not normal
+        off = ratios.sum(axis=1) - expected.sum(axis=1)
+        if off.any():
+            self._trust = min(1.0, float(-2 * expected.sum() / np.sum(off**2)))
         if member is None:
             return
         features, fold = self._features(X, y), fingerprints(X) % N_FOLDS
@@ -143,7 +150,7 @@ class UpdatesAttack(MembershipAttack):
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         if self._models is None:
-            return self._ratios(X, y).sum(axis=1)
+            return self._rounds(X, y)[0].sum(axis=1) * self._trust
         features, fold = self._features(X, y), fingerprints(X) % N_FOLDS
         values = np.empty(len(y))
         for k, model in enumerate(self._models):
@@ -152,18 +159,18 @@ class UpdatesAttack(MembershipAttack):
         return values
 
     def _features(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        ratios, losses = self._ratios_and_losses(X, y)
+        ratios, _, losses = self._rounds(X, y)
         return np.hstack([ratios.sum(axis=1, keepdims=True), ratios, losses])
 
-    def _ratios(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        return self._ratios_and_losses(X, y)[0]
+    def _rounds(self, X: Any, y: NDArray[Any]) -> tuple[Float64Array, Float64Array, Float64Array]:
+        """Return each round's log-likelihood ratio, what it is for non-members, and the loss.
 
-    def _ratios_and_losses(self, X: Any, y: NDArray[Any]) -> tuple[Float64Array, Float64Array]:
-        """Return the log-likelihood ratio and the loss of each record in each round."""
+        Each has a row for every record and a column for every round.
+        """
         seen, fold = self.target, fingerprints(X) % N_FOLDS
         labels = labels_as_columns(seen.model, y)
         known = labels_as_columns(seen.model, self._reference_labels)
-        ratios, losses = np.empty((2, len(y), seen.n_rounds))
+        ratios, expected, losses = np.empty((3, len(y), seen.n_rounds))
         for t in range(seen.n_rounds):
             records = seen._gradients(t, X, labels)
             reference = seen._gradients(t, self._reference, known)
@@ -172,8 +179,10 @@ class UpdatesAttack(MembershipAttack):
             noise = seen.noise / seen.step[t]
             for k in np.unique(fold):
                 rows, others = np.flatnonzero(fold == k), np.flatnonzero(self._fold != k)
-                ratios[rows, t] = test.ratios(rows, others, seen.n_records, noise)
-        return ratios, losses
+                ratios[rows, t], expected[rows, t] = test.ratios(
+                    rows, others, seen.n_records, noise
+                )
+        return ratios, expected, losses
 
 
 class _Round:
@@ -189,8 +198,8 @@ class _Round:
 
     def ratios(
         self, rows: NDArray[np.intp], others: NDArray[np.intp], n_records: int, noise: float
-    ) -> Float64Array:
-        """Return the log-likelihood ratios of rows, with some records as the reference."""
+    ) -> tuple[Float64Array, Float64Array]:
+        """Return the ratios of rows with some records as the reference, and a non-member's."""
         among, across = self.among[np.ix_(others, others)], self.across[np.ix_(rows, others)]
         m, to_mean, centre = len(others), among.mean(axis=0), among.mean()
         mean_across, level = across.mean(axis=1), self.shown_reference[others].mean()
@@ -203,11 +212,11 @@ class _Round:
         # the inverse of (1 + n / m) C + ridge I, by the identity of Woodbury
         spread = np.trace(among) / (m - 1)
         if spread <= 0:
-            return np.zeros(len(rows))
+            return np.zeros(len(rows)), np.zeros(len(rows))
         ridge = n_records * noise**2 + RIDGE * spread
         scale = (m - 1) / (1 + n_records / m)
         factor = cho_factor(among + scale * ridge * np.eye(m), lower=True)
         agreement = agreement - across @ cho_solve(factor, explained)
         size = size - np.sum(across * cho_solve(factor, across.T).T, axis=1)
-        ratio: Float64Array = (agreement - size / (2 * n_records)) / ridge
-        return ratio
+        expected = -size / (2 * n_records * ridge)
+        return agreement / ridge + expected, expected

@@ -162,6 +162,7 @@ class Updates:
             raise ValueError("updates have different clipping_norm. Average those that agree.")
         total = sum(one.n_records for one in given)
         share = np.array([one.n_records / total for one in given])
+        noises = share * [one.noise for one in given]
         return cls(
             first.model,
             first.before,
@@ -169,9 +170,7 @@ class Updates:
             step=sum(s * u.step for s, u in zip(share, given, strict=True)),
             n_records=total,
             clipping_norm=first.clipping_norm,
-            noise=float(
-                np.sqrt(sum((s * u.noise) ** 2 for s, u in zip(share, given, strict=True)))
-            ),
+            noise=float(np.linalg.norm(noises)),
         )
 
     def __repr__(self) -> str:
