@@ -46,7 +46,7 @@ class Updates:
         number of steps that a party makes in a round.
     n_records : int
         Number of records that the update is a mean over.
-    clipping_norm : float, default=None
+    max_grad_norm : float, default=None
         L2 norm to which each record's gradient was clipped. None: not clipped.
     noise : float, default=0.0
         Standard deviation of the noise in each weight of an update.
@@ -82,7 +82,7 @@ class Updates:
     after: Any
     step: Any
     n_records: int
-    clipping_norm: float | None = None
+    max_grad_norm: float | None = None
     noise: float = 0.0
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ class Updates:
                 f"step={self.step!r} must be a positive number, or {self.n_rounds} of them."
             )
         object.__setattr__(self, "step", np.broadcast_to(steps, self.n_rounds))
-        _check_party(self.n_records, self.clipping_norm, self.noise)
+        _check_party(self.n_records, self.max_grad_norm, self.noise)
 
     @property
     def n_rounds(self) -> int:
@@ -158,8 +158,8 @@ class Updates:
                     "updates are of different rounds: before differs. Pass the parties' updates of "
                     "the same rounds, in the same order."
                 )
-        if len({one.clipping_norm for one in given}) > 1:
-            raise ValueError("updates have different clipping_norm. Average those that agree.")
+        if len({one.max_grad_norm for one in given}) > 1:
+            raise ValueError("updates have different max_grad_norm. Average those that agree.")
         total = sum(one.n_records for one in given)
         share = np.array([one.n_records / total for one in given])
         noises = share * [one.noise for one in given]
@@ -169,7 +169,7 @@ class Updates:
             first.before + sum(s * (u.after - u.before) for s, u in zip(share, given, strict=True)),
             step=sum(s * u.step for s, u in zip(share, given, strict=True)),
             n_records=total,
-            clipping_norm=first.clipping_norm,
+            max_grad_norm=first.max_grad_norm,
             noise=float(np.linalg.norm(noises)),
         )
 
@@ -186,7 +186,7 @@ class Updates:
         """Return the records' gradients as they went into round ``t``."""
         inputs = self._as_inputs(X)  # type: ignore[attr-defined]
         found = record_gradients(self._network_at(self.before[t]), inputs, label)
-        return found if self.clipping_norm is None else found.clipped(self.clipping_norm)
+        return found if self.max_grad_norm is None else found.clipped(self.max_grad_norm)
 
     def _descent(self, t: int) -> Float64Array:
         """Return the mean gradient that the update of round ``t`` shows."""
@@ -203,7 +203,7 @@ def gradient_ascent(
     n_rounds: int,
     step: float,
     n_records: int,
-    clipping_norm: float | None = None,
+    max_grad_norm: float | None = None,
     noise: float = 0.0,
 ) -> Updates:
     """Run rounds as an active attacker, who raises the loss of the records he asks about.
@@ -228,7 +228,7 @@ def gradient_ascent(
         an attacker who only isolates.
     n_rounds : int
         Number of rounds.
-    step, n_records, clipping_norm, noise
+    step, n_records, max_grad_norm, noise
         Of the party or parties behind ``train``, as in :class:`Updates`.
 
     Returns
@@ -276,7 +276,7 @@ def gradient_ascent(
         before.append(weights)
         weights = as_weights(train(weights.copy()))
         after.append(weights)
-    return Updates(model, before, after, step, n_records, clipping_norm, noise)
+    return Updates(model, before, after, step, n_records, max_grad_norm, noise)
 
 
 def labels_as_columns(model: Any, y: Any) -> NDArray[np.intp]:
@@ -293,10 +293,10 @@ def as_weights(given: Any) -> Float64Array:
     return np.array(given, dtype=float) if isinstance(given, ARRAYS) else weights_of(given)
 
 
-def _check_party(n_records: Any, clipping_norm: Any, noise: Any) -> None:
+def _check_party(n_records: Any, max_grad_norm: Any, noise: Any) -> None:
     whole("n_records", n_records)
-    if clipping_norm is not None:
-        positive("clipping_norm", clipping_norm)
+    if max_grad_norm is not None:
+        positive("max_grad_norm", max_grad_norm)
     if not (is_number(noise) and 0 <= noise < np.inf):
         raise ValueError(f"noise={noise!r} must be a standard deviation of 0 or more.")
 

@@ -276,8 +276,8 @@ def test_averaging_refuses_other_rounds():
     swapped = Updates(seen.model, seen.before[::-1], seen.after[::-1], 0.5, N)
     with pytest.raises(ValueError, match="different rounds"):
         Updates.averaged([seen, swapped])
-    clipped = Updates(seen.model, seen.before, seen.after, 0.5, N, clipping_norm=1.0)
-    with pytest.raises(ValueError, match="clipping_norm"):
+    clipped = Updates(seen.model, seen.before, seen.after, 0.5, N, max_grad_norm=1.0)
+    with pytest.raises(ValueError, match="max_grad_norm"):
         Updates.averaged([seen, clipped])
     with pytest.raises(ValueError, match="non-empty"):
         Updates.averaged([])
@@ -420,7 +420,7 @@ def test_updates_say_what_they_are():
         ({"step": 0.0}, ValueError, "step=0.0"),
         ({"step": [0.1, 0.1]}, ValueError, "step="),
         ({"n_records": 0}, ValueError, "n_records=0"),
-        ({"clipping_norm": -1.0}, ValueError, "clipping_norm=-1.0"),
+        ({"max_grad_norm": -1.0}, ValueError, "max_grad_norm=-1.0"),
         ({"noise": -1.0}, ValueError, "noise=-1.0"),
         ({"noise": np.inf}, ValueError, "noise=inf"),
     ],

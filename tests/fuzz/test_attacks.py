@@ -130,12 +130,12 @@ FUNCTIONS = {
     },
     attacks.Updates: {
         "model": TARGET, "before": WEIGHTS[:-1], "after": WEIGHTS[1:], "step": 0.1, "n_records": N,
-        "clipping_norm": None, "noise": 0.0,
+        "max_grad_norm": None, "noise": 0.0,
     },
     attacks.Updates.averaged: {"updates": [UPDATES]},
     attacks.gradient_ascent: {
         "model": TARGET, "train": lambda weights: weights, "X": X, "y": y, "ascent": 0.1,
-        "n_rounds": 2, "step": 0.1, "n_records": N, "clipping_norm": None, "noise": 0.0,
+        "n_rounds": 2, "step": 0.1, "n_records": N, "max_grad_norm": None, "noise": 0.0,
     },
     attacks.LabelCanaries.drawn: {"y": y, "n_canaries": 5, "classes": None, "random_state": 0},
     attacks.ShadowPool.from_predictions: {
