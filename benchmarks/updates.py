@@ -184,7 +184,7 @@ def private(repeats: int) -> None:
 def _private(X: NDArray, y: NDArray, multiplier: float, seed: int) -> AttackResult:
     """Attack a party that sends clipped, noisy sums: each round one step on all its records."""
     net, norm, rate = perceptron(X, y, seed), 1.0, 1.0
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng([seed, int(multiplier)])
     own, out, known = np.arange(N), np.arange(N, 3 * N), np.arange(3 * N, 3 * N + REFERENCE)
     weights, before, after = Updates.weights_of(net), [], []
     values = list(net.parameters())

@@ -228,8 +228,14 @@ def gradient_ascent(
         an attacker who only isolates.
     n_rounds : int
         Number of rounds.
-    step, n_records, max_grad_norm, noise
-        Of the party or parties behind ``train``, as in :class:`Updates`.
+    step : float
+        How far a round goes along the mean gradient: the learning rate times the number of steps.
+    n_records : int
+        Number of records behind ``train``, of one party or several.
+    max_grad_norm : float, default=None
+        L2 norm to which each record's gradient is clipped. None: not clipped.
+    noise : float, default=0.0
+        Standard deviation of the noise in each weight of what comes back.
 
     Returns
     -------
