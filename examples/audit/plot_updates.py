@@ -4,8 +4,9 @@ What federated updates give away
 
 Six hospitals train a network on handwritten digits. Their records stay where they are, and the
 updates that they send give them away. What helps? Every defence is attacked by somebody who knows
-of it: is a record in a hospital's table, and does a hospital have more heavy handwriting than
-others? Beside each success stands guessing, and what the guarantee allows at most.
+of it: is a record in a hospital's table, does a hospital have more heavy handwriting than others,
+and what is in the record behind an update of one? Beside each success stands guessing, and what the
+guarantee allows at most.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +16,12 @@ from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee, Repeated
-from skprivacy.attacks import Updates, UpdatesAttack, UpdatesPropertyInference
+from skprivacy.attacks import (
+    GradientInversion,
+    Updates,
+    UpdatesAttack,
+    UpdatesPropertyInference,
+)
 
 PARTIES, N, ROUNDS, RATE, NORM, NOISE = 6, 100, 60, 1.0, 1.0, 10.0
 X, y = load_digits(return_X_y=True)
@@ -152,6 +158,22 @@ def property_(send, extra, alone, before, random):
     return attack.evaluate(*new)
 
 
+def inversion(send, extra, alone):
+    """Search for the records behind an update of one record, or a mean of six such updates."""
+    random, size = np.random.default_rng(0), 1 if alone else PARTIES
+    batches = [everyone[k * size : (k + 1) * size] for k in range(10)]
+    sent = []
+    for rows in batches:
+        mean = np.mean([send(gradients(start, rows[[k]]), random) for k in range(size)], axis=0)
+        mean += extra * N * random.normal(size=len(mean))  # the noise is for the sum
+        first, first_bias, second, second_bias = layers(mean)
+        sent.append([first.T, first_bias, second.T, second_bias])
+    limit = NORM if send is clipped or send is noisy else None
+    attack = GradientInversion(net, max_grad_norm=limit, n_starts=1, n_iter=150, random_state=0)
+    attack.fit(X[known], y[known])
+    return attack.evaluate(sent, [(X[rows], y[rows]) for rows in batches], labels_known=True)
+
+
 # %%
 rows = {}
 guarantee = PrivacyGuarantee(Repeated(GaussianEvent(NOISE), ROUNDS), at_delta=1e-5)
@@ -162,33 +184,39 @@ for name, (send, extra, alone) in defences.items():
     before, sent, final = trained(send, extra, everyone.reshape(PARTIES, N), ROUNDS, random)
     found = membership(send, extra, alone, before, sent, random)
     about = property_(send, extra, alone, before, random)
+    read = inversion(send, extra, alone)
     bound = allowed if name.endswith("noise") else 1.0
-    rows[name] = (accuracy(final), found, about, bound)
+    rows[name] = (accuracy(final), found, about, bound, read)
     print(
         f"{name:20} accuracy {accuracy(final):.2f}, membership {found.auc:.2f} (at most "
-        f"{bound:.2f}), property {about.auc:.2f}"
+        f"{bound:.2f}), property {about.auc:.2f}, pixels read "
+        f"{read.share:.2f} (blind {read.null_shares[read.best_null]:.2f})"
     )
 print(f"noise: {guarantee}")
 
 # %%
 places = np.arange(len(rows))[::-1]
-_, (left, right) = plt.subplots(
-    1, 2, figsize=(10, 4.2), sharey=True, width_ratios=(3, 1), layout="constrained"
+_, (left, middle, right) = plt.subplots(
+    1, 3, figsize=(10, 4.2), sharey=True, width_ratios=(3, 1, 1), layout="constrained"
 )
 for offset, which, colour, label in (
     (0.12, 1, "#1b6ca8", "is a record in the table?"),
     (-0.12, 2, "#c0392b", "has a hospital more heavy handwriting?"),
 ):
     results = [row[which] for row in rows.values()]
-    middle = np.array([result.auc for result in results])
-    ends = np.abs(np.array([result.auc_interval for result in results]).T - middle)
-    left.errorbar(middle, places + offset, xerr=ends, fmt="o", color=colour, label=label)
+    areas = np.array([result.auc for result in results])
+    ends = np.abs(np.array([result.auc_interval for result in results]).T - areas)
+    left.errorbar(areas, places + offset, xerr=ends, fmt="o", color=colour, label=label)
 bounds = [row[3] for row in rows.values()]
 left.plot(bounds, places + 0.12, "|", ms=14, color="#1b6ca8", label="guaranteed at most")
 left.axvline(0.5, linestyle=":", color="#5f6b76", label="guessing")
 left.set_yticks(places, list(rows))
 left.set(xlabel="AUC of the attack, with 95% interval")
 left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, fontsize=8)
+middle.barh(places, [row[4].share for row in rows.values()], color="#b9770e", alpha=0.5)
+blind = [row[4].null_shares[row[4].best_null] for row in rows.values()]
+middle.plot(blind, places, "k|", ms=14)
+middle.set(xlabel="pixels read (|: blind)", xlim=(0, 1))
 right.barh(places, [row[0] for row in rows.values()], color="#d5dde3")
 right.set(xlabel="accuracy", xlim=(0, 1))
 plt.show()
