@@ -93,7 +93,7 @@ def sums_seen(network, records=(X, y), n_canaries=60):
         (DPSGDClassifier(classes=[0, 1], batch_size=5000, max_grad_norm=30.0), (X, y)),
     ],
 )  # fmt: skip
-def test_a_canary_adds_the_max_grad_norm_when_it_is_taken_and_nothing_else(network, records):
+def test_a_canary_adds_the_clipping_norm_when_it_is_taken_and_nothing_else(network, records):
     network.set_params(epochs=4, random_state=0, noise_seed=0, epsilon=None, noise_multiplier=2.0)
     report, seen = sums_seen(network, records)
     norm = 1.0 if network.max_grad_norm == "auto" else network.max_grad_norm

@@ -86,7 +86,7 @@ def test_the_other_ways_average_too(name, way):
 
 @pytest.mark.parametrize("clipping", ["flat", "per-layer", "automatic"])
 @pytest.mark.parametrize("name", ["wide perceptron", "conv2d", "group norm", "tied"])
-def test_no_example_adds_more_than_the_max_grad_norm(name, clipping):
+def test_no_example_adds_more_than_the_clipping_norm(name, clipping):
     torch.manual_seed(0)
     engine, grad = engine_of(MODULES[name](), 0.5, clipping)
     longest = 0.0

@@ -661,7 +661,7 @@ def test_a_refused_fit_leaves_nothing_of_its_records_beside_the_earlier_claim(ki
 
 
 @pytest.mark.parametrize("norm", [1e-30, 1e30])
-def test_a_max_grad_norm_that_single_precision_does_not_hold_is_refused(blobs, norm):
+def test_a_clipping_norm_that_single_precision_does_not_hold_is_refused(blobs, norm):
     """At 1e-28 rounding took clipped gradients up to 1.4 times the norm."""
     with pytest.raises(ValueError, match="max_grad_norm"):
         private(max_grad_norm=norm).fit(*blobs)

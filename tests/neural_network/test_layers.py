@@ -262,7 +262,7 @@ def test_all_ways_agree(name, way):
     [(name, "flat") for name in ALL]
     + [(name, how) for name in ("group norm", "embedding") for how in ("per-layer", "automatic")],
 )
-def test_no_example_adds_more_than_the_max_grad_norm(name, clipping):
+def test_no_example_adds_more_than_the_clipping_norm(name, clipping):
     for scale in (1e-3, 1.0, 1e6, 1e15):
         torch.manual_seed(0)
         engine, grad = engine_of(ALL[name](), 0.5, clipping)

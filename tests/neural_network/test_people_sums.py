@@ -91,7 +91,7 @@ def test_the_other_ways_join_people_too(name, way):
 @MEAN
 @pytest.mark.parametrize("clipping", ["flat", "per-layer", "automatic"])
 @pytest.mark.parametrize("name", ["wide perceptron", "conv2d", "group norm", "tied", "embedding"])
-def test_no_person_adds_more_than_the_max_grad_norm(name, clipping, mean):
+def test_no_person_adds_more_than_the_clipping_norm(name, clipping, mean):
     torch.manual_seed(0)
     engine, grad = engine_of(MODULES[name](), 0.5, clipping)
     longest = 0.0
