@@ -67,6 +67,7 @@ MAY_IMPORT_TORCH = {
     "attacks/_membership_net.py",
     "attacks/_modules.py",
     "attacks/_networks.py",
+    "attacks/_record_gradients.py",
     "attacks/_relaxed_rows.py",
     "attacks/bayes_inversion.py",
     "attacks/first_layer_inversion.py",

@@ -30,6 +30,10 @@ from .stolen_memories import StolenMemoriesAttack
 from .strongest import StrongestAttack
 from .supervised import SupervisedAttack
 from .threshold import ReferenceThreshold, SignalThreshold
+from .update_attribute import UpdatesAttributeInference
+from .update_membership import UpdatesAttack
+from .update_property import UpdatesPropertyInference
+from .updates import Updates, gradient_ascent
 from .white_box import WhiteBoxAttack
 
 __all__ = [
@@ -70,9 +74,14 @@ __all__ = [
     "StolenMemoriesAttack",
     "StrongestAttack",
     "SupervisedAttack",
+    "Updates",
+    "UpdatesAttack",
+    "UpdatesAttributeInference",
+    "UpdatesPropertyInference",
     "VulnerableRecordsAttack",
     "WhiteBoxAttack",
     "expected_power",
+    "gradient_ascent",
     "gradient_of_step",
     "party_gradient",
 ]
