@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn import utils
 
 from . import _sklearn
 
@@ -29,6 +30,7 @@ __all__ = [
     "check_delta_is_small",
     "check_flat",
     "check_numbers",
+    "check_random_state",
     "check_unmasked",
     "generator",
     "is_number",
@@ -193,6 +195,11 @@ def check_names_differ(columns: Any) -> None:
 def check_numbers(X: Any, name: str = "X") -> None:
     """Refuse text and dates and name their columns; numbers written as text are accepted."""
     check_unmasked(X, name)
+    if isinstance(X, np.ndarray) and X.dtype.kind == "O" and any(map(_has_length, X.flat)):
+        raise ValueError(
+            f"{name} holds a sequence or another collection where a number is expected. Make a "
+            "column of each of its values."
+        )
     if isinstance(X, pd.DataFrame):
         others = [i for i, dtype in enumerate(X.dtypes) if dtype.kind not in "biuf"]
         not_numeric = [X.columns[i] for i in others if _holds_text(X.iloc[:, i])]
@@ -204,6 +211,13 @@ def check_numbers(X: Any, name: str = "X") -> None:
             f"{name} holds text or dates{where}; expected numbers. Convert them by public facts, "
             "for example with SchemaTransformer."
         )
+
+
+def _has_length(value: Any) -> bool:
+    """Return whether a cell holds several values; an array without dimensions is one."""
+    if isinstance(value, str | bytes):
+        return False
+    return bool(np.ndim(value)) if isinstance(value, np.ndarray) else hasattr(value, "__len__")
 
 
 def _holds_text(values: Any) -> bool:
@@ -297,6 +311,17 @@ def generator(name: str, seed: Any) -> np.random.Generator:
     except (TypeError, ValueError):
         raise ValueError(
             f"{name}={seed!r} must be an integer >= 0, a generator of numpy's, or None."
+        ) from None
+
+
+def check_random_state(random_state: Any) -> np.random.RandomState:
+    """Return the generator of a seed as scikit-learn does; ValueError names the parameter."""
+    try:
+        return utils.check_random_state(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"random_state={random_state!r} must be an integer from 0 to 2**32 - 1, a "
+            "numpy.random.RandomState, or None."
         ) from None
 
 

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from .._blas import one_blas_thread
 from .._clones import train_clone
 from .._groups import Groups
+from .._jobs import workers
 from .._stacked import train_stacked
 
 __all__ = ["Jobs", "files_of", "open_folder", "train_shadows"]
@@ -51,9 +52,10 @@ def train_shadows(
         if stacked:
             return _train_stacked(estimator, *data[:2], jobs, n_jobs, verbose)
         with one_blas_thread():  # of this process; joblib sees to others
-            trained = joblib.Parallel(n_jobs=n_jobs, return_as="generator" if verbose else "list")(
-                joblib.delayed(_train)(estimator, data, *job) for job in zip(*jobs, strict=True)
-            )
+            trained = joblib.Parallel(
+                n_jobs=workers(n_jobs, len(jobs.rows)),
+                return_as="generator" if verbose else "list",
+            )(joblib.delayed(_train)(estimator, data, *job) for job in zip(*jobs, strict=True))
             return list(tqdm(trained, total=len(jobs.rows), disable=not verbose, **_BAR))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from .._jobs import N_JOBS
 from .._sklearn import safe_indexing
 from .._validation import Interval, label_columns
 from ._answers import answers_of
@@ -57,7 +58,7 @@ class ShadowedAttack(MembershipAttack):
         **MembershipAttack._parameter_constraints,
         "n_shadows": [Interval(Integral, 2, None, closed="left")],
         "pool": [ShadowPool, None],
-        "n_jobs": [None, Integral],
+        "n_jobs": N_JOBS,
         "random_state": ["random_state"],
     }
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._clones import train_clone
 from .._sklearn import num_samples, safe_indexing
-from .._validation import label_columns, whole
+from .._validation import check_random_state, label_columns, whole
 from ..metrics import epsilon_from_guesses
 from ._predictions import class_list, predict_aligned
 from ._records import as_records

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
 from .._sklearn import StrOptions
-from .._validation import Interval
+from .._validation import Interval, check_random_state
 from ._decision_distance import Oracle, decision_distance
 from ._records import encode, fingerprints, numeric_columns
 from .membership import MembershipAttack

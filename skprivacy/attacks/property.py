@@ -11,11 +11,12 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import train_clone
-from .._validation import number, sequence, whole
+from .._jobs import check_n_jobs, workers
+from .._validation import check_random_state, sequence, whole
 from ..accounting._checks import numbers
 from ..base import undone_on_error
 from . import scores
@@ -124,8 +125,7 @@ class PropertyInference(BaseEstimator):
             raise TypeError(f"estimator={self.estimator!r} must be a classifier to be trained.")
         for name in ("n_shadows", "n_queries"):
             whole(name, getattr(self, name))
-        if self.n_jobs is not None:
-            number("n_jobs", self.n_jobs, "an integer, or None")
+        check_n_jobs(self.n_jobs)
         if self.n_train is not None:
             whole("n_train", self.n_train)
         given = numbers("shares", shares)
@@ -148,7 +148,7 @@ class PropertyInference(BaseEstimator):
         self._queries = safe_indexing(X, queries)
         has_property = np.arange(self.n_shadows) % 2 == 1
         drawn = [self._drawn(group, shares[int(has_it)], rng) for has_it in has_property]
-        views = Parallel(n_jobs=self.n_jobs)(
+        views = Parallel(n_jobs=workers(self.n_jobs, len(drawn)))(
             delayed(self._shadow_view)(X, y, rows, seed) for rows, seed in drawn
         )
         default = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))

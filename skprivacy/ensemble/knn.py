@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 
 from .._groups import check_order, protected
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
-from .._validation import Interval
+from .._validation import Interval, check_random_state
 from ..accounting import (
     Event,
     GaussianEvent,

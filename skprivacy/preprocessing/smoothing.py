@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._groups import check_order
 from .._sklearn import HasMethods
-from .._validation import Interval, check_column_names
+from .._validation import Interval, check_column_names, check_random_state
 from ..metrics import clopper_pearson
 
 __all__ = ["SmoothedClassifier"]

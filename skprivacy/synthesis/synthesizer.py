@@ -10,12 +10,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._groups import protected
 from .._sklearn import StrOptions
-from .._validation import Interval, check_column_names, check_delta_is_small
+from .._validation import (
+    Interval,
+    check_column_names,
+    check_delta_is_small,
+    check_random_state,
+)
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom

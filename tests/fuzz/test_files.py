@@ -68,6 +68,8 @@ def test_damaged_ledgers(whole, data):
         return
     assert budget.spent() == pytest.approx(0.3)
     attempt(lambda: budget.reserve(LaplaceEvent(10.0)), {"ledger"})
+    # A journal that stayed would be played back into the ledger that is next put there.
+    assert list(folder.glob("damaged-ledger?*")) == []
 
 
 @given(st.recursive(

@@ -25,7 +25,11 @@ from skprivacy import (
     synthesis,
 )
 from skprivacy.accounting import GaussianEvent, PrivacyBudget, PrivacyGuarantee
-from skprivacy.linear_model import OutputPerturbationClassifier, PolynomialObjective
+from skprivacy.linear_model import (
+    AdaSSPRegressor,
+    OutputPerturbationClassifier,
+    PolynomialObjective,
+)
 from skprivacy.preprocessing import Schema
 
 X = np.random.RandomState(0).uniform(size=(24, 3))
@@ -37,6 +41,16 @@ SCORES = (X[:, 0], X[:, 1])
 TABLE = pd.DataFrame({"age": np.arange(24)})
 SCHEMA = Schema({"age": preprocessing.Bounded(0, 100)})
 DAY = np.timedelta64(1, "D")
+VOTES = accounting.GNMaxVote(40.0, votes=(220, 20, 10))
+SEQUENCES = np.array([*y[1:], None], dtype=object)
+SEQUENCES[-1] = np.zeros(2)
+
+
+def swept(**params):
+    model = OutputPerturbationClassifier(bounds=(0, 1), classes=[0, 1])
+    given = {"epsilons": [1.0], "cv": 2, "baseline": None, "refit": 1.0, **params}
+    return model_selection.PrivacySweepCV(model, **given)
+
 
 # The parameter that a refusal has to name, and the call: all failed in another way.
 FOUND = [
@@ -131,6 +145,20 @@ FOUND = [
     ("degrees", lambda: neural_network.RandomDistortion((1, 8, 8), degrees="a")),
     ("module", lambda: neural_network.freeze_batch_norm(3)),
     ("params", lambda: neural_network.PrivateAdam(np.datetime64("2020-01-01"))),
+    ("distances", lambda: accounting.local_sensitivity(VOTES, 5.0, [[1], [2, 3]])),
+    ("random_state", lambda: datasets.make_adult_like(10, random_state=DAY)),
+    ("y", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, SEQUENCES)),
+    ("y", lambda: swept().fit(X, y).score(X[:2], np.array(["a", None]))),
+    ("param_name", lambda: swept(param_name=[]).fit(X, y)),
+    ("n_jobs", lambda: swept(n_jobs=DAY).fit(X, y)),
+    ("n_jobs", lambda: swept(n_jobs=0).fit(X, y)),
+    ("n_jobs", lambda: attacks.ShadowPool(TARGET, n_shadows=2, n_jobs=DAY).fit(X, y)),
+    ("cv", lambda: swept(cv=[3]).fit(X, y)),
+    ("cv", lambda: swept(cv=[]).fit(X, y)),
+    ("cv", lambda: swept(cv=[([0.5], [1])]).fit(X, y)),
+    ("cv", lambda: swept(cv=[([0, 1, 99], [2, 3])]).fit(X, y)),
+    ("cv", lambda: swept(cv=[(y > 0, [True])]).fit(X, y)),
+    ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=[([0], [1], [2])])),
     ("image_shape", lambda: neural_network.ScatteringTransformer(3.5).fit(X).transform(X)),
 ]  # fmt: skip
 

@@ -373,7 +373,8 @@ class PrivacyBudget(Statement):
         Returns
         -------
         int
-            0 if not even one more is admitted.
+            0 if not even one more is admitted; counting ends at about ``2**40``, which
+            is returned for events that cost nothing.
 
         Raises
         ------
