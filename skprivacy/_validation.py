@@ -240,6 +240,8 @@ def _reads_as_number(value: Any) -> bool:
 def label_columns(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
     """Return the column of each label in ``classes``."""
     y = np.asarray(y)
+    if y.ndim != 1:
+        raise ValueError(f"y has shape {y.shape}; expected one label for each record.")
     try:
         columns = np.searchsorted(classes, y)
     except TypeError:

@@ -127,6 +127,13 @@ def encode(X: Any, others: Any) -> tuple[Float64Array, Float64Array, Callable[[F
             "of shape (n_records, n_features). Reshape the records, in a pipeline that restores "
             "the shape for the model, or use LossThreshold, LiRA or RMIA."
         )
+    alike = np.array_equal(numeric_columns(X), numeric_columns(others))
+    if not alike or sparse.issparse(X) != sparse.issparse(others):
+        raise ValueError(
+            f"X is {_described(X)}, and the records that the attack was fitted to are "
+            f"{_described(others)}. Pass records of the same kind, with numbers in the same "
+            "columns."
+        )
     if sparse.issparse(X):
         return X.toarray(), others.toarray(), sparse.csr_matrix
     if not isinstance(X, pd.DataFrame) and X.dtype.kind in "biuf":
@@ -154,6 +161,10 @@ def encode(X: Any, others: Any) -> tuple[Float64Array, Float64Array, Callable[[F
         return decoded if isinstance(X, pd.DataFrame) else decoded.to_numpy(dtype=object)
 
     return coded[: len(frame)], coded[len(frame) :], decode
+
+
+def _described(X: Any) -> str:
+    return f"of type {type(X).__name__} with numbers in {int(numeric_columns(X).sum())} columns"
 
 
 def _flat(values: NDArray[Any]) -> NDArray[Any]:

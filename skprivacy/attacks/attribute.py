@@ -207,8 +207,7 @@ class AttributeInference(BaseEstimator):
             Values of the attribute.
         """
         check_is_fitted(self)
-        frame, _ = self._split(X)
-        label = label_columns(y, self.classes_)
+        frame, label = self._labelled(X, y)
         total = np.log(np.maximum(self._prior(frame, y), scores.FLOOR))
         for i, value in enumerate(self.values_):
             proba = predict_aligned(self.target, self._fill(X, value), self.classes_)
@@ -231,7 +230,7 @@ class AttributeInference(BaseEstimator):
             Values of the attribute.
         """
         check_is_fitted(self)
-        frame, _ = self._split(X)
+        frame, _ = self._labelled(X, y)
         return self.values_[self._imputed(frame, y).argmax(axis=1)]
 
     def evaluate(
@@ -273,6 +272,12 @@ class AttributeInference(BaseEstimator):
             gain=float(right_in.mean() - imputed_in.mean()),
             gain_p_value=float(p_value),
         )
+
+    def _labelled(self, X: Any, y: Any) -> tuple[pd.DataFrame, NDArray[np.intp]]:
+        """Return the other columns, and the column of each record's class."""
+        (frame, _), label = self._split(X), label_columns(y, self.classes_)
+        check_consistent_length(frame, label)
+        return frame, label
 
     def _correct(self, X: Any, y: Any, name: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         values = self._split_complete(X, name)[1]

@@ -111,6 +111,8 @@ class LabelOnlyAttack(MembershipAttack):
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        if y.ndim != 1:
+            raise ValueError(f"y has shape {y.shape}; expected one label for each record.")
         if self.method == "noise":
             return self._noise_robustness(X, y)
         if self.method == "hopskipjump":

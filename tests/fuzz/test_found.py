@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from skprivacy import (
@@ -44,6 +45,9 @@ DAY = np.timedelta64(1, "D")
 VOTES = accounting.GNMaxVote(40.0, votes=(220, 20, 10))
 SEQUENCES = np.array([*y[1:], None], dtype=object)
 SEQUENCES[-1] = np.zeros(2)
+MARKED = np.column_stack([y, X])
+ATTRIBUTE = attacks.AttributeInference(LogisticRegression().fit(MARKED, y)).fit(MARKED, y)
+LABEL_ONLY = attacks.LabelOnlyAttack(TARGET, n_queries=9).fit(X, y)
 
 
 def swept(**params):
@@ -145,6 +149,11 @@ FOUND = [
     ("degrees", lambda: neural_network.RandomDistortion((1, 8, 8), degrees="a")),
     ("module", lambda: neural_network.freeze_batch_norm(3)),
     ("params", lambda: neural_network.PrivateAdam(np.datetime64("2020-01-01"))),
+    ("y", lambda: LABEL_ONLY.score_samples(X, np.column_stack([y, y]))),
+    ("X", lambda: LABEL_ONLY.score_samples(X.astype(object), y)),
+    ("X", lambda: LABEL_ONLY.score_samples(sparse.csr_matrix(X), y)),
+    ("y", lambda: ATTRIBUTE.predict(MARKED, 0)),
+    ("inconsistent", lambda: ATTRIBUTE.impute(MARKED, [0, 1])),
     ("distances", lambda: accounting.local_sensitivity(VOTES, 5.0, [[1], [2, 3]])),
     ("random_state", lambda: datasets.make_adult_like(10, random_state=DAY)),
     ("y", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, SEQUENCES)),
