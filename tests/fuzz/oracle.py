@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import settings
+from joblib import parallel_config
 from sklearn.exceptions import NotFittedError
 
 from skprivacy.exceptions import BudgetExceededError
@@ -91,7 +92,7 @@ def _answered(call: Callable[[], Any]) -> Any:
     global N_CALLS
     N_CALLS += 1
     try:
-        with _watched():
+        with _watched(), parallel_config("threading"):  # processes take seconds to start
             return call()
     except Exception as error:
         return Refused(error)

@@ -154,6 +154,9 @@ FOUND = [
     ("X", lambda: LABEL_ONLY.score_samples(sparse.csr_matrix(X), y)),
     ("y", lambda: ATTRIBUTE.predict(MARKED, 0)),
     ("inconsistent", lambda: ATTRIBUTE.impute(MARKED, [0, 1])),
+    ("alpha", lambda: metrics.epsilon_lower_bound(*SCORES, alpha=None, thresholds=[0.5])),
+    ("n_candidates", lambda: preprocessing.private_quantile(
+        X[:, 0], 0.5, bounds=(0, 1), epsilon=1.0, n_candidates=1 << 63)),
     ("distances", lambda: accounting.local_sensitivity(VOTES, 5.0, [[1], [2, 3]])),
     ("random_state", lambda: datasets.make_adult_like(10, random_state=DAY)),
     ("y", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, SEQUENCES)),

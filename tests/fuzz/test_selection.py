@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from joblib import parallel_config
 from sklearn.linear_model import LogisticRegression
 
 from skprivacy import model_selection
@@ -79,16 +78,12 @@ def test_selection(kind, data):
         model = PrivateSearchCV(_private(), **given_, budget=budget)
     rows, labels = data.draw(records(X, y))
     names = {*given_, "X", "y", "alpha", "estimator", "budget"}
-    with parallel_config("threading"):  # workers of their own would be started for each example
-        attempt(
-            lambda: model.fit(rows, labels),
-            names,
-            # What a sweep has trained before a model is refused stays charged, and is said so.
-            unchanged=lambda: (
-                kind is PrivacySweepCV or len(budget.entries()),
-                sorted(vars(model)),
-            ),
-        )
+    attempt(
+        lambda: model.fit(rows, labels),
+        names,
+        # What a sweep has trained before a model is refused stays charged, and is said so.
+        unchanged=lambda: (kind is PrivacySweepCV or len(budget.entries()), sorted(vars(model))),
+    )
 
 
 @pytest.fixture(scope="module")
