@@ -24,6 +24,7 @@ __all__ = [
     "fingerprints",
     "num_samples",
     "numeric_columns",
+    "parts_of",
     "safe_indexing",
 ]
 
@@ -49,11 +50,15 @@ _PART = 1 << 15  # rows: what models and hashes need for so many is little besid
 
 def by_parts(of_rows: Callable[[Any], Any], X: Any) -> NDArray[Any]:
     """Return what a function of rows gives for all of them, asking for a part at a time."""
-    n = num_samples(X)
-    if n <= _PART:
+    if num_samples(X) <= _PART:
         return np.asarray(of_rows(X))
-    parts = (safe_indexing(X, slice(start, start + _PART)) for start in range(0, n, _PART))
+    parts = (safe_indexing(X, rows) for rows in parts_of(num_samples(X)))
     return np.concatenate([np.asarray(of_rows(part)) for part in parts])
+
+
+def parts_of(n: int) -> list[slice]:
+    """Return the rows of each part of ``n`` records; one part, if there are none."""
+    return [slice(start, start + _PART) for start in range(0, max(n, 1), _PART)]
 
 
 def fingerprints(X: Any) -> NDArray[np.uint64]:

@@ -89,7 +89,8 @@ class ShadowedAttack(MembershipAttack):
     def _known_to_pool(self, X: Any, y: NDArray[Any]) -> Known:
         trained, rows = self.pool_.membership(X)
         shadow = self.pool_.logits(X, y)[:, rows]
-        return Known(safe_indexing(X, rows), y[rows], rows, shadow, trained[:, rows])
+        records = X if rows.all() else safe_indexing(X, rows)  # no copy of what is all of them
+        return Known(records, y[rows], rows, shadow, trained[:, rows])
 
     def _seen_by_shadows(
         self, X: Any, y: NDArray[Any], classes: NDArray[Any], view: View
