@@ -73,6 +73,9 @@ FOUND = [
     ("accountant", lambda: accounting.calibrate_noise_multiplier(
         GaussianEvent, 1.0, 1e-6, accountant=pd.Series([1]))),
     ("make_event", lambda: accounting.calibrate_to_advantage(3, 0.1)),
+    ("make_event", lambda: accounting.calibrate_noise_multiplier(object, 1.0, 1e-6)),
+    ("make_event", lambda: accounting.calibrate_to_advantage(len, 0.1)),
+    ("make_event", lambda: accounting.calibrate_to_tpr(str, 0.2, 0.1)),
     ("guess", lambda: accounting.calibrate_noise_multiplier(GaussianEvent, 1.0, 1e-6, guess=-1)),
     ("fpr", lambda: accounting.calibrate_to_tpr(GaussianEvent, 0.2, b"x")),
     ("assumptions", lambda: PrivacyGuarantee(ONE, assumptions=np.ma.masked)),
