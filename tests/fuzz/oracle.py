@@ -92,7 +92,8 @@ def _answered(call: Callable[[], Any]) -> Any:
     global N_CALLS
     N_CALLS += 1
     try:
-        with _watched(), parallel_config("threading"):  # processes take seconds to start
+        # Processes take seconds to start, and threads share what warnings are shown.
+        with _watched(), parallel_config("sequential"):
             return call()
     except Exception as error:
         return Refused(error)

@@ -73,6 +73,7 @@ FOUND = [
     ("accountant", lambda: accounting.calibrate_noise_multiplier(
         GaussianEvent, 1.0, 1e-6, accountant=pd.Series([1]))),
     ("make_event", lambda: accounting.calibrate_to_advantage(3, 0.1)),
+    ("delta", lambda: PrivacyBudget(1.0).scope("a", 0.5, np.array([0.0, np.nan]))),
     ("make_event", lambda: accounting.calibrate_noise_multiplier(object, 1.0, 1e-6)),
     ("make_event", lambda: accounting.calibrate_to_advantage(len, 0.1)),
     ("make_event", lambda: accounting.calibrate_to_tpr(str, 0.2, 0.1)),
