@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
 
 from skprivacy import (
     accounting,
@@ -47,6 +48,8 @@ SEQUENCES = np.array([*y[1:], None], dtype=object)
 SEQUENCES[-1] = np.zeros(2)
 MARKED = np.column_stack([y, X])
 ATTRIBUTE = attacks.AttributeInference(LogisticRegression().fit(MARKED, y)).fit(MARKED, y)
+HUGE = np.where(np.arange(3) == 0, 1e300, X)
+NETWORK = MLPClassifier((4,)).partial_fit(X, y, classes=[0, 1])
 LABEL_ONLY = attacks.LabelOnlyAttack(TARGET, n_queries=9).fit(X, y)
 
 
@@ -153,6 +156,7 @@ FOUND = [
     ("degrees", lambda: neural_network.RandomDistortion((1, 8, 8), degrees="a")),
     ("module", lambda: neural_network.freeze_batch_norm(3)),
     ("params", lambda: neural_network.PrivateAdam(np.datetime64("2020-01-01"))),
+    ("X", lambda: attacks.WhiteBoxAttack(NETWORK, epochs=1).fit(HUGE, y)),
     ("y", lambda: LABEL_ONLY.score_samples(X, np.column_stack([y, y]))),
     ("X", lambda: LABEL_ONLY.score_samples(X.astype(object), y)),
     ("X", lambda: LABEL_ONLY.score_samples(sparse.csr_matrix(X), y)),
