@@ -1,4 +1,4 @@
-"""Test accuracy of private networks on Adult, by kind of noise, clipping and averaging.
+"""Kinds of noise, clipping and averaging: test accuracy of private networks on Adult, and time.
 
 All else is the same in all of them: 64 units, 30 epochs in batches of a quarter of the records at a
 constant step size, which are the settings of a network whose noise multiplier is given.
@@ -7,26 +7,38 @@ python benchmarks/noise.py averaging    # needs SKPRIVACY_DATA with Adult in it
 python benchmarks/noise.py clipping
 python benchmarks/noise.py kinds
 python benchmarks/noise.py streams      # one epoch in the order of the records
+python benchmarks/noise.py cost         # of a number and of a step; needs no data
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from unittest import mock
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn.utils import vector_to_parameters
 
 from skprivacy.datasets import fetch_adult
+from skprivacy.mechanisms import (
+    FloatGaussian,
+    FloatLogistic,
+    Gaussian,
+    Mechanism,
+    RoundedGaussian,
+    SecureRandom,
+)
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.neural_network._training import noise
 from skprivacy.neural_network._training.config import TrainingConfig
-from skprivacy.neural_network._training.engine import WeightAverage
+from skprivacy.neural_network._training.engine import Alone, Training, WeightAverage
 from skprivacy.preprocessing import SchemaTransformer
 
 SEEDS = 3
@@ -45,7 +57,9 @@ CLIPPING: dict[str, dict] = {
     for clipping in ("flat", "automatic", "adaptive")
     for norm in (0.1, 1.0, 10.0)
 }
-KINDS: dict[str, dict] = {k: {"noise": k} for k in ("gaussian", "logistic", "banded", "tree")}
+KINDS: dict[str, dict] = {
+    k: {"noise": k} for k in ("gaussian", "exact", "logistic", "banded", "tree")
+}
 STREAMS: dict[str, dict] = {
     f"{noise}, batch {size}": {"noise": noise, "batch_size": size, "epochs": 1}
     for noise in ("gaussian", "banded", "tree", "independent")
@@ -124,8 +138,59 @@ def averaging(data: tuple) -> None:
             )
 
 
+ONE_NUMBER: dict[type[Mechanism], int] = {
+    FloatGaussian: 200_000, FloatLogistic: 200_000, RoundedGaussian: 200_000, Gaussian: 20_000,
+}  # fmt: skip
+NETWORKS = {"9 k weights": (105, 64, 32, 2), "200 k weights": (600, 256, 128, 100)}
+BATCHES = (256, 1024)
+REPEATS = 30
+
+
+def cost() -> None:
+    """Print the processor time of a number of noise, and of a step; interleaved, the least."""
+    random = SecureRandom()
+    for mechanism, size in ONE_NUMBER.items():
+        value = np.zeros(size, np.float32 if "Float" in mechanism.__name__ else np.float64)
+        release = partial(mechanism(1.0, 1.0).release, value, random)
+        seconds = min(timed(release) for _ in range(9))
+        print(f"  {mechanism.__name__:16s} {1e9 * seconds / size:6.1f} ns a number")
+    for name, sizes in NETWORKS.items():
+        for batch in BATCHES:
+            steps = {kind: step(kind, sizes, batch) for kind in ("gaussian", "exact")}
+            least = dict.fromkeys(steps, np.inf)
+            for _ in range(REPEATS):
+                for kind, one_step in steps.items():
+                    least[kind] = min(least[kind], timed(one_step))
+            print(
+                f"  {name}, batch {batch}: a step {1e3 * least['gaussian']:.2f} ms, "
+                f"exact {1e3 * least['exact']:.2f} ms: {least['exact'] / least['gaussian']:.2f}"
+            )
+
+
+def timed(function: Callable[[], object]) -> float:
+    """Return the seconds of processor time that a call takes."""
+    start = time.process_time()
+    function()
+    return time.process_time() - start
+
+
+def step(kind: str, sizes: tuple[int, ...], batch: int) -> Callable[[], None]:
+    """Return a step of training on random rows."""
+    layers = [layer for n, m in pairwise(sizes) for layer in (nn.Linear(n, m), nn.Tanh())][:-1]
+    config = TrainingConfig.planned(
+        batch, batch_size=batch, epochs=1, noise=kind, noise_multiplier=1.0
+    )
+    loss = nn.CrossEntropyLoss(reduction="none")
+    training = Training(config, nn.Sequential(*layers), loss)
+    X, y = torch.randn(batch, sizes[0]), torch.randint(sizes[-1], (batch,))
+    return lambda: training.step(X, y, torch.arange(batch), Alone())
+
+
 def main() -> None:
     questions = sys.argv[1:] or ["averaging", *QUESTIONS]
+    if "cost" in questions:
+        torch.set_num_threads(1)
+        return cost()
     data = table()
     if "averaging" in questions:
         questions.remove("averaging")

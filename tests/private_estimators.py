@@ -627,6 +627,15 @@ CASES = {
         samples=True,
     ),
     "DPSGDRegressor": Case(_regressor, numbers, null_label=0.0, samples=True),
+    "DPSGDClassifier-exact": Case(
+        lambda **p: _dpsgd(**{"noise": "exact", **p}), three_classes, 0, samples=True
+    ),
+    "DPNeuralNet-exact-adaptive": Case(
+        lambda **p: _net(**{"noise": "exact", "clipping": "adaptive", **p}),
+        three_classes,
+        0,
+        samples=True,
+    ),
     "DPSGDClassifier-logistic-ema": Case(
         lambda **p: _dpsgd(**{"noise": "logistic", "averaging": "ema", **p}),
         three_classes,

@@ -14,6 +14,7 @@ from skprivacy.mechanisms import (
     Laplace,
     MatrixGaussian,
     ReportNoisyMax,
+    RoundedGaussian,
     SecureRandom,
 )
 from skprivacy.preprocessing import (
@@ -110,6 +111,7 @@ def test_numbers_of_numpy_are_numbers():
     [
         FloatGaussian(1.0, 1.0),
         FloatLogistic(1.0, 1.0),
+        RoundedGaussian(1.0, 1.0),
         MatrixGaussian(TreeAggregation(1.0, 4, 1), 1.0),
     ],
     ids=lambda mechanism: type(mechanism).__name__,

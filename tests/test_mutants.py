@@ -14,9 +14,11 @@ from skprivacy.mechanisms import (
     FloatGaussian,
     FloatLogistic,
     PoissonSampler,
+    RoundedGaussian,
     SecureRandom,
     correlated,
     entropy,
+    rounded,
 )
 from skprivacy.neural_network import (
     DPNeuralNet,
@@ -328,6 +330,19 @@ def passes_all(original):
     return lambda self, bad: self
 
 
+def fewer_steps(original):
+    return lambda self, size: 0.97 * original(self, size)
+
+
+def every_other(original):
+    def draw(sigma, size, random):
+        steps = original(sigma, size, random)
+        steps[::2] = 0.0
+        return steps
+
+    return draw
+
+
 MUTANTS = {
     "half the noise": (FloatGaussian, "_release", half_noise, contracts.check_noise),
     "3% less noise": (FloatGaussian, "_release", a_little_less_noise, contracts.check_noise),
@@ -374,6 +389,16 @@ def test_planted_bug_is_caught(name):
 
 
 KINDS = {
+    "3% less exact noise": (
+        "DPSGDClassifier-exact", RoundedGaussian, "_scale_steps", fewer_steps,
+        contracts.check_noise,
+    ),
+    "exact noise on one number in two": (
+        "DPSGDClassifier-exact", rounded, "rounded_normal", every_other, contracts.check_noise,
+    ),
+    "clipped by layer, summed in double precision": (
+        "DPSGDClassifier-exact", OuterProduct, "add_sum", per_layer_clip, contracts.check_replay,
+    ),
     "half the logistic noise": (
         "DPSGDClassifier-logistic-ema", FloatLogistic, "_release", half_logistic_noise,
         contracts.check_noise,

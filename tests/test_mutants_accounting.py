@@ -22,6 +22,7 @@ from skprivacy.accounting import (
     pld,
     rdp,
 )
+from skprivacy.accounting._renyi import binomial_rdp
 from skprivacy.accounting.events import gaussian, sampled_group, sampling, streams
 from skprivacy.accounting.pld.pairs import GaussianPair, MixedPair, both
 
@@ -30,6 +31,7 @@ from .accounting import (
     test_label,
     test_mixture,
     test_rdp,
+    test_sampled_discrete_gaussian,
     test_stored_events,
     test_votes,
 )
@@ -78,6 +80,10 @@ def check_sampled_noise():
     test_rdp.test_never_below_the_quadrature_nor_far_above(3.7, 0.01, 1.0, "add_remove")
 
 
+def check_sampled_integers():
+    test_sampled_discrete_gaussian.test_it_is_the_sum_over_the_grid(0.3, 1.0, "two integers")
+
+
 def check_group_step():
     test_group.test_one_step_is_the_mixture_of_gaussians(5, 0.3, 2.0, "add_remove")
 
@@ -112,6 +118,10 @@ MUTANTS = {
     "sampled noise by its first term": (
         gaussian, "sampled_gaussian_rdp", small_noise_only,
         check_sampled_noise,
+    ),
+    "sampled integers at the order below": (
+        gaussian, "binomial_rdp", lambda a, q, z: binomial_rdp(max(a - 1, 2), q, z),
+        check_sampled_integers,
     ),
     "another label moves a stream by one contribution": (
         streams, "replaces", replace_one_alone,

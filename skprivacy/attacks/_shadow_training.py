@@ -13,6 +13,7 @@ import joblib
 import numpy as np
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 from tqdm import tqdm
 
 from .._blas import one_blas_thread
@@ -20,6 +21,7 @@ from .._clones import train_clone
 from .._groups import Groups
 from .._jobs import workers
 from .._stacked import train_stacked
+from ._shared_steps import behind
 
 __all__ = ["Jobs", "files_of", "open_folder", "train_shadows"]
 
@@ -40,22 +42,28 @@ def train_shadows(
     data: tuple[Any, NDArray[Any], NDArray[Any] | None, Groups | None],
     jobs: Jobs,
     *,
+    shared: Pipeline | None,
     stacked: bool,
     n_jobs: int | None,
     verbose: int,
 ) -> list[Any]:
     """Train a clone for each job, or load it if its file exists.
 
-    ``data`` holds the records, what is predicted, and weights and groups or None.
+    ``data`` holds the records, what is predicted, and weights and groups or None. Models are what
+    comes ``behind`` the steps that all share, which the records have taken already.
     """
     with _safe_backend():
         if stacked:
-            return _train_stacked(estimator, *data[:2], jobs, n_jobs, verbose)
+            return _train_stacked(estimator, *data[:2], jobs, shared, n_jobs, verbose)
         with one_blas_thread():  # of this process; joblib sees to others
-            trained = joblib.Parallel(
+            parallel = joblib.Parallel(
                 n_jobs=workers(n_jobs, len(jobs.rows)),
                 return_as="generator" if verbose else "list",
-            )(joblib.delayed(_train)(estimator, data, *job) for job in zip(*jobs, strict=True))
+            )
+            trained = parallel(
+                joblib.delayed(_train)(estimator, data, shared, *job)
+                for job in zip(*jobs, strict=True)
+            )
             return list(tqdm(trained, total=len(jobs.rows), disable=not verbose, **_BAR))
 
 
@@ -74,6 +82,7 @@ def _safe_backend() -> AbstractContextManager[Any]:
 def _train(
     estimator: Any,
     data: tuple[Any, Any, Any, Any],
+    shared: Pipeline | None,
     rows: NDArray[np.intp],
     seed: int,
     file: Path | None,
@@ -81,7 +90,8 @@ def _train(
     if file is not None and file.exists():
         return joblib.load(file)
     X, y, weights, groups = data
-    return _save(train_clone(estimator, X, y, rows, seed, weights, groups), file)
+    trained = train_clone(estimator, X, y, rows, seed, weights, groups)
+    return _save(behind(shared, trained), file)
 
 
 def _train_stacked(
@@ -89,6 +99,7 @@ def _train_stacked(
     X: Any,
     y: NDArray[Any],
     jobs: Jobs,
+    shared: Pipeline | None,
     n_jobs: int | None,
     verbose: int,
 ) -> list[Any]:
@@ -99,7 +110,7 @@ def _train_stacked(
     with tqdm(total=len(missing), disable=not verbose, **_BAR) as bar:
 
         def keep(i: int, model: Any) -> None:
-            models[missing[i]] = _save(model, files[missing[i]])
+            models[missing[i]] = _save(behind(shared, model), files[missing[i]])
             bar.update()
 
         train_stacked(

@@ -29,6 +29,7 @@ from ._people import hanging_together
 from ._predictions import class_list, predict_aligned
 from ._records import as_records, fingerprints, num_samples, safe_indexing
 from ._shadow_training import Jobs, files_of, open_folder, train_shadows
+from ._shared_steps import inside, split
 from ._tables import PredictionTable, check_table, check_trained
 
 __all__ = ["ShadowPool"]
@@ -213,10 +214,13 @@ class ShadowPool(BaseEstimator):
             np.random.SeedSequence(seed).generate_state(self.n_shadows) >> 1,
             files_of(folder, self.n_shadows),
         )
+        alike = weights is None and passed_on is None
+        self._shared, rest = split(self.estimator, X) if alike else (None, self.estimator)
         self.estimators_ = train_shadows(
-            self.estimator,
-            (X, y, weights, passed_on),
+            rest,
+            (X if self._shared is None else self._shared.transform(X), y, weights, passed_on),
             jobs,
+            shared=self._shared,
             stacked=stacked,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
@@ -287,6 +291,7 @@ class ShadowPool(BaseEstimator):
         pool.masks_ = np.stack([np.bincount(groups, weights=row) > 0 for row in inside])
         pool.classes_ = np.unique(columns)
         pool._asks, pool._scale, pool._cached = PROBABILITIES, (0.0, 1.0), None
+        pool._shared = None
         return pool
 
     def _stacks(self, weights: NDArray[np.float64] | None, people: Groups | None) -> bool:
@@ -367,8 +372,8 @@ class ShadowPool(BaseEstimator):
             Probabilities by one model.
         """
         check_is_fitted(self)
-        X = as_records(X)
-        for model in self.estimators_:
+        models, X = self._behind_shared_steps(as_records(X))
+        for model in models:
             yield predict_aligned(model, X, self.classes_ if classes is None else classes)
 
     def answers_vary(self, X: Any) -> bool:
@@ -393,7 +398,8 @@ class ShadowPool(BaseEstimator):
             X, np.arange(0, num_samples(X), max(1, num_samples(X) // N_ASKED_FIRST))
         )
         for records in (few, X):
-            answers = (self._ask(model, records) for model in self.estimators_)
+            models, seen = self._behind_shared_steps(records)
+            answers = (self._ask(model, seen) for model in models)
             first = next(answers)
             if any(not np.array_equal(first, other) for other in answers):
                 return True
@@ -433,7 +439,16 @@ class ShadowPool(BaseEstimator):
 
     def _signals(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
         classes = None if self.classes_ is None else class_list(self.classes_, y)
-        return np.stack([self._asks.signal(model, X, y, classes) for model in self.estimators_])
+        models, seen = self._behind_shared_steps(X)
+        return np.stack([self._asks.signal(model, seen, y, classes) for model in models])
+
+    def _behind_shared_steps(self, X: Any) -> tuple[list[Any], Any]:
+        """Return the models without the steps that are alike in all, and what those make of X."""
+        if self._shared is None:
+            return self.estimators_, X
+        return [inside(self._shared, model) for model in self.estimators_], self._shared.transform(
+            X
+        )
 
     def as_log_odds(self, signal: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return a model's signal on the scale of log-odds, by what is usual of shadow models.

@@ -86,7 +86,7 @@ class Effort:
     def trial(self, a_run: float, n_pairs: int) -> int:
         """Return how many runs a side each pair gets at first."""
         if self.n_runs is not None:
-            return int(np.clip(self.n_runs // 120, _TRIAL, 4 * _TRIAL))
+            return int(np.clip(self.n_runs // 60, _TRIAL, 4 * _TRIAL))
         return int(np.clip(0.05 * self._runs(a_run) / n_pairs, _TRIAL, 4 * _TRIAL))
 
     def _runs(self, a_run: float) -> float:

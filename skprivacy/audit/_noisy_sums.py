@@ -30,6 +30,7 @@ def _logistic(x: Float64Array) -> Float64Array:
 # Logarithms of densities up to a constant, at noise of scale 1.
 SCORED_NOISE: dict[str, Callable[[Float64Array], Float64Array]] = {
     "gaussian": _gaussian,
+    "exact": _gaussian,
     "logistic": _logistic,
 }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtri, rel_entr
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from ..metrics._evidence import epsilon_of_rates
@@ -24,7 +24,10 @@ N_COUNTS = 2  # columns of a matrix that come before the numbers of a run
 _FAR = 20.0  # standardised numbers beyond are as good as this one
 _MANY = 400  # runs a side from which trees are worth growing
 _CUTS = 400
+# False positive rates that a claim is looked at.
+_RATES = np.r_[np.geomspace(1e-6, 0.5, 120), 1 - np.geomspace(0.49, 1e-6, 120)]
 _TOP = 20  # numbers that trees look at
+_ALIKE = 0.7  # the rank correlation from which two numbers are the same noise seen twice
 
 
 @dataclass(frozen=True)
@@ -128,9 +131,23 @@ def _clipped(runs: Matrix, others: Matrix) -> Score:
     shift = np.abs(a - b)
     told = np.flatnonzero(shift > 0)
     best = told[np.argsort(-shift[told] / (spread[told] + 1e-12 * shift[told]))][:_TOP]
+    best = _each_on_its_own(np.vstack([runs - a, others - b]), best)
     low, high = np.minimum(a, b)[best], np.maximum(a, b)[best]
     weight = np.sign(a - b)[best] / (spread[best] + 1e-9 * shift[best])
     return lambda values: np.asarray(np.clip(values[:, best], low, high) @ weight)
+
+
+def _each_on_its_own(noise: Matrix, order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers without those that follow earlier ones: they tell the same again."""
+    if len(order) < 2:
+        return order
+    ranks = np.argsort(np.argsort(noise[:, order], axis=0), axis=0)
+    alike = np.abs(np.corrcoef(ranks, rowvar=False))
+    kept: list[int] = []
+    for i in range(len(order)):
+        if all(alike[i, kept] < _ALIKE):
+            kept.append(i)
+    return order[kept]
 
 
 def _taking_part(runs: Matrix, others: Matrix, steps: Sequence[slice]) -> list[Score]:
@@ -178,7 +195,7 @@ def plan(
     alpha: float,
     steps: Sequence[slice] = (),
 ) -> Plan:
-    """Settle the events: that furthest beyond the claimed curve, and that of the largest epsilon.
+    """Settle the events: that which refutes the curve best, and that of the largest epsilon.
 
     Scores are learned on ``learn``, and chosen with their cuts on ``check``. ``steps`` are the
     columns that each of several steps released.
@@ -217,7 +234,7 @@ def _judged(
     cuts = np.r_[values[:1], (values[1:] + values[:-1]) / 2]
     hits = len(high) - np.searchsorted(high, cuts)
     false = len(low) - np.searchsorted(low, cuts)
-    beyond = _deviations(hits, len(high), false, len(low), curve)
+    beyond = _exponents(hits, len(high), false, len(low), curve)
     tpr = clopper_pearson(hits, len(high), alpha)[0]
     fpr = clopper_pearson(false, len(low), alpha)[1]
     mu = _quantile(tpr) - _quantile(fpr)
@@ -236,12 +253,20 @@ def _quantile(rate: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(ndtri(np.clip(rate, 1e-12, 1 - 1e-12)))
 
 
-def _deviations(
+def _exponents(
     hits: NDArray[np.int64], n_in: int, false: NDArray[np.int64], n_out: int, curve: Curve
 ) -> NDArray[np.float64]:
-    """Return by how many deviations each pair of rates seems to be beyond the curve."""
-    tpr, fpr = (hits + 0.5) / (n_in + 1), (false + 0.5) / (n_out + 1)
-    step = 0.05 * np.minimum(fpr, 1 - fpr)
-    slope = (curve(fpr + step) - curve(fpr - step)) / (2 * step)
-    variance = tpr * (1 - tpr) / n_in + slope**2 * fpr * (1 - fpr) / n_out
-    return np.asarray((tpr - curve(fpr)) / np.sqrt(variance))
+    """Return how fast the surprise of each event grows: the exponent of its p-value, a run.
+
+    It is the least divergence of the observed rates from rates that keep to the curve, which orders
+    events as many runs do, where false events are rare too; zero for rates that keep to it.
+    """
+    tpr, fpr = ((n[:, None] + 0.5) / (of + 1) for n, of in ((hits, n_in), (false, n_out)))
+    allowed = np.minimum(curve(_RATES), tpr)
+    apart = _divergence(tpr, allowed) + _divergence(fpr, np.maximum(_RATES, fpr))
+    return np.asarray(np.where(tpr[:, 0] > curve(fpr[:, 0]), apart.min(axis=1), 0.0))
+
+
+def _divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the Kullback-Leibler divergence of a coin of chance ``p`` from one of ``q``."""
+    return np.asarray(rel_entr(p, q) + rel_entr(1 - p, 1 - q))

@@ -9,6 +9,7 @@ from .gaussian_noise import analytic_noise_multiplier, classic_noise_multiplier
 from .k_norm import KNorm
 from .logistic import FloatLogistic
 from .response import RandomizedResponse, RandomizedResponseAmong
+from .rounded import RoundedGaussian
 from .sampling import PoissonSampler
 from .sanitised import SanitisedCost, SmoothGaussian, sanitised_cost
 from .selection import Exponential, ReportNoisyMax
@@ -27,6 +28,7 @@ __all__ = [
     "RandomizedResponse",
     "RandomizedResponseAmong",
     "ReportNoisyMax",
+    "RoundedGaussian",
     "SanitisedCost",
     "SecureRandom",
     "SmoothGaussian",

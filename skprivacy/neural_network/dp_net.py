@@ -88,7 +88,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         ``predict_nonlinearity``...
     noise_multiplier : float, default=None
         As of :class:`DPSGDClassifier`, and so are the following.
-    noise : {"gaussian", "logistic", "banded", "tree"}, default="gaussian"
+    noise : {"gaussian", "exact", "logistic", "banded", "tree"}, default="gaussian"
         The noise of a step, or of a run.
     clipping : {"flat", "per-layer", "automatic", "adaptive"}, default="flat"
         How gradients are bounded.

@@ -65,10 +65,12 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         How much noise there is, in units of ``max_grad_norm``, instead of what ``epsilon`` and
         ``delta`` allow: to repeat what others did, or to compare accountants. ``epsilon`` must be
         ``None`` then, and ``epsilon_`` says what it costs.
-    noise : {"gaussian", "logistic", "banded", "tree"}, default="gaussian"
+    noise : {"gaussian", "exact", "logistic", "banded", "tree"}, default="gaussian"
         "gaussian" and "logistic" are drawn anew in every step, and the records of a step are a
-        Poisson sample. "banded" and "tree" are for streams: batches of records in the order of
-        ``X``, and noise that partly cancels out over the steps. See the guarantees below.
+        Poisson sample. "exact" is "gaussian" on a grid, so that the guarantee holds to the last bit
+        of the weights; it takes longer, and is made on the processor if training is on a GPU.
+        "banded" and "tree" are for streams: batches of records in the order of ``X``, and noise
+        that partly cancels out over the steps. See the guarantees below.
     max_grad_norm : float or "auto", default="auto"
         L2 norm to which the gradient of each record is clipped. "auto" is 1, and no limit without
         privacy.
@@ -182,7 +184,11 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     Preprocessing fitted on the same data, such as a ``StandardScaler``, is **not** covered: use
     :class:`skprivacy.preprocessing.SchemaTransformer`. Gradients and noise are floating-point
     numbers: not hardened against an adversary who reads the lowest bits of the weights (Mironov
-    2012). How long training takes is not protected.
+    2012). With "exact" noise they are: gradients are added up in double precision, whose errors
+    clipping makes room for, and the sum is rounded once, to a grid on which the noise is, see
+    :class:`~skprivacy.mechanisms.RoundedGaussian`. That one record does not change the last bit of
+    another's gradient is so under zero-out, where it keeps its row of the batch, and an assumption
+    of the guarantee under add/remove or with ``groups``. How long training takes is not protected.
 
     **What "auto" is** follows from public facts alone: the number n of records (``n_records``, if
     that is given), d of features and k of classes, ``epsilon`` and ``delta``. Let mu be the

@@ -417,7 +417,7 @@ def test_the_better_of_both_where_a_distribution_is_a_bound_only():
     assert pld(Repeated(PoissonSampled(0.1, LogisticEvent(2.0, norm=2)), 5)).loose
     assert not pld(Repeated(PoissonSampled(0.1, LogisticEvent(2.0)), 5)).loose
     # no Renyi bound is known of the second part
-    mixed = Composed((event, PoissonSampled(0.1, DiscreteGaussianEvent(3.0))))
+    mixed = Composed((event, PoissonSampled(0.5, PoissonSampled(0.2, LaplaceEvent(3.0)))))
     assert epsilon_of(mixed, 1e-5) == pld(mixed).epsilon(1e-5)
 
 

@@ -37,6 +37,7 @@ MECHANISMS = {
     mechanisms.KNorm: ({**NOISE, **RANGE}, SCORES),
     mechanisms.FloatGaussian: (NOISE, FLAT),
     mechanisms.FloatLogistic: (NOISE, FLAT),
+    mechanisms.RoundedGaussian: (NOISE, FLAT),
     mechanisms.MatrixGaussian: ({"run": RUN, "sensitivity": 1.0}, FLAT),
     mechanisms.RandomizedResponse: (RESPONSE, st.just([0, 1, 2])),
     mechanisms.RandomizedResponseAmong: (RESPONSE, st.just([0, -1, 2])),

@@ -21,6 +21,7 @@ from skprivacy.mechanisms import (
     Gaussian,
     Laplace,
     Logistic,
+    RoundedGaussian,
     SecureRandom,
     additive,
     analytic_noise_multiplier,
@@ -268,7 +269,7 @@ def test_logistic_norm():
     assert Logistic(2.0, 1.0, norm="l2").event == events.LogisticEvent(2.0, 2)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, FloatGaussian])
+@pytest.mark.parametrize("kind", [*KINDS, FloatGaussian, RoundedGaussian])
 def test_no_noise_is_no_privacy(kind):
     mechanism = kind(0.0, 2.0)
     assert mechanism.event == events.NonPrivate()
@@ -375,7 +376,7 @@ def test_float_gaussian_parameters(z, s, named):
         FloatGaussian(z, s)
 
 
-@pytest.mark.parametrize("kind", [FloatGaussian, FloatLogistic])
+@pytest.mark.parametrize("kind", [FloatGaussian, FloatLogistic, RoundedGaussian])
 @pytest.mark.parametrize(
     ("z", "s"), [(1.0, 1e-50), (1.0, 1e-25), (1e-25, 1e-10), (1.0, 1e39), (1e25, 1e10)]
 )

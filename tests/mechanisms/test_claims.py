@@ -30,6 +30,7 @@ from skprivacy.mechanisms import (
     RandomizedResponse,
     RandomizedResponseAmong,
     ReportNoisyMax,
+    RoundedGaussian,
     SecureRandom,
     SmoothGaussian,
 )
@@ -61,6 +62,7 @@ CASES = {
     "KNorm": Case(lambda z: KNorm(z, 2.5), 0.3, 2.8, together=False, n=1000, forgotten=0.4),
     "Logistic": Case(lambda z: Logistic(z, 2.5), 0.3, 2.8),
     "FloatGaussian": Case(lambda z: FloatGaussian(z, 2.5), 0.3, 2.8),
+    "RoundedGaussian": Case(lambda z: RoundedGaussian(z, 2.5), 0.3, 2.8),
     # In many dimensions; of a single number the claim is not tight.
     "FloatLogistic": Case(lambda z: FloatLogistic(z, 2.5), 0.3, 2.8, forgotten=0.4),
     "MatrixGaussian": Case(
@@ -117,7 +119,9 @@ def test_every_mechanism_is_tested():
     assert all(type(case.make(1.0)).__name__ == name for name, case in CASES.items())
 
 
-@pytest.mark.parametrize("kind", [mechanisms.FloatGaussian, mechanisms.FloatLogistic])
+@pytest.mark.parametrize(
+    "kind", [mechanisms.FloatGaussian, mechanisms.FloatLogistic, mechanisms.RoundedGaussian]
+)
 @pytest.mark.parametrize("number", [np.uint8(20), np.int8(100), np.int16(300)])
 def test_the_noise_is_no_smaller_than_claimed_whatever_the_type_of_number(kind, number):
     """Twenty times twenty in bytes is 144: the noise would be a third of what is accounted for."""

@@ -89,6 +89,7 @@ def same_as_one(rank: int, folder: Path) -> dict[str, Any]:
         ),
         "net": weights(net(distributed="sharded").fit(X[own], y[own])),
         "banded": weights(private(distributed="sharded", noise="banded").fit(X[own], y[own])),
+        "exact": weights(private(distributed="sharded", noise="exact").fit(X[own], y[own])),
         "other start": weights(
             private(distributed="replicated", random_state=rank, noise_seed=None).fit(X, y)
         ),

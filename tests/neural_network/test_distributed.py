@@ -47,7 +47,11 @@ def alone():
     once = processes.private().fit(X, y)
     found = dict.fromkeys(("replicated", "sharded", "mapped"), processes.weights(once))
     found["further"] = processes.weights(once.partial_fit(X, y))
-    for name, params in (("adaptive", {"clipping": "adaptive"}), ("banded", {"noise": "banded"})):
+    for name, params in (
+        ("adaptive", {"clipping": "adaptive"}),
+        ("banded", {"noise": "banded"}),
+        ("exact", {"noise": "exact"}),
+    ):
         found[name] = processes.weights(processes.private(**params).fit(X, y))
     found["net"] = processes.weights(processes.net().fit(X, y))
     found["regressor"] = processes.weights(processes.regressor().fit(X, X[:, 1]))

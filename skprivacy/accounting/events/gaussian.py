@@ -9,7 +9,7 @@ import numpy as np
 
 from .._checks import positive, replaces, whole
 from .._event import Event, NoLossDistributionError, Orders, Pairs
-from .._renyi import rdp, sampled_gaussian_rdp
+from .._renyi import ROUNDING, binomial_rdp, rdp, sampled_gaussian_rdp
 from ..pld.pairs import MOST_ATOMS, AtomPair, GaussianPair, both
 from ..pld.sampled import ReplacedGaussian
 
@@ -94,6 +94,55 @@ class DiscreteGaussianEvent(
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         return orders * self.sensitivity**2 / (2 * self.sigma**2)
+
+    def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
+        """Return the Renyi divergence of a Poisson sample: at integer orders the Gaussian's.
+
+        Let Q be the noise, P the same moved by v, a vector of integers, r = P/Q, and m(r) =
+        1 - q + q r. By joint convexity the two directions are E_Q[m(r)^a] and E_Q[m(r)^(1-a)].
+
+        The first is a sum over k of binomial weights times E_Q[r^k] = exp(k (k-1) v^2 / (2
+        sigma^2)), exactly, as the grid moved by k v is the same grid: term by term the continuous
+        Gaussian's, and growing with the norm of v.
+
+        The second is never larger (Mironov et al., Theorem 5). As x -> v - x turns P into Q,
+        E_Q[g(r)] = E_Q[g(r) + r g(1/r)] / 2; let g(r) = f(m(r)), f(m) = m^a - m^(1-a). With
+        b = (1-q) r + q, g(r) + r g(1/r) = f(m(r)) - b f(r/b), because f(1/m) = -f(m) / m. Let
+        r >= 1, which covers its inverse. Then b (r/b - 1) = m(r) - 1, so that the difference is
+        (m(r) - 1) (s(m(r)) - s(r/b)) with s(m) = f(m) / (m - 1). From 1 on f is convex, so s grows
+        with m, and m(r) b >= r.
+
+        Fractional orders are rounded up: the divergence does not decrease with the order.
+
+        Parameters
+        ----------
+        rate : float
+            The probability q with which each record is in the sample, in (0, 1].
+        orders : ndarray of shape (n_orders,)
+            Renyi orders, above 1.
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        ndarray of shape (n_orders,)
+            In nats.
+
+        References
+        ----------
+        Mironov, Talwar, Zhang (2019), "Renyi differential privacy of the sampled Gaussian
+        mechanism", arXiv:1908.10530.
+        """
+        if replaces(relation):
+            if rate == 1:  # a contribution may change sign, which is twice its norm
+                return rdp(self.grouped(2), orders, relation)
+            raise TypeError(
+                "No Renyi bound is known for Poisson-sampled discrete Gaussian noise under "
+                f"relation={relation!r}, where a sample holds one of two contributions. Use "
+                "'add_remove' or 'zero_out'."
+            )
+        z = self.sigma / self.sensitivity
+        return np.array([binomial_rdp(math.ceil(a), rate, z) for a in orders]) * ROUNDING
 
     def dominating_pairs(self, relation: str) -> Pairs:
         shift = int(self.sensitivity)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -116,14 +116,13 @@ def _coarsened(lattice: _Lattice) -> _Lattice:
 
 
 def _power(base: Array, exponent: int) -> Array:
-    result = None
+    base, result = base.copy(), np.ones_like(base)
     while exponent:
         if exponent & 1:
-            result = base if result is None else result * base
+            np.multiply(result, base, out=result)
         exponent >>= 1
         if exponent:
-            base = base * base
-    assert result is not None
+            np.multiply(base, base, out=base)
     return result
 
 
@@ -150,6 +149,7 @@ class ComposedLoss:
     log_mgf: float
     infinity: float
     error: float
+    _found: dict[float, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound on delta at ``epsilon``."""
@@ -169,6 +169,11 @@ class ComposedLoss:
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon >= 0 at which :meth:`delta` is at most ``delta``."""
+        if delta not in self._found:  # whether a grid is fine enough asks for it, too
+            self._found[delta] = self._epsilon(delta)
+        return self._found[delta]
+
+    def _epsilon(self, delta: float) -> float:
         if self.infinity >= delta:
             return math.inf
         if self.delta(0.0) <= delta:
@@ -291,7 +296,8 @@ def _transform(groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoin
         low, high, beyond = saddle.epsilon, saddle.epsilon + step, 1.0
     start = math.floor(low / step) - 1
     size = fft.next_fast_len(max(math.ceil(high / step) - start + 2, 8), real=True)
-    product, error = np.ones(size // 2 + 1, dtype=complex), np.zeros(size // 2 + 1)
+    product = np.ones(size // 2 + 1, dtype=complex)
+    length, error = np.ones(size // 2 + 1), np.zeros(size // 2 + 1)  # length: |product|
     log_mgf = log_finite = 0.0
     for group, lattice in zip(groups, lattices, strict=True):
         value, tilted = lattice.tilted(theta)
@@ -308,10 +314,11 @@ def _transform(groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoin
         modulus, one = np.abs(power), np.abs(factor)
         # |factor|^(count - 1); values too small for a quotient are negligible
         fewer = np.divide(modulus, one, out=np.zeros_like(one), where=one > 1e-300)
-        error = error * modulus + np.abs(product) * off * fewer
+        error = error * modulus + length * off * fewer
         product = product * power
+        length = length * modulus
     mass = fft.irfft(product, size)
-    error += _ULP * 8 * math.log2(size) * np.abs(product)
+    error += _ULP * 8 * math.log2(size) * length
     return ComposedLoss(
         loss=np.arange(start, start + size) * step,
         mass=np.maximum(np.roll(mass, -start), 0.0),

@@ -48,9 +48,9 @@ class ClippedGradientSum:
     Notes
     -----
     **Guarantees.** Each example adds a vector of L2 norm at most ``max_grad_norm``, whatever the
-    other examples of the batch are, up to the rounding of a single-precision sum. Hence it does
-    not matter how a batch is cut into parts. Where examples are people's, this holds of each
-    person, whose examples are in one part and are joined before they are clipped.
+    other examples of the batch are, up to the rounding of a sum in the precision of ``grad``. Hence
+    it does not matter how a batch is cut into parts. Where examples are people's, this holds of
+    each person, whose examples are in one part and are joined before they are clipped.
 
     **Edge cases.** An empty batch adds nothing. An example whose gradient is not finite (or whose
     squared norm overflows) adds nothing and leaves the others untouched, also those of the same
@@ -146,7 +146,7 @@ class BatchSum:
     double precision, because over a hundred thousand rows the rounding of a single-precision sum is
     a per cent of one record's contribution. Which of the two is public, but for a batch of twice
     the expected size: there the precision comes first, and what is released is rounded to single
-    precision either way.
+    precision either way. If ``grad`` is in double precision, everything is added up in it.
 
     **Edge cases.** Without records the sum is zero, and no view is asked for: an augmentation that
     fails on no rows must not tell that there were none. The result is overwritten by the next call.

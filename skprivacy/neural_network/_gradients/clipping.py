@@ -23,6 +23,15 @@ Clip = Callable[[Any, Any, float], Any]
 # most 2,048 rows are added up in single precision, by up to 5e-4 of one contribution (measured, on
 # sums of one sign; rounding errors that all point one way would be more). Clipping this much below
 # the declared norm keeps the distance between neighbouring sums within it.
+#
+# For sums in double precision it is a proof. The errors of a norm are at most 3e-4 if all point one
+# way: 4,096 squares are added up at a time (``contributions.py``), each sum rounded by a part in
+# 2**24. A row's contribution, a factor times numbers of single precision, is then exact to a part
+# in 2**53, and so is each addition: t of them, one after another, are off by t 2**-53 of the
+# lengths that are added up; t counts those within a part of at most 2,048 rows, and those of the
+# parts. Over a million rows that is 3e-7 of one contribution, and twice that for two sums. Where a
+# row's positions cancel out, their lengths may add up to 1,000 times its norm: over 10,000 such
+# rows in parts of 2**16 positions it is 7e-5.
 _SAFETY = 1.0 - 1e-3
 
 # Added to the norm by automatic clipping: what is close to zero stays so.

@@ -85,11 +85,13 @@ class OuterProduct:
         return _norms_of_terms(self.input, self.output_grad, self.bias is not None)
 
     def add_sum(self, factors: Tensor) -> None:
+        total = _grad(self.weight)
+        d, factors = self.output_grad.to(total.dtype), factors.to(total.dtype)
         if self.bias is not None:
-            _grad(self.bias).addmv_(self.output_grad.T, factors)
-        buffer = self.output_grad if self.spare else None
-        weighted = torch.mul(self.output_grad, factors[:, None], out=buffer)
-        _grad(self.weight).addmm_(weighted.T, self.input)
+            _grad(self.bias).addmv_(d.T, factors)
+        buffer = d if self.spare or d is not self.output_grad else None
+        weighted = torch.mul(d, factors[:, None], out=buffer)
+        total.addmm_(weighted.T, self.input.to(total.dtype))
 
     def without(self, bad: Tensor) -> OuterProduct:
         return replace(
@@ -135,9 +137,10 @@ class OuterProducts:
         return _safe(exact, lengths.sum(1))
 
     def add_sum(self, factors: Tensor) -> None:
-        weighted = (self.output_grad * factors[:, None, None]).flatten(0, 1)
-        update = weighted.T @ self.input.flatten(0, 1)
-        _grad(self.weight).add_(update.view_as(self.weight))
+        total = _grad(self.weight)
+        weighted = _weighted(self.output_grad, factors, total.dtype)
+        update = weighted.T @ self.input.flatten(0, 1).to(total.dtype)
+        total.add_(update.view_as(self.weight))
         if self.bias is not None:
             _grad(self.bias).add_(weighted.sum(0))
 
@@ -180,8 +183,9 @@ class Lookups:
         return _safe(exact, d.norm(dim=2).sum(1))
 
     def add_sum(self, factors: Tensor) -> None:
-        weighted = (self.output_grad * factors[:, None, None]).flatten(0, 1)
-        _grad(self.weight).index_add_(0, self.index.flatten(), weighted)
+        total = _grad(self.weight)
+        weighted = _weighted(self.output_grad, factors, total.dtype)
+        total.index_add_(0, self.index.flatten(), weighted)
 
     def without(self, bad: Tensor) -> Lookups:
         return replace(self, output_grad=_blank(self.output_grad, bad))
@@ -207,11 +211,13 @@ class Rows:
     rows: Tensor  # (batch, *parameter.shape)
 
     def squared_norms(self) -> Tensor:
-        squares = self.rows.flatten(1).square().sum(1)
+        squares = _lengths(self.rows.flatten(1)).square_()
         return squares.add_(_LOST * self.parameter.numel())
 
     def add_sum(self, factors: Tensor) -> None:
-        _grad(self.parameter).add_((factors @ self.rows.flatten(1)).view_as(self.parameter))
+        total = _grad(self.parameter)
+        update = factors.to(total.dtype) @ self.rows.flatten(1).to(total.dtype)
+        total.add_(update.view_as(self.parameter))
 
     def without(self, bad: Tensor) -> Rows:
         return replace(self, rows=_blank(self.rows, bad))
@@ -223,9 +229,10 @@ class Rows:
             if people.m == 1:
                 found.append(each[people.part])
                 continue
-            sums = people.blanked(self.rows.flatten(1)).sum(1).square().sum(1)
+            sums = _lengths(people.blanked(self.rows.flatten(1)).sum(1)).square_()
             sums += _LOST * self.parameter.numel()
-            found.append(_safe(sums, people.blanked(each).sqrt().sum(1)))
+            lengths = people.blanked(each).sqrt().sum(1)
+            found.append(_safe(sums, lengths, max(_ROUNDING, people.m * _UNIT)))
         return found
 
     def numbers(self) -> int:
@@ -307,6 +314,11 @@ def _grad(parameter: Tensor) -> Tensor:
     """Return the ``grad`` of a parameter, which ``flatten_parameters`` has made."""
     assert parameter.grad is not None
     return parameter.grad
+
+
+def _weighted(output_grad: Tensor, factors: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the gradients at all positions times the factor of the example, one below another."""
+    return (output_grad.to(dtype) * factors.to(dtype)[:, None, None]).flatten(0, 1)
 
 
 def _lengths(rows: Tensor) -> Tensor:

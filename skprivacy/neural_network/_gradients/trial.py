@@ -264,19 +264,25 @@ def _agree(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> boo
     return norms and bool((found[1] - expected[1]).norm() <= _AGREE * expected[1].norm())
 
 
-def flatten_parameters(module: nn.Module) -> tuple[nn.Parameter, Tensor]:
-    """Move all trained parameters of ``module`` into one vector; return it and its ``grad``.
+def flatten_parameters(
+    module: nn.Module, sums: torch.dtype | None = None
+) -> tuple[nn.Parameter, Tensor]:
+    """Move all trained parameters of ``module`` into one vector; return it and their ``grad``.
 
     The parameters, and their ``grad``, become views of the two. One vector makes noise, momentum
-    and averaging one operation each, whatever the layers are.
+    and averaging one operation each, whatever the layers are. ``grad`` is of type ``sums``; of the
+    parameters' own, it is the ``grad`` of the vector, too, which has none otherwise.
     """
     parameters = [p for p in module.parameters() if p.requires_grad]
     flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
-    grad = flat.grad = torch.zeros_like(flat)
+    grad = torch.zeros_like(flat, dtype=sums)
     start = 0
     for p in parameters:
         stop = start + p.numel()
         p.data = flat.data[start:stop].view_as(p)
+        p.grad_dtype = grad.dtype
         p.grad = grad[start:stop].view_as(p)
         start = stop
+    if grad.dtype == flat.dtype:
+        flat.grad = grad
     return flat, grad

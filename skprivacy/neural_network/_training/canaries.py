@@ -144,7 +144,7 @@ class _WithCanaries:
         self.records.add_sum(factors)
         to = self.to
         to.clean += to.grad[to.weights].double() - self.before
-        theirs = to.length * factors[self.is_canary]
+        theirs = to.length * factors[self.is_canary].to(to.grad.dtype)
         to.grad.index_add_(0, to.weights[self.numbers_of_canaries], theirs)
 
     def joint_norms(self, joined: list[Joined]) -> list[Tensor]:
@@ -209,7 +209,7 @@ class CanaryTraining(Training):
         public: np.random.Generator,
     ) -> None:
         super().__init__(config, module, loss, *rest)
-        n_weights = len(self._grad)
+        n_weights = len(self._sums)
         if n_canaries > n_weights:
             raise ValueError(
                 f"n_canaries={n_canaries} is more than the {n_weights} weights of the network, of "
@@ -217,7 +217,7 @@ class CanaryTraining(Training):
             )
         weights = torch.from_numpy(public.permutation(n_weights)[:n_canaries]).to(self.device)
         self._canaries = self._clipped.gradients = CanaryGradients(
-            self._clipped.gradients, code, self._grad, weights, _LENGTH * config.max_grad_norm
+            self._clipped.gradients, code, self._sums, weights, _LENGTH * config.max_grad_norm
         )
         self._watcher = watcher
 

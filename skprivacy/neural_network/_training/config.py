@@ -191,7 +191,7 @@ class TrainingConfig:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What must be true for the guarantee to hold, because of the noise."""
-        stated = self.noise_kind.assumptions
+        stated = self.noise_kind.assumptions(self)
         if self.per_group is None:
             return stated
         return tuple(words.replace("record", "group") for words in stated)

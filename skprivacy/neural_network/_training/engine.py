@@ -101,7 +101,9 @@ class Training:
         with ordinary_torch(self.device):
             self._released = _without_weights(module).cpu()
             self.module = module.to(self.device)
-            self._weights, self._grad = flatten_parameters(self.module)
+            sums = getattr(torch, config.noise_kind.sums)
+            self._weights, self._sums = flatten_parameters(self.module, sums)
+            self._grad = self._weights.grad = self._sums.to(self._weights.dtype)
             self._clip = config.clip()
             self._mechanism = config.noise_kind.mechanism(
                 config.noise_multiplier, config.max_grad_norm, config
@@ -110,7 +112,7 @@ class Training:
             self._clipped = ClippedGradientSum(
                 self.module, loss, self._mechanism.sensitivity, self._clip, probe
             )
-            self._sum = BatchSum(self._clipped, self._grad, float(config.batch_size), config.views)
+            self._sum = BatchSum(self._clipped, self._sums, float(config.batch_size), config.views)
             self._optimizer = self._make_optimizer()
         self.gradients = self._clipped.gradients.name
         self.rate = config.step_size(len(self._weights))

@@ -29,6 +29,7 @@ from ...mechanisms import (
     MatrixGaussian,
     Mechanism,
     PoissonSampler,
+    RoundedGaussian,
     SecureRandom,
 )
 
@@ -45,10 +46,17 @@ class Sampler(Protocol):
 
 
 class Noise(ABC):
-    """One kind of noise, for any noise multiplier z, clipping norm and run."""
+    """One kind of noise, for any noise multiplier z, clipping norm and run.
+
+    ``sums`` is the precision in which the clipped gradients of records are added up.
+    """
 
     streams = False
-    assumptions: tuple[str, ...] = ()
+    sums = "float32"
+
+    def assumptions(self, run: TrainingConfig) -> tuple[str, ...]:
+        """Return what must be true for the guarantee of a run to hold."""
+        return ()
 
     @abstractmethod
     def event(self, z: float, run: TrainingConfig) -> Event:
@@ -76,7 +84,7 @@ class _Sampled(Noise):
     """Independent noise on Poisson samples."""
 
     one_step: Callable[[float], Event]
-    adds: type[FloatGaussian] | type[FloatLogistic]
+    adds: type[FloatGaussian] | type[FloatLogistic] | type[RoundedGaussian]
     std: float
 
     def event(self, z: float, run: TrainingConfig) -> Event:
@@ -92,14 +100,32 @@ class _Sampled(Noise):
         return self.std
 
 
+class _Exact(_Sampled):
+    """The same on a grid, added to a sum whose rounding errors the clipping allows for.
+
+    Under zero-out, a record that contributes nothing keeps its row of the batch, so that all others
+    are computed as they were: the order in which numbers are added up goes by shapes. With a record
+    less, or a group with other rows, it need not.
+    """
+
+    sums = "float64"
+
+    def assumptions(self, run: TrainingConfig) -> tuple[str, ...]:
+        if run.relation == "zero_out" and run.per_group is None:
+            return ()
+        return ("a record's gradient is the same, to the last bit, in a batch without another one",)
+
+
 class _Streaming(Noise):
     """Correlated noise on batches in the order in which the records come."""
 
     streams = True
-    assumptions = (
-        "which batch a record is in, and when, depends on nobody's data: "
-        "the order of the records is public or arbitrary",
-    )
+
+    def assumptions(self, run: TrainingConfig) -> tuple[str, ...]:
+        return (
+            "which batch a record is in, and when, depends on nobody's data: "
+            "the order of the records is public or arbitrary",
+        )
 
     @abstractmethod
     def event(self, z: float, run: TrainingConfig) -> MatrixFactorization: ...
@@ -145,6 +171,7 @@ def _independent_error(run: TrainingConfig) -> float:
 
 NOISE: dict[str, Noise] = {
     "gaussian": _Sampled(GaussianEvent, FloatGaussian, 1.0),
+    "exact": _Exact(GaussianEvent, RoundedGaussian, 1.0),
     "logistic": _Sampled(
         lambda s: LogisticEvent(s, norm=2), FloatLogistic, math.pi / math.sqrt(3.0)
     ),
