@@ -23,6 +23,7 @@ from .._jobs import N_JOBS
 from .._sklearn import StrOptions
 from .._stacked import is_stackable
 from .._validation import Interval, check_random_state
+from ..base import undone_if_refused
 from . import scores
 from ._answers import PROBABILITIES, answers_of, learns_classes, targets_of
 from ._people import hanging_together
@@ -144,6 +145,7 @@ class ShadowPool(BaseEstimator):
         self.stacked = stacked
         self.verbose = verbose
 
+    @undone_if_refused
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: Any = None
     ) -> ShadowPool:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 
 from skprivacy import (
@@ -44,6 +45,7 @@ TABLE = pd.DataFrame({"age": np.arange(24)})
 SCHEMA = Schema({"age": preprocessing.Bounded(0, 100)})
 DAY = np.timedelta64(1, "D")
 VOTES = accounting.GNMaxVote(40.0, votes=(220, 20, 10))
+UNORDERED = np.array([*y[1:], None], dtype=object)
 SEQUENCES = np.array([*y[1:], None], dtype=object)
 SEQUENCES[-1] = np.zeros(2)
 MARKED = np.column_stack([y, X])
@@ -165,6 +167,8 @@ FOUND = [
     ("alpha", lambda: metrics.epsilon_lower_bound(*SCORES, alpha=None, thresholds=[0.5])),
     ("n_candidates", lambda: preprocessing.private_quantile(
         X[:, 0], 0.5, bounds=(0, 1), epsilon=1.0, n_candidates=1 << 63)),
+    ("y", lambda: preprocessing.SmoothedClassifier(GaussianNB()).fit(X, UNORDERED)),
+    ("values", lambda: preprocessing.Categories(np.array("a"))),
     ("distances", lambda: accounting.local_sensitivity(VOTES, 5.0, [[1], [2, 3]])),
     ("random_state", lambda: datasets.make_adult_like(10, random_state=DAY)),
     ("y", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, SEQUENCES)),
@@ -204,6 +208,8 @@ def test_it_is_refused_by_name(number):
             OutputPerturbationClassifier(bounds=(0, 1), classes=[0, 1]), epsilons=[1.0]
         ), (X, np.zeros(24))),
         (attacks.SupervisedAttack(TARGET), (X, y)),
+        (attacks.ShadowPool(0, n_shadows=2), (X, y)),
+        (preprocessing.SmoothedClassifier(GaussianNB()), (np.where(X > 0.9, np.nan, X), y)),
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
