@@ -185,8 +185,8 @@ def steps(args: argparse.Namespace) -> None:
     groups = Groups(codes.astype(np.int64), N_PEOPLE, "person")
     X = torch.from_numpy((rng.random((N_ROWS, 105)) < 0.2).astype(np.float32))
     y = torch.from_numpy(rng.integers(0, 2, N_ROWS))
-    for batch in (1024, 256):
-        for most in (1, 2, 5, None):
+    for batch in args.people:
+        for most in (k or None for k in args.rows):
             n_rows = round(batch * float(np.minimum(own, most or MOST).mean()))
             both = step_of(None, X, y, n_rows), step_of(groups, X, y, batch, most)
             times: tuple[list[float], list[float]] = ([], [])
@@ -220,6 +220,8 @@ def main() -> None:
         learn.add_argument("--how", nargs="+", default=["mean", "sum"])
     cost = commands.add_parser("steps")
     cost.set_defaults(run=steps)
+    cost.add_argument("--people", nargs="+", type=int, default=[1024, 256])
+    cost.add_argument("--rows", nargs="+", type=int, default=[1, 2, 5, 0], help="0: all")
     cost.add_argument("--rounds", type=int, default=40)
     args = parser.parse_args()
     args.run(args)

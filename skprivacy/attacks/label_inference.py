@@ -12,6 +12,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._clones import train_clone
+from .._groups import protected
 from .._sklearn import num_samples, safe_indexing
 from .._validation import check_random_state, label_columns, whole
 from ..metrics import epsilon_from_guesses
@@ -47,6 +48,10 @@ class LabelCanaries:
         The coins: whether the true label is trained on.
     labels : ndarray of shape (n_samples,)
         All labels to train on, those of canaries by their coins.
+    whose : ndarray of shape (n_rows,), default=None
+        Which canary each of ``rows`` is of, if canaries are people with several records: one coin
+        says whether all of a person's labels are true. ``kept`` has shape (n_canaries,) then,
+        ``label`` and ``other`` have that of ``rows``.
 
     Examples
     --------
@@ -63,6 +68,7 @@ class LabelCanaries:
     other: NDArray[Any]
     kept: NDArray[np.bool_]
     labels: NDArray[Any]
+    whose: NDArray[np.intp] | None = None
 
     @classmethod
     def drawn(
@@ -72,6 +78,7 @@ class LabelCanaries:
         *,
         classes: ArrayLike | None = None,
         random_state: Any = None,
+        groups: ArrayLike | None = None,
     ) -> LabelCanaries:
         """Choose canaries, the label that each may be flipped to, and throw their coins.
 
@@ -85,6 +92,8 @@ class LabelCanaries:
             Labels to flip to. ``None``: those in ``y``.
         random_state : int, RandomState instance or None, default=None
             Of the choice and of the coins.
+        groups : array-like of shape (n_samples,), default=None
+            Whose each record is: canaries are people then, and ``n_canaries`` counts them.
 
         Returns
         -------
@@ -99,18 +108,28 @@ class LabelCanaries:
                 "least two."
             )
         whole("n_canaries", n_canaries)
-        if n_canaries > len(y):
+        people = protected(groups, y)
+        if n_canaries > people.n:
+            counted = "records" if groups is None else f"values of {people.unit}"
             raise ValueError(
-                f"n_canaries={n_canaries!r} must be from 1 to the number of records, {len(y)}."
+                f"n_canaries={n_canaries!r} must be from 1 to the number of {counted}, {people.n}."
             )
         random = check_random_state(random_state)
-        rows = np.sort(random.permutation(len(y))[:n_canaries])
+        chosen = np.sort(random.permutation(people.n)[:n_canaries])
+        rows = np.flatnonzero(np.isin(people.codes, chosen))
+        whose = np.searchsorted(chosen, people.codes[rows])
         place = label_columns(y[rows], known)
-        other = known[(place + random.randint(1, len(known), size=n_canaries)) % len(known)]
+        other = known[(place + random.randint(1, len(known), size=len(rows))) % len(known)]
         kept = random.randint(2, size=n_canaries).astype(bool)
         labels = y.copy()
-        labels[rows] = np.where(kept, y[rows], other)
-        return cls(rows, y[rows], other, kept, labels)
+        labels[rows] = np.where(kept[whose], y[rows], other)
+        return cls(rows, y[rows], other, kept, labels, None if groups is None else whose)
+
+    def _joined(self, evidence: Float64Array) -> Float64Array:
+        """Return each canary's evidence: the sum over its rows, shape (n_canaries,)."""
+        if self.whose is None:
+            return evidence
+        return np.bincount(self.whose, evidence, len(self.kept)).astype(float)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -332,8 +351,9 @@ class LabelInferenceAttack(BaseEstimator):
         if canaries.rows.max(initial=0) >= num_samples(X):
             raise ValueError("X lacks records of canaries. Pass the same X as was fitted.")
         own = safe_indexing(X, canaries.rows)
-        scores = self.score_samples(own, canaries.label, canaries.other)
-        by_prior = self._log_odds(self.prior_, own, canaries.label, canaries.other, _DOUBT)
+        two = canaries.label, canaries.other
+        scores = canaries._joined(self.score_samples(own, *two))
+        by_prior = canaries._joined(self._log_odds(self.prior_, own, *two, _DOUBT))
         details = {
             "n_canaries": len(scores),
             "guessed": float(np.mean((scores > 0) == canaries.kept)),

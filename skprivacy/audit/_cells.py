@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._groups import Groups
 from ..attacks._records import fingerprints
 
 __all__ = ["PredictionGroups", "leaf_sizes", "n_parameters", "prediction_groups"]
@@ -47,6 +48,11 @@ class PredictionGroups:
     def shared(self) -> bool:
         """Whether there are at most half as many predictions as distinct records."""
         return 2 * len(self.sizes) <= self.n_distinct
+
+    def counted(self, people: Groups) -> IntArray:
+        """Return how many people are in each group, shape (n_groups,)."""
+        pairs = np.unique(self.group.astype(np.int64) * people.n + people.codes)
+        return np.bincount(pairs // people.n, minlength=len(self.sizes))
 
     def disclosed(self, y: Any) -> NDArray[np.bool_]:
         """Return which records share their prediction with others, all of one label, or have 1."""

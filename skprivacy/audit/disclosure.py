@@ -12,6 +12,7 @@ from sklearn.base import is_regressor
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from .._groups import Groups, protected
 from .._sklearn import num_samples
 from ..attacks._records import as_records
 from ..metrics import clopper_pearson
@@ -161,6 +162,7 @@ def check_disclosure(
     min_records: int = 10,
     min_degrees_of_freedom: int = 10,
     max_gap: float = 0.1,
+    groups: Any = None,
 ) -> DisclosureReport:
     """Look for signs that a fitted model discloses training records, without attacking it.
 
@@ -187,6 +189,9 @@ def check_disclosure(
     max_gap : float, default=0.1
         The largest error gap. It is the advantage over guessing of an attacker who calls a record a
         member if its error is small.
+    groups : array-like of shape (n_train,), default=None
+        Whose record each of ``X_train`` is, for people with several. Then k-anonymity counts
+        people, and so do degrees of freedom: twenty records of one patient hide nobody.
 
     Returns
     -------
@@ -255,7 +260,8 @@ def check_disclosure(
     _check_records(X_train, y_train, X_new, y_new)
     _check_thresholds(min_records, min_degrees_of_freedom, max_gap)
     contents, n = contents_of(model), num_samples(X_train)
-    groups = prediction_groups(model, X_train, as_records(X_train))
+    people = protected(groups, X_train)
+    alike = prediction_groups(model, X_train, as_records(X_train))
     leaves = leaf_sizes(contents.parts)
     claim = claim_of(model, X_train).guarantee if trainable else None
     return DisclosureReport(
@@ -263,9 +269,9 @@ def check_disclosure(
         checks=(
             _stored(contents, X_train, X_new, min_records),
             _smallest_leaf(leaves, min_records),
-            _k_anonymity(groups, len(leaves) > 0, min_records),
-            _class_disclosure(model, groups, y_train),
-            _degrees_of_freedom(n, n_parameters(contents.parts), min_degrees_of_freedom),
+            _k_anonymity(alike, people, len(leaves) > 0, min_records),
+            _class_disclosure(model, alike, y_train),
+            _degrees_of_freedom(people, n_parameters(contents.parts), min_degrees_of_freedom),
             _error_gap(model, X_train, y_train, X_new, y_new, max_gap),
         ),
         claim="none" if claim is None else repr(claim),
@@ -305,17 +311,21 @@ def _smallest_leaf(sizes: Any, min_records: int) -> DisclosureCheck:
 
 
 def _k_anonymity(
-    groups: PredictionGroups | None, has_leaves: bool, min_records: int
+    groups: PredictionGroups | None, people: Groups, has_leaves: bool, min_records: int
 ) -> DisclosureCheck:
     name = "k-anonymity"
     if groups is None:
         return _not_applied(name, min_records, "the model predicts nothing")
     if not (has_leaves or groups.shared):
         return _not_applied(name, min_records, "predictions vary from record to record")
-    k = int(groups.sizes.min())
-    few = int(groups.sizes[groups.sizes < min_records].sum())
-    says = f"k = {k:,}: {few:,} records share their prediction with fewer than {min_records - 1}"
-    return DisclosureCheck(name, k < min_records, k, min_records, f"{says} others")
+    sizes = groups.counted(people)
+    k = int(sizes.min())
+    few = int(groups.sizes[sizes < min_records].sum())
+    of = "" if people.unit == "record" else f" of {people.unit}"
+    says = f"k = {k:,}{of}: {few:,} records share their prediction with fewer than"
+    return DisclosureCheck(
+        name, k < min_records, k, min_records, f"{says} {min_records - 1} others"
+    )
 
 
 def _class_disclosure(model: Any, groups: PredictionGroups | None, y: Any) -> DisclosureCheck:
@@ -327,12 +337,13 @@ def _class_disclosure(model: Any, groups: PredictionGroups | None, y: Any) -> Di
     return DisclosureCheck(name, told > 0, told, 0, f"{says} for certain")
 
 
-def _degrees_of_freedom(n: int, parameters: int, least: int) -> DisclosureCheck:
+def _degrees_of_freedom(people: Groups, parameters: int, least: int) -> DisclosureCheck:
     name = "degrees of freedom"
     if not parameters:
         return _not_applied(name, least, "the model has no parameters that could be counted")
-    left = n - parameters
-    says = f"{left:,}: {n:,} records minus {parameters:,} fitted numbers"
+    n, left = people.n, people.n - parameters
+    counted = "records" if people.unit == "record" else f"values of {people.unit}"
+    says = f"{left:,}: {n:,} {counted} minus {parameters:,} fitted numbers"
     return DisclosureCheck(name, left < least, left, least, says)
 
 

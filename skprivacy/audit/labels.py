@@ -9,11 +9,13 @@ import numpy as np
 from sklearn.base import clone
 
 from .._clones import train_clone
+from .._groups import Groups
 from .._sklearn import num_samples
 from .._validation import check_random_state
 from ..accounting import PrivacyGuarantee
 from ..attacks import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
-from ._facts import facts_of
+from ._facts import facts_of, facts_of_people
+from ._people import People, claim_for
 from .claims import Claim
 from .finding import AttackFinding
 from .report import AuditReport
@@ -65,7 +67,8 @@ class LabelAuditReport(AuditReport):
     why_not_measured : str
         Without meaning.
     attacked : str
-        "record".
+        "record", or the name of the ``groups``: one coin then decides on all labels of a person,
+        and the evidence of all her records is added up.
     disclosure : None
         Features are public, and so is who is in the table.
     exposures : tuple
@@ -133,11 +136,15 @@ def label_attack(attacks: Any, random_state: Any) -> LabelInferenceAttack:
 def audited_labels(
     model: Any, claim: Claim, attack: LabelInferenceAttack,
     X_train: Any, y_train: Any, X_test: Any, y_test: Any, alpha: float,
+    people: People | None = None,
 ) -> LabelAuditReport:  # fmt: skip
     """Guess the coins of canaries among the training records; return the report."""
-    result = guessed_labels(model, attack, X_train, y_train, X_test, y_test)
+    records = X_train, y_train, X_test, y_test
+    if people is not None:
+        claim = claim_for(people, claim)
+    result = guessed_labels(model, attack, *records, None if people is None else people.inside)
     return LabelAuditReport(
-        **facts_of(model, claim, X_train, y_train, X_test, y_test),
+        **(facts_of(model, claim, *records) | facts_of_people(people)),
         findings=(_finding(result, claim.guarantee, float(alpha)),),
         alpha=float(alpha),
         n_shadows=1,
@@ -157,16 +164,19 @@ def _finding(
 
 
 def guessed_labels(
-    model: Any, attack: LabelInferenceAttack, X_train: Any, y_train: Any, X_test: Any, y_test: Any
-) -> LabelInferenceResult:
+    model: Any, attack: LabelInferenceAttack,
+    X_train: Any, y_train: Any, X_test: Any, y_test: Any, groups: Groups | None = None,
+) -> LabelInferenceResult:  # fmt: skip
     """Train a clone of a model on labels with canaries, and guess their coins.
 
-    The coins are thrown afresh unless the attack has a seed, and so is the model's own noise.
+    The coins are thrown afresh unless the attack has a seed, and so is the model's own noise. With
+    ``groups``, those of ``X_train``, each person has a coin, and the clone is told of them.
     """
-    n = num_samples(X_train)
+    n = num_samples(X_train) if groups is None else groups.n
     if n < FEWEST:
+        counted = "records" if groups is None else f"values of {groups.unit}"
         raise ValueError(
-            f"X_train has {n} records; canaries need at least {FEWEST}, for coins on both sides. "
+            f"X_train has {n} {counted}; canaries need at least {FEWEST}, for coins on both sides. "
             "Pass more records."
         )
     random = check_random_state(attack.random_state)
@@ -175,8 +185,9 @@ def guessed_labels(
         min(attack.n_canaries, n // 4),
         classes=model.classes_,
         random_state=random,
+        groups=None if groups is None else groups.codes,
     )
-    seed = int(random.randint(np.iinfo(np.int32).max))
-    target = train_clone(model, X_train, canaries.labels, np.arange(n), seed)
+    seed, every = int(random.randint(np.iinfo(np.int32).max)), np.arange(num_samples(X_train))
+    target = train_clone(model, X_train, canaries.labels, every, seed, None, groups)
     fitted = clone(attack).set_params(target=target).fit(X_test, y_test)
     return fitted.evaluate(X_train, canaries)

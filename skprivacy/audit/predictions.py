@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
+from .._groups import Groups
 from .._validation import sequence
 from ..accounting import ApproxDP, PrivacyGuarantee
 from ..attacks import (
@@ -23,7 +24,8 @@ from ..attacks import (
 from ..attacks._tables import PredictionTable, check_table, check_trained
 from ._attacking import findings_of
 from ._exposure import group_exposures, partitions_of
-from ._facts import facts_of
+from ._facts import facts_of, facts_of_people
+from ._people import People
 from .claims import NO_CLAIM, Claim
 from .report import AuditReport
 from .runner import check_alpha, check_attacks, wants_pool
@@ -52,6 +54,7 @@ def audit_predictions(
     attacks: Iterable[MembershipAttack] | None = None,
     alpha: float = 0.05,
     verbose: int = 0,
+    groups: Any = None,
 ) -> AuditReport:
     """Audit a model of which only predictions are at hand, from any language.
 
@@ -86,6 +89,10 @@ def audit_predictions(
         all attacks together.
     verbose : int, default=0
         Whether to show a progress bar.
+    groups : (array-like, array-like), default=None
+        Whose record each row of ``proba_in`` and of ``proba_out`` is, for people with several
+        records. Then members are people, as in :func:`~skprivacy.audit.audit`; the claim is taken
+        as one for them, and each shadow model has all records of a person or none.
 
     Returns
     -------
@@ -95,8 +102,8 @@ def audit_predictions(
     Raises
     ------
     ValueError
-        If tables are no probabilities of records and classes, labels are unknown, or who is a
-        member can be told from ``shadow_trained``.
+        If tables are no probabilities of records and classes, labels are unknown, who is a member
+        can be told from ``shadow_trained``, or a shadow model has some of a person's records.
 
     Notes
     -----
@@ -127,9 +134,11 @@ def audit_predictions(
     everything = np.concatenate([inside, outside])
     X = np.arange(float(len(everything)))  # no table: what stands beside a record means nothing
     records = X[:n_in], np.asarray(y_in), X[n_in:], np.asarray(y_out)
-    pool = _pool(X, n_in, shadow_probas, shadow_trained, names)
+    people = None if groups is None else People.of(groups, n_in, len(outside))
+    pool = _pool(X, n_in, shadow_probas, shadow_trained, names, people)
     model = PredictionTable(X, everything, names)
-    claim = Claim(None, NO_CLAIM) if epsilon is None else Claim(_guarantee(epsilon, delta))
+    unit = "record" if people is None else people.unit
+    claim = Claim(None, NO_CLAIM) if epsilon is None else Claim(_guarantee(epsilon, delta, unit))
     chosen = [
         clone(attack).set_params(target=model)
         for attack in (_usual(pool) if attacks is None else check_attacks(attacks))
@@ -142,18 +151,17 @@ def audit_predictions(
         )
     for attack in served:
         attack.set_params(pool=pool)
-    findings = findings_of(chosen, records, claim, alpha, verbose=verbose)
+    findings = findings_of(chosen, records, claim, alpha, people=people, verbose=verbose)
+    partitions = partitions_of(None, *records) if people is None else {}
     return AuditReport(
-        **facts_of(model, claim, *records),
+        **(facts_of(model, claim, *records) | facts_of_people(people)),
         findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
         n_shared=0,
         not_measured=("StrongestAttack",) if pool is None else (),
         why_not_measured=NO_SHADOWS,
-        exposures=group_exposures(
-            [finding.result for finding in findings], partitions_of(None, *records), float(alpha)
-        ),
+        exposures=group_exposures([f.result for f in findings], partitions, float(alpha)),
     )
 
 
@@ -206,7 +214,7 @@ def _check_group(name: str, table: NDArray[np.float64], y: Any, classes: NDArray
         )
 
 
-def _guarantee(epsilon: float, delta: float) -> PrivacyGuarantee:
+def _guarantee(epsilon: float, delta: float, unit: str) -> PrivacyGuarantee:
     if isinstance(epsilon, bool) or not isinstance(epsilon, numbers.Real) or not epsilon >= 0:
         raise ValueError(f"epsilon={epsilon!r} must be a number of at least 0, or None.")
     if isinstance(delta, bool) or not isinstance(delta, numbers.Real) or not 0 <= delta < 1:
@@ -214,12 +222,15 @@ def _guarantee(epsilon: float, delta: float) -> PrivacyGuarantee:
     return PrivacyGuarantee(
         ApproxDP(float(epsilon), float(delta)),
         at_delta=float(delta) or None,
+        unit=unit,
         kind="estimate",
         assumptions=("the claim is what was passed as epsilon and delta",),
     )
 
 
-def _pool(X: Any, n_in: int, probas: Any, trained: Any, classes: NDArray[Any]) -> ShadowPool | None:
+def _pool(
+    X: Any, n_in: int, probas: Any, trained: Any, classes: NDArray[Any], people: People | None
+) -> ShadowPool | None:
     if probas is None and trained is None:
         return None
     if probas is None or trained is None:
@@ -234,8 +245,24 @@ def _pool(X: Any, n_in: int, probas: Any, trained: Any, classes: NDArray[Any]) -
     if len(tables) < 2:
         raise ValueError("shadow_probas must be of at least 2 models; got 1. Train more.")
     inside = check_trained("shadow_trained", trained, tables.shape[:2])
-    _check_drawn_blindly(inside, n_in)
+    if people is None:
+        _check_drawn_blindly(inside, n_in)
+    else:
+        _check_drawn_blindly(_of_people(inside, people.together), people.inside.n)
     return ShadowPool.from_predictions(X, tables, inside, classes)
+
+
+def _of_people(trained: NDArray[np.bool_], people: Groups) -> NDArray[np.bool_]:
+    """Return which models were trained on each person; refuse those that have some of her rows."""
+    counted = np.stack([np.bincount(people.codes, row, people.n) for row in trained])
+    some = (counted > 0) & (counted < people.sizes())
+    if some.any():
+        raise ValueError(
+            f"shadow_trained gives {int(some.sum())} times some records of a {people.unit} to a "
+            "model and others not, so that neither in nor out is known of her. Draw halves of "
+            f"{people.unit}, not of records, or leave groups out to audit single records."
+        )
+    return counted > 0
 
 
 def _check_drawn_blindly(trained: NDArray[np.bool_], n_in: int) -> None:

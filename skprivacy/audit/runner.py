@@ -125,7 +125,8 @@ def audit(
 
     **Labels.** A guarantee of the relation "label" says nothing about membership, and no verdict is
     given on that. Its model is trained once more, on labels of which some canaries' are flipped by
-    fair coins, and an attack guesses the coins: see :class:`LabelAuditReport`.
+    fair coins, and an attack guesses the coins: see :class:`LabelAuditReport`. With ``groups`` a
+    coin decides on all labels of a person.
 
     **People.** Records of one person are not independent, so that without ``groups`` intervals are
     too narrow where people have several; and a guarantee for single records claims nothing for
@@ -171,10 +172,8 @@ def audit(
     if protects_labels(claim):
         if subgroups is not None:
             raise ValueError("subgroups are of members; a guarantee of labels hides no members.")
-        if groups is not None:
-            raise ValueError("groups make members people; a guarantee of labels hides no members.")
         attack = label_attack(attacks, random_state)
-        return audited_labels(model, claim, attack, *records, alpha)
+        return audited_labels(model, claim, attack, *records, alpha, people)
     if people is not None:
         partitions, claim = {}, claim_for(people, claim)
     chosen = [clone(attack).set_params(target=model) for attack in check_attacks(attacks)]
@@ -182,7 +181,8 @@ def audit(
     for attack in chosen:
         attack._check_target(X, None if y_train is None else y)
     shared = _shared(X_train, X_test, people)
-    disclosure = check_disclosure(model, *records) if trainable else None
+    whose = None if people is None else groups[0]
+    disclosure = check_disclosure(model, *records, groups=whose) if trainable else None
 
     pool, why = None, NOT_LEARNING
     served = [attack for attack in chosen if wants_pool(attack)]

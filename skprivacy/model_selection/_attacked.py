@@ -10,7 +10,7 @@ from typing import Any
 from sklearn.base import clone, is_regressor
 
 from .._config import warn_caller
-from .._groups import unit_of
+from .._groups import check_groups, unit_of
 from ..attacks import AttackResult, LabelInferenceAttack, LossThreshold, MembershipAttack
 from ..audit import claim_of
 from ..audit._ceiling import auc_ceiling
@@ -85,7 +85,8 @@ def _attacked(model: Any, split: Split, attack: Any, pool: Any = None) -> Attack
     """Return the result of an attack on a fitted model."""
     own, new, known = split.own, split.new, split.known
     if isinstance(attack, LabelInferenceAttack):
-        return guessed_labels(model, attack, own.X, own.y, new.X, new.y)
+        people = None if own.people is None else check_groups(own.people, own.X)
+        return guessed_labels(model, attack, own.X, own.y, new.X, new.y, people)
     attack = clone(attack).set_params(target=model)
     if pool is not None:
         attack.set_params(pool=pool)
@@ -102,7 +103,8 @@ def measured(
     """
     result = None if attack is None else _attacked(model, split, attack, pool)
     shown = result
-    if result is not None and split.own.people is not None:
+    of_people = split.own.people is not None and not isinstance(attack, LabelInferenceAttack)
+    if result is not None and of_people:
         shown = result.joined(split.own.people, split.new.people)
     found: dict[str, Any] = {
         "attack_auc": math.nan if shown is None else shown.auc,

@@ -170,10 +170,9 @@ def check_passed_on(attack: Any, records: Records, model: Any) -> None:
     if not (own or hasattr(attack, "n_shadows")):
         return
     weights, others = weights_in(records.fit_params, model)
-    grouped = own and records.people is not None
-    if others or (own and weights is not None) or grouped:
+    if others or (own and weights is not None):
         raise ValueError(
-            f"fit was given {sorted(records.fit_params) or ['groups']}, with which "
+            f"fit was given {sorted(records.fit_params)}, with which "
             f"{type(attack).__name__} cannot train its own models. Leave these out, or use an "
             "attack without models of its own, such as LossThreshold()."
         )

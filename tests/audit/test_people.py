@@ -7,13 +7,20 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.accounting import ApproxDP, PrivacyGuarantee, RandomizedResponseEvent
-from skprivacy.attacks import LiRA, LossThreshold, SupervisedAttack
+from skprivacy.attacks import (
+    LabelCanaries,
+    LabelInferenceAttack,
+    LiRA,
+    LossThreshold,
+    SupervisedAttack,
+)
 from skprivacy.attacks._records import fingerprints
 from skprivacy.audit import _attacking as attacking
-from skprivacy.audit import audit
+from skprivacy.audit import audit, audit_predictions, check_disclosure
 from skprivacy.ensemble import PATEClassifier
 
 CLAIM = PrivacyGuarantee(ApproxDP(0.5, 1e-6), 1e-6, "zero_out", unit="patient")
@@ -190,12 +197,99 @@ def test_the_page_says_who_was_attacked(tmp_path):
     assert "150 used in training, 150 not" in text
 
 
-def test_labels_are_not_asked_about_people():
-    records, groups = halves(*visits(rows=4))
-    claim = PrivacyGuarantee(RandomizedResponseEvent(1.0), relation="label")
-    model = Whispering(claim).fit(*records[:2])
-    with pytest.raises(ValueError, match="groups make members people"):
-        audit(model, *records, groups=groups)
+class Remembering(ClassifierMixin, BaseEstimator):
+    """Hardly surer of the labels that it was trained on, under cover of noise."""
+
+    def __init__(self, unit="patient", random_state=0):
+        self.unit = unit
+        self.random_state = random_state
+
+    def fit(self, X, y, groups=None):
+        self.given_, self.classes_ = groups, np.unique(y)
+        self.labels_ = dict(zip(fingerprints(X).tolist(), np.asarray(y).tolist(), strict=True))
+        self.privacy_ = PrivacyGuarantee(
+            RandomizedResponseEvent(0.5), relation="label", unit=self.unit
+        )
+        return self
+
+    def predict_proba(self, X):
+        prints = fingerprints(X)
+        seed = (prints + np.uint64(self.random_state)) % np.uint64(2**32)
+        noise = np.array([np.random.default_rng(s).normal() for s in seed])
+        label = np.array([self.labels_.get(p, 0.5) for p in prints.tolist()])
+        sure = 1 / (1 + np.exp(-(0.5 * label - 0.25 + noise)))
+        return np.c_[1 - sure, sure]
+
+    def predict(self, X):
+        return self.predict_proba(X).argmax(axis=1)
+
+
+def test_labels_of_a_person_are_guessed_by_one_coin_and_from_all_records():
+    records, groups = halves(*visits(900, 20))
+    model = Remembering().fit(*records[:2], groups=groups[0])
+    attack = LabelInferenceAttack(prior=LogisticRegression(), n_canaries=100, random_state=0)
+    report = audit(model, *records, attacks=attack, groups=groups)
+    assert (report.unit, report.attacked, report.n_train) == ("patient", "patient", 450)
+    assert report.n_canaries == 100
+    single = audit(model, *records, attacks=attack)
+    assert single.n_canaries == 100
+    assert report.epsilon_lower_bound > 0.5 > single.epsilon_lower_bound
+    assert report.verdict == "VIOLATED"
+    of_records = audit(Remembering("record").fit(*records[:2]), *records, attacks=attack,
+                       groups=groups)  # fmt: skip
+    assert of_records.guarantee is None
+    assert "no claim for patient" in repr(of_records)
+
+
+def test_coins_of_people_flip_all_of_their_labels_or_none():
+    whose = np.repeat(np.arange(50), 4)
+    y = np.arange(200) % 3
+    canaries = LabelCanaries.drawn(y, 20, random_state=0, groups=whose)
+    assert len(canaries.kept) == 20
+    assert len(canaries.rows) == 80
+    flipped = (canaries.labels != y).reshape(50, 4)
+    assert (flipped.all(axis=1) | ~flipped.any(axis=1)).all()
+    assert flipped.any(axis=1).sum() == (~canaries.kept).sum()
+    np.testing.assert_array_equal(canaries._joined(np.ones(80)), np.full(20, 4.0))
+    with pytest.raises(ValueError, match="number of values of group, 50"):
+        LabelCanaries.drawn(y, 51, groups=whose)
+
+
+def test_tables_of_probabilities_are_audited_by_people_too():
+    records, groups = halves(*visits())
+    model = Whispering().fit(*records[:2])
+    tables = [model.predict_proba(X) for X in records[::2]]
+    given = (tables[0], records[1], tables[1], records[3])
+    claim = {"epsilon": 0.5, "delta": 1e-6, "attacks": [LossThreshold()]}
+    report = audit_predictions(*given, **claim, groups=groups)
+    assert (report.unit, report.attacked, report.n_train) == ("patient", "patient", 150)
+    assert report.verdict == "VIOLATED"
+    assert audit_predictions(*given, **claim).verdict == "consistent"
+    n, rng = len(groups[0]), np.random.default_rng(0)
+    shadows = np.full((4, 2 * n, 2), 0.5)
+    halved = np.stack([rng.permutation(300) < 150 for _ in range(2)])
+    of_people = np.repeat(np.concatenate([halved, ~halved]), 20, axis=1)
+    pooled = {**claim, "attacks": [LiRA(n_shadows=4, online=True)], "shadow_probas": shadows}
+    found = audit_predictions(*given, **pooled, shadow_trained=of_people, groups=groups)
+    assert found.n_shadows == 4
+    of_records = of_people.copy()
+    of_records[0, 0] = ~of_records[0, 0]
+    with pytest.raises(ValueError, match="gives 1 times some records of a patient"):
+        audit_predictions(*given, **pooled, shadow_trained=of_records, groups=groups)
+
+
+def test_one_persons_many_records_hide_nobody():
+    X, y = np.repeat(np.arange(8.0), 20)[:, None], np.repeat([0, 1] * 4, 20)
+    patient = pd.Series(np.repeat(np.arange(8), 20), name="patient")
+    tree = DecisionTreeClassifier(random_state=0).fit(X[:120], y[:120])
+    of_records = check_disclosure(tree, X[:120], y[:120])
+    of_people = check_disclosure(tree, X[:120], y[:120], groups=patient[:120])
+    assert of_records["k-anonymity"].value == 60
+    assert of_people["k-anonymity"].value == 3
+    assert "k = 3 of patient" in of_people["k-anonymity"].says
+    line = LogisticRegression().fit(X, y)
+    assert check_disclosure(line, X, y)["degrees of freedom"].value == 158
+    assert check_disclosure(line, X, y, groups=patient)["degrees of freedom"].value == 6
 
 
 def test_an_ensemble_that_protects_people_is_audited_by_people():

@@ -28,7 +28,15 @@ from skprivacy import (
     save_model,
     verify_certificate,
 )
-from skprivacy.accounting import ApproxDP, Composed, GaussianEvent, PoissonSampled
+from skprivacy.accounting import (
+    ApproxDP,
+    Composed,
+    GaussianEvent,
+    PoissonSampled,
+    Repeated,
+    SampledGroup,
+    epsilon_of,
+)
 from skprivacy.certificates import create_key, recomputing, verification
 from skprivacy.certificates.issuing import SECTIONS
 from skprivacy.certificates.signing import digest, private_key, sign
@@ -439,6 +447,23 @@ def test_an_event_whose_own_delta_is_the_stated_one_is_not_contradicted(epsilon,
     assert 0.99 * epsilon < low <= epsilon
     less, _ = recomputing.bracket_of(ApproxDP(epsilon, delta), 0.99 * delta, "zero_out")
     assert less == np.inf
+
+
+def test_dp_accounting_knows_groups_of_sampled_records_too():
+    steps = Repeated(SampledGroup(0.05, GaussianEvent(12.0), 3), 20)
+    low, high = recomputing.bracket_of(steps, 1e-5, "zero_out")
+    stated = epsilon_of(steps, 1e-5, "zero_out")
+    assert low <= stated <= 1.01 * high
+    for_one = epsilon_of(Repeated(PoissonSampled(0.05, GaussianEvent(12.0)), 20), 1e-5)
+    assert for_one < low  # stated for three, it would be found to be too small
+    every = SampledGroup(1.0, GaussianEvent(12.0), 3)
+    assert recomputing.bracket_of(every, 1e-5, "zero_out") == recomputing.bracket_of(
+        GaussianEvent(4.0), 1e-5, "zero_out"
+    )
+    assert recomputing.bracket_of(steps, 1e-5, "replace_one") is None
+    many = Composed(tuple(SampledGroup(0.1, GaussianEvent(9.0 + i), 3) for i in range(6)))
+    with mock.patch.object(recomputing, "import_module", side_effect=AssertionError):
+        assert recomputing.bracket_of(many, 1e-6, "zero_out") is None
 
 
 def test_a_synthetic_table_is_certified_without_its_synthesizer(tmp_path):

@@ -16,13 +16,15 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy._groups import check_groups
 from skprivacy.accounting import PrivacyBudget
-from skprivacy.attacks import AttackResult, LiRA, LossThreshold, ShadowPool
+from skprivacy.attacks import AttackResult, LabelInferenceAttack, LiRA, LossThreshold, ShadowPool
 from skprivacy.base import PrivateEstimatorMixin
 from skprivacy.ensemble import PATEClassifier
 from skprivacy.exceptions import PrivacyWarning
+from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.mechanisms import RandomizedResponse, SecureRandom
 from skprivacy.model_selection import PrivacySweepCV, PrivateSearchCV, _people, _routing, _split
+from skprivacy.model_selection import _attacked as attacked
 from skprivacy.model_selection._held_out import HeldOut, RecordScore
 
 RNG = np.random.default_rng(0)
@@ -174,6 +176,18 @@ def test_attacks_of_a_sweep_count_people():
     with mock.patch.object(AttackResult, "joined", noting):
         swept(epsilons=[1.0], attack=LossThreshold()).fit(X, y, groups=PATIENT)
     assert [len(r.scores_in) + len(r.scores_out) for r in joined] == [60, 60, 60]
+
+
+def test_labels_of_people_are_attacked_by_people_in_a_sweep():
+    patient = pd.Series(np.repeat(np.arange(450), 2), name="patient")
+    rows = np.random.default_rng(1).normal(size=(900, 3))
+    labels = (rows[:, 0] > 0).astype(int)
+    model = RandomizedResponseClassifier(epsilon=1.0, n_rounds=1, classes=[0, 1])
+    sweep = swept(model, attack=LabelInferenceAttack(prior=LogisticRegression()), cv=2)
+    with mock.patch.object(attacked, "guessed_labels", wraps=attacked.guessed_labels) as guessed:
+        sweep.fit(rows, labels, groups=patient)
+    assert {call.args[-1].n for call in guessed.call_args_list} == {225}
+    assert np.isfinite(sweep.cv_results_["mean_attack_auc"]).all()
 
 
 def test_a_kept_sweep_is_not_that_of_other_people(tmp_path):

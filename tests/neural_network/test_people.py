@@ -7,6 +7,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import torch
 
 from skprivacy._groups import Groups
 from skprivacy.neural_network import _network
@@ -139,9 +140,9 @@ def sum_at_the_norm_of_the_mean(original):
 def without_cross_terms(original):
     """Take the norm of a sum for that of rows at right angles."""
 
-    def joint_norms(self, joined):
+    def joint_norms(self, shares):
         each = self.squared_norms()
-        return [people.blanked(each).sum(1) for people in joined]
+        return torch.cat([people.blanked(each).sum(1) for people in shares.joined])
 
     return joint_norms
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from .people import Joined
+    from .people import Shares
 
 __all__ = [
     "ROW_COST",
@@ -40,12 +40,13 @@ _CANCELLED = 1e-3
 # Products that take as long as one number of a gradient that is written, squared and read again.
 ROW_COST = 4
 # Products of all pairs are taken of so few terms, whatever else there is.
-_FEW = 16
+_FEW = 64
 # Positions of which all pairs are held in memory.
 _MANY = 1 << 10
 # What rounds off of one number at most, and what products of pairs may be off by at least, in units
 # of the squared sum of the norms: products of long rows by more, see ``_lost_in_products``.
 _UNIT = 2.0**-24
+_OTHERS = 16  # steps of arithmetic beside the sums
 _PRODUCTS = 4e-6
 # Numbers whose squares ``vector_norm`` may add up, which it does one after another: over a million
 # of equal size the norm came out too small by 8e-4, over four million by 2e-3.
@@ -64,8 +65,8 @@ class Contribution(Protocol):
     def without(self, bad: Tensor) -> Contribution:
         """Return the same with zeros for the examples marked ``bad``: 0 * inf would be NaN."""
 
-    def joint_norms(self, joined: list[Joined]) -> list[Tensor]:
-        """Return such bounds for the sums over the examples of each person, by list."""
+    def joint_norms(self, shares: Shares) -> Tensor:
+        """Return such bounds for the sums over the examples of each person, shape (n_people,)."""
 
     def numbers(self) -> int:
         """Return how many numbers it holds in memory."""
@@ -98,17 +99,24 @@ class OuterProduct:
             self, input=_blank(self.input, bad), output_grad=_blank(self.output_grad, bad)
         )
 
-    def joint_norms(self, joined: list[Joined]) -> list[Tensor]:
+    def joint_norms(self, shares: Shares) -> Tensor:
         bias = self.bias is not None
         each = _norms_of_terms(self.input, self.output_grad, bias)
-        return [
-            each[people.part]
-            if people.m == 1
-            else _norms_of_sums(
-                people.of(self.input), people.blanked(self.output_grad), people.blanked(each), bias
-            )
-            for people in joined
-        ]
+        longest = shares.longest(each)
+        return torch.cat(
+            [
+                each[people.part]
+                if people.m == 1
+                else _norms_of_sums(
+                    people.of(self.input),
+                    people.blanked(self.output_grad),
+                    longest[people.who],
+                    people.most,
+                    bias,
+                )
+                for people in shares.joined
+            ]
+        )
 
     def numbers(self) -> int:
         return self.input.numel() + self.output_grad.numel()
@@ -149,9 +157,9 @@ class OuterProducts:
             self, input=_blank(self.input, bad), output_grad=_blank(self.output_grad, bad)
         )
 
-    def joint_norms(self, joined: list[Joined]) -> list[Tensor]:
-        found = []
-        for people in joined:
+    def joint_norms(self, shares: Shares) -> Tensor:
+        found, positions = [], self.input.shape[1]
+        for people in shares.joined:
             if people.m == 1:  # as where nobody has more
                 part = self.input[people.part], self.output_grad[people.part]
                 found.append(OuterProducts(self.weight, self.bias, *part).squared_norms())
@@ -159,9 +167,10 @@ class OuterProducts:
             a = people.of(self.input).flatten(1, 2)
             d = people.blanked(self.output_grad).flatten(1, 2)
             bias = self.bias is not None
-            each = _norms_of_terms(a.flatten(0, 1), d.flatten(0, 1), bias)
-            found.append(_norms_of_sums(a, d, each.view(a.shape[:2]), bias))
-        return found
+            each = _norms_of_terms(a.flatten(0, 1), d.flatten(0, 1), bias).view(a.shape[:2])
+            longest = each.sum(1).mul_(positions * shares.sizes[people.who])
+            found.append(_norms_of_sums(a, d, longest, positions * people.most, bias))
+        return torch.cat(found)
 
     def numbers(self) -> int:
         positions = self.input.shape[1]
@@ -190,14 +199,15 @@ class Lookups:
     def without(self, bad: Tensor) -> Lookups:
         return replace(self, output_grad=_blank(self.output_grad, bad))
 
-    def joint_norms(self, joined: list[Joined]) -> list[Tensor]:
+    def joint_norms(self, shares: Shares) -> Tensor:
         found = []
-        for people in joined:
+        for people in shares.joined:
             index = people.of(self.index).flatten(1, 2)
             d = people.blanked(self.output_grad).flatten(1, 2)
-            norms = Lookups.squared_norms if index.shape[1] <= _MANY else _norms_by_row
+            few = people.most * self.index.shape[1] <= _MANY
+            norms = Lookups.squared_norms if few else _norms_by_row
             found.append(norms(Lookups(self.weight, index, d)))
-        return found
+        return torch.cat(found)
 
     def numbers(self) -> int:
         return self.output_grad.numel() + 2 * self.index.shape[1] * self.index.numel()
@@ -222,18 +232,18 @@ class Rows:
     def without(self, bad: Tensor) -> Rows:
         return replace(self, rows=_blank(self.rows, bad))
 
-    def joint_norms(self, joined: list[Joined]) -> list[Tensor]:
+    def joint_norms(self, shares: Shares) -> Tensor:
         each = self.squared_norms()
         found = []
-        for people in joined:
+        for people in shares.joined:
             if people.m == 1:
                 found.append(each[people.part])
                 continue
             sums = _lengths(people.blanked(self.rows.flatten(1)).sum(1)).square_()
             sums += _LOST * self.parameter.numel()
             lengths = people.blanked(each).sqrt().sum(1)
-            found.append(_safe(sums, lengths, max(_ROUNDING, people.m * _UNIT)))
-        return found
+            found.append(_safe(sums, lengths, max(_ROUNDING, people.most * _UNIT)))
+        return torch.cat(found)
 
     def numbers(self) -> int:
         return self.rows.numel()
@@ -258,15 +268,19 @@ def _norms_of_terms(a: Tensor, d: Tensor, bias: bool) -> Tensor:
     return inputs.mul_(grads)
 
 
-def _norms_of_sums(a: Tensor, d: Tensor, each: Tensor, bias: bool) -> Tensor:
+def _norms_of_sums(a: Tensor, d: Tensor, longest: Tensor, most: int, bias: bool) -> Tensor:
     """Return upper bounds of the squared norms of sums of outer products ``d`` times ``a``.
 
     Parameters
     ----------
     a : Tensor of shape (sums, terms, n_in)
     d : Tensor of shape (sums, terms, n_out)
-    each : Tensor of shape (sums, terms)
-        As :func:`_norms_of_terms` gives them; zero for terms that are none.
+        Zero for terms that are none.
+    longest : Tensor of shape (sums,)
+        How many terms each sum has, times the sum of their squared norms, as
+        :func:`_norms_of_terms` gives them: the squared sum of the norms at most, by Cauchy-Schwarz.
+    most : int
+        How many terms such sums may have; at least as many as these.
     bias : bool
         Whether a term has the numbers of ``d`` once more.
 
@@ -276,38 +290,35 @@ def _norms_of_sums(a: Tensor, d: Tensor, each: Tensor, bias: bool) -> Tensor:
     rounding hides where terms nearly cancel is added, in whichever order numbers are added up and
     if all of its errors point one way, as they do for rows that somebody made so.
     """
-    terms, n_in, n_out = a.shape[1], a.shape[2], d.shape[2]
-    if terms > _FEW and terms**2 * (n_in + n_out) > (terms + ROW_COST) * n_in * n_out:
+    n_in, n_out = a.shape[2], d.shape[2]
+    if most > _FEW and most**2 * (n_in + n_out) > (most + ROW_COST) * n_in * n_out:
         squared = (d.mT @ a).flatten(1).square().sum(1)
         if bias:
             squared += d.sum(1).square().sum(1)
         squared += _LOST * (n_in + 1) * n_out
-        return _safe(squared, each.sqrt().sum(1), max(_ROUNDING, terms * _UNIT))
-    lost = _lost_in_products(n_in, n_out)
+        return _safe(squared, longest.sqrt(), max(_ROUNDING, most * _UNIT))
+    lost = _lost_in_products(n_in, n_out, most)
     if max(n_in, n_out) > _SUMMED:
         a, d = a.double(), d.double()
-    if terms == 2:  # what the products below come to, in half the time
-        crossed, grads = (
-            torch.linalg.vecdot(a[:, 0], a[:, 1]),
-            torch.linalg.vecdot(d[:, 0], d[:, 1]),
-        )
-        crossed = (crossed + 1.0 if bias else crossed) * grads
-        return (each.sum(1) * (1.0 + 2.0 * lost)).add_(crossed, alpha=2.0).float()
-    products, grads = a @ a.mT, d @ d.mT
+    if most == 2:  # what the products below come to, in half the time
+        crossed = torch.linalg.vecdot(a[:, 0], a[:, 1])
+        crossed = (crossed + 1.0 if bias else crossed) * torch.linalg.vecdot(d[:, 0], d[:, 1])
+        return (longest * (0.5 + lost)).add_(crossed, alpha=2.0).float()
+    products = torch.bmm(a, a.mT)
     if bias:
         products += 1.0
-    products *= grads
-    return products.sum((1, 2)).add_(each.sum(1), alpha=terms * lost).float()
+    products *= torch.bmm(d, d.mT)
+    return products.sum(2).sum(1).add_(longest, alpha=lost).float()
 
 
-def _lost_in_products(n_in: int, n_out: int) -> float:
+def _lost_in_products(n_in: int, n_out: int, most: int) -> float:
     """Return what products of pairs of terms, or squared norms, may be off by, in any order.
 
     A sum of n products is off by n units at most (Higham, "Accuracy and stability of numerical
     algorithms", 2002, section 3.1); rows above 4,096 numbers are added up in double precision.
     """
-    numbers = min(n_in, _SUMMED) + min(n_out, _SUMMED)
-    return max(_PRODUCTS, (numbers + _FEW) * _UNIT)
+    numbers = min(n_in, _SUMMED) + min(n_out, _SUMMED) + 2 * most  # rows of pairs, then rows
+    return max(_PRODUCTS, (numbers + _OTHERS) * _UNIT)
 
 
 def _grad(parameter: Tensor) -> Tensor:

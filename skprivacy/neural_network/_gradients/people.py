@@ -14,7 +14,7 @@ from .contributions import Contribution
 __all__ = ["Joined", "Shares"]
 
 # Of people with up to this many examples each number is computed by itself; of more, with those
-# who have up to half as many again, filled up with examples that count nothing.
+# who have up to twice as many, filled up with examples that count nothing.
 _EXACT = 8
 
 
@@ -29,21 +29,37 @@ class Shares:
     mean : bool
         Whether a person contributes the mean of the examples' gradients, or their sum.
     device : torch.device
+
+    Attributes
+    ----------
+    joined : list of Joined
+        People with about equally many examples together, in order.
+    sizes : Tensor of shape (n_people,)
+        As given.
     """
 
     def __init__(self, sizes: NDArray[np.int64], mean: bool, device: torch.device) -> None:
         ends = np.cumsum(sizes)
-        self._joined = [_joined(sizes, ends, *cut, device) for cut in _buckets(sizes)]
+        self.joined = [_joined(sizes, ends, *cut, device) for cut in _buckets(sizes)]
         owner = np.repeat(np.arange(len(sizes)), sizes)
         self._owner = torch.from_numpy(owner).to(device)
-        weights = 1.0 / sizes if mean else np.ones(len(sizes))
-        self._weights = torch.from_numpy(weights.astype(np.float32)).to(device)
+        self.sizes = torch.from_numpy(sizes.astype(np.float32)).to(device)
+        self._weights = 1.0 / self.sizes if mean else torch.ones_like(self.sizes)
         self._squared_weights = self._weights.square()
+
+    @property
+    def alone(self) -> int:
+        """How many people have one example; they are the first."""
+        return self.joined[0].who.stop if self.joined[0].most == 1 else 0
 
     def squared_norms(self, examples: Contribution) -> Tensor:
         """Return an upper bound of the squared norm of each person's contribution."""
-        norms = examples.joint_norms(self._joined)
-        return torch.cat(norms).mul_(self._squared_weights)
+        return examples.joint_norms(self).mul_(self._squared_weights)
+
+    def longest(self, squared: Tensor) -> Tensor:
+        """Return how many examples each person has times the sum of their squared norms."""
+        sums = torch.zeros_like(self.sizes).index_add_(0, self._owner, squared)
+        return sums.mul_(self.sizes)
 
     def by_example(self, values: Tensor) -> Tensor:
         """Return each example's value, given people's; examples are the last dimension."""
@@ -61,12 +77,16 @@ class Shares:
 
 @dataclass(frozen=True)
 class Joined:
-    """Some consecutive examples, as those of people who have about equally many.
+    """Some consecutive people and examples, of whom each has about equally many.
 
     Parameters
     ----------
     m : int
-        How many each has, or is given.
+        How many each has, or is given: as many as somebody here has.
+    most : int
+        How many such people may have at most: by this alone goes how norms are computed.
+    who : slice
+        The people.
     part : slice
         The examples.
     places : Tensor of shape (n_people * m,), default=None
@@ -76,6 +96,8 @@ class Joined:
     """
 
     m: int
+    most: int
+    who: slice
     part: slice
     places: Tensor | None = None
     extra: Tensor | None = None
@@ -85,58 +107,57 @@ class Joined:
         values = values[self.part]
         if self.places is not None:
             values = values.index_select(0, self.places)
-        return values.unflatten(0, (-1, self.m))
+        return values.view(-1, self.m, *values.shape[1:])
 
     def blanked(self, values: Tensor) -> Tensor:
         """Return the same with zeros in extra places."""
         if self.places is None or self.extra is None:
             return self.of(values)
         values = values[self.part].index_select(0, self.places)
-        return values.index_fill_(0, self.extra, 0).unflatten(0, (-1, self.m))
+        return values.index_fill_(0, self.extra, 0).view(-1, self.m, *values.shape[1:])
 
 
 def _buckets(sizes: NDArray[np.int64]) -> list[tuple[int, int, int]]:
-    """Return (m, first, last): where people are to whom ``m`` examples are given.
+    """Return (most, first, last): where people are who have about equally many examples.
 
-    **Guarantees.** ``m`` depends on a person's own number alone, also if all have fewer: by ``m``
-    goes how norms are computed and how much rounding is feared, and nobody may change what others
-    add.
+    **Guarantees.** ``most`` depends on a person's own number alone, also if all have fewer: by
+    ``most`` goes how norms are computed and how much rounding is feared, and nobody may change
+    what others add.
     """
     found, first = [], 0
     while first < len(sizes):
-        m = _rounded(int(sizes[first]))
-        last = int(np.searchsorted(sizes, m, side="right"))
-        found.append((m, first, last))
+        most = _rounded(int(sizes[first]))
+        last = int(np.searchsorted(sizes, most, side="right"))
+        found.append((most, first, last))
         first = last
     return found
 
 
 def _rounded(size: int) -> int:
-    """Return the next of 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48..."""
-    if size <= _EXACT:
-        return size
-    power = 1 << (size - 1).bit_length()  # the next power of two
-    return power * 3 // 4 if size <= power * 3 // 4 else power
+    """Return the next of 1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64..."""
+    return size if size <= _EXACT else 1 << (size - 1).bit_length()
 
 
 def _joined(
     sizes: NDArray[np.int64],
     ends: NDArray[np.int64],
-    m: int,
+    most: int,
     first: int,
     last: int,
     device: torch.device,
 ) -> Joined:
-    start = int(ends[first] - sizes[first])
-    part = slice(start, int(ends[last - 1]))
+    start, m = int(ends[first] - sizes[first]), int(sizes[last - 1])
+    who, part = slice(first, last), slice(start, int(ends[last - 1]))
     if sizes[first] == m:
-        return Joined(m, part)
+        return Joined(m, most, who, part)
     own = sizes[first:last]
     place = np.arange(m)
     extra = place >= own[:, None]
     places = np.where(extra, 0, place) + (ends[first:last] - own - start)[:, None]
     return Joined(
         m,
+        most,
+        who,
         part,
         torch.from_numpy(places.ravel()).to(device),
         torch.from_numpy(np.flatnonzero(extra)).to(device),

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ..._groups import Groups
 from ...mechanisms import Mechanism, SecureRandom
 from .._gradients.contributions import Contribution
-from .._gradients.people import Joined
+from .._gradients.people import Shares
 from .._gradients.trial import PerExampleGradients
 from .config import TrainingConfig
 from .engine import Alone, Peers, Training
@@ -147,14 +147,12 @@ class _WithCanaries:
         theirs = to.length * factors[self.is_canary].to(to.grad.dtype)
         to.grad.index_add_(0, to.weights[self.numbers_of_canaries], theirs)
 
-    def joint_norms(self, joined: list[Joined]) -> list[Tensor]:
-        found = self.records.joint_norms(joined)
-        for norms, people in zip(found, joined, strict=True):
-            theirs = self.is_canary[people.part]
-            if people.m == 1:
-                norms.masked_fill_(theirs, self.to.length**2)
-            elif theirs.any():
-                raise ValueError("A canary shares its group with other rows: give it its own.")
+    def joint_norms(self, shares: Shares) -> Tensor:
+        found = self.records.joint_norms(shares)
+        alone = shares.alone
+        if self.is_canary[alone:].any():
+            raise ValueError("A canary shares its group with other rows: give it its own.")
+        found[:alone].masked_fill_(self.is_canary[:alone], self.to.length**2)
         return found
 
     def without(self, bad: Tensor) -> _WithCanaries:
