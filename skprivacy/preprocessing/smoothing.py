@@ -155,7 +155,7 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         try:
             self.estimator_ = clone(self.estimator).fit(rows, labels, **given)
         except TypeError as error:
-            raise TypeError(f"estimator= cannot be fitted to X and y: {error}") from error
+            raise TypeError(f"estimator= cannot be fitted to X and y ({error}).") from error
         self.classes_ = self.estimator_.classes_
         return self
 
