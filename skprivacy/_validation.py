@@ -237,22 +237,22 @@ def _reads_as_number(value: Any) -> bool:
     return True
 
 
-def label_columns(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
+def label_columns(y: Any, classes: NDArray[Any], name: str = "y") -> NDArray[np.intp]:
     """Return the column of each label in ``classes``."""
     y = np.asarray(y)
     if y.ndim != 1:
-        raise ValueError(f"y has shape {y.shape}; expected one label for each record.")
+        raise ValueError(f"{name} has shape {y.shape}; expected one label for each record.")
     try:
         columns = np.searchsorted(classes, y)
     except TypeError:
         raise TypeError(
-            f"y holds labels of another type than the model's, {classes.tolist()[:20]}."
+            f"{name} holds labels of another type than the model's, {classes.tolist()[:20]}."
         ) from None
     unknown = (columns == len(classes)) | (classes[np.minimum(columns, len(classes) - 1)] != y)
     if unknown.any():
         raise ValueError(
-            f"y holds the label {y[unknown][0]!r}, which occurs neither in the model nor in the "
-            f"attacker's records; expected one of {classes.tolist()[:20]}. Leave such records out."
+            f"{name} holds the label {y[unknown][0]!r}, which occurs neither in the model nor in "
+            f"the attacker's records; expected one of {classes.tolist()[:20]}. Leave such records out."
         )
     return columns
 

@@ -376,7 +376,9 @@ class LabelInferenceAttack(BaseEstimator):
     ) -> Float64Array:
         probabilities = np.maximum(self._probabilities(model, X), least)
         rows = np.arange(len(probabilities))
-        first, second = (label_columns(y, self.classes_) for y in (label, other))
+        first = label_columns(label, self.classes_, "label")
+        second = label_columns(other, self.classes_, "other")
+        check_consistent_length(X, first, second)
         return np.log(probabilities[rows, first]) - np.log(probabilities[rows, second])
 
     def __sklearn_clone__(self) -> LabelInferenceAttack:

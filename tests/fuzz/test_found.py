@@ -52,6 +52,7 @@ MARKED = np.column_stack([y, X])
 ATTRIBUTE = attacks.AttributeInference(LogisticRegression().fit(MARKED, y)).fit(MARKED, y)
 HUGE = np.where(np.arange(3) == 0, 1e300, X)
 NETWORK = MLPClassifier((4,)).partial_fit(X, y, classes=[0, 1])
+CANARIES = attacks.LabelInferenceAttack(TARGET, n_canaries=5, random_state=0).fit(X, y)
 LABEL_ONLY = attacks.LabelOnlyAttack(TARGET, n_queries=9).fit(X, y)
 
 
@@ -169,6 +170,8 @@ FOUND = [
         X[:, 0], 0.5, bounds=(0, 1), epsilon=1.0, n_candidates=1 << 63)),
     ("y", lambda: preprocessing.SmoothedClassifier(GaussianNB()).fit(X, UNORDERED)),
     ("values", lambda: preprocessing.Categories(np.array("a"))),
+    ("label", lambda: CANARIES.score_samples(X, np.array(["2020-01-01"] * 24, "M8[D]"), y)),
+    ("inconsistent", lambda: CANARIES.score_samples(X, 1 - y, y[:0])),
     ("distances", lambda: accounting.local_sensitivity(VOTES, 5.0, [[1], [2, 3]])),
     ("random_state", lambda: datasets.make_adult_like(10, random_state=DAY)),
     ("y", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, SEQUENCES)),
