@@ -252,7 +252,8 @@ def label_columns(y: Any, classes: NDArray[Any], name: str = "y") -> NDArray[np.
     if unknown.any():
         raise ValueError(
             f"{name} holds the label {y[unknown][0]!r}, which occurs neither in the model nor in "
-            f"the attacker's records; expected one of {classes.tolist()[:20]}. Leave such records out."
+            f"the attacker's records; expected one of {classes.tolist()[:20]}. Leave such records "
+            "out."
         )
     return columns
 
