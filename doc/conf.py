@@ -81,6 +81,7 @@ REFERENCE = {
     "Private networks": "neural_network",
     "Private linear models": "linear_model",
     "Private ensembles": "ensemble",
+    "Federations": "federated",
     "Fine-tuning": "fine_tuning",
     "Private labels": "label_privacy",
     "Synthetic tables": "synthesis",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from .audit import audit, audit_one_run, check_disclosure, verify_privacy
     from .certificates import certificate, verify_certificate
     from .ensemble import PATEClassifier
+    from .federated import DPFederatedClassifier
     from .fine_tuning import ALMFineTuner
     from .label_privacy import (
         ALIBIClassifier,
@@ -44,6 +45,7 @@ __all__ = [
     "ALIBIClassifier",
     "ALMFineTuner",
     "AdaSSPRegressor",
+    "DPFederatedClassifier",
     "DPNeuralNet",
     "DPSGDClassifier",
     "DPSGDRegressor",
@@ -87,6 +89,7 @@ _PUBLIC = {
     "ALIBIClassifier": "label_privacy",
     "ALMFineTuner": "fine_tuning",
     "AdaSSPRegressor": "linear_model",
+    "DPFederatedClassifier": "federated",
     "DPNeuralNet": "neural_network",
     "DPSGDClassifier": "neural_network",
     "DPSGDRegressor": "neural_network",
@@ -130,6 +133,7 @@ _SUBPACKAGES = {
     "defences",
     "display",
     "ensemble",
+    "federated",
     "fine_tuning",
     "label_privacy",
     "linear_model",

@@ -24,6 +24,7 @@ __all__ = [
     "unit_of",
 ]
 
+_ONE_OF = {"groups": "group", "parties": "party"}
 PARTS = 1 << 20  # into which a group is divided among its records: sums of such shares are exact
 
 
@@ -97,7 +98,7 @@ class Groups:
         return Groups(self.codes[rows], self.n, self.unit, self.names)
 
 
-def check_groups(groups: Any, X: Any) -> Groups:
+def check_groups(groups: Any, X: Any, name: str = "groups") -> Groups:
     """Return the group of each record.
 
     Parameters
@@ -105,6 +106,8 @@ def check_groups(groups: Any, X: Any) -> Groups:
     groups : array-like of shape (n_samples,)
         Equal values are one group. A Series' name is the unit of the guarantee.
     X : array-like of shape (n_samples, n_features)
+    name : {"groups", "parties"}, default="groups"
+        What the argument is called, and a group that has no name of its own.
 
     Returns
     -------
@@ -116,13 +119,13 @@ def check_groups(groups: Any, X: Any) -> Groups:
         If the shape is wrong, a record belongs to nobody, a group is written in two types, or
         ``X`` and ``groups`` have the same rows in another order, by their indices.
     """
-    check_unmasked(groups, "groups")
-    check_order(groups, X)
-    unit = unit_of(groups)
-    values = groups if isinstance(groups, pd.Series) else _array(groups)
+    check_unmasked(groups, name)
+    check_order(groups, X, name)
+    unit = unit_of(groups, name)
+    values = groups if isinstance(groups, pd.Series) else _array(groups, name)
     if np.ndim(values) != 1:
         raise ValueError(
-            f"groups has shape {np.shape(values)}; expected one value for each record, such as the "
+            f"{name} has shape {np.shape(values)}; expected one value for each record, such as the "
             "column of the patients' numbers."
         )
     check_consistent_length(X, values)
@@ -130,25 +133,25 @@ def check_groups(groups: Any, X: Any) -> Groups:
         codes, names = pd.factorize(values)  # pandas' code of a missing value is -1
     except TypeError as error:
         raise ValueError(
-            f"groups holds values that cannot be looked up ({error}). Pass numbers or text, such "
+            f"{name} holds values that cannot be looked up ({error}). Pass numbers or text, such "
             "as the column of the patients' numbers."
         ) from None
     if (codes < 0).any():
         raise ValueError(
-            f"groups has missing values, first at position {int((codes < 0).argmax())}: a record "
+            f"{name} has missing values, first at position {int((codes < 0).argmax())}: a record "
             "that belongs to nobody would not be protected. Drop such records, or give each a "
             "value of its own."
         )
     if np.asarray(names).dtype == object and len(set(as_text(names))) < len(names):
         raise ValueError(
-            "groups has a value both as a number and as text, such as 1 and '1', which a file that "
-            "is read in parts may come to: one group would be protected as two. Read the column as "
-            "text, for instance by pandas.read_csv(path, dtype={'patient': str})."
+            f"{name} has a value both as a number and as text, such as 1 and '1', which a file "
+            "that is read in parts may come to: one group would be protected as two. Read the "
+            "column as text, for instance by pandas.read_csv(path, dtype={'patient': str})."
         )
     return Groups(codes.astype(np.int64), len(names), unit, names)
 
 
-def check_order(groups: Any, X: Any) -> None:
+def check_order(groups: Any, X: Any, name: str = "groups") -> None:
     """Refuse groups whose rows are those of ``X``, by their indices, in another order.
 
     Rows go together by position, as everywhere in scikit-learn: records would be taken for those
@@ -159,8 +162,8 @@ def check_order(groups: Any, X: Any) -> None:
     rows, own = X.index, groups.index
     if len(rows) == len(own) and not rows.equals(own) and rows.isin(own).all():
         raise ValueError(
-            "groups has the index of X in another order, and rows go together by position. Pass "
-            "groups.loc[X.index], or groups.to_numpy() if their order is right."
+            f"{name} has the index of X in another order, and rows go together by position. Pass "
+            f"{name}.loc[X.index], or {name}.to_numpy() if their order is right."
         )
 
 
@@ -182,23 +185,23 @@ def protected(groups: Any, X: Any) -> Groups:
     return check_groups(groups, X)
 
 
-def unit_of(groups: Any) -> str:
-    """Return what the groups are called: the name of a Series, or "group"."""
-    name = getattr(groups, "name", None)
-    if name == "record":
+def unit_of(groups: Any, name: str = "groups") -> str:
+    """Return what one of the groups is called: the name of a Series, or "group" or "party"."""
+    own = getattr(groups, "name", None)
+    if own == "record":
         raise ValueError(
-            "groups is named 'record', which stands for guarantees of single records. Rename it "
+            f"{name} is named 'record', which stands for guarantees of single records. Rename it "
             "after what its values are, such as 'patient'."
         )
-    return name if isinstance(name, str) and name else "group"
+    return own if isinstance(own, str) and own else _ONE_OF[name]
 
 
-def _array(groups: Any) -> NDArray[Any]:
+def _array(groups: Any, name: str) -> NDArray[Any]:
     """Return an array in which numbers stay numbers and text stays text."""
     if isinstance(groups, np.ndarray):
         return groups
     if isinstance(groups, str) or not hasattr(groups, "__len__"):
-        raise ValueError(f"groups={groups!r} must have one value for each record.")
+        raise ValueError(f"{name}={groups!r} must have one value for each record.")
     if not hasattr(groups, "__array__"):  # numpy would turn 1 and "1" into one text
         array = np.empty(len(groups), object)
         array[:] = groups

@@ -39,7 +39,13 @@ from skprivacy.accounting import (
 )
 from skprivacy.linear_model._logistic import LogisticLoss
 from skprivacy.linear_model.objective import ObjectivePerturbation
-from skprivacy.mechanisms import Exponential, Laplace, Mechanism, PoissonSampler
+from skprivacy.mechanisms import (
+    DistributedGaussian,
+    Exponential,
+    Laplace,
+    Mechanism,
+    PoissonSampler,
+)
 
 from .private_estimators import Case
 
@@ -140,6 +146,8 @@ def noise_of(mechanism: Mechanism, value: Any, output: NDArray) -> NDArray:
     """
     if isinstance(mechanism, Exponential):
         return _noise_of_choice(mechanism, value, int(output))
+    if isinstance(mechanism, DistributedGaussian):  # of all parties: the sum alone is released
+        return output - value.sum(axis=0)
     if not isinstance(mechanism, ObjectivePerturbation):
         return output - value
     rows, targets, weights = value
@@ -269,7 +277,7 @@ def check_noise(case: Case) -> None:
         tape.mechanisms[0].event,
         np.array(
             [
-                (out - value) / (m.noise_multiplier * m.sensitivity)
+                noise_of(m, value, out) / (m.noise_multiplier * m.sensitivity)
                 for m, value, out in zip(tape.mechanisms, tape.inputs, tape.outputs, strict=True)
             ]
         ),

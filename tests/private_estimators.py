@@ -26,6 +26,7 @@ from skprivacy.ensemble import (
     PATEClassifier,
     PrivateKNNClassifier,
 )
+from skprivacy.federated import DPFederatedClassifier
 from skprivacy.fine_tuning import (
     ALMFineTuner,
     GradientHead,
@@ -571,6 +572,29 @@ SYNTHESIS = {
 }
 
 
+class OfThreeParties(DPFederatedClassifier):
+    """A federation of three parties who have every third record each; it tells what networks do."""
+
+    n_steps_ = property(lambda self: self.n_rounds_)
+
+    def fit(self, X, y, parties=None):
+        return super().fit(X, y, parties=np.arange(len(X)) % 3 if parties is None else parties)
+
+
+def _federated(**fixed: Any) -> Case:
+    def make(**params: Any) -> Any:
+        of_networks = {k: params.pop(k, None) for k in ("hidden_layer_sizes", "random_state")}
+        epochs = params.pop("epochs", 6 if of_networks["hidden_layer_sizes"] is None else 210)
+        batch = params.get("batch_size", 8)
+        defaults = {
+            "epsilon": 4.0, "delta": 1e-4, "classes": [0, 1, 2], "n_untrusted": 0,
+            "batch_size": 8, "n_rounds": epochs * (params.get("n_records") or 24) // batch,
+        }  # fmt: skip
+        return OfThreeParties(**{**defaults, **fixed, **params})
+
+    return Case(make, three_classes, null_label=0, samples=True)
+
+
 def _net(criterion: Any = nn.CrossEntropyLoss, **params: Any) -> DPNeuralNet:
     """A net for skorch users, whose parameters have other names."""
     torch.manual_seed(int(params.pop("random_state", 0)))
@@ -662,6 +686,8 @@ CASES = {
         numbers,
         0.0,
     ),
+    "DPFederatedClassifier": _federated(),
+    "DPFederatedClassifier-trusted": _federated(server="trusted"),
     **FINE_TUNING,
     **LINEAR,
     **PATE,
@@ -683,6 +709,7 @@ SCIKIT_LEARN = [
     DPSGDClassifier(epsilon=100.0, hidden_layer_sizes=(), device="cpu", noise_seed=0),
     DPSGDRegressor(epsilon=100.0, epochs=60),
     DPSGDRegressor(epsilon=100.0, epochs=60, noise_seed=0),
+    DPFederatedClassifier(epsilon=100.0, n_rounds=30, noise_seed=0),
     FunctionalMechanismRegressor(noise_seed=0),
     FunctionalMechanismClassifier(noise_seed=0),
     ObjectivePerturbationClassifier(noise_seed=0),

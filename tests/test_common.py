@@ -13,6 +13,7 @@ from skprivacy.defences import (
     TopKClassifier,
 )
 from skprivacy.ensemble import PATEClassifier, PrivateKNNClassifier
+from skprivacy.federated import DPFederatedClassifier
 from skprivacy.neural_network import (
     DPSGDClassifier,
     DPSGDRegressor,
@@ -65,7 +66,7 @@ LOADED = {
 def expected_failures(estimator):
     if isinstance(estimator, LocalPerturbation):
         return LOADED
-    if isinstance(estimator, PATEClassifier | PrivateKNNClassifier):
+    if isinstance(estimator, DPFederatedClassifier | PATEClassifier | PrivateKNNClassifier):
         return {"check_estimators_nan_inf": NAN["check_estimators_nan_inf"]}
     if not isinstance(estimator, DPSGDClassifier | DPSGDRegressor):
         return {}

@@ -17,7 +17,7 @@ from . import contracts, contracts_labels, contracts_once, contracts_refused
 from .private_estimators import CASES, LABELS, OVERFLOWING, SCIKIT_LEARN
 
 PRIVATE = [
-    "ensemble", "fine_tuning", "label_privacy", "linear_model", "model_selection",
+    "ensemble", "federated", "fine_tuning", "label_privacy", "linear_model", "model_selection",
     "neural_network", "preprocessing", "synthesis",
 ]  # fmt: skip
 EVERYBODY = [

@@ -25,6 +25,7 @@ LAYERS = [
         "datasets",
         "defences",
         "ensemble",
+        "federated",
         "fine_tuning",
         "label_privacy",
         "linear_model",
@@ -58,9 +59,19 @@ LAYER_OF["__main__"] = LAYER_OF["cli"]
 # Attacks that look into torch modules; torch is imported when it is used.
 MAY_IMPORT_TORCH = {
     "neural_network",
+    "attacks/_candidate_rows.py",
+    "attacks/_first_layer.py",
+    "attacks/_gradient_labels.py",
+    "attacks/_inversion_attack.py",
+    "attacks/_linear_layers.py",
+    "attacks/_loss_gradients.py",
     "attacks/_membership_net.py",
     "attacks/_modules.py",
     "attacks/_networks.py",
+    "attacks/_relaxed_rows.py",
+    "attacks/bayes_inversion.py",
+    "attacks/first_layer_inversion.py",
+    "attacks/gradient_inversion.py",
     "mechanisms/_chacha_kernel.py",
     "mechanisms/chacha.py",
 }
@@ -178,7 +189,7 @@ import numpy as np, skprivacy
 from importlib import import_module
 from skprivacy.audit import audit
 for part in ("accounting", "attacks", "audit", "cli", "datasets", "defences", "display", "ensemble",
-             "fine_tuning", "label_privacy", "linear_model", "mechanisms", "metrics",
+             "federated", "fine_tuning", "label_privacy", "linear_model", "mechanisms", "metrics",
              "model_selection", "persistence", "preprocessing", "synthesis"):
     module = import_module(f"skprivacy.{part}")
     for name in getattr(module, "__all__", ()):

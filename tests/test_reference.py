@@ -14,7 +14,8 @@ DOC = Path(__file__).parents[1] / "doc"
 PARTS = [
     "accounting", "attacks", "attacks.inversion", "attacks.scores", "attacks.synthesis", "audit",
     "base",
-    "certificates", "datasets", "defences", "display", "ensemble", "exceptions", "fine_tuning",
+    "certificates", "datasets", "defences", "display", "ensemble", "exceptions", "federated",
+    "fine_tuning",
     "label_privacy", "linear_model", "mechanisms", "metrics", "model_selection", "neural_network",
     "persistence", "preprocessing", "public_facts", "synthesis",
 ]  # fmt: skip

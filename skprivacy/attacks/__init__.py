@@ -2,16 +2,21 @@
 
 from .aggregate import AggregateAttack, ExpectedPower, expected_power
 from .attribute import AttributeInference, AttributeResult
+from .bayes_inversion import BayesInversion
+from .first_layer_inversion import FirstLayerInversion
 from .generalized import VulnerableRecordsAttack
 from .generative import GenerativeAttack
 from .generators import DensityRatio, NearestGenerated
+from .gradient_inversion import GradientInversion
 from .gradient_norm import GradientNormAttack
 from .indirect import IndirectInference
+from .inversion_result import InversionResult
 from .label_inference import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
 from .label_only import LabelOnlyAttack
 from .learned import LearnedRatio
 from .lira import LiRA
 from .membership import LossThreshold, MembershipAttack
+from .party_gradient import gradient_of_step, party_gradient
 from .property import PropertyInference
 from .quantile import QuantileAttack
 from .result import AttackResult
@@ -31,11 +36,15 @@ __all__ = [
     "AttackResult",
     "AttributeInference",
     "AttributeResult",
+    "BayesInversion",
     "DensityRatio",
     "ExpectedPower",
+    "FirstLayerInversion",
     "GenerativeAttack",
+    "GradientInversion",
     "GradientNormAttack",
     "IndirectInference",
+    "InversionResult",
     "LabelCanaries",
     "LabelInferenceAttack",
     "LabelInferenceResult",
@@ -59,4 +68,6 @@ __all__ = [
     "VulnerableRecordsAttack",
     "WhiteBoxAttack",
     "expected_power",
+    "gradient_of_step",
+    "party_gradient",
 ]

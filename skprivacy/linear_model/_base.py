@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +28,12 @@ from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
 from ..mechanisms.bounds import UnitBall
 from ..public_facts import public_bounds
 
-__all__ = ["PrivateLinearClassifier", "PrivateLinearModel", "PrivateLinearRegressor"]
+__all__ = [
+    "LinearScores",
+    "PrivateLinearClassifier",
+    "PrivateLinearModel",
+    "PrivateLinearRegressor",
+]
 
 # The constant column, next to features in [-1, 1]: small, because it adds to the norm and so to the
 # noise, but not so small compared with records of large norm that the ridge suppresses it.
@@ -164,18 +169,17 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return np.clip(self._scores(X), *self.target_bounds_)
 
 
-class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
-    """A linear classifier whose set of labels is public."""
+class LinearScores(ClassifierMixin):
+    """What a classifier answers by scores that are linear in the features.
 
-    _parameter_constraints: dict = {
-        **PrivateLinearModel._parameter_constraints,
-        "classes": ["array-like", None],
-    }
+    A subclass has ``classes_``, and ``_scores``, of one column for two classes.
+    """
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
-        return tags
+    classes_: NDArray[Any]
+
+    if TYPE_CHECKING:  # whatever class has it: here it would come before the subclass's other bases
+
+        def _scores(self, X: ArrayLike) -> NDArray[np.float64]: ...
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the log-odds of the second class, or one score per class.
@@ -228,3 +232,17 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         scores = self.decision_function(X)
         chosen = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)
         return self.classes_[chosen]
+
+
+class PrivateLinearClassifier(LinearScores, PrivateLinearModel):
+    """A linear classifier whose set of labels is public."""
+
+    _parameter_constraints: dict = {
+        **PrivateLinearModel._parameter_constraints,
+        "classes": ["array-like", None],
+    }
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
+        return tags

@@ -3,6 +3,7 @@
 from .additive import Gaussian, Laplace, Logistic
 from .base import Mechanism
 from .correlated import MatrixGaussian
+from .distributed import DistributedGaussian
 from .entropy import SecureRandom
 from .floating import FloatGaussian
 from .gaussian_noise import analytic_noise_multiplier, classic_noise_multiplier
@@ -15,6 +16,7 @@ from .sanitised import SanitisedCost, SmoothGaussian, sanitised_cost
 from .selection import Exponential, ReportNoisyMax
 
 __all__ = [
+    "DistributedGaussian",
     "Exponential",
     "FloatGaussian",
     "FloatLogistic",

@@ -13,7 +13,7 @@ import numpy as np
 from .._validation import PlainNumbers, is_tensor
 from .entropy import SecureRandom
 
-__all__ = ["Mechanism", "answers"]
+__all__ = ["Mechanism", "answers", "check_random"]
 
 _ANSWERS: ContextVar[list[Any] | None] = ContextVar("_ANSWERS", default=None)
 
@@ -31,6 +31,12 @@ def answers() -> Iterator[list[Any]]:
         yield collected
     finally:
         _ANSWERS.reset(token)
+
+
+def check_random(random: Any) -> None:
+    """Refuse any other source of chance than ours."""
+    if not isinstance(random, SecureRandom):
+        raise TypeError(f"random={random!r} must be a SecureRandom, the source of all noise.")
 
 
 class Mechanism(PlainNumbers, ABC):
@@ -64,8 +70,7 @@ class Mechanism(PlainNumbers, ABC):
         object
             What the mechanism releases; an array for an array.
         """
-        if not isinstance(random, SecureRandom):
-            raise TypeError(f"random={random!r} must be a SecureRandom, the source of all noise.")
+        check_random(random)
         answer = self._release(value, random)
         if (collected := _ANSWERS.get()) is not None:
             here = answer.cpu().numpy() if is_tensor(answer) else answer

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import output_container
 from .._torch import torch_is_named
-from . import _learners, _linear, _preprocessing, _taught
+from . import _federated, _learners, _linear, _preprocessing, _taught
 from .files import Arrays
 
 __all__ = ["Given", "restored", "told"]
@@ -52,6 +52,9 @@ _FORMS = {
             _preprocessing.told_stateless,
             _preprocessing.restored_stateless,
         ),
+    ),
+    "DPFederatedClassifier": _Form(
+        "skprivacy.federated", _federated.told_federated, _federated.restored_federated
     ),
     "LocalPerturbation": _BY_SCHEMA,
     "PrivateStandardScaler": _Form(

@@ -24,8 +24,9 @@ from . import (
 
 PACKAGES = [
     "accounting", "attacks", "audit", "certificates", "cli", "datasets", "defences", "display",
-    "ensemble", "exceptions", "fine_tuning", "label_privacy", "linear_model", "mechanisms",
-    "metrics", "model_selection", "neural_network", "persistence", "preprocessing", "synthesis",
+    "ensemble", "exceptions", "federated", "fine_tuning", "label_privacy", "linear_model",
+    "mechanisms", "metrics", "model_selection", "neural_network", "persistence", "preprocessing",
+    "synthesis",
 ]  # fmt: skip
 NOTED = {
     "a test of its own in the file": {

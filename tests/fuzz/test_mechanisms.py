@@ -39,6 +39,10 @@ MECHANISMS = {
     mechanisms.FloatLogistic: (NOISE, FLAT),
     mechanisms.RoundedGaussian: (NOISE, FLAT),
     mechanisms.MatrixGaussian: ({"run": RUN, "sensitivity": 1.0}, FLAT),
+    mechanisms.DistributedGaussian: (
+        {"noise_multiplier": 1.0, "n_parties": 3, "n_untrusted": 1, "n_contributions": 5},
+        st.integers(2, 3).map(lambda n: np.zeros((n, 4), np.int64)),
+    ),
     mechanisms.RandomizedResponse: (RESPONSE, st.just([0, 1, 2])),
     mechanisms.RandomizedResponseAmong: (RESPONSE, st.just([0, -1, 2])),
     mechanisms.Exponential: (CHOICE, SCORES),
@@ -66,6 +70,11 @@ FUNCTIONS = {
 }  # fmt: skip
 # Of what they return: the methods, with arguments.
 METHODS = {
+    mechanisms.DistributedGaussian: {
+        "share": {"values": np.zeros((3, 4), np.int64), "random": SecureRandom()},
+        "masks": {"n": 3, "size": 4, "random": SecureRandom()},
+        "total": {"sent": np.zeros((3, 4), np.uint64)},
+    },
     mechanisms.KNorm: {"std_of": {"size": 3}},
     mechanisms.RandomizedResponse: {"debias": {"counts": [3, 4, 5]}},
     mechanisms.PoissonSampler: {"draw": {"n": 20, "random": SecureRandom()}},

@@ -12,6 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 from skprivacy import ensemble, fine_tuning, neural_network, preprocessing
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.ensemble import GNMax
+from skprivacy.federated import FederatedPlan
 from skprivacy.fine_tuning import ALMFineTuner
 from skprivacy.linear_model import PolynomialObjective
 
@@ -60,6 +61,12 @@ CALLS = {
         "log_moments": np.array([0.1, 0.2]), "delta": 1e-5, "at": None
     },
     ensemble.PublicRecords: {"X": X},
+    FederatedPlan: {
+        "n_features": 3, "n_outputs": 1, "n_parties": 4, "n_units": 30, "n_rounds": 5,
+        "of_parties": st.booleans(), "sampling_rate": 0.5, "max_norm": 1.0,
+        "noise_multiplier": 1.0, "n_noises": None, "n_untrusted": 1, "learning_rate": 1.0,
+        "momentum": 0.9, "local_steps": 1, "local_learning_rate": 1.0,
+    },
     neural_network.ColumnCorruption: {"share": 0.3},
     neural_network.RandomDistortion: {"shape": (1, 8, 8), "degrees": 20.0, "scale": 0.25},
     neural_network.RandomFlip: {"shape": (1, 8, 8)},

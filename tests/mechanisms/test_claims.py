@@ -18,6 +18,7 @@ import pytest
 from skprivacy import mechanisms
 from skprivacy.accounting import BandedFactorization, Smoothed, delta_of
 from skprivacy.mechanisms import (
+    DistributedGaussian,
     Exponential,
     FloatGaussian,
     FloatLogistic,
@@ -50,9 +51,18 @@ class Case:
     relation: str = "add_remove"
     together: bool = True  # an array of values is as many releases
     n: int = 100_000
+    given: Callable[[Any], Any] = np.asarray  # what the mechanism takes, of an array of values
 
 
 MANY = [1.0] + 7 * [0.0], [0.0] + 7 * [1.0]  # the one loses what the many gain
+STEPS = 2**36
+
+
+def of_two(values):
+    """Return what the one of two parties has whose value is protected, and the other's."""
+    return np.stack([values, np.full_like(values, -7)])
+
+
 STREAM = partial(BandedFactorization, steps_per_epoch=1, epochs=1)
 SMOOTH = Smoothed(0.5, 0.02), Smoothed(0.48, 0.02 * np.exp(0.1))
 CASES = {
@@ -67,6 +77,10 @@ CASES = {
     "FloatLogistic": Case(lambda z: FloatLogistic(z, 2.5), 0.3, 2.8, forgotten=0.4),
     "MatrixGaussian": Case(
         lambda z: MatrixGaussian(STREAM(z), 2.5), 0.3, 2.8, relation="zero_out"
+    ),
+    # A third party has dropped out.
+    "DistributedGaussian": Case(
+        lambda z: DistributedGaussian(z, 3, n_untrusted=1), 5, 5 - STEPS, given=of_two
     ),
     "RandomizedResponse": Case(
         lambda z: RandomizedResponse(1 / z, 3), 0, 2, relation="replace_one"
@@ -94,7 +108,7 @@ def check(case: Case, share: float = 1.0) -> None:
     def sample(value, n):
         if case.together:
             values = np.full(n, value, dtype=np.result_type(value))
-            return case.make(share).release(values, random).astype(float)
+            return case.make(share).release(case.given(values), random).astype(float)
         mechanism = case.make(share)
         return np.array([mechanism.release(value, random) for _ in range(n)], dtype=float)
 

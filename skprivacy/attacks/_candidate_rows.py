@@ -1,0 +1,162 @@
+"""How probable each of many candidate rows is, given a noisy gradient: a posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import softmax
+from torch import Tensor
+
+from ._loss_gradients import LossGradients
+
+__all__ = ["CandidateRows"]
+
+Float64Array = NDArray[np.float64]
+_AT_ONCE = 2**24  # numbers in gradients that are held together
+_MOST = 10_000
+_SWEEPS = 40
+_BURN_IN = 0.5
+
+
+class CandidateRows:
+    """Candidates for the records of a batch, their prior, and all that a gradient says of them.
+
+    Normal noise makes the posterior of one record the prior times exp(-|g - g(row)|^2 / 2 s^2), so
+    that only products of gradients matter. For a batch, records are drawn in turn given the others
+    (Gibbs sampling), with a noise that falls to the true one.
+
+    **Guarantees.** With one record, the true noise and a true prior, no attack is right more often.
+
+    Parameters
+    ----------
+    gradients : LossGradients
+    X : Tensor of shape (n_candidates, n_features)
+    y : Tensor of shape (n_candidates,)
+    prior : ndarray of shape (n_candidates,)
+        Positive or zero, in any unit.
+    """
+
+    def __init__(self, gradients: LossGradients, X: Tensor, y: Tensor, prior: Float64Array) -> None:
+        self.gradients, self.X, self.y = gradients, X, y
+        with np.errstate(divide="ignore"):
+            self.log_prior = np.log(prior / prior.sum())
+        self._squares: Float64Array | None = None
+
+    def posteriors(
+        self,
+        observed: Tensor,
+        n_records: int,
+        labels: NDArray[np.intp] | None,
+        noise: float,
+        rng: np.random.Generator,
+    ) -> Float64Array:
+        """Return the probability of each candidate: (batches, n_records, n_candidates).
+
+        Parameters
+        ----------
+        observed : Tensor of shape (batches, size)
+        labels : ndarray of shape (batches, n_records) or None
+            If known.
+        noise : float
+            Standard deviation of each number of a gradient.
+        """
+        products = self._products(observed) / n_records
+        prior = np.broadcast_to(self.log_prior, (len(observed), n_records, len(self.X))).copy()
+        if labels is not None:
+            prior[labels[:, :, None] != self.y.numpy()] = -np.inf
+            if np.isneginf(prior).all(axis=2).any():
+                raise ValueError(
+                    "No candidate has one of the labels. Fit candidates of every label that occurs."
+                )
+        # Without noise a candidate is never equal, only nearest.
+        least = 1e-4 * observed.double().square().mean(dim=1).numpy()
+        variance = np.maximum(noise**2, np.maximum(least, 1e-30))
+        if n_records == 1:
+            fit = (products - 0.5 * self._own()) / variance[:, None]
+            return np.asarray(softmax(prior + fit[:, None], axis=2))
+        if len(self.X) > _MOST:
+            raise ValueError(
+                f"{len(self.X)} candidates: for batches of several records at most {_MOST} are "
+                "weighed, because all products of their gradients are held. Fit fewer."
+            )
+        gram = self.gram() / n_records**2
+        return np.stack(
+            [
+                _sampled(prior[b], products[b], gram, float(variance[b]), rng)
+                for b in range(len(observed))
+            ]
+        )
+
+    def log_ratio(
+        self, observed: Tensor, n_records: int, noise: float, others: Tensor | None
+    ) -> Float64Array:
+        """Return the evidence that a candidate contributes, beside ``others`` on average.
+
+        Shape (batches, n_candidates): the logarithm of the likelihood with it over that without;
+        without noise a multiple of it.
+        """
+        rest = observed if others is None else observed - others * ((n_records - 1) / n_records)
+        products = self._products(rest) / n_records
+        ratio = products - 0.5 * self._own() / n_records**2
+        return np.asarray(ratio / noise**2 if noise else ratio)
+
+    def mean(self) -> Tensor:
+        """Return the mean gradient of the candidates, by their prior."""
+        weights = torch.as_tensor(np.exp(self.log_prior)).to(self.gradients.dtype)
+        shares = weights.split(self._step)
+        return torch.stack([w @ g for w, g in zip(shares, self._parts(), strict=True)]).sum(0)
+
+    @property
+    def _step(self) -> int:
+        return max(1, _AT_ONCE // self.gradients.size)
+
+    def _parts(self) -> Iterator[Tensor]:
+        """Yield the candidates' gradients, so many at a time that they fit."""
+        for x, y in zip(self.X.split(self._step), self.y.split(self._step), strict=True):
+            yield self.gradients.per_record(x, y)
+
+    def _products(self, observed: Tensor) -> Float64Array:
+        """Return products of observed gradients and candidates'; keep the latter's norms."""
+        squares, found = [], []
+        for part in self._parts():
+            squares.append(part.double().square().sum(1).numpy())
+            found.append((observed @ part.T).double().numpy())
+        self._squares = np.concatenate(squares)
+        return np.concatenate(found, axis=1)
+
+    def _own(self) -> Float64Array:
+        assert self._squares is not None
+        return self._squares
+
+    def gram(self) -> Float64Array:
+        """Return all products of the candidates' gradients."""
+        return np.concatenate([self._products(part) for part in self._parts()])
+
+
+def _sampled(
+    prior: Float64Array,
+    products: Float64Array,
+    gram: Float64Array,
+    variance: float,
+    rng: np.random.Generator,
+) -> Float64Array:
+    """Return the mean posterior of each record over the later draws of all others."""
+    n, m = prior.shape
+    own = 0.5 * np.diag(gram)
+    # At first noise as wide as the differences between candidates' gradients are.
+    wide = max(variance, float(np.ptp(products - own)) / 4)
+    chosen = np.array([rng.choice(m, p=softmax(p)) for p in prior])
+    total = np.zeros((n, m))
+    warm = round(_SWEEPS * _BURN_IN)
+    for sweep in range(_SWEEPS):
+        now = variance * (wide / variance) ** max(0.0, 1 - sweep / warm)
+        for i in range(n):
+            others = gram[:, np.delete(chosen, i)].sum(axis=1)
+            p = softmax(prior[i] + (products - others - own) / now)
+            chosen[i] = rng.choice(m, p=p)
+            if sweep >= warm:
+                total[i] += p
+    return total / (_SWEEPS - warm)

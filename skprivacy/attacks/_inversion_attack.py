@@ -1,0 +1,275 @@
+"""What attacks on gradients have in common: the party's computation, and how they are judged."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from .._torch import torch_is_named
+from .._validation import Interval, check_numbers, check_unmasked, whole
+from ..base import undone_on_error
+from ._blind_guesses import blind_ceiling, blind_guesses
+from ._row_layout import RowLayout
+from .inversion_result import InversionResult
+from .membership import SHARED_BY_CLONES
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["InversionAttack", "Reconstruction", "checked_rows"]
+
+Float64Array = NDArray[np.float64]
+_REFERENCE = 512  # records by which labels are read
+
+
+class Reconstruction(NamedTuple):
+    """Rows of one batch, NaN where nothing was found, and how certain the attack is of each."""
+
+    rows: Float64Array
+    confidence: Float64Array
+
+
+class InversionAttack(ABC, BaseEstimator):
+    """What attacks on gradients have in common: the party's computation, and how they are judged.
+
+    A subclass implements ``_reconstructed(observed, n_records, labels)``.
+    """
+
+    target: Any
+    columns: Any
+    loss: Any
+    max_grad_norm: float | None
+    noise_multiplier: float
+    random_state: Any
+
+    _parameter_constraints: dict[str, Any] = {
+        "target": "no_validation",
+        "columns": "no_validation",
+        "loss": [callable, None],
+        "max_grad_norm": [Interval(Real, 0, None, closed="neither"), None],
+        "noise_multiplier": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> InversionAttack:
+        """Learn what records are like from the attacker's own.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_reference, n_features)
+            Records of the population as the target takes them, none of which is to be attacked.
+        y : array-like of shape (n_reference,)
+            Their labels; numbers from 0 for a bare module.
+
+        Returns
+        -------
+        InversionAttack
+            This attack.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the target has no gradients, or the columns do not describe the records.
+        """
+        self._validate_params()
+        if self.target is None:
+            raise ValueError(
+                "target=None must be the model to attack. Pass it, or set_params(target=model)."
+            )
+        if self.noise_multiplier and self.max_grad_norm is None:
+            raise ValueError(
+                f"noise_multiplier={self.noise_multiplier!r} is in units of max_grad_norm; "
+                "expected that too. Pass what gradients are clipped to."
+            )
+        with torch_is_named():
+            from ._loss_gradients import LossGradients
+        with undone_on_error(self):
+            rows, labels = checked_rows(X, y, "X")
+            self.n_features_in_ = rows.shape[1]
+            self._gradients = LossGradients(self.target, self.loss, self.max_grad_norm)
+            self._encoded = self._gradients.targets(labels)
+            self.layout_ = RowLayout.of(rows, self.columns)
+            self.reference_ = rows
+            self._learn()
+        return self
+
+    def reconstruct(
+        self, gradient: Any, n_records: int, labels: ArrayLike | None = None
+    ) -> tuple[Float64Array, Float64Array]:
+        """Return the records of which a gradient is the mean.
+
+        Parameters
+        ----------
+        gradient : list or dict of arrays
+            As the party sent it: an array for each weight of the target, in the order and of the
+            shapes of its parameters, or by their names.
+        n_records : int
+            How many records the party divided by.
+        labels : array-like of shape (n_records,), default=None
+            Their labels, if known. None: they are read from the gradient.
+
+        Returns
+        -------
+        rows : ndarray of shape (n_records, n_features)
+            In no order. NaN: not found.
+        confidence : ndarray of shape (n_records,)
+            From 0 to 1.
+
+        Raises
+        ------
+        ValueError
+            If the gradient has other shapes, NaN or infinity.
+        """
+        observed, known = self._observed(gradient, n_records, labels)
+        found = self._reconstructed(observed, int(n_records), known)[0]
+        return found.rows, found.confidence
+
+    def evaluate(
+        self,
+        gradients: Sequence[Any],
+        batches: Sequence[tuple[ArrayLike, ArrayLike]],
+        *,
+        labels_known: bool = False,
+        alpha: float = 0.05,
+    ) -> InversionResult:
+        """Attack gradients whose records are known, and compare with guesses without a gradient.
+
+        Parameters
+        ----------
+        gradients : list
+            Of each batch, as in :meth:`reconstruct`; :func:`party_gradient` computes one.
+        batches : list of (X, y)
+            The records of each, equally many in all. The attack does not see them, but for ``y`` if
+            ``labels_known``.
+        labels_known : bool, default=False
+            Whether the attacker, and each null model, is told the labels.
+        alpha : float, default=0.05
+            Error probability of intervals.
+
+        Returns
+        -------
+        InversionResult
+            The attack and its null models, judged alike.
+        """
+        check_is_fitted(self, "layout_")
+        truth, labels = self._checked_batches(gradients, batches)
+        n = truth.shape[1]
+        import torch
+
+        observed = torch.stack(
+            [self._gradients.flat(g, f"gradients[{b}]") for b, g in enumerate(gradients)]
+        )
+        found = self._reconstructed(observed, n, labels if labels_known else None)
+        rng = check_random_state(self.random_state)
+        seed = np.random.default_rng(rng.randint(2**31 - 1))
+        told = labels.numpy() if labels_known else None
+        layout = self.layout_
+        blind = blind_guesses(
+            layout, self.reference_, self._encoded.numpy(), truth.shape[:2], told, seed
+        )
+        judged = [layout.matched(f.rows, rows) for f, rows in zip(found, truth, strict=True)]
+        exact = [layout.exact(f.rows, rows) for f, rows in zip(found, truth, strict=True)]
+        return InversionResult(
+            recovered=np.concatenate([equal for equal, _ in judged]),
+            nulls={
+                name: np.concatenate(
+                    [layout.matched(g, t)[0] for g, t in zip(guesses, truth, strict=True)]
+                )
+                for name, guesses in blind.items()
+            },
+            exact=np.concatenate(exact),
+            confidence=np.concatenate(
+                [f.confidence[guess] for f, (_, guess) in zip(found, judged, strict=True)]
+            ),
+            batch=np.repeat(np.arange(len(truth)), n),
+            blind=blind_ceiling(layout, truth, told),
+            names=layout.names,
+            attack=type(self).__name__,
+            alpha=alpha,
+        )
+
+    @abstractmethod
+    def _reconstructed(
+        self, observed: Tensor, n_records: int, labels: Tensor | None
+    ) -> list[Reconstruction]:
+        """Return what each of several gradients, (batches, size), tells of its records."""
+
+    def _observed(
+        self, gradient: Any, n_records: int, labels: ArrayLike | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return one gradient, and its labels, as a batch of such."""
+        check_is_fitted(self, "layout_")
+        whole("n_records", n_records)
+        observed = self._gradients.flat(gradient)[None]
+        if labels is None:
+            return observed, None
+        given = column_or_1d(labels)
+        if len(given) != n_records:
+            raise ValueError(f"labels has {len(given)} values; expected n_records={n_records}.")
+        return observed, self._gradients.targets(given)[None]
+
+    def _learn(self) -> None:
+        """Learn more in fit."""
+
+    def _labels(self, observed: Tensor, n_records: int) -> Tensor:
+        """Return labels, (batches, n_records), read from each gradient."""
+        import torch
+
+        from ._gradient_labels import label_counts
+
+        some = self._gradients.records(self.reference_[:_REFERENCE])
+        n_classes = self._gradients.n_classes(some)
+        return torch.stack(
+            [
+                torch.arange(n_classes).repeat_interleave(
+                    torch.as_tensor(label_counts(self._gradients, one, n_records, some, n_classes))
+                )
+                for one in observed
+            ]
+        )
+
+    def _checked_batches(self, gradients: Any, batches: Any) -> tuple[Float64Array, Tensor]:
+        import torch
+
+        if not len(batches) or len(gradients) != len(batches):
+            raise ValueError(
+                f"{len(gradients)} gradients and {len(batches)} batches; expected equally many, "
+                "one or more."
+            )
+        rows, labels = [], []
+        for b, (X, y) in enumerate(batches):
+            checked, label = checked_rows(X, y, f"batches[{b}]")
+            if checked.shape != (np.shape(batches[0][0])[0], self.n_features_in_):
+                raise ValueError(
+                    f"batches[{b}] has shape {checked.shape}; expected "
+                    f"{(np.shape(batches[0][0])[0], self.n_features_in_)}, as many rows as the "
+                    "first and the features of fit."
+                )
+            rows.append(checked)
+            labels.append(self._gradients.targets(label))
+        return np.stack(rows), torch.stack(labels)
+
+    def __sklearn_clone__(self) -> InversionAttack:
+        params = self.get_params(deep=False)
+        kept = (*SHARED_BY_CLONES, "columns", "loss")
+        return type(self)(
+            **{k: v if k in kept else clone(v, safe=False) for k, v in params.items()}
+        )
+
+
+def checked_rows(X: Any, y: Any, name: str) -> tuple[Float64Array, NDArray[Any]]:
+    """Return finite rows and as many labels."""
+    check_unmasked(X, name)
+    check_numbers(X, name)
+    rows = check_array(X, dtype=np.float64, input_name=name)
+    labels = column_or_1d(y)
+    check_consistent_length(rows, labels)
+    return rows, labels

@@ -1,0 +1,270 @@
+"""The gradient that a party sends: the mean over its records of the loss's gradients, clipped."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import is_regressor
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn import functional as F
+
+from .._validation import label_columns
+from ._linear_layers import LinearLayers
+
+__all__ = ["LossGradients", "perceptron"]
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+_ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid, "identity": nn.Identity}
+_AT_ONCE = 2**24  # numbers in gradients of single records that are held together
+_SAFE = 1e-24
+
+
+class LossGradients:
+    """Gradients of a network's loss with respect to its weights, as functions of records.
+
+    **Guarantees.** The target is not changed. ``mean`` may be differentiated by the records.
+
+    **Edge cases.** Dropout and the like are off. A record without a gradient is not clipped.
+
+    Parameters
+    ----------
+    target : object
+        See :class:`GradientInversion`.
+    loss : callable or None
+        Maps outputs (n, n_outputs) and targets (n,) to n losses, or to their mean.
+    max_grad_norm : float or None
+        What the gradient of each record is clipped to.
+    """
+
+    def __init__(self, target: Any, loss: Loss | None, max_grad_norm: float | None) -> None:
+        self.module = copy.deepcopy(_module_of(target)).cpu().eval()
+        self.classes = getattr(_last(target), "classes_", None)
+        self.weights = {
+            name: p.detach() for name, p in self.module.named_parameters() if p.requires_grad
+        }
+        if not self.weights:
+            raise ValueError(f"target={type(target).__name__} has no weights that are trained.")
+        self.shapes = {name: tuple(p.shape) for name, p in self.weights.items()}
+        self.size = sum(p.numel() for p in self.weights.values())
+        self.dtype = next(iter(self.weights.values())).dtype
+        self.max_grad_norm = max_grad_norm
+        self._frozen: dict[str, Tensor] = dict(self.module.named_buffers())
+        self._frozen |= {
+            name: p.detach() for name, p in self.module.named_parameters() if not p.requires_grad
+        }
+        self._own_loss = loss is not None
+        self._loss = _checked_loss(target) if loss is None else loss
+        self._trace = self._traced()
+
+    def records(self, X: Any) -> Tensor:
+        """Return rows as the module takes them."""
+        return torch.as_tensor(np.asarray(X), dtype=self.dtype, device="cpu")
+
+    def targets(self, y: Any) -> Tensor:
+        """Return labels as the loss takes them."""
+        if self._own_loss:
+            values = torch.as_tensor(np.asarray(y))
+            return values.to(self.dtype) if values.is_floating_point() else values
+        labels = np.asarray(y)
+        if self.classes is not None:
+            return torch.as_tensor(label_columns(labels, np.asarray(self.classes)))
+        if labels.dtype.kind not in "biu" or (labels < 0).any():
+            raise ValueError(
+                "The labels of a bare torch module must be the numbers of its outputs: 0, 1, ..."
+            )
+        return torch.as_tensor(labels.astype(np.int64))
+
+    def outputs(self, X: Tensor) -> Tensor:
+        with torch.no_grad():
+            return functional_call(self.module, (self.weights, self._frozen), (X,))
+
+    def n_classes(self, X: Tensor) -> int:
+        return len(self.classes) if self.classes is not None else max(2, self._width(X))
+
+    def _width(self, X: Tensor) -> int:
+        outputs = self.outputs(X[:1])
+        return 1 if outputs.dim() == 1 else outputs.shape[1]
+
+    def mean(self, X: Tensor, y: Tensor) -> Tensor:
+        """Return the mean gradients, (batches, size), of (batches, n, ...) and (batches, n)."""
+        if self._trace is not None:
+            layers = self._trace(X.flatten(0, 1), y.flatten())
+            factors = self._factors(layers.squared_norms()) / y.shape[1]
+            return layers.summed(factors.unflatten(0, y.shape))
+        if self.max_grad_norm is None:
+            return _joined(vmap(self._of_batch)(X, y), 1)
+        return self._each(X.flatten(0, 1), y.flatten()).unflatten(0, y.shape).mean(1)
+
+    def held(self, n_records: int) -> int:
+        """Return how many numbers ``mean`` holds for each batch."""
+        one_by_one = self._trace is None and self.max_grad_norm is not None
+        return self.size * (n_records if one_by_one else 1)
+
+    def per_record(self, X: Tensor, y: Tensor) -> Tensor:
+        """Return the gradient of each record, of shape (n, size), a part at a time."""
+        step = max(1, _AT_ONCE // self.size)
+        with torch.no_grad():
+            parts = [self._each(x, t) for x, t in zip(X.split(step), y.split(step), strict=True)]
+        return torch.cat(parts)
+
+    def _each(self, X: Tensor, y: Tensor) -> Tensor:
+        if self._trace is not None:
+            layers = self._trace(X, y)
+            return layers.summed(self._factors(layers.squared_norms())[:, None])
+        rows = _joined(vmap(self._of_batch)(X[:, None], y[:, None]), 1)
+        return rows * self._factors(rows.square().sum(1))[:, None]
+
+    def _factors(self, squared: Tensor) -> Tensor:
+        """Return what scales gradients of these squared norms down to the allowed norm."""
+        if self.max_grad_norm is None:
+            return torch.ones_like(squared)
+        return (self.max_grad_norm / (squared + _SAFE).sqrt()).clip(max=1.0)
+
+    def _traced(self) -> LinearLayers | None:
+        """Return what traces linear layers alone, if a trial of it gives the same gradients."""
+        if self._own_loss:
+            return None
+        try:
+            trace = LinearLayers(self.module, tuple(self.weights), self._loss)
+            X = torch.linspace(-1, 1, 2 * trace.n_inputs, dtype=self.dtype).reshape(2, -1)
+            y = torch.tensor([0, max(1, self._width(X) - 1)])
+            layers = trace(X, y)
+        except RuntimeError:
+            return None
+        with torch.no_grad():
+            expected = _joined(vmap(self._of_batch)(X[:, None], y[:, None]), 1)
+            same = torch.allclose(layers.summed(torch.ones_like(X[:, :1])), expected, 1e-4, 1e-6)
+        return trace if same else None
+
+    def _of_batch(self, X: Tensor, y: Tensor) -> dict[str, Tensor]:
+        def loss(weights: dict[str, Tensor]) -> Tensor:
+            output = functional_call(self.module, (weights, self._frozen), (X,))
+            return self._loss(output, y).mean()
+
+        return grad(loss)(self.weights)
+
+    def flat(self, gradient: Any, name: str = "gradient") -> Tensor:
+        """Return what a party sent as one vector, checked against the weights."""
+        if isinstance(gradient, Mapping):
+            if set(gradient) != set(self.shapes):
+                raise ValueError(
+                    f"{name} has the keys {sorted(map(str, gradient))}; expected the names of the "
+                    f"weights, {sorted(self.shapes)}."
+                )
+            parts = [gradient[key] for key in self.shapes]
+        elif isinstance(gradient, list | tuple):
+            parts = list(gradient)
+        else:
+            raise TypeError(
+                f"{name} is a {type(gradient).__name__}; expected a list with an array for each "
+                "weight of the target, or a dict of them by name."
+            )
+        if len(parts) != len(self.shapes):
+            raise ValueError(
+                f"{name} has {len(parts)} arrays; expected {len(self.shapes)}, one for each "
+                f"weight: {list(self.shapes)}."
+            )
+        for (key, shape), part in zip(self.shapes.items(), parts, strict=True):
+            if tuple(np.shape(part)) != shape:
+                raise ValueError(
+                    f"{name} of {key!r} has shape {tuple(np.shape(part))}; expected {shape}."
+                )
+        vector = torch.cat([_plain(part, self.dtype).flatten() for part in parts])
+        if not torch.isfinite(vector).all():
+            raise ValueError(f"{name} has NaN or infinity. Leave this gradient out.")
+        return vector
+
+    def parts(self, vector: Tensor) -> dict[str, Tensor]:
+        """Return a vector as arrays of the weights' shapes, by their names."""
+        pieces = vector.split([prod(shape) for shape in self.shapes.values()], dim=-1)
+        return {
+            name: piece.reshape(*vector.shape[:-1], *shape)
+            for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)
+        }
+
+
+def perceptron(weights: list[Any], biases: list[Any], activation: str) -> nn.Sequential:
+    """Return linear layers with an activation between them, from scikit-learn's arrays."""
+    layers: list[nn.Module] = []
+    for w, b in zip(weights, biases, strict=True):
+        layer = nn.Linear(w.shape[0], w.shape[1], dtype=torch.float64)
+        with torch.no_grad():
+            layer.weight.copy_(torch.tensor(np.asarray(w).T.copy()))
+            layer.bias.copy_(torch.tensor(np.array(b)))
+        layers += [layer, _ACTIVATIONS[activation]()]
+    return nn.Sequential(*layers[:-1])
+
+
+def _last(target: Any) -> Any:
+    return target.steps[-1][1] if isinstance(target, Pipeline) else target
+
+
+def _module_of(target: Any) -> nn.Module:
+    if isinstance(target, Pipeline) and len(target.steps) > 1:
+        raise TypeError(
+            "target is a pipeline, whose gradients are those of its last step. Pass that step, "
+            "target[-1], and records as target[:-1].transform returns them."
+        )
+    model = _last(target)
+    if isinstance(model, nn.Module) and not hasattr(model, "module_"):
+        return model
+    if isinstance(getattr(model, "module_", None), nn.Module):
+        return model.module_
+    if isinstance(model, MLPClassifier) and hasattr(model, "coefs_"):
+        return perceptron(model.coefs_, model.intercepts_, model.activation)
+    if hasattr(model, "coef_") and hasattr(model, "classes_"):
+        weights = np.atleast_2d(np.asarray(model.coef_, dtype=float)).T
+        return perceptron(
+            [weights], [np.broadcast_to(np.ravel(model.intercept_), weights.shape[1])], "identity"
+        )
+    raise TypeError(
+        f"target={type(model).__name__} must be a torch module, a fitted estimator that has one as "
+        "module_, a fitted MLPClassifier or a fitted linear classifier (coef_)."
+    )
+
+
+def _checked_loss(target: Any) -> Loss:
+    """Return the cross-entropy, unless the target says that it was trained by another loss."""
+    model = _last(target)
+    if isinstance(model, nn.Module) and not hasattr(model, "module_"):
+        return _cross_entropy
+    criterion = getattr(model, "criterion_", None)
+    other = criterion is not None and (
+        not isinstance(criterion, nn.CrossEntropyLoss)
+        or criterion.weight is not None
+        or criterion.label_smoothing > 0
+    )
+    weighted = getattr(model, "class_weight", None) is not None
+    if other or weighted or getattr(model, "multilabel_", False) or is_regressor(model):
+        raise ValueError(
+            f"target={type(model).__name__} was not trained by the plain cross-entropy of classes. "
+            "Pass loss=, a function of outputs and targets that returns a loss for each record."
+        )
+    return _cross_entropy
+
+
+def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the losses of logits, one or several a record."""
+    if outputs.dim() == 1 or outputs.shape[1] == 1:
+        logits = outputs.reshape(-1)
+        return F.binary_cross_entropy_with_logits(
+            logits, targets.to(logits.dtype), reduction="none"
+        )
+    return F.cross_entropy(outputs, targets, reduction="none")
+
+
+def _joined(parts: dict[str, Tensor], lead: int) -> Tensor:
+    return torch.cat([part.flatten(lead) for part in parts.values()], dim=lead)
+
+
+def _plain(part: Any, dtype: torch.dtype) -> Tensor:
+    value = part.detach().cpu() if isinstance(part, Tensor) else torch.as_tensor(np.asarray(part))
+    return value.to(dtype)

@@ -1,0 +1,137 @@
+"""Rows whose gradient is like the observed one, by descent on relaxed categories."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from ._loss_gradients import LossGradients
+from ._row_layout import RowLayout
+
+__all__ = ["Descent", "Relaxation", "pooled"]
+
+Float64Array = NDArray[np.float64]
+_WIDEST = 12.0  # of what is passed to exponentials
+_AS_GOOD = 1.5  # times the least distance
+_ROUNDING = 1e-6
+
+
+class Relaxation:
+    """Rows as smooth functions of free numbers: a number within its range, a category a softmax.
+
+    A category may be none of its features, with a logit of 0.
+    """
+
+    def __init__(self, layout: RowLayout, dtype: torch.dtype) -> None:
+        d = len(layout.low)
+        self.low = torch.as_tensor(layout.low, dtype=dtype)
+        self.width = torch.as_tensor(layout.high - layout.low, dtype=dtype)
+        self.together = torch.zeros((d, d), dtype=dtype)
+        self.is_category = torch.zeros(d, dtype=torch.bool)
+        for features in layout.one_hot:
+            self.together[np.ix_(features, features)] = 1.0
+            self.is_category[features] = True
+
+    def rows(self, free: Tensor) -> Tensor:
+        return self.low + self.width * self.shares(free)
+
+    def shares(self, free: Tensor) -> Tensor:
+        """Return each feature's place in its range, from 0 to 1."""
+        bounded = _WIDEST * torch.tanh(free / _WIDEST)
+        raised = bounded.exp()
+        of_block = raised @ self.together
+        return torch.where(self.is_category, raised / (of_block + 1e-3), bounded.sigmoid())
+
+    def near(self, rows: Tensor) -> Tensor:
+        """Return free numbers of about these rows, categories far from certain."""
+        share = ((rows - self.low) / self.width).clip(0.02, 0.98)
+        logits = (share / (1 - share)).log()
+        return torch.where(self.is_category, 0.3 * logits, logits)
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How the free numbers are found: Adam, with a step that falls to zero.
+
+    ``distance`` of gradients: "cosine" (Geiping et al.) or "squared" (Zhu et al.).
+    """
+
+    n_iter: int
+    step: float
+    distance: str
+
+    def __call__(
+        self,
+        gradients: LossGradients,
+        relaxation: Relaxation,
+        observed: Tensor,
+        labels: Tensor,
+        start: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Return free numbers and their distances, of independent problems side by side.
+
+        Parameters
+        ----------
+        observed : Tensor of shape (problems, size)
+        labels : Tensor of shape (problems, n_records)
+        start : Tensor of shape (problems, n_records, n_features)
+        """
+        free = start.clone()
+        first, second = torch.zeros_like(free), torch.zeros_like(free)
+        scale = observed.square().sum(1).clamp(min=1e-30)
+        for t in range(self.n_iter):
+            free.requires_grad_(True)
+            away = self._distances(gradients.mean(relaxation.rows(free), labels), observed, scale)
+            (slope,) = torch.autograd.grad(away.sum(), free)
+            free = free.detach()
+            first = 0.9 * first + 0.1 * slope
+            second = 0.99 * second + 0.01 * slope.square()
+            size = self.step * 0.5 * (1 + math.cos(math.pi * t / self.n_iter))
+            ahead = first / (1 - 0.9 ** (t + 1))
+            free = free - size * ahead / ((second / (1 - 0.99 ** (t + 1))).sqrt() + 1e-12)
+        with torch.no_grad():
+            found = gradients.mean(relaxation.rows(free), labels)
+            return free, self._distances(found, observed, scale)
+
+    def _distances(self, found: Tensor, observed: Tensor, scale: Tensor) -> Tensor:
+        if self.distance == "squared":
+            return (found - observed).square().sum(1) / scale
+        product = (found * observed).sum(1)
+        return 1 - product / (found.square().sum(1).clamp(min=1e-30) * scale).sqrt()
+
+
+def pooled(shares: Tensor, distances: Tensor, is_category: Tensor) -> tuple[Tensor, Tensor]:
+    """Pool the rows that several starts found for one batch, matched with those of the best.
+
+    Parameters
+    ----------
+    shares : Tensor of shape (starts, n_records, n_features)
+        Places in the ranges, from 0 to 1.
+    distances : Tensor of shape (starts,)
+        Of their gradients.
+    is_category : Tensor of bool of shape (n_features,)
+
+    Returns
+    -------
+    shares : Tensor of shape (n_records, n_features)
+        Categories: the mean; numbers: the median. Starts far worse than the best have no vote.
+    spread : Tensor of shape (n_records, n_features)
+        Their standard deviation.
+    """
+    order = distances.argsort()
+    least = distances[order[0]].clamp(min=_ROUNDING)  # which may fall below 0
+    good = order[: max(1, int((distances <= _AS_GOOD * least).sum()))]
+    best = shares[good[0]]
+    aligned = [best]
+    for k in good[1:]:
+        apart = torch.cdist(best, shares[k], p=1).numpy()
+        aligned.append(shares[k][linear_sum_assignment(apart)[1]])
+    stacked = torch.stack(aligned)
+    middle = torch.where(is_category, stacked.mean(0), stacked.median(0).values)
+    return middle, stacked.std(0, unbiased=False)

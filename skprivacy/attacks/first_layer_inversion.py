@@ -1,0 +1,104 @@
+"""Records read off the gradient of a first linear layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._inversion_attack import InversionAttack, Reconstruction
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["FirstLayerInversion"]
+
+
+class FirstLayerInversion(InversionAttack):
+    """Read records off the gradient of a first linear layer, exactly and without a search.
+
+    The gradient of a neuron's weights over that of its bias is a mean of the records that activate
+    the neuron: of a single one, the record itself. What passes a check by the network is taken as
+    found and subtracted with all of its gradient, after which other records stand alone.
+
+    Parameters
+    ----------
+    target : torch module or fitted estimator, default=None
+        See :class:`GradientInversion`. Its first layer must be linear, with a bias.
+    columns : Schema, list of lists of int or None, default=None
+        See :class:`GradientInversion`; only by this is the attack judged.
+    loss : callable, default=None
+        See :class:`GradientInversion`.
+    max_grad_norm : float, default=None
+        What the party clips each record's gradient to, which hinders this attack little.
+    noise_multiplier : float, default=0.0
+        What the party adds. Noise ends this attack: nothing is found.
+    random_state : int, RandomState instance or None, default=None
+        Of the rows of the null model.
+
+    Notes
+    -----
+    **Edge cases.** Where activations have no zeros (tanh), or no neuron is one record's alone, only
+    a batch of one is found.
+
+    References
+    ----------
+    L. T. Phong, Y. Aono, T. Hayashi, L. Wang, S. Moriai. Privacy-preserving deep learning via
+    additively homomorphic encryption. IEEE TIFS 2018.
+    F. Boenisch et al. When the curious abandon honesty: federated learning is not private.
+    EuroS&P 2023.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.neural_network import MLPClassifier
+    >>> from skprivacy.attacks import FirstLayerInversion, party_gradient
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(300, 5)), rng.integers(0, 2, 300)
+    >>> net = MLPClassifier((64,), max_iter=5, random_state=0)
+    >>> _ = net.partial_fit(X[:100], y[:100], classes=[0, 1])
+    >>> attack = FirstLayerInversion(net).fit(X[:100], y[:100])
+    >>> sent = party_gradient(net, X[200:202], y[200:202])
+    >>> rows, _ = attack.reconstruct(sent, n_records=2)
+    >>> bool(np.allclose(np.sort(rows, axis=0), np.sort(X[200:202], axis=0)))
+    True
+    """
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        columns: Any = None,
+        loss: Any = None,
+        max_grad_norm: float | None = None,
+        noise_multiplier: float = 0.0,
+        random_state: Any = None,
+    ) -> None:
+        self.target = target
+        self.columns = columns
+        self.loss = loss
+        self.max_grad_norm = max_grad_norm
+        self.noise_multiplier = noise_multiplier
+        self.random_state = random_state
+
+    def _learn(self) -> None:
+        from ._first_layer import first_layer
+
+        first_layer(self._gradients, self.n_features_in_)
+
+    def _reconstructed(
+        self, observed: Tensor, n_records: int, labels: Tensor | None
+    ) -> list[Reconstruction]:
+        import torch
+
+        from ._first_layer import rows_of_neurons
+
+        known_labels = self._encoded.expand(len(observed), -1) if labels is None else labels
+        found = []
+        for one, own in zip(observed, known_labels, strict=True):
+            tried = torch.unique(own)
+            known = rows_of_neurons(self._gradients, one, n_records, self.n_features_in_, tried)
+            rows = np.full((n_records, self.n_features_in_), np.nan)
+            rows[: len(known)] = known.double().numpy()
+            found.append(Reconstruction(rows, (np.arange(n_records) < len(known)).astype(float)))
+        return found

@@ -1,0 +1,133 @@
+"""What a party sends in federated learning, simulated: the mean gradient of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._torch import torch_is_named
+from .._validation import generator, not_negative, positive
+from ._inversion_attack import checked_rows
+
+__all__ = ["gradient_of_step", "party_gradient"]
+
+
+def party_gradient(
+    target: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    loss: Any = None,
+    max_grad_norm: float | None = None,
+    noise_multiplier: float = 0.0,
+    random_state: Any = None,
+) -> dict[str, NDArray[Any]]:
+    """Return the gradient that a party with these records sends, to attack it.
+
+    It is the mean of the records' gradients, each clipped if ``max_grad_norm`` is given, plus
+    normal noise of standard deviation ``noise_multiplier * max_grad_norm / n_records``. The noise
+    is for measurements: it protects nobody.
+
+    Parameters
+    ----------
+    target : torch module or fitted estimator
+        See :class:`GradientInversion`.
+    X : array-like of shape (n_records, n_features)
+        The party's records.
+    y : array-like of shape (n_records,)
+        Their labels.
+    loss : callable, default=None
+        See :class:`GradientInversion`.
+    max_grad_norm : float, default=None
+        What the gradient of each record is clipped to. None: not.
+    noise_multiplier : float, default=0.0
+        Standard deviation of the noise on the sum, in units of ``max_grad_norm``.
+    random_state : int, Generator or None, default=None
+        Of the noise.
+
+    Returns
+    -------
+    dict of ndarray
+        By the names of the target's weights, in their order.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skprivacy.attacks import party_gradient
+    >>> model = LogisticRegression().fit([[0.0], [1.0], [2.0]], [0, 0, 1])
+    >>> sorted(party_gradient(model, [[3.0]], [1]))
+    ['0.bias', '0.weight']
+    """
+    if max_grad_norm is not None:
+        positive("max_grad_norm", max_grad_norm)
+    not_negative("noise_multiplier", noise_multiplier)
+    if noise_multiplier and max_grad_norm is None:
+        raise ValueError(
+            f"noise_multiplier={noise_multiplier!r} is in units of max_grad_norm, which is None. "
+            "Pass what gradients are clipped to."
+        )
+    with torch_is_named():
+        from ._loss_gradients import LossGradients
+    rows, labels = checked_rows(X, y, "X")
+    gradients = LossGradients(target, loss, max_grad_norm)
+    each = gradients.per_record(gradients.records(rows), gradients.targets(labels))
+    mean = each.mean(0)
+    if noise_multiplier:
+        scale = noise_multiplier * float(max_grad_norm or 0.0) / len(rows)
+        drawn = generator("random_state", random_state).normal(scale=scale, size=len(mean))
+        mean = mean + mean.new_tensor(drawn)
+    return {name: part.numpy() for name, part in gradients.parts(mean).items()}
+
+
+def gradient_of_step(before: Any, after: Any, learning_rate: float) -> Any:
+    """Return the gradient that one step of gradient descent followed, from the weights around it.
+
+    Parameters
+    ----------
+    before, after : list or dict of arrays
+        Weights before the step and after it, alike.
+    learning_rate : float
+        The size of the step, without momentum.
+
+    Returns
+    -------
+    list or dict of ndarray
+        As ``before`` is.
+
+    Raises
+    ------
+    ValueError
+        If they are not alike, or the size is not positive.
+
+    Examples
+    --------
+    >>> from skprivacy.attacks import gradient_of_step
+    >>> gradient_of_step([[1.0, 2.0]], [[0.5, 2.0]], learning_rate=0.5)
+    [array([1., 0.])]
+    """
+    positive("learning_rate", learning_rate)
+    if isinstance(before, Mapping) != isinstance(after, Mapping) or len(before) != len(after):
+        raise ValueError(
+            "before and after must be two lists of equally many arrays, or two dicts of the same."
+        )
+    if isinstance(before, Mapping):
+        if set(before) != set(after):
+            raise ValueError(
+                f"before has the keys {sorted(before)}, after {sorted(after)}; expected the same."
+            )
+        return {key: _step(before[key], after[key], learning_rate) for key in before}
+    return [_step(b, a, learning_rate) for b, a in zip(before, after, strict=True)]
+
+
+def _step(before: Any, after: Any, learning_rate: float) -> NDArray[Any]:
+    old, new = (_as_array(value) for value in (before, after))
+    if old.shape != new.shape:
+        raise ValueError(f"A weight has shape {old.shape} before and {new.shape} after the step.")
+    return np.asarray((old - new) / learning_rate)
+
+
+def _as_array(value: Any) -> NDArray[Any]:
+    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)

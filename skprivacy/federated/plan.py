@@ -1,0 +1,296 @@
+"""What a federated training does, fixed by public facts before any party looks at its records."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validation import PlainNumbers, number, positive, whole
+from ..accounting import (
+    Event,
+    GaussianEvent,
+    NonPrivate,
+    PoissonSampled,
+    Repeated,
+    calibrate_noise_multiplier,
+)
+from ..mechanisms import DistributedGaussian
+from ._softmax import gradients, mean_gradient, usable
+
+__all__ = ["FederatedPlan"]
+
+Floats = NDArray[np.float64]
+Steps = NDArray[np.int64]
+
+_INWARDS = 1.0 - 2.0**-20  # so that a vector rounded to steps stays within its norm
+_AT_A_TIME = 1 << 20  # numbers of gradients that are held in memory
+_MOST_UNITS = 1 << 24  # of which not even all together overflow a sum
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederatedPlan(PlainNumbers):
+    """All that server and parties must agree upon before the first round.
+
+    Parameters
+    ----------
+    n_features, n_outputs : int
+        Of the linear model: ``n_outputs`` is 1 for two classes, else the number of classes.
+    n_parties : int
+        How many parties take part in every round.
+    n_units : int
+        How many records there are (or parties, if these are protected), publicly: what sums are
+        divided by.
+    n_rounds : int
+        How often the model is sent to the parties and back.
+    of_parties : bool, default=False
+        Whether a whole party is protected, and contributes one vector a round; otherwise each of
+        its records contributes one to the rounds that it takes part in.
+    sampling_rate : float, default=1.0
+        Probability with which a record takes part in a round. Only for records: who of the parties
+        answers is no secret to the server.
+    max_norm : float, default=1.0
+        L2 norm to which each contribution is clipped.
+    noise_multiplier : float, default=0.0
+        Standard deviation of the noise of a round, divided by ``max_norm``.
+    n_noises : int, default=None
+        How many add noise: 1 if the server does it, ``None`` for each party.
+    n_untrusted : int, default=0
+        Of how many of these the noise is not counted on.
+    learning_rate : float, default=1.0
+        Step size of the first round, from which it falls to zero along a line.
+    momentum : float, default=0.9
+        Momentum of the server's updates, in [0, 1).
+    local_steps : int, default=1
+        Steps of gradient descent that a protected party does on its own records in a round.
+    local_learning_rate : float, default=1.0
+        Their size.
+
+    Notes
+    -----
+    **Guarantees.** Frozen, and made of public facts. :attr:`event` is what all rounds cost, for
+    contributions of :meth:`contribution` that are summed and made noisy by :attr:`mechanism`. The
+    weights of all rounds may be known to everybody.
+
+    Examples
+    --------
+    A round by hand. Each party computes its contribution at home; sums and noise are left to the
+    mechanism.
+
+    >>> import numpy as np
+    >>> from skprivacy.federated import FederatedPlan
+    >>> from skprivacy.mechanisms import SecureRandom
+    >>> plan = FederatedPlan(n_features=2, n_outputs=1, n_parties=2, n_units=2, n_rounds=3,
+    ...                      of_parties=True, noise_multiplier=1.0)
+    >>> weights, velocity = plan.start()
+    >>> X, y = np.ones((5, 2)), np.array([0, 1, 1, 1, 1])
+    >>> sent = [plan.contribution(weights, X, y) for party in range(plan.n_parties)]
+    >>> total = plan.mechanism.release(np.stack(sent), SecureRandom())
+    >>> weights, velocity = plan.step(weights, velocity, total, done=0)
+    >>> weights.shape
+    (1, 3)
+    """
+
+    n_features: int
+    n_outputs: int
+    n_parties: int
+    n_units: int
+    n_rounds: int
+    of_parties: bool = False
+    sampling_rate: float = 1.0
+    max_norm: float = 1.0
+    noise_multiplier: float = 0.0
+    n_noises: int | None = None
+    n_untrusted: int = 0
+    learning_rate: float = 1.0
+    momentum: float = 0.9
+    local_steps: int = 1
+    local_learning_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("n_features", "n_outputs", "n_parties", "n_units", "n_rounds", "local_steps"):
+            whole(name, getattr(self, name))
+        for name in ("max_norm", "learning_rate", "local_learning_rate"):
+            positive(name, getattr(self, name))
+        number("sampling_rate", self.sampling_rate, "in (0, 1]")
+        number("momentum", self.momentum, "in [0, 1)")
+        if not 0 < self.sampling_rate <= 1:
+            raise ValueError(f"sampling_rate={self.sampling_rate!r} must be in (0, 1].")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum={self.momentum!r} must be in [0, 1).")
+        if self.n_units > _MOST_UNITS:
+            raise ValueError(
+                f"n_units={self.n_units!r} must be {_MOST_UNITS} at most: sums of more "
+                "contributions could overflow 64 bits."
+            )
+        if self.of_parties and self.sampling_rate < 1:
+            raise ValueError(
+                f"sampling_rate={self.sampling_rate!r} must be 1 where parties are protected: the "
+                "server sees who answers, so nothing is gained by chance that it knows."
+            )
+        if not self.of_parties and self.local_steps != 1:
+            raise ValueError(
+                f"local_steps={self.local_steps!r} must be 1 where records are protected: what one "
+                "record changes in several steps together has no bound. Protect parties instead."
+            )
+        assert self.mechanism  # which refuses what it cannot do
+
+    @property
+    def mechanism(self) -> DistributedGaussian:
+        """What adds the noise of every round."""
+        noises = self.n_parties if self.n_noises is None else self.n_noises
+        return DistributedGaussian(
+            self.noise_multiplier, noises, self.n_untrusted, 2 * max(self.n_units, self.n_parties)
+        )
+
+    @property
+    def event(self) -> Event:
+        """What all rounds release."""
+        return self.event_at(self.noise_multiplier)
+
+    def event_at(self, noise_multiplier: float) -> Event:
+        """Return what all rounds would release with another noise.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            As the parameter.
+
+        Returns
+        -------
+        DpEvent
+            As :attr:`event`.
+        """
+        if noise_multiplier == 0:
+            return NonPrivate()
+        one: Event = GaussianEvent(noise_multiplier)
+        if not self.of_parties:
+            one = PoissonSampled(self.sampling_rate, one)
+        return Repeated(one, self.n_rounds)
+
+    def with_noise_for(self, epsilon: float, delta: float, relation: str) -> FederatedPlan:
+        """Return the same with as much noise as a guarantee takes.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            What all rounds may cost; an infinite ``epsilon`` takes no noise.
+        relation : {"zero_out", "add_remove"}
+            In which it holds.
+
+        Returns
+        -------
+        FederatedPlan
+            Of which :attr:`event` keeps the guarantee.
+        """
+        if math.isinf(epsilon):
+            return replace(self, noise_multiplier=0.0)
+        noise = calibrate_noise_multiplier(self.event_at, epsilon, delta, relation)
+        return replace(self, noise_multiplier=noise)
+
+    def start(self) -> tuple[Floats, Floats]:
+        """Return the weights before the first round, all 0, and their velocity.
+
+        Returns
+        -------
+        weights : ndarray of shape (n_outputs, n_features + 1)
+            The last column is the intercept.
+        velocity : ndarray of shape (n_outputs, n_features + 1)
+            How they move.
+        """
+        shape = (self.n_outputs, self.n_features + 1)
+        return np.zeros(shape), np.zeros(shape)
+
+    def contribution(self, weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> Steps:
+        """Return what a party adds to the sum of a round, before noise.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (n_outputs, n_features + 1)
+            Of the model that the server has sent.
+        X : ndarray of shape (n_samples, n_features)
+            The party's records; if records are protected, those that the party has drawn for this
+            round. There may be none.
+        codes : ndarray of int of shape (n_samples,)
+            Their classes, numbered from 0.
+
+        Returns
+        -------
+        ndarray of int64 of shape (n_outputs * (n_features + 1),)
+            In steps of which ``max_norm`` has 2**36.
+
+        Notes
+        -----
+        **Guarantees.** One unit, a record or a party, changes it by at most 2**36 steps in L2:
+        it is clipped to a norm that is shorter by one part in 2**20, which the rounding to steps
+        does not use up, and whole numbers are summed exactly, in any order.
+
+        **Edge cases.** A record with NaN, infinity or numbers beyond 1e100 adds nothing, and
+        neither does a party whose own training comes to no finite numbers.
+        """
+        if self.of_parties:
+            return self._of_party(weights, X, codes)
+        return self._of_records(weights, X, codes)
+
+    def _of_records(self, weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> Steps:
+        total = np.zeros(weights.size, np.int64)
+        rows = max(1, _AT_A_TIME // weights.size)
+        for begin in range(0, len(X), rows):
+            part = slice(begin, begin + rows)
+            with np.errstate(all="ignore"):  # weights without bounds make scores without
+                errors, inputs = gradients(weights, X[part], codes[part])
+                norms = np.sqrt((errors**2).sum(axis=1) * (inputs**2).sum(axis=1))
+            errors[~np.isfinite(norms)] = 0.0
+            norms[~np.isfinite(norms)] = 0.0
+            errors *= self._factors(norms)[:, None]
+            each = np.rint(errors[:, :, None] * inputs[:, None, :])
+            total += each.astype(np.int64).sum(axis=0).ravel()
+        return total
+
+    def _of_party(self, weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> Steps:
+        fine = usable(X)
+        X, codes = X[fine], codes[fine]
+        here = weights
+        with np.errstate(all="ignore"):  # its own training may overflow
+            for _ in range(self.local_steps):
+                here = here - self.local_learning_rate * mean_gradient(here, X, codes)
+            moved = (weights - here).ravel() / self.local_learning_rate
+        if not np.isfinite(moved).all() or np.abs(moved).max() > 1e100:
+            return np.zeros(moved.size, np.int64)
+        norm = np.sqrt((moved**2).sum())
+        return np.rint(moved * self._factors(norm)).astype(np.int64)
+
+    def _factors(self, norms: NDArray) -> NDArray:
+        """Return what gradients of such norms are multiplied by, to be clipped and in steps."""
+        shortened = _INWARDS * DistributedGaussian.sensitivity
+        factors: NDArray = shortened / np.maximum(norms, self.max_norm)
+        return factors
+
+    def step(
+        self, weights: Floats, velocity: Floats, total: Steps, done: int
+    ) -> tuple[Floats, Floats]:
+        """Return weights and velocity after a round.
+
+        Parameters
+        ----------
+        weights, velocity : ndarray of shape (n_outputs, n_features + 1)
+            Those before it.
+        total : ndarray of int64 of shape (n_outputs * (n_features + 1),)
+            The noisy sum of all contributions.
+        done : int
+            How many rounds there were before.
+
+        Returns
+        -------
+        weights : ndarray of shape (n_outputs, n_features + 1)
+            For the next round.
+        velocity : ndarray of shape (n_outputs, n_features + 1)
+            For the next round.
+        """
+        unit = self.max_norm / DistributedGaussian.sensitivity
+        mean = total.reshape(weights.shape) * (unit / (self.n_units * self.sampling_rate))
+        velocity = self.momentum * velocity + mean
+        size = self.learning_rate * (1.0 - done / self.n_rounds)
+        return weights - size * velocity, velocity

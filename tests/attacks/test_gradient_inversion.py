@@ -1,0 +1,520 @@
+"""Records reconstructed from gradients: what is found, what is refused, and what nulls achieve."""
+
+from __future__ import annotations
+
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+
+from skprivacy.attacks import (
+    BayesInversion,
+    FirstLayerInversion,
+    GradientInversion,
+    gradient_of_step,
+    party_gradient,
+)
+from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+
+torch = pytest.importorskip("torch")
+from skprivacy.attacks import _first_layer  # noqa: E402
+from skprivacy.attacks._gradient_labels import label_counts  # noqa: E402
+from skprivacy.attacks._inversion_attack import InversionAttack, Reconstruction  # noqa: E402
+from skprivacy.attacks._loss_gradients import LossGradients  # noqa: E402
+from skprivacy.attacks._relaxed_rows import pooled  # noqa: E402
+from skprivacy.attacks._row_layout import RowLayout  # noqa: E402
+
+ATTACKS = (FirstLayerInversion, GradientInversion, BayesInversion)
+SCHEMA = Schema(
+    {
+        "age": Bounded(0, 100, bins=3),
+        "work": Categories(["none", "some", "full"], missing=True),
+        "income": Bounded(0, 10),
+        "region": Categories(list("abcde")),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Rows of two numbers and two categories with labels; the first 400 are the attacker's."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": rng.uniform(0, 100, 600),
+            "work": rng.choice(["none", "some", "full", "?"], p=[0.2, 0.3, 0.4, 0.1], size=600),
+            "income": rng.uniform(0, 10, 600),
+            "region": rng.choice(list("abcde"), size=600),
+        }
+    )
+    X = SchemaTransformer(SCHEMA, feature_range=(0, 1)).fit_transform(frame)
+    y = (frame["age"] / 100 + rng.normal(size=600) / 4 > 0.5).astype(int).to_numpy()
+    return SimpleNamespace(X=X, y=y, own=(X[:400], y[:400]), others=(X[400:], y[400:]))
+
+
+def network(n_features, hidden=96, outputs=2, seed=0, activation=torch.nn.ReLU):
+    torch.manual_seed(seed)
+    first, last = torch.nn.Linear(n_features, hidden), torch.nn.Linear(hidden, outputs)
+    return torch.nn.Sequential(first, activation(), last)
+
+
+def batches_of(table, n, count):
+    X, y = table.others
+    return [(X[b * n : (b + 1) * n], y[b * n : (b + 1) * n]) for b in range(count)]
+
+
+# Gradients
+
+
+def by_autograd(module, x, label):
+    loss = torch.nn.functional.cross_entropy(module(x[None]), label[None])
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(module.parameters()))])
+
+
+class Twice(torch.nn.Module):
+    """Uses one layer twice, which only gradients record by record get right."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.last = torch.nn.Linear(6, 6), torch.nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.layer(torch.tanh(self.layer(x)))))
+
+
+def normed():
+    layers = torch.nn.Linear(6, 5), torch.nn.LayerNorm(5), torch.nn.Tanh(), torch.nn.Linear(5, 2)
+    return torch.nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize(
+    ("make", "of_layers"), [(lambda: network(6), True), (Twice, False), (normed, False)]
+)
+@pytest.mark.parametrize("norm", [None, 0.3])
+def test_gradients_are_those_of_autograd_clipped(make, of_layers, norm):
+    torch.manual_seed(1)
+    module = make()
+    X, y = torch.randn(4, 6), torch.tensor([0, 1, 1, 0])
+    gradients = LossGradients(module, None, norm)
+    assert (gradients._trace is not None) == of_layers
+    expected = torch.stack([by_autograd(module, x, label) for x, label in zip(X, y, strict=True)])
+    if norm is not None:
+        assert (expected.norm(dim=1) > norm).any()
+        expected = expected * (norm / expected.norm(dim=1, keepdim=True)).clip(max=1)
+    assert torch.allclose(gradients.per_record(X, y), expected, atol=1e-5)
+    mean = gradients.mean(X.reshape(2, 2, 6), y.reshape(2, 2))
+    assert torch.allclose(mean, expected.reshape(2, 2, -1).mean(1), atol=1e-5)
+
+
+def test_models_of_all_kinds_send_the_gradient_of_their_own_loss(table):
+    """Of scikit-learn's models at their optimum, the mean gradient is that of the penalty alone."""
+    X, y = table.own
+    linear = LogisticRegression(C=1e6, tol=1e-10, max_iter=10_000).fit(X[:, [0, 6]], y)
+    sent = party_gradient(linear, X[:, [0, 6]], y)
+    assert max(np.abs(part).max() for part in sent.values()) < 1e-4
+    net = MLPClassifier((8,), alpha=0.0, solver="lbfgs", max_iter=300, random_state=0)
+    with pytest.warns(UserWarning, match="lbfgs"):
+        net.fit(X, np.where(y, "yes", "no"))
+    trained = party_gradient(net, X, np.where(y, "yes", "no"))
+    assert list(trained) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    begun = MLPClassifier((8,), alpha=0.0, random_state=0).partial_fit(X[:1], y[:1], classes=[0, 1])
+    at_first = party_gradient(begun, X, y)
+    assert norm_of(trained) < 0.2 * norm_of(at_first)
+
+
+def norm_of(gradient):
+    return np.sqrt(sum(np.square(part).sum() for part in gradient.values()))
+
+
+def test_a_private_network_of_ours_is_attacked(table):
+    from skprivacy.neural_network import DPSGDClassifier
+
+    X, y = table.own
+    model = DPSGDClassifier(
+        hidden_layer_sizes=(64,), activation="relu", epochs=1, classes=[0, 1], random_state=0
+    ).fit(X, y)
+    attack = FirstLayerInversion(model, columns=SCHEMA, max_grad_norm=1.0).fit(X, y)
+    pairs = batches_of(table, 2, 5)
+    sent = [party_gradient(model, *pair, max_grad_norm=1.0) for pair in pairs]
+    assert attack.evaluate(sent, pairs).exact_share > 0.8
+
+
+def test_a_step_of_training_gives_its_gradient_away(table):
+    model = network(table.X.shape[1])
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    X, y = (part[:2] for part in table.others)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loss = torch.nn.functional.cross_entropy(model(torch.tensor(X).float()), torch.tensor(y))
+    loss.backward()
+    optimizer.step()
+    gradient = gradient_of_step(before, dict(model.named_parameters()), learning_rate=0.1)
+    model.load_state_dict(before)
+    rows, confidence = FirstLayerInversion(model).fit(*table.own).reconstruct(gradient, 2)
+    order = [0, 1] if np.abs(rows[0] - X[0]).max() < 0.01 else [1, 0]
+    assert np.allclose(rows[order], X, atol=0.01)  # a difference of weights has fewer digits
+    assert (confidence == 1).all()
+
+
+# The first layer
+
+
+@pytest.mark.parametrize("norm", [None, 0.5])
+def test_the_first_layer_gives_most_records_away_exactly(table, norm):
+    model = network(table.X.shape[1], hidden=256)
+    attack = FirstLayerInversion(model, columns=SCHEMA, max_grad_norm=norm).fit(*table.own)
+    pairs = batches_of(table, 8, 10)
+    sent = [party_gradient(model, *pair, max_grad_norm=norm) for pair in pairs]
+    result = attack.evaluate(sent, pairs)
+    assert result.exact_share > 0.9
+    # What is given as found is a record of the batch.
+    for gradient, (X, _) in zip(sent[:4], pairs, strict=False):
+        rows, confidence = attack.reconstruct(gradient, 8)
+        assert np.isnan(rows[confidence == 0]).all()
+        true = RowLayout.of(table.own[0], SCHEMA).exact(X, rows[confidence == 1])
+        assert true.mean() > 0.8
+
+
+def test_records_stand_alone_once_others_are_subtracted(table, monkeypatch):
+    """Without subtracting, only those who had a neuron for themselves at once are found."""
+    model = network(table.X.shape[1], hidden=256)
+    attack = FirstLayerInversion(model, columns=SCHEMA).fit(*table.own)
+    pairs = batches_of(table, 16, 4)
+    sent = [party_gradient(model, *pair) for pair in pairs]
+    all_found = attack.evaluate(sent, pairs).exact_share
+    seen = []
+    alone = _first_layer._alone
+
+    def once(gradients, layer, rest, floor, n_records, labels):
+        repeated, seen[:] = bool(seen), [*seen, 1]
+        rows, label = alone(gradients, layer, rest, floor, n_records, labels)
+        return (rows[:0], label[:0]) if repeated else (rows, label)
+
+    monkeypatch.setattr(_first_layer, "_alone", once)
+    at_once = []
+    for pair, gradient in zip(pairs, sent, strict=True):
+        seen.clear()
+        at_once.append(attack.evaluate([gradient], [pair]).exact_share)
+    assert 0 < np.mean(at_once) < all_found
+
+
+def test_an_attacker_who_ignores_clipping_finds_nothing_in_the_first_layer(table):
+    model = network(table.X.shape[1])
+    pairs = batches_of(table, 4, 5)
+    sent = [party_gradient(model, *pair, max_grad_norm=0.2) for pair in pairs]
+    aware = FirstLayerInversion(model, max_grad_norm=0.2).fit(*table.own)
+    ignorant = FirstLayerInversion(model).fit(*table.own)
+    assert aware.evaluate(sent, pairs).exact_share > 0.9
+    assert ignorant.evaluate(sent, pairs).exact_share == 0
+
+
+def test_without_zeros_or_with_noise_no_mixture_is_called_a_record(table):
+    smooth = network(table.X.shape[1], activation=torch.nn.Tanh)
+    X, y = (part[:4] for part in table.others)
+    attack = FirstLayerInversion(smooth).fit(*table.own)
+    assert np.isnan(attack.reconstruct(party_gradient(smooth, X, y), 4)[0]).all()
+    one, _ = attack.reconstruct(party_gradient(smooth, X[:1], y[:1]), 1)
+    assert np.allclose(one, X[:1], atol=1e-4)
+    noisy = {"max_grad_norm": 1.0, "noise_multiplier": 0.5}
+    model = network(table.X.shape[1])
+    sent = party_gradient(model, X, y, random_state=0, **noisy)
+    found, _ = FirstLayerInversion(model, **noisy).fit(*table.own).reconstruct(sent, 4)
+    layout = RowLayout.of(table.own[0], SCHEMA)
+    assert not layout.exact(found, X).any()
+
+
+# Labels
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 5])
+def test_the_label_of_one_record_is_exact(outputs):
+    rng = np.random.default_rng(0)
+    model = network(6, outputs=outputs)
+    X, y = rng.normal(size=(40, 6)), rng.integers(0, max(2, outputs), 40)
+    gradients = LossGradients(model, None, None)
+    own, labels = gradients.records(X), gradients.targets(y)
+    each = gradients.per_record(own, labels)
+    counts = [label_counts(gradients, g, 1, own, max(2, outputs)) for g in each]
+    assert [c.argmax() for c in counts] == y.tolist()
+
+
+@pytest.mark.parametrize("norm", [None, 0.1])
+def test_the_counts_of_labels_in_a_batch(norm):
+    rng = np.random.default_rng(0)
+    model = network(6, outputs=4)
+    X = rng.normal(size=(532, 6))
+    y = rng.choice(4, size=532, p=[0.1, 0.2, 0.3, 0.4])
+    gradients = LossGradients(model, None, norm)
+    own, labels = gradients.records(X), gradients.targets(y)
+    for begin in range(500, 532, 16):
+        rows = slice(begin, begin + 16)
+        observed = gradients.per_record(own[rows], labels[rows]).mean(0)
+        counts = label_counts(gradients, observed, 16, own[:500], 4)
+        assert counts.sum() == 16
+        assert np.abs(counts - np.bincount(y[rows], minlength=4)).max() <= 1
+
+
+# The search
+
+
+@pytest.mark.parametrize("distance", ["cosine", "squared"])
+def test_the_search_finds_numbers_and_categories(table, distance):
+    model = network(table.X.shape[1])
+    attack = GradientInversion(
+        model, columns=SCHEMA, distance=distance, n_iter=300, n_starts=2, random_state=0
+    ).fit(*table.own)
+    pairs = batches_of(table, 4, 8)
+    sent = [party_gradient(model, *pair) for pair in pairs]
+    result = attack.evaluate(sent, pairs)
+    assert result.names == ("age", "work", "income", "region")
+    assert result.share > 0.7
+    assert result.gain_interval[0] > 0.15
+    assert result.share > result.null_shares["random rows"] > 0.3
+    # The quarter that the attack is surest of is better than the rest.
+    assert result.best_rows(by="confidence")["same_rows"].iloc[0] >= result.share
+
+
+def test_the_search_is_repeatable_and_independent_of_other_batches(table):
+    model = network(table.X.shape[1], hidden=16)
+    attack = GradientInversion(model, columns=SCHEMA, n_iter=20, n_starts=2, random_state=0)
+    attack.fit(*table.own)
+    sent = party_gradient(model, *batches_of(table, 3, 1)[0])
+    first, second = (attack.reconstruct(sent, 3)[0] for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+def test_an_attacker_who_ignores_clipping_searches_worse(table):
+    """Short records count less than long ones, unless these are clipped."""
+    X, y = table.X.copy(), table.y
+    X[::2] *= 0.1
+    model = network(X.shape[1], hidden=64)
+    norm = 0.4
+    pairs = [(X[i : i + 4], y[i : i + 4]) for i in range(400, 440, 4)]
+    sent = [party_gradient(model, *pair, max_grad_norm=norm) for pair in pairs]
+    shares = [
+        GradientInversion(model, max_grad_norm=known, n_iter=200, n_starts=2, random_state=0)
+        .fit(X[:400], y[:400])
+        .evaluate(sent, pairs, labels_known=True)
+        .share
+        for known in (norm, None)
+    ]
+    assert shares[0] > shares[1] + 0.05
+
+
+def test_a_distance_that_rounding_makes_negative_is_the_best():
+    shares = torch.tensor([[[0.2, 1.0]], [[0.9, 0.0]], [[0.3, 1.0]]])
+    kinds = torch.tensor([False, True])
+    middle, _ = pooled(shares, torch.tensor([-1e-7, 0.5, 1e-7]), kinds)
+    assert middle[0].tolist() == pytest.approx([0.2, 1.0])
+    alone, apart = pooled(shares, torch.tensor([-2e-3, 0.5, 1e-3]), kinds)
+    assert alone[0].tolist() == pytest.approx([0.2, 1.0])
+    assert not apart.any()
+
+
+def test_noise_brings_the_search_to_the_null(table):
+    model = network(table.X.shape[1])
+    defence = {"max_grad_norm": 1.0, "noise_multiplier": 1.0}
+    attack = GradientInversion(
+        model, columns=SCHEMA, n_iter=100, n_starts=1, random_state=0, **defence
+    ).fit(*table.own)
+    pairs = batches_of(table, 4, 10)
+    sent = [party_gradient(model, *pair, random_state=b, **defence) for b, pair in enumerate(pairs)]
+    result = attack.evaluate(sent, pairs, labels_known=True)
+    assert result.gain_interval[0] < 0.1
+
+
+def test_a_loss_of_ones_own(table):
+    """A regression: targets are numbers, known to the attacker."""
+    X = table.X
+    worth = X @ np.linspace(-1, 1, X.shape[1])
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(X.shape[1], 32), torch.nn.ReLU(), torch.nn.Linear(32, 1)
+    )
+
+    def squared(outputs, targets):
+        return (outputs.flatten() - targets).square()
+
+    attack = GradientInversion(
+        model, columns=SCHEMA, loss=squared, n_iter=200, n_starts=2, random_state=0
+    ).fit(X[:400], worth[:400])
+    pairs = [(X[[i]], worth[[i]]) for i in range(400, 410)]
+    sent = [party_gradient(model, *pair, loss=squared) for pair in pairs]
+    assert attack.evaluate(sent, pairs, labels_known=True).share > 0.9
+
+
+# Judged alike
+
+
+class RandomRows(InversionAttack):
+    """Guesses what the null model of random rows guesses: rows drawn with the same seed."""
+
+    def __init__(
+        self,
+        target=None,
+        *,
+        columns=None,
+        loss=None,
+        max_grad_norm=None,
+        noise_multiplier=0.0,
+        random_state=None,
+    ):
+        self.target = target
+        self.columns = columns
+        self.loss = loss
+        self.max_grad_norm = max_grad_norm
+        self.noise_multiplier = noise_multiplier
+        self.random_state = random_state
+
+    def _reconstructed(self, observed, n_records, labels):
+        from sklearn.utils import check_random_state
+
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        drawn = np.random.default_rng(seed).integers(
+            len(self.reference_), size=len(observed) * n_records
+        )
+        rows = self.reference_[drawn].reshape(len(observed), n_records, -1)
+        # In another order: guesses have none.
+        return [Reconstruction(r[::-1], np.zeros(n_records)) for r in rows]
+
+
+def test_null_models_are_matched_as_the_attack_is(table):
+    """The same guesses count alike, whoever makes them, and matching is worth a lot to both."""
+    model = network(table.X.shape[1], hidden=4)
+    pairs = batches_of(table, 16, 5)
+    sent = [party_gradient(model, *pair) for pair in pairs]
+    attack = RandomRows(model, columns=SCHEMA, random_state=0).fit(*table.own)
+    result = attack.evaluate(sent, pairs)
+    assert np.array_equal(result.recovered, result.nulls["random rows"])
+    unmatched = RowLayout.of(table.own[0], SCHEMA).equal(table.X[:80], table.X[400:480])
+    assert result.share > np.einsum("iij->ij", unmatched).mean() + 0.15
+
+
+@pytest.mark.parametrize("make", ATTACKS)
+def test_the_attack_sees_the_gradient_alone(table, make):
+    """Given gradients of other records, it recovers what guesses do: it cannot peek at the rows."""
+    model = network(table.X.shape[1], hidden=32)
+    settings = {"n_iter": 50, "n_starts": 1} if make is GradientInversion else {}
+    attack = make(model, columns=SCHEMA, random_state=0, **settings).fit(*table.own)
+    pairs = batches_of(table, 2, 40)
+    sent = [party_gradient(model, *pair) for pair in pairs]
+    assert attack.evaluate(sent[:20], pairs[20:]).gain < 0.1
+    assert attack.evaluate(sent[:20], pairs[20:]).exact_share == 0
+
+
+# Refused
+
+
+def test_what_does_not_fit_is_refused(table):
+    X, y = table.own
+    model = network(X.shape[1], hidden=8)
+    sent = party_gradient(model, X[:1], y[:1])
+    attack = GradientInversion(model, columns=SCHEMA, n_iter=1).fit(X, y)
+    arrays = list(sent.values())
+    cases = [
+        (arrays[:3], ValueError, "has 3 arrays; expected 4"),
+        ([a.T for a in arrays], ValueError, r"'0.weight' has shape .*; expected"),
+        ({**sent, "9.bias": arrays[0]}, ValueError, "has the keys"),
+        ([arrays[0] * np.nan, *arrays[1:]], ValueError, "NaN or infinity"),
+        (np.concatenate([a.ravel() for a in arrays]), TypeError, "expected a list"),
+    ]
+    for gradient, error, message in cases:
+        with pytest.raises(error, match=message):
+            attack.reconstruct(gradient, 1)
+    for n in (0, 1.5, True):
+        with pytest.raises(ValueError, match="n_records"):
+            attack.reconstruct(sent, n)
+    with pytest.raises(ValueError, match="labels has 2 values"):
+        attack.reconstruct(sent, 1, labels=[0, 1])
+    with pytest.raises(ValueError, match="1 gradients and 2 batches"):
+        attack.evaluate([sent], [(X[:1], y[:1])] * 2)
+    with pytest.raises(ValueError, match=r"batches\[1\] has shape"):
+        attack.evaluate([sent] * 2, [(X[:1], y[:1]), (X[:2], y[:2])])
+    assert attack.reconstruct(arrays, 1)[0].shape == (1, X.shape[1])
+
+
+@pytest.mark.parametrize("make", ATTACKS)
+def test_targets_and_settings_without_sense_are_refused(table, make):
+    X, y = table.own
+    with pytest.raises(ValueError, match="target=None"):
+        make().fit(X, y)
+    with pytest.raises(TypeError, match="must be a torch module"):
+        make(object()).fit(X, y)
+    with pytest.raises(ValueError, match="units of max_grad_norm"):
+        make(network(X.shape[1]), noise_multiplier=1.0).fit(X, y)
+    with pytest.raises(ValueError, match="noise_multiplier"):
+        make(network(X.shape[1]), noise_multiplier=-1.0, max_grad_norm=1.0).fit(X, y)
+    with pytest.raises(ValueError, match="columns= describes"):
+        make(network(X.shape[1] - 1), columns=SCHEMA).fit(X[:, 1:], y)
+    with pytest.raises(ValueError, match=r"columns\[1\]"):
+        make(network(X.shape[1]), columns=[[0], [0, 1]]).fit(X, y)
+    with pytest.raises(ValueError, match="NaN"):
+        make(network(X.shape[1])).fit(np.where(X > 0.9, np.nan, X), y)
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ([torch.nn.Linear(13, 4, bias=False), torch.nn.Linear(4, 2)], "no bias"),
+        ([torch.nn.LayerNorm(13), torch.nn.Linear(13, 2)], "is a LayerNorm; expected a Linear"),
+        ([torch.nn.Linear(9, 2)], "takes 9 numbers; records have 13"),
+    ],
+)
+def test_a_first_layer_without_quotients_is_refused(table, layers, message):
+    X, y = table.own
+    with pytest.raises(ValueError, match=message):
+        FirstLayerInversion(torch.nn.Sequential(*layers)).fit(X, y)
+
+
+def test_labels_without_a_last_bias_must_be_given(table):
+    X, y = table.own
+    model = torch.nn.Sequential(torch.nn.Linear(X.shape[1], 2, bias=False))
+    attack = GradientInversion(model, n_iter=1, n_starts=1).fit(X, y)
+    sent = party_gradient(model, X[:1], y[:1])
+    with pytest.raises(ValueError, match="Pass labels"):
+        attack.reconstruct(sent, 1)
+    attack.reconstruct(sent, 1, labels=y[:1])
+
+
+def test_models_trained_by_another_loss_must_say_so(table):
+    X, y = table.own
+    weighted = LogisticRegression(class_weight={0: 1.0, 1: 5.0}).fit(X, y)
+    with pytest.raises(ValueError, match="Pass loss="):
+        party_gradient(weighted, X[:1], y[:1])
+    likely = BaseEstimator()
+    likely.module_, likely.criterion_ = network(X.shape[1]), torch.nn.NLLLoss()
+    with pytest.raises(ValueError, match="Pass loss="):
+        party_gradient(likely, X[:1], y[:1])
+    likely.criterion_ = torch.nn.CrossEntropyLoss(reduction="none")
+    party_gradient(likely, X[:1], y[:1])
+    with pytest.raises(ValueError, match="numbers of its outputs"):
+        party_gradient(network(X.shape[1]), X[:1], ["yes"])
+
+
+def test_steps_that_are_not_alike_are_refused():
+    with pytest.raises(ValueError, match="equally many"):
+        gradient_of_step([np.ones(2)], [np.ones(2)] * 2, 0.1)
+    with pytest.raises(ValueError, match="shape"):
+        gradient_of_step([np.ones(2)], [np.ones(3)], 0.1)
+    with pytest.raises(ValueError, match="keys"):
+        gradient_of_step({"a": np.ones(2)}, {"b": np.ones(2)}, 0.1)
+    with pytest.raises(ValueError, match="learning_rate"):
+        gradient_of_step([np.ones(2)], [np.ones(2)], 0.0)
+
+
+@pytest.mark.parametrize("make", ATTACKS)
+def test_clones_share_the_target_and_fits_are_pickled(table, make):
+    model = network(table.X.shape[1], hidden=8)
+    settings = {"n_iter": 3, "n_starts": 1} if make is GradientInversion else {}
+    attack = make(model, columns=SCHEMA, random_state=0, **settings)
+    assert clone(attack).target is model
+    attack.fit(*table.own)
+    sent = party_gradient(model, *batches_of(table, 1, 1)[0])
+    again = pickle.loads(pickle.dumps(attack))
+    expected, found = (a.reconstruct(sent, 1)[0] for a in (attack, again))
+    assert np.array_equal(expected, found)
+    assert not [p for p in model.parameters() if p.grad is not None]
