@@ -26,6 +26,7 @@ __all__ = [
     "numeric_columns",
     "parts_of",
     "safe_indexing",
+    "some_records",
 ]
 
 
@@ -42,6 +43,14 @@ def as_records(X: Any, name: str = "X") -> Any:
         raise ValueError(f"{name} must be records with the same number of features each.") from None
     if not records.ndim:
         raise ValueError(f"{name} must be a table of records, not of type {type(X).__name__}.")
+    return records
+
+
+def some_records(X: Any, name: str) -> Any:
+    """Return X as :func:`as_records`; ValueError if there is no record in it."""
+    records = as_records(X, name)
+    if not num_samples(records):
+        raise ValueError(f"{name} holds no records. Pass at least one.")
     return records
 
 

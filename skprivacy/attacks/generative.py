@@ -11,7 +11,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from . import scores
-from ._records import as_records, concat, fingerprints, num_samples, safe_indexing
+from ._records import as_records, concat, fingerprints, num_samples, safe_indexing, some_records
 from .result import AttackResult
 
 __all__ = ["GenerativeAttack"]
@@ -155,7 +155,7 @@ class GenerativeAttack(BaseEstimator):
             With the scores of both.
         """
         return AttackResult(
-            self.score_samples(as_records(X_in, "X_in")),
-            self.score_samples(as_records(X_out, "X_out")),
+            self.score_samples(some_records(X_in, "X_in")),
+            self.score_samples(some_records(X_out, "X_out")),
             type(self).__name__,
         )

@@ -172,6 +172,8 @@ FOUND = [
     ("values", lambda: preprocessing.Categories(np.array("a"))),
     ("label", lambda: CANARIES.score_samples(X, np.array(["2020-01-01"] * 24, "M8[D]"), y)),
     ("inconsistent", lambda: CANARIES.score_samples(X, 1 - y, y[:0])),
+    ("X_in", lambda: attacks.GenerativeAttack(LogisticRegression()).fit(X, X + 1.0).evaluate(
+        X[:0], X)),
     ("distances", lambda: accounting.local_sensitivity(VOTES, 5.0, [[1], [2, 3]])),
     ("random_state", lambda: datasets.make_adult_like(10, random_state=DAY)),
     ("y", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, SEQUENCES)),
