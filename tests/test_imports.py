@@ -45,6 +45,7 @@ ANYWHERE = {
     "_config",
     "_global_chance",
     "_identifiers",
+    "_jobs",
     "_output",
     "_sklearn",
     "_torch",

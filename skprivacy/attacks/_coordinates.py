@@ -48,7 +48,8 @@ class Coordinates:
             raise ValueError(
                 f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} "
                 f"other columns; expected {self._width[0]} and {self._width[1]}, as the "
-                "generated ones have. Pass the same columns, of the same types."
+                "generated and the reference records must both have. Pass the same columns, of the "
+                "same types."
             )
         points = [np.nan_to_num((_finite(numbers) - self._mean) / self._std)]
         if texts.shape[1]:

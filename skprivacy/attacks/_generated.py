@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from ._records import as_records, num_samples
+from ._records import as_records, num_samples, some_records
 from .result import AttackResult
 
 __all__ = ["GeneratorAttack", "checked"]
@@ -55,9 +55,9 @@ class GeneratorAttack(BaseEstimator):
         AttackResult
             With the scores of both.
         """
-        return AttackResult(
-            self._scored("X_in", X_in), self._scored("X_out", X_out), type(self).__name__
-        )
+        scores_in = self._scored("X_in", some_records(X_in, "X_in"))
+        scores_out = self._scored("X_out", some_records(X_out, "X_out"))
+        return AttackResult(scores_in, scores_out, type(self).__name__)
 
 
 def checked(generated: Any, reference: Any, otherwise: str = "") -> tuple[Any, Any]:

@@ -203,6 +203,7 @@ class AttributeInference(BaseEstimator):
         """
         check_is_fitted(self)
         frame, _ = self._split(X)
+        check_consistent_length(frame, y)
         total = np.log(np.maximum(self._prior(frame, y), scores.FLOOR))
         total += self._likelihoods([self._fill(X, value) for value in self.values_], y)
         return self.values_[total.argmax(axis=1)]
@@ -224,6 +225,7 @@ class AttributeInference(BaseEstimator):
         """
         check_is_fitted(self)
         frame, _ = self._split(X)
+        check_consistent_length(frame, y)
         return self.values_[self._imputed(frame, y).argmax(axis=1)]
 
     def evaluate(

@@ -11,11 +11,12 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import train_clone
-from .._validation import number, sequence, whole
+from .._jobs import check_n_jobs, workers
+from .._validation import check_random_state, sequence, whole
 from ..accounting._checks import numbers
 from ..base import undone_on_error
 from . import scores
@@ -68,8 +69,7 @@ class PropertyAttack(BaseEstimator):
         rng = check_random_state(self.random_state)
         self._check_parameters()
         whole("n_shadows", self.n_shadows)
-        if self.n_jobs is not None:
-            number("n_jobs", self.n_jobs, "an integer, or None")
+        check_n_jobs(self.n_jobs)
         if self.n_train is not None:
             whole("n_train", self.n_train)
         given = numbers("shares", shares)
@@ -300,7 +300,7 @@ class PropertyInference(PropertyAttack):
         queries = rng.permutation(num_samples(X))[: self.n_queries]
         self._queries = safe_indexing(X, queries)
         has_property, drawn = self._shadow_sets(group, shares, rng)
-        views = Parallel(n_jobs=self.n_jobs)(
+        views = Parallel(n_jobs=workers(self.n_jobs, len(drawn)))(
             delayed(self._shadow_view)(X, y, rows, seed) for rows, seed in drawn
         )
         self.attack_model_ = self._taught(np.array(views), has_property)

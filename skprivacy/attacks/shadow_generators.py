@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._validation import whole
+from .._validation import check_random_state, whole
 from ._cells import Cells, Counts
 from ._generated import GeneratorAttack, checked
 from ._records import as_records, concat, num_samples, safe_indexing

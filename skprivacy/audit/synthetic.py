@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import fisher_exact
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 
 from .._sklearn import num_samples, safe_indexing
-from .._validation import sequence
+from .._validation import check_random_state, sequence
 from ..accounting import PrivacyGuarantee
 from ..attacks import (
     DensityRatio,

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._validation import as_frame, check_column_names
+from .._validation import as_frame, check_column_names, check_random_state
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..preprocessing import Schema
 from ._domain import Domain

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 
 from .._groups import Groups, check_groups
 from .._torch import torch_is_named
-from .._validation import Interval, check_delta_is_small
+from .._validation import Interval, check_delta_is_small, check_random_state
 from ..accounting import Composed, Event, PrivacyBudget, calibrate_noise_multiplier, check_delta
 from ..mechanisms import Gaussian, SecureRandom
 from ..preprocessing import Schema

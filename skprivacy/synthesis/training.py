@@ -19,13 +19,13 @@ from sklearn.base import (
     is_classifier,
 )
 from sklearn.dummy import DummyClassifier
-from sklearn.utils import check_consistent_length, check_random_state, column_or_1d, get_tags
+from sklearn.utils import check_consistent_length, column_or_1d, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn import HasMethods, num_samples, safe_indexing
-from .._validation import Interval, as_frame, check_column_names, check_unmasked
+from .._validation import Interval, as_frame, check_column_names, check_random_state, check_unmasked
 from ..base import PrivateEstimatorMixin
 from ..preprocessing import Bounded, Categories
 from ._base import Synthesizer
