@@ -14,7 +14,14 @@ from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._torch import torch_is_named
-from .._validation import Interval, check_numbers, check_random_state, check_unmasked, whole
+from .._validation import (
+    Interval,
+    check_numbers,
+    check_random_state,
+    check_unmasked,
+    sequence,
+    whole,
+)
 from ..base import undone_on_error
 from ._blind_guesses import blind_ceiling, blind_guesses
 from ._row_layout import RowLayout
@@ -211,9 +218,12 @@ class InversionAttack(ABC, BaseEstimator):
         observed = self._gradients.flat(gradient)[None]
         if labels is None:
             return observed, None
-        given = column_or_1d(labels)
-        if len(given) != n_records:
-            raise ValueError(f"labels has {len(given)} values; expected n_records={n_records}.")
+        given = np.asarray(labels)
+        if given.shape != (n_records,):
+            raise ValueError(
+                f"labels has shape {given.shape}; expected a label for each of "
+                f"n_records={n_records}."
+            )
         return observed, self._gradients.targets(given)[None]
 
     def _learn(self) -> None:
@@ -239,6 +249,7 @@ class InversionAttack(ABC, BaseEstimator):
     def _checked_batches(self, gradients: Any, batches: Any) -> tuple[Float64Array, Tensor]:
         import torch
 
+        gradients, batches = sequence("gradients", gradients), sequence("batches", batches)
         if not len(batches) or len(gradients) != len(batches):
             raise ValueError(
                 f"{len(gradients)} gradients and {len(batches)} batches; expected equally many, "

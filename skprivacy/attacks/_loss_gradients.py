@@ -60,6 +60,8 @@ class LossGradients:
         self._frozen |= {
             name: p.detach() for name, p in self.module.named_parameters() if not p.requires_grad
         }
+        if loss is not None and not callable(loss):
+            raise TypeError(f"loss={loss!r} must be a function of outputs and targets, or None.")
         self._own_loss = loss is not None
         self._loss = _checked_loss(target) if loss is None else loss
         self._trace = self._traced()
@@ -195,7 +197,7 @@ def perceptron(weights: list[Any], biases: list[Any], activation: str) -> nn.Seq
     """Return linear layers with an activation between them, from scikit-learn's arrays."""
     layers: list[nn.Module] = []
     for w, b in zip(weights, biases, strict=True):
-        layer = nn.Linear(w.shape[0], w.shape[1], dtype=torch.float64)
+        layer = nn.utils.skip_init(nn.Linear, *w.shape, dtype=torch.float64)
         with torch.no_grad():
             layer.weight.copy_(torch.tensor(np.asarray(w).T.copy()))
             layer.bias.copy_(torch.tensor(np.array(b)))

@@ -202,8 +202,7 @@ class AttributeInference(BaseEstimator):
             Values of the attribute.
         """
         check_is_fitted(self)
-        frame, _ = self._split(X)
-        check_consistent_length(frame, y)
+        frame = self._others(X, y)
         total = np.log(np.maximum(self._prior(frame, y), scores.FLOOR))
         total += self._likelihoods([self._fill(X, value) for value in self.values_], y)
         return self.values_[total.argmax(axis=1)]
@@ -224,8 +223,7 @@ class AttributeInference(BaseEstimator):
             Values of the attribute.
         """
         check_is_fitted(self)
-        frame, _ = self._split(X)
-        check_consistent_length(frame, y)
+        frame = self._others(X, y)
         return self.values_[self._imputed(frame, y).argmax(axis=1)]
 
     def evaluate(
@@ -267,6 +265,12 @@ class AttributeInference(BaseEstimator):
             gain=float(right_in.mean() - imputed_in.mean()),
             gain_p_value=float(p_value),
         )
+
+    def _others(self, X: Any, y: Any) -> pd.DataFrame:
+        """Return the other columns of records of which the classes are given."""
+        frame, _ = self._split(X)
+        check_consistent_length(frame, label_columns(y, self.classes_))
+        return frame
 
     def _target_classes(self, X: Any) -> Any:
         """Return the classes that the target knows; refuse what is no target."""

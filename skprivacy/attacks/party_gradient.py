@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,6 +109,11 @@ def gradient_of_step(before: Any, after: Any, learning_rate: float) -> Any:
     [array([1., 0.])]
     """
     positive("learning_rate", learning_rate)
+    for name, weights in (("before", before), ("after", after)):
+        if not isinstance(weights, Mapping | Sequence):
+            raise TypeError(
+                f"{name} must be a list of arrays, or a dict, not of type {type(weights).__name__}."
+            )
     if isinstance(before, Mapping) != isinstance(after, Mapping) or len(before) != len(after):
         raise ValueError(
             "before and after must be two lists of equally many arrays, or two dicts of the same."

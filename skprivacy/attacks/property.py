@@ -116,12 +116,16 @@ class PropertyAttack(BaseEstimator):
             With a score for each.
         """
         return AttackResult(
-            np.array([self.decision_function(m) for m in sequence("models_with", models_with)]),
-            np.array(
-                [self.decision_function(m) for m in sequence("models_without", models_without)]
-            ),
+            self._judged("models_with", models_with),
+            self._judged("models_without", models_without),
             type(self).__name__,
         )
+
+    def _judged(self, name: str, models: Any) -> NDArray[np.float64]:
+        targets = sequence(name, models)
+        if not targets:
+            raise ValueError(f"{name}={models!r} must hold a model at least.")
+        return np.array([self.decision_function(target) for target in targets])
 
     def decision_function(self, target: Any) -> float:
         """Return the log-odds that the target's records had the property.
@@ -176,6 +180,8 @@ class PropertyAttack(BaseEstimator):
     def _taught(self, views: NDArray[np.float64], has_property: NDArray[np.bool_]) -> Any:
         default = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
         base = default if self.attack_model is None else self.attack_model
+        if not hasattr(base, "fit"):
+            raise TypeError(f"attack_model={base!r} must be a classifier, or None.")
         return clone(base).fit(views, has_property)
 
     def _log_odds(self, attack_model: Any, view: NDArray[np.float64]) -> float:

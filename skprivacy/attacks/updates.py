@@ -13,7 +13,7 @@ from .._validation import is_number, positive, sequence, whole
 from ..metrics._samples import as_numbers
 from ._networks import Network, open_network
 from ._record_gradients import RecordGradients, network_at, record_gradients, weights_of
-from ._records import as_records, num_samples
+from ._records import num_samples, some_records
 
 __all__ = ["Updates", "as_weights", "gradient_ascent", "labels_as_columns"]
 
@@ -272,8 +272,10 @@ def gradient_ascent(
         raise ValueError(f"ascent={ascent!r} must be a finite number of 0 or more.")
     whole("n_rounds", n_rounds)
     network, as_inputs = open_network(model)
-    X = as_records(X)
+    X = some_records(X, "X")
     inputs, label = as_inputs(X), labels_as_columns(model, y)
+    if len(label) != num_samples(X):
+        raise ValueError(f"y has {len(label)} labels; expected one for each record of X.")
     weights = weights_of(model)
     before, after = [], []
     for _ in range(n_rounds):
@@ -288,10 +290,15 @@ def gradient_ascent(
 def labels_as_columns(model: Any, y: Any) -> NDArray[np.intp]:
     """Return the network's output of each label; a module's outputs are numbered from 0."""
     y = np.asarray(y)
+    if y.ndim != 1:
+        raise ValueError(f"y has shape {y.shape}; expected one label for each record.")
     known = getattr(model, "classes_", None)
-    if known is None:
-        return y.astype(np.intp)
-    return np.minimum(np.searchsorted(known, y), len(known) - 1)
+    try:
+        if known is None:
+            return y.astype(np.intp)
+        return np.minimum(np.searchsorted(known, y), len(known) - 1)
+    except (TypeError, ValueError):
+        raise TypeError("y holds labels of another type than the model's.") from None
 
 
 def as_weights(given: Any) -> Float64Array:

@@ -48,6 +48,13 @@ IN_AND_OUT = {"X_in": X, "X_out": OTHERS}
 TABLES = {"X_in": X, "y_in": y, "X_out": OTHERS, "y_out": y}
 LABELLED = LabelCanaries.drawn(y, 5, random_state=0)
 GENERATED = {"generated": X, "reference": OTHERS}
+SENT = attacks.party_gradient(TARGET, X[:2], y[:2])
+CLIPPED = {
+    "target": TARGET, "columns": None, "loss": None, "max_grad_norm": 1.0, "noise_multiplier": 0.5,
+    "random_state": 0,
+}  # fmt: skip
+READ = {"gradient": SENT, "n_records": 2, "labels": y[:2]}
+SEEN = {"gradients": [SENT], "batches": [(X[:2], y[:2])], "labels_known": True, "alpha": 0.05}
 METHODS = {
     attacks.AggregateAttack: (
         {"n_records": N, "statistic": "linear", "noise": 0.0, "correlated": False, "fpr": 0.05},
@@ -60,12 +67,26 @@ METHODS = {
         {"target": TARGET, "attribute": 0, "prior": "imputation", "imputer": None},
         {"fit": TABLE, "predict": TABLE, "impute": TABLE, "evaluate": {**TABLES, "alpha": 0.05}},
     ),
+    attacks.BayesInversion: (
+        CLIPPED,
+        {
+            "fit": {**TABLE, "prior": None}, "reconstruct": READ, "posterior": READ,
+            "score_samples": {"gradient": SENT, "X": X, "y": y, "n_records": 2}, "evaluate": SEEN,
+        },
+    ),
     attacks.DensityRatio: (
         {}, {"fit": GENERATED, "score_samples": ROW, "evaluate": IN_AND_OUT}
+    ),
+    attacks.FirstLayerInversion: (
+        CLIPPED, {"fit": TABLE, "reconstruct": READ, "evaluate": SEEN}
     ),
     attacks.GenerativeAttack: (
         {"discriminator": LogisticRegression(), "own": False},
         {"fit": GENERATED, "score_samples": ROW, "evaluate": IN_AND_OUT},
+    ),
+    attacks.GradientInversion: (
+        {**CLIPPED, "distance": "cosine", "n_starts": 1, "n_iter": 2, "learning_rate": 0.3},
+        {"fit": TABLE, "reconstruct": READ, "evaluate": SEEN},
     ),
     attacks.LabelInferenceAttack: (
         {"target": TARGET, "prior": None, "n_canaries": 5, "random_state": 0},
@@ -149,6 +170,11 @@ FUNCTIONS = {
         "model": TARGET, "train": lambda weights: weights, "X": X, "y": y, "ascent": 0.1,
         "n_rounds": 2, "step": 0.1, "n_records": N, "max_grad_norm": None, "noise": 0.0,
     },
+    attacks.party_gradient: {
+        "target": TARGET, "X": X, "y": y, "loss": None, "max_grad_norm": 1.0,
+        "noise_multiplier": 0.5, "random_state": 0,
+    },
+    attacks.gradient_of_step: {"before": WEIGHTS[:2], "after": WEIGHTS[1:], "learning_rate": 0.1},
     attacks.LabelCanaries.drawn: {"y": y, "n_canaries": 5, "classes": None, "random_state": 0},
     attacks.ShadowPool.from_predictions: {
         "X": X, "probas": np.full((2, N, 3), 1 / 3), "trained": np.arange(2 * N).reshape(2, N) % 2,

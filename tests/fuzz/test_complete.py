@@ -55,10 +55,11 @@ EXEMPT = {
     "a result, which the library makes": {
         "AttackFinding", "AttributeResult", "AuditReport", "Check", "Claim", "ColumnCheck",
         "DisclosureCheck", "DisclosureReport", "EpsilonEstimate", "EpsilonInterval",
-        "GroupExposure", "GuessBound", "LabelAuditReport", "LabelInferenceResult",
-        "OneRunReport", "OperatingPoint", "PrivacyLossDistribution", "PrivacyVerification",
+        "GroupExposure", "GuessBound", "InversionResult", "LabelAuditReport",
+        "LabelInferenceResult", "OneRunReport", "OperatingPoint", "PrivacyLossDistribution",
+        "PrivacyVerification",
         "SanitisedCost", "SchemaCheck", "SchemaDraft", "SearchPlan", "Smoothed", "Summary",
-        "SyntheticQuality", "UtilityLoss", "Verification", "VoteAnalysis",
+        "SynthesizerAudit", "SyntheticQuality", "UtilityLoss", "Verification", "VoteAnalysis",
     },
     "abstract": {"Aggregator", "Head", "Mechanism", "MembershipAttack"},
     "an exception or a warning": {
