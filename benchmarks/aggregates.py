@@ -4,35 +4,47 @@
 ones or genotypes of 0, 1/2 and 1, frequencies uniform on (.05, .95), without noise and with noise
 of standard deviation .02; the mean area under the curve of 10 repeats, and Homer's statistic.
 
+``python benchmarks/aggregates.py mixtures`` does so for mixtures of 100 to 2,000 genotypes.
+
 ``python benchmarks/aggregates.py panel`` has the attacker know the population by other records.
 
-``python benchmarks/aggregates.py private`` attacks 100 private means and counts those whose ROC
-curve, with its simultaneous band of 95%, lies above what the guarantee allows; the error of the
-band allows 5.
+``python benchmarks/aggregates.py marginals`` attacks all two-way tables of 6 columns of five
+values, with the correlations of their cells taken into account and without.
+
+``python benchmarks/aggregates.py private`` attacks 100 releases each of private means, of a private
+histogram and of a set of private two-way tables, and counts those whose ROC curve, with its
+simultaneous band of 95%, lies above what the guarantee allows; the error of the band allows 5.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivacy.accounting import (
+    GaussianEvent,
+    PrivacyGuarantee,
+    calibrate_noise_multiplier,
+)
 from skprivacy.attacks import AggregateAttack, AttackResult, expected_power
-from skprivacy.preprocessing import private_mean
+from skprivacy.preprocessing import private_histogram, private_mean
 
 N = 1_000
 
 
 def drawn(
-    d: int, copies: int, seed: int, more: int = 0
+    d: int, copies: int, seed: int, more: int = 0, n: int = N
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return records, their frequencies and the variances of columns."""
     rng = np.random.default_rng(seed)
     p = rng.uniform(0.05, 0.95, d)
-    return rng.binomial(copies, p, size=(2 * N + more, d)) / copies, p, p * (1 - p) / copies
+    return rng.binomial(copies, p, size=(2 * n + more, d)) / copies, p, p * (1 - p) / copies
 
 
 def power(repeats: int) -> None:
@@ -68,21 +80,97 @@ def panel(repeats: int) -> None:
         print(f"{m:9}{theory:8.3f}{measured:10.3f}")
 
 
+def mixtures(repeats: int) -> None:
+    print("records      d  theory  linear   Homer")
+    for n in (100, 500, 2_000):
+        for d in (n, 5 * n):
+            aucs = np.mean([_mixture(n, d, seed) for seed in range(repeats)], axis=0)
+            print(f"{n:7}{d:7}" + "".join(f"{auc:8.3f}" for auc in aucs))
+
+
+def _mixture(n: int, d: int, seed: int) -> list[float]:
+    X, p, v = drawn(d, 2, seed, n=n)
+    found = [expected_power(n, v).auc]
+    for statistic in ("linear", "homer"):
+        attack = AggregateAttack(n, statistic=statistic).fit(
+            X[:n].mean(axis=0), means=p, variances=v
+        )
+        found.append(attack.evaluate(X[:n], X[n : 2 * n]).auc)
+    return found
+
+
+def tables(n: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return records of 6 correlated columns of five values, and the cells of all pairs."""
+    rng = np.random.default_rng(seed)
+    common = rng.normal(size=(n, 1))
+    values = np.digitize(0.6 * common + 0.8 * rng.normal(size=(n, 6)), [-1.0, -0.3, 0.3, 1.0])
+    pairs = [values[:, i] * 5 + values[:, j] for i, j in combinations(range(6), 2)]
+    return values, np.hstack([np.eye(25)[cell] for cell in pairs])
+
+
+def marginals(repeats: int) -> None:
+    print("records  cells by themselves  correlated")
+    for n in (200, 1_000):
+        found = []
+        for seed in range(repeats):
+            _, X = tables(2 * n + 3_000, seed)
+            released, reference = X[:n].mean(axis=0), X[2 * n :]
+            found.append(
+                [
+                    AggregateAttack(n, correlated=correlated)
+                    .fit(released, reference)
+                    .evaluate(X[:n], X[n : 2 * n])
+                    .auc
+                    for correlated in (False, True)
+                ]
+            )
+        print(f"{n:7}" + "".join(f"{auc:16.3f}" for auc in np.mean(found, axis=0)))
+
+
 def private(repeats: int) -> None:
-    print("epsilon      d    AUC  above the guarantee")
-    for epsilon in (0.5, 1.0, 4.0):
-        for d in (20, 1_000):
+    print("release      epsilon    AUC  above the guarantee")
+    releases = {"20 means": (_means, 20), "1,000 means": (_means, 1_000)}
+    releases |= {"histogram": (_histogram, 500), "marginals": (_marginals, 0)}
+    for name, (attacked, size) in releases.items():
+        for epsilon in (0.5, 1.0, 4.0):
             aucs, above = [], 0
             for seed in range(repeats):
-                X, p, _ = drawn(d, 1, seed)
-                release = private_mean(
-                    X[:N], bounds=(0, 1), epsilon=epsilon, delta=1e-6, relation="zero_out"
-                )
-                attack = AggregateAttack(N, noise=None).fit(release.value, means=p)
-                result = attack.evaluate(X[:N], X[N:])
+                result, guarantee = attacked(size, epsilon, seed)
                 aucs.append(result.auc)
-                above += _above(result, release.privacy.tpr_bound)
-            print(f"{epsilon:7}{d:7}{np.mean(aucs):7.3f}{above:10} of {repeats}")
+                above += _above(result, guarantee.tpr_bound)
+            print(f"{name:12}{epsilon:8}{np.mean(aucs):7.3f}{above:10} of {repeats}", flush=True)
+
+
+def _means(d: int, epsilon: float, seed: int) -> tuple[AttackResult, Any]:
+    X, p, _ = drawn(d, 1, seed)
+    release = private_mean(X[:N], bounds=(0, 1), epsilon=epsilon, delta=1e-6, relation="zero_out")
+    attack = AggregateAttack(N, noise=None).fit(release.value, means=p)
+    return attack.evaluate(X[:N], X[N:]), release.privacy
+
+
+def _histogram(n_bins: int, epsilon: float, seed: int) -> tuple[AttackResult, Any]:
+    values, edges = np.random.default_rng(seed).random(2 * N), np.linspace(0, 1, n_bins + 1)
+    X = np.eye(n_bins)[np.digitize(values, edges[1:-1])]
+    release = private_histogram(values[:N], bins=edges, epsilon=epsilon)
+    attack = AggregateAttack(N, noise=None)
+    attack.fit(np.ravel(release.value) / N, means=np.full(n_bins, 1 / n_bins))
+    return attack.evaluate(X[:N], X[N:]), release.privacy
+
+
+def _marginals(_: int, epsilon: float, seed: int) -> tuple[AttackResult, Any]:
+    """Attack all 15 tables, released at once: a record has one cell in each of them."""
+    _, X = tables(2 * N + 1_000, seed)
+    event = GaussianEvent(calibrated(epsilon))
+    scale = event.noise_multiplier * np.sqrt(15) / N
+    noisy = X[:N].mean(axis=0) + scale * np.random.default_rng(seed + 999).normal(size=X.shape[1])
+    attack = AggregateAttack(N, noise=scale, correlated=True).fit(noisy, X[2 * N :])
+    guarantee = PrivacyGuarantee(event, at_delta=1e-6, relation="zero_out")
+    return attack.evaluate(X[:N], X[N : 2 * N]), guarantee
+
+
+@cache
+def calibrated(epsilon: float) -> float:
+    return calibrate_noise_multiplier(GaussianEvent, epsilon, 1e-6, relation="zero_out")
 
 
 def _above(result: AttackResult, bound: Callable[..., Any], alpha: float = 0.05) -> bool:
@@ -94,13 +182,18 @@ def _above(result: AttackResult, bound: Callable[..., Any], alpha: float = 0.05)
     return bool((tpr - width > bound(np.minimum(fpr + width, 1.0))).any())
 
 
+PROGRAMS = {
+    "power": (power, 10), "mixtures": (mixtures, 10), "panel": (panel, 10),
+    "marginals": (marginals, 10), "private": (private, 100),
+}  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["power", "panel", "private"])
+    parser.add_argument("what", choices=list(PROGRAMS))
     parser.add_argument("--repeats", type=int, default=None)
     options = parser.parse_args()
-    programs = {"power": (power, 10), "panel": (panel, 10), "private": (private, 100)}
-    program, repeats = programs[options.what]
+    program, repeats = PROGRAMS[options.what]
     program(options.repeats or repeats)
 
 

@@ -5,6 +5,9 @@ default the current one. It prints the pairs a second of wall and of processor t
 and how often a second the disk itself takes a page. A pair is two transactions, and one of
 SQLite's rollback journal with ``synchronous=EXTRA`` waits for the disk five times: twice for the
 journal, once for the file and twice for the folder (``strace -e trace=fdatasync`` shows them).
+A journal that is emptied or overwritten, not deleted (``TRUNCATE``, ``PERSIST``), waits as often:
+SQLite syncs the folder whenever it opens a journal, and syncs the end of the journal instead. Only
+a write-ahead log waits less (once), and then the file alone is not the ledger.
 Opening the connection anew for each of them is a fifth of the processor's part.
 ``postgresql://user@host/database#name`` in place of a folder measures a server, which waits once.
 """

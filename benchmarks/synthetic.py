@@ -9,7 +9,8 @@ training records, and processor seconds of ``fit`` and ``sample``; at the end th
 
 Methods: ``adaptive`` and ``tree`` with the target in every count; ``naive`` (columns apart given
 the target); ``plain`` (a tree without target, as MST has it); ``apart`` (columns by themselves);
-``real`` (the training records).
+``gan`` (``DPGANSynthesizer``, which is not for tables); ``real`` (the training records). Others are
+those of ``synthetic_peers.py``, which says what they need.
 
 ``adult`` is adult.data against adult.test; ``mbi`` the table and split with which the repository of
 mbi measures MST. Both need their files, see ``skprivacy.datasets``. ``marketing`` and ``magic`` are
@@ -38,7 +39,12 @@ from sklearn.preprocessing import OrdinalEncoder
 
 from skprivacy.datasets import fetch_adult
 from skprivacy.preprocessing import Bounded, Categories, Schema
-from skprivacy.synthesis import Grid, PrivateSynthesizer, synthetic_quality
+from skprivacy.synthesis import (
+    DPGANSynthesizer,
+    Grid,
+    PrivateSynthesizer,
+    synthetic_quality,
+)
 
 DELTA = 1e-6
 METHODS: dict[str, dict[str, Any]] = {
@@ -156,6 +162,14 @@ def measured(table: Table, method: str, epsilon: float, seed: int) -> tuple[floa
     if method == "real":
         records = table.train.sample(len(table.train), replace=True, random_state=seed)
         score = learned(table, table.train, seed)
+    elif method == "gan":
+        settings = {"label": table.target, "random_state": seed, **table.settings}
+        synthesizer = DPGANSynthesizer(epsilon, DELTA, schema=table.schema, **settings)
+        records = synthesizer.fit(table.train).sample(random_state=seed)
+    elif method not in METHODS:
+        from synthetic_peers import drawn_by_peer
+
+        records = drawn_by_peer(method, table, epsilon, DELTA, seed)
     else:
         settings = {"label": table.target, **METHODS[method], **table.settings}
         synthesizer = PrivateSynthesizer(epsilon, DELTA, schema=table.schema, **settings)

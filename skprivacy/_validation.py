@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn import utils
 
 from . import _sklearn
 
@@ -29,6 +30,7 @@ __all__ = [
     "check_delta_is_small",
     "check_flat",
     "check_numbers",
+    "check_random_state",
     "check_unmasked",
     "generator",
     "is_number",
@@ -193,6 +195,11 @@ def check_names_differ(columns: Any) -> None:
 def check_numbers(X: Any, name: str = "X") -> None:
     """Refuse text and dates and name their columns; numbers written as text are accepted."""
     check_unmasked(X, name)
+    if isinstance(X, np.ndarray) and X.dtype.kind == "O" and any(map(_has_length, X.flat)):
+        raise ValueError(
+            f"{name} holds a sequence or another collection where a number is expected. Make a "
+            "column of each of its values."
+        )
     if isinstance(X, pd.DataFrame):
         others = [i for i, dtype in enumerate(X.dtypes) if dtype.kind not in "biuf"]
         not_numeric = [X.columns[i] for i in others if _holds_text(X.iloc[:, i])]
@@ -204,6 +211,13 @@ def check_numbers(X: Any, name: str = "X") -> None:
             f"{name} holds text or dates{where}; expected numbers. Convert them by public facts, "
             "for example with SchemaTransformer."
         )
+
+
+def _has_length(value: Any) -> bool:
+    """Return whether a cell holds several values; an array without dimensions is one."""
+    if isinstance(value, str | bytes):
+        return False
+    return bool(np.ndim(value)) if isinstance(value, np.ndarray) else hasattr(value, "__len__")
 
 
 def _holds_text(values: Any) -> bool:
@@ -223,20 +237,23 @@ def _reads_as_number(value: Any) -> bool:
     return True
 
 
-def label_columns(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
+def label_columns(y: Any, classes: NDArray[Any], name: str = "y") -> NDArray[np.intp]:
     """Return the column of each label in ``classes``."""
     y = np.asarray(y)
+    if y.ndim != 1:
+        raise ValueError(f"{name} has shape {y.shape}; expected one label for each record.")
     try:
         columns = np.searchsorted(classes, y)
     except TypeError:
         raise TypeError(
-            f"y holds labels of another type than the model's, {classes.tolist()[:20]}."
+            f"{name} holds labels of another type than the model's, {classes.tolist()[:20]}."
         ) from None
     unknown = (columns == len(classes)) | (classes[np.minimum(columns, len(classes) - 1)] != y)
     if unknown.any():
         raise ValueError(
-            f"y holds the label {y[unknown][0]!r}, which occurs neither in the model nor in the "
-            f"attacker's records; expected one of {classes.tolist()[:20]}. Leave such records out."
+            f"{name} holds the label {y[unknown][0]!r}, which occurs neither in the model nor in "
+            f"the attacker's records; expected one of {classes.tolist()[:20]}. Leave such records "
+            "out."
         )
     return columns
 
@@ -297,6 +314,17 @@ def generator(name: str, seed: Any) -> np.random.Generator:
     except (TypeError, ValueError):
         raise ValueError(
             f"{name}={seed!r} must be an integer >= 0, a generator of numpy's, or None."
+        ) from None
+
+
+def check_random_state(random_state: Any) -> np.random.RandomState:
+    """Return the generator of a seed as scikit-learn does; ValueError names the parameter."""
+    try:
+        return utils.check_random_state(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"random_state={random_state!r} must be an integer from 0 to 2**32 - 1, a "
+            "numpy.random.RandomState, or None."
         ) from None
 
 

@@ -31,6 +31,7 @@ from scipy.linalg import toeplitz
 
 from skprivacy.accounting import (
     BandedFactorization,
+    Composed,
     Event,
     GaussianEvent,
     LogisticEvent,
@@ -70,6 +71,19 @@ class Tape:
     inputs: list[Any] = field(default_factory=list)
     outputs: list[Any] = field(default_factory=list)
     draws: list[NDArray] = field(default_factory=list)
+
+
+def of_training(case: Case, tape: Tape) -> Tape:
+    """Return the releases of the steps, without those that come before."""
+    first = case.before
+    steps = tape.mechanisms[first:], tape.inputs[first:], tape.outputs[first:]
+    return Tape(*steps, tape.draws)
+
+
+def event_of_training(model: Any) -> Any:
+    """Return the event of the steps."""
+    event = model.privacy_event_
+    return event.events[-1] if isinstance(event, Composed) else event
 
 
 @contextmanager
@@ -272,6 +286,7 @@ def check_noise(case: Case) -> None:
     tape = Tape()
     with recording(tape):
         model = case.make(hidden_layer_sizes=(1000,), epochs=70).fit(*case.data(N))
+    tape = of_training(case, tape)
     assert {m.noise_multiplier for m in tape.mechanisms} == {model.noise_multiplier_}
     noise = _independent_normal(
         tape.mechanisms[0].event,
@@ -332,7 +347,9 @@ def check_accounting(case: Case) -> None:
     tape = Tape()
     with recording(tape):
         model = case.make().fit(*case.data(N))
-    event = model.privacy_event_
+    before, event = tape.mechanisms[: case.before], event_of_training(model)
+    assert not before or model.privacy_event_.events[:-1] == tuple(m.event for m in before)
+    tape = of_training(case, tape)
     if case.samples:
         assert event.count == len(tape.outputs) == model.n_steps_
         assert event.event.event == tape.mechanisms[0].event
@@ -374,7 +391,7 @@ def check_inclusion(case: Case) -> None:
     with recording(tape):
         model = case.make(batch_size=40, epochs=20).fit(*case.data(n))
     counts = np.bincount(np.concatenate(tape.draws), minlength=n)
-    rate, steps = model.privacy_event_.event.sampling_rate, model.n_steps_
+    rate, steps = event_of_training(model).event.sampling_rate, model.n_steps_
     assert len(tape.draws) == steps
     sizes = np.array([len(d) for d in tape.draws])
     for values, trials in ((counts, steps), (sizes, n)):
@@ -455,6 +472,7 @@ def check_empty_batches(case: Case) -> None:
     with recording(tape):
         model = case.make(n_records=10**5, batch_size=1000, epochs=1, delta=1e-7).fit(X, y)
     assert min(len(d) for d in tape.draws) == 0, "no batch was empty: the check proves nothing"
+    tape = of_training(case, tape)
     assert len(tape.outputs) == model.n_steps_
     for draw, value, output in zip(tape.draws, tape.inputs, tape.outputs, strict=True):
         assert len(draw) or not value.any()

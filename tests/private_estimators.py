@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
-from sklearn.linear_model import RidgeClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
@@ -57,7 +57,13 @@ from skprivacy.preprocessing import (
     Schema,
     SmoothedClassifier,
 )
-from skprivacy.synthesis import Grid, PrivateSynthesizer
+from skprivacy.synthesis import (
+    DPGANSynthesizer,
+    Grid,
+    PrivateSynthesizer,
+    SyntheticDataClassifier,
+    SyntheticDataRegressor,
+)
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,7 @@ class Case:
     once: bool = False  # whether it releases everything at once
     reaches: float = 0.6  # share of the sensitivity that some neighbour must come near
     add_remove: bool = True  # whether it can hide how many records there are
+    before: int = 0  # how much is released before the steps of a training
     releases_vary: bool = False  # whether how many releases there are depends on earlier ones
     # What is released of what the mechanisms return, from a tape; None: all of it.
     released: Callable[[Any], Event] | None = None
@@ -565,6 +572,55 @@ def _synthesizer(**fixed: Any) -> Case:
     return Case(make, three_classes, null_label=0, once=True)
 
 
+class OfSynthesizer:
+    """What is set at the synthesizer of a model, under the names that contracts know."""
+
+    epsilon, delta, relation = (
+        property(lambda self, name=name: getattr(self.synthesizer, name))
+        for name in ("epsilon", "delta", "relation")
+    )
+
+    def set_params(self, **params: Any) -> Any:
+        budget = {"synthesizer__budget": params.pop("budget")} if "budget" in params else {}
+        return super().set_params(**params, **budget)
+
+
+class SettledClassifier(OfSynthesizer, SyntheticDataClassifier):
+    pass
+
+
+class SettledRegressor(OfSynthesizer, SyntheticDataRegressor):
+    pass
+
+
+def _trained(kind: Any, estimator: Any, target: dict[str, Any], data: Any, null_label: Any) -> Case:
+    def make(random_state: Any = 0, **params: Any) -> Any:
+        params = {"schema": Schema(PLACES, **target), "method": "independent", **params}
+        synthesizer = _synthesizer().make(**params)
+        return kind(estimator, synthesizer, n_samples=50, random_state=random_state)
+
+    return Case(make, data, null_label=null_label, once=True)
+
+
+def _gan(**params: Any) -> DPGANSynthesizer:
+    defaults = {
+        "schema": Schema(PLACES, classes=[0, 1, 2]), "epsilon": 4.0, "delta": 1e-4,
+        "hidden_layer_sizes": (5,), "generator_layer_sizes": (5,), "latent_size": 3,
+        "discriminator_steps": 2, "epochs": 6, "batch_size": 8, "max_grad_norm": 0.2,
+        "random_state": 0,
+    }  # fmt: skip
+    return DPGANSynthesizer(**{**defaults, **params})
+
+
+TRAINED_ON_SYNTHETIC = {
+    "SyntheticDataClassifier": _trained(
+        SettledClassifier, GaussianNB(), {"classes": [0, 1, 2]}, three_classes, 0
+    ),
+    "SyntheticDataRegressor": _trained(
+        SettledRegressor, LinearRegression(), {"target_bounds": (-3, 3)}, numbers, 0.0
+    ),
+}
+
 SYNTHESIS = {
     "PrivateSynthesizer-independent": _synthesizer(method="independent"),
     "PrivateSynthesizer-tree": _synthesizer(method="tree"),
@@ -695,6 +751,8 @@ CASES = {
     "PrivateStandardScaler": _scaler(),
     "PrivateStandardScaler-delta": _scaler(delta=1e-4),
     **SYNTHESIS,
+    **TRAINED_ON_SYNTHETIC,
+    "DPGANSynthesizer": Case(_gan, three_classes, null_label=0, samples=True, before=1),
 }
 
 # What scikit-learn's own checks run on. They cannot pass public facts, and most of them compare two
@@ -725,6 +783,13 @@ SCIKIT_LEARN = [
     ),
     PrivateStandardScaler(noise_seed=0),
     PrivateSynthesizer(noise_seed=0),
+    DPGANSynthesizer(epochs=1, noise_seed=0, random_state=0),
+    SyntheticDataClassifier(
+        LogisticRegression(), PrivateSynthesizer(epsilon=100.0, noise_seed=0), random_state=0
+    ),
+    SyntheticDataRegressor(
+        LinearRegression(), PrivateSynthesizer(epsilon=100.0, noise_seed=0), random_state=0
+    ),
     LocalPerturbation(noise_seed=0),
     PATEClassifier(n_teachers=5, noise_seed=0, random_state=0),
     PrivateKNNClassifier(n_neighbors=5, noise_seed=0, random_state=0),

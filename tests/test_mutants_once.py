@@ -7,6 +7,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import torch
 
 from skprivacy.accounting import Composed
 from skprivacy.base import PrivateEstimatorMixin, PrivateFit
@@ -22,9 +23,11 @@ from skprivacy.linear_model.objective import ObjectivePerturbation
 from skprivacy.linear_model.polynomial import PolynomialObjective
 from skprivacy.mechanisms import Exponential, Gaussian, KNorm, Laplace, Mechanism, SecureRandom
 from skprivacy.mechanisms.bounds import UnitBall
+from skprivacy.neural_network._gradients import clipping
+from skprivacy.neural_network._training.adversarial import AdversarialTraining
 from skprivacy.preprocessing import Bounded, Schema, scaler
 from skprivacy.preprocessing._columns import Columns
-from skprivacy.synthesis import synthesizer
+from skprivacy.synthesis import SyntheticDataClassifier, gan, synthesizer
 from skprivacy.synthesis._counts import Records
 from skprivacy.synthesis._facts import Facts
 from skprivacy.synthesis._plan import Plan
@@ -262,6 +265,41 @@ def half_sensitivity_of_scores(original):
     return property(lambda self: Exponential(original.fget(self).epsilon, self._changed / 2))
 
 
+def taught_by_real_rows(original):
+    """Move the generator towards the mean of the private rows after training."""
+
+    def learn(self, rows, labels, groups):
+        original(self, rows, labels, groups)
+        with torch.no_grad():
+            self.generator().layers[-1].bias += torch.from_numpy(np.nanmean(rows, axis=0))
+
+    return learn
+
+
+def trained_beside_private_rows(original):
+    """Move the synthetic rows to where the private ones are."""
+
+    def as_given(X, rows, y):
+        rows, y = original(X, rows, y)
+        return rows + np.clip(np.nan_to_num(X), -9, 9).mean(axis=0), y
+
+    return staticmethod(as_given)
+
+
+def rates_of_the_data(original):
+    """Make as many records of each label as there are, and release no count."""
+
+    class Bare(Gaussian):
+        def release(self, value, random):
+            return value
+
+    return lambda noise: Bare(original(noise).noise_multiplier, 1.0)
+
+
+def rates_are_not_charged(original):
+    return lambda events: original(events[1:])
+
+
 MUTANTS = {
     "half the Laplace noise": (Laplace, "_noise", halved, NOISE, "FunctionalMechanismRegressor"),
     "half the Gaussian noise": (Gaussian, "_noise", halved, NOISE, "AdaSSPRegressor"),
@@ -364,6 +402,22 @@ MUTANTS = {
     ),
     "half the sensitivity of scores": (
         Plan, "choice", half_sensitivity_of_scores, REPLAY, "PrivateSynthesizer-adaptive",
+    ),
+    "trained beside private rows": (
+        SyntheticDataClassifier, "_as_given", trained_beside_private_rows, REPLAY,
+        "SyntheticDataClassifier",
+    ),
+    "a discriminator that does not clip": (
+        clipping, "_SAFETY", lambda _: np.inf, REPLAY, "DPGANSynthesizer",
+    ),
+    "a generator taught by real rows": (
+        AdversarialTraining, "learn", taught_by_real_rows, REPLAY, "DPGANSynthesizer",
+    ),
+    "label rates unpaid by a generator": (
+        gan, "_counts", rates_of_the_data, REPLAY, "DPGANSynthesizer",
+    ),
+    "label rates of a generator uncharged": (
+        gan, "Composed", rates_are_not_charged, contracts.check_accounting, "DPGANSynthesizer",
     ),
     "epsilon spent twice": (
         functional.FunctionalMechanism, "_noise", doubled_epsilon, ACCOUNTING,

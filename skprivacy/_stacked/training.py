@@ -122,7 +122,7 @@ def train_stacked(
     rows. Each model has its own seed: how models are distributed changes nothing but rounding.
     """
     members: dict[int, StackedMember] = {}
-    n_jobs = _n_jobs(n_jobs)
+    n_jobs = min(_n_jobs(n_jobs), max(1, len(rows)))
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")  # the target raised the same ones
         prepare = _preparation(estimator, X, y, np.unique(y), rows, seeds)

@@ -87,11 +87,6 @@ def calibrate_noise_multiplier(
     positive("epsilon", epsilon)
     check_delta(delta)
     check_relation(relation)
-    if not callable(make_event):
-        raise TypeError(
-            f"make_event={make_event!r} must be callable. Pass a function that takes a noise "
-            "multiplier and returns an Event."
-        )
     if not isinstance(accountant, str) or accountant not in _COSTS:
         raise ValueError(f"accountant={accountant!r} must be one of {sorted(_COSTS)}.")
     if delta == 0 and accountant != "pld":
@@ -187,10 +182,14 @@ def calibrate_to_tpr(
 
 
 def _check_maker(make_event: MakeEvent) -> None:
-    if not callable(make_event):
+    try:
+        made: Any = make_event(1.0)
+    except TypeError as error:
+        made = error
+    if not isinstance(made, Event):
         raise TypeError(
-            f"make_event={make_event!r} must be callable: take a noise multiplier and return "
-            "an event, as GaussianEvent does."
+            f"make_event={make_event!r} must be a function that takes a noise multiplier and "
+            f"returns an event, as GaussianEvent does; for 1.0 it gave {made!r}."
         )
 
 

@@ -7,7 +7,7 @@ hides the effect of one record: here, of one teacher, who has one vote in every 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -107,11 +107,18 @@ def local_sensitivity(event: Event, order: float, distances: ArrayLike = 0) -> N
     ----------
     Papernot et al. (2018), "Scalable private learning with PATE", appendix B.
     """
-    order, distance = check_order(order), np.asarray(distances)
+    order, distance = check_order(order), _as_array(distances)
     if distance.dtype.kind not in "iu" or (distance < 0).any():
         raise ValueError(f"distances={distances!r} must be integers >= 0.")
     bounds = [(n, part.local_bound(order)) for part, n in flatten(event).items()]
     return _summed([(n, bound) for n, bound in bounds if bound], distance)
+
+
+def _as_array(distances: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(distances)
+    except ValueError:  # rows of different lengths
+        return np.asarray(None)
 
 
 def _summed(

@@ -6,7 +6,7 @@ from .bayes_inversion import BayesInversion
 from .first_layer_inversion import FirstLayerInversion
 from .generalized import VulnerableRecordsAttack
 from .generative import GenerativeAttack
-from .generators import DensityRatio, NearestGenerated
+from .generators import DensityRatio, LikelihoodRatio, NearestGenerated
 from .gradient_inversion import GradientInversion
 from .gradient_norm import GradientNormAttack
 from .indirect import IndirectInference
@@ -15,6 +15,7 @@ from .label_inference import LabelCanaries, LabelInferenceAttack, LabelInference
 from .label_only import LabelOnlyAttack
 from .learned import LearnedRatio
 from .lira import LiRA
+from .marginals import MarginalAttack
 from .membership import LossThreshold, MembershipAttack
 from .party_gradient import gradient_of_step, party_gradient
 from .property import PropertyInference
@@ -23,11 +24,16 @@ from .result import AttackResult
 from .rmia import RMIA
 from .shadow import ShadowPool
 from .shadow_classifier import MLLeaksAttack, ShokriAttack
+from .shadow_generators import ShadowGenerators
 from .shadow_threshold import ShadowThreshold
 from .stolen_memories import StolenMemoriesAttack
 from .strongest import StrongestAttack
 from .supervised import SupervisedAttack
 from .threshold import ReferenceThreshold, SignalThreshold
+from .update_attribute import UpdatesAttributeInference
+from .update_membership import UpdatesAttack
+from .update_property import UpdatesPropertyInference
+from .updates import Updates, gradient_ascent
 from .white_box import WhiteBoxAttack
 
 __all__ = [
@@ -51,13 +57,16 @@ __all__ = [
     "LabelOnlyAttack",
     "LearnedRatio",
     "LiRA",
+    "LikelihoodRatio",
     "LossThreshold",
     "MLLeaksAttack",
+    "MarginalAttack",
     "MembershipAttack",
     "NearestGenerated",
     "PropertyInference",
     "QuantileAttack",
     "ReferenceThreshold",
+    "ShadowGenerators",
     "ShadowPool",
     "ShadowThreshold",
     "ShokriAttack",
@@ -65,9 +74,14 @@ __all__ = [
     "StolenMemoriesAttack",
     "StrongestAttack",
     "SupervisedAttack",
+    "Updates",
+    "UpdatesAttack",
+    "UpdatesAttributeInference",
+    "UpdatesPropertyInference",
     "VulnerableRecordsAttack",
     "WhiteBoxAttack",
     "expected_power",
+    "gradient_ascent",
     "gradient_of_step",
     "party_gradient",
 ]

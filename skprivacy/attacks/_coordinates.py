@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from ._records import numeric_columns
 
-__all__ = ["Coordinates"]
+__all__ = ["Coordinates", "parts"]
 
 
 class Coordinates:
@@ -31,7 +31,7 @@ class Coordinates:
     """
 
     def __init__(self, X: Any) -> None:
-        numbers, texts = _parts(X)
+        numbers, texts = parts(X)
         known = pd.DataFrame(_finite(numbers))
         self._mean = np.nan_to_num(known.mean().to_numpy(dtype=np.float64))
         std = np.nan_to_num(known.std(ddof=0).to_numpy(dtype=np.float64))
@@ -43,12 +43,13 @@ class Coordinates:
 
     def of(self, X: Any, name: str = "X") -> NDArray[np.float64]:
         """Return the points of records, shape (n, n_dimensions)."""
-        numbers, texts = _parts(X)
+        numbers, texts = parts(X)
         if (numbers.shape[1], texts.shape[1]) != self._width:
             raise ValueError(
                 f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} "
                 f"other columns; expected {self._width[0]} and {self._width[1]}, as the "
-                "generated ones have. Pass the same columns, of the same types."
+                "generated and the reference records must both have. Pass the same columns, of the "
+                "same types."
             )
         points = [np.nan_to_num((_finite(numbers) - self._mean) / self._std)]
         if texts.shape[1]:
@@ -56,7 +57,7 @@ class Coordinates:
         return np.hstack(points)
 
 
-def _parts(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
+def parts(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """Return the numbers and the text of records."""
     if sparse.issparse(X):
         X = X.toarray()

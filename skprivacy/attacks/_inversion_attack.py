@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._torch import torch_is_named
-from .._validation import Interval, check_numbers, check_unmasked, whole
+from .._validation import Interval, check_numbers, check_random_state, check_unmasked, whole
 from ..base import undone_on_error
 from ._blind_guesses import blind_ceiling, blind_guesses
 from ._row_layout import RowLayout

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -234,15 +235,26 @@ class ModuleNetwork(Network):
 
     def _logits(self, inputs: Any) -> Any:
         """Return one column for each class, computed in evaluation mode (no dropout)."""
+        with self._evaluating():
+            return self._as_logits(self.module(inputs), len(inputs))
+
+    def _as_logits(self, output: Any, n_records: int) -> Any:
         import torch
 
-        was_training = self.module.training
-        output = self.module.eval()(inputs)
-        self.module.train(was_training)
-        output = output.reshape(len(inputs), -1)
+        output = output.reshape(n_records, -1)
         if self.probabilities:
             output = output.clamp_min(1e-12).log()
         return torch.cat([torch.zeros_like(output), output], 1) if output.shape[1] == 1 else output
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Switch dropout off, and leave the module in the mode it was in."""
+        was_training = self.module.training
+        self.module.eval()
+        try:
+            yield
+        finally:
+            self.module.train(was_training)
 
     def _tensor(self, X: Any) -> Any:
         import torch

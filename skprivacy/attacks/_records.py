@@ -24,7 +24,9 @@ __all__ = [
     "fingerprints",
     "num_samples",
     "numeric_columns",
+    "parts_of",
     "safe_indexing",
+    "some_records",
 ]
 
 
@@ -44,16 +46,28 @@ def as_records(X: Any, name: str = "X") -> Any:
     return records
 
 
+def some_records(X: Any, name: str) -> Any:
+    """Return X as :func:`as_records`; ValueError if there is no record in it."""
+    records = as_records(X, name)
+    if not num_samples(records):
+        raise ValueError(f"{name} holds no records. Pass at least one.")
+    return records
+
+
 _PART = 1 << 15  # rows: what models and hashes need for so many is little beside a large table
 
 
 def by_parts(of_rows: Callable[[Any], Any], X: Any) -> NDArray[Any]:
     """Return what a function of rows gives for all of them, asking for a part at a time."""
-    n = num_samples(X)
-    if n <= _PART:
+    if num_samples(X) <= _PART:
         return np.asarray(of_rows(X))
-    parts = (safe_indexing(X, slice(start, start + _PART)) for start in range(0, n, _PART))
+    parts = (safe_indexing(X, rows) for rows in parts_of(num_samples(X)))
     return np.concatenate([np.asarray(of_rows(part)) for part in parts])
+
+
+def parts_of(n: int) -> list[slice]:
+    """Return the rows of each part of ``n`` records; one part, if there are none."""
+    return [slice(start, start + _PART) for start in range(0, max(n, 1), _PART)]
 
 
 def fingerprints(X: Any) -> NDArray[np.uint64]:
@@ -127,6 +141,13 @@ def encode(X: Any, others: Any) -> tuple[Float64Array, Float64Array, Callable[[F
             "of shape (n_records, n_features). Reshape the records, in a pipeline that restores "
             "the shape for the model, or use LossThreshold, LiRA or RMIA."
         )
+    alike = np.array_equal(numeric_columns(X), numeric_columns(others))
+    if not alike or sparse.issparse(X) != sparse.issparse(others):
+        raise ValueError(
+            f"X is {_described(X)}, and the records that the attack was fitted to are "
+            f"{_described(others)}. Pass records of the same kind, with numbers in the same "
+            "columns."
+        )
     if sparse.issparse(X):
         return X.toarray(), others.toarray(), sparse.csr_matrix
     if not isinstance(X, pd.DataFrame) and X.dtype.kind in "biuf":
@@ -154,6 +175,10 @@ def encode(X: Any, others: Any) -> tuple[Float64Array, Float64Array, Callable[[F
         return decoded if isinstance(X, pd.DataFrame) else decoded.to_numpy(dtype=object)
 
     return coded[: len(frame)], coded[len(frame) :], decode
+
+
+def _described(X: Any) -> str:
+    return f"of type {type(X).__name__} with numbers in {int(numeric_columns(X).sum())} columns"
 
 
 def _flat(values: NDArray[Any]) -> NDArray[Any]:

@@ -19,6 +19,7 @@ from tqdm import tqdm
 from .._blas import one_blas_thread
 from .._clones import train_clone
 from .._groups import Groups
+from .._jobs import workers
 from .._stacked import train_stacked
 from ._shared_steps import behind
 
@@ -55,7 +56,10 @@ def train_shadows(
         if stacked:
             return _train_stacked(estimator, *data[:2], jobs, shared, n_jobs, verbose)
         with one_blas_thread():  # of this process; joblib sees to others
-            parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator" if verbose else "list")
+            parallel = joblib.Parallel(
+                n_jobs=workers(n_jobs, len(jobs.rows)),
+                return_as="generator" if verbose else "list",
+            )
             trained = parallel(
                 joblib.delayed(_train)(estimator, data, shared, *job)
                 for job in zip(*jobs, strict=True)

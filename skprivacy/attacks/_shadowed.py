@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from .._jobs import N_JOBS
 from .._sklearn import safe_indexing
 from .._validation import Interval, label_columns
 from ._answers import answers_of
@@ -57,7 +58,7 @@ class ShadowedAttack(MembershipAttack):
         **MembershipAttack._parameter_constraints,
         "n_shadows": [Interval(Integral, 2, None, closed="left")],
         "pool": [ShadowPool, None],
-        "n_jobs": [None, Integral],
+        "n_jobs": N_JOBS,
         "random_state": ["random_state"],
     }
 
@@ -88,7 +89,8 @@ class ShadowedAttack(MembershipAttack):
     def _known_to_pool(self, X: Any, y: NDArray[Any]) -> Known:
         trained, rows = self.pool_.membership(X)
         shadow = self.pool_.logits(X, y)[:, rows]
-        return Known(safe_indexing(X, rows), y[rows], rows, shadow, trained[:, rows])
+        records = X if rows.all() else safe_indexing(X, rows)  # no copy of what is all of them
+        return Known(records, y[rows], rows, shadow, trained[:, rows])
 
     def _seen_by_shadows(
         self, X: Any, y: NDArray[Any], classes: NDArray[Any], view: View

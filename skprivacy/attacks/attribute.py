@@ -160,13 +160,7 @@ class AttributeInference(BaseEstimator):
         AttributeInference
             Itself, fitted.
         """
-        if self.target is None:
-            raise ValueError(
-                "target=None must be the fitted model to attack. Pass it as "
-                "AttributeInference(target) or set_params(target=model)."
-            )
-        if not hasattr(self.target, "classes_"):
-            raise TypeError(f"target={self.target!r} must be a fitted classifier.")
+        classes = self._target_classes(X)
         if not isinstance(self.prior, str) or self.prior not in (
             "imputation",
             "marginal",
@@ -185,8 +179,9 @@ class AttributeInference(BaseEstimator):
             )
         with undone_on_error(self):
             self.values_ = known
-            self.classes_ = class_list(self.target.classes_, y)
-            check_known(np.asarray(y), self.target.classes_)
+            self.classes_ = class_list(classes, y)
+            check_known(np.asarray(y), classes)
+            self._meet(X, y)
             self.marginal_ = counts / counts.sum()
             self.imputer_ = self._make_imputer().fit(self._with_class(frame, y), values.astype(str))
         return self
@@ -208,11 +203,9 @@ class AttributeInference(BaseEstimator):
         """
         check_is_fitted(self)
         frame, _ = self._split(X)
-        label = label_columns(y, self.classes_)
+        check_consistent_length(frame, y)
         total = np.log(np.maximum(self._prior(frame, y), scores.FLOOR))
-        for i, value in enumerate(self.values_):
-            proba = predict_aligned(self.target, self._fill(X, value), self.classes_)
-            total[:, i] += scores.loss(proba, label)
+        total += self._likelihoods([self._fill(X, value) for value in self.values_], y)
         return self.values_[total.argmax(axis=1)]
 
     def impute(self, X: Any, y: Any) -> NDArray[Any]:
@@ -232,6 +225,7 @@ class AttributeInference(BaseEstimator):
         """
         check_is_fitted(self)
         frame, _ = self._split(X)
+        check_consistent_length(frame, y)
         return self.values_[self._imputed(frame, y).argmax(axis=1)]
 
     def evaluate(
@@ -273,6 +267,26 @@ class AttributeInference(BaseEstimator):
             gain=float(right_in.mean() - imputed_in.mean()),
             gain_p_value=float(p_value),
         )
+
+    def _target_classes(self, X: Any) -> Any:
+        """Return the classes that the target knows; refuse what is no target."""
+        if self.target is None:
+            raise ValueError(
+                "target=None must be the fitted model to attack. Pass it as "
+                f"{type(self).__name__}(target) or set_params(target=model)."
+            )
+        if not hasattr(self.target, "classes_"):
+            raise TypeError(f"target={self.target!r} must be a fitted classifier.")
+        return self.target.classes_
+
+    def _meet(self, X: Any, y: NDArray[Any]) -> None:
+        """Learn of the target what its answers are compared with; nothing by default."""
+
+    def _likelihoods(self, filled: list[Any], y: Any) -> NDArray[np.float64]:
+        """Return the log-likelihood of what is seen of the target, a column for each value."""
+        label = label_columns(y, self.classes_)
+        probas = (predict_aligned(self.target, X, self.classes_) for X in filled)
+        return np.column_stack([scores.loss(proba, label) for proba in probas])
 
     def _correct(self, X: Any, y: Any, name: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         values = self._split_complete(X, name)[1]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 
+from .._validation import check_random_state
 from ..metrics._samples import as_numbers
 from ._inversion_attack import InversionAttack, Reconstruction, checked_rows
 

@@ -1,25 +1,37 @@
-"""Membership inference against generative models."""
+"""Membership inference against generators by a classifier of what is generated."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils.validation import check_is_fitted
 
 from . import scores
-from ._records import as_records, concat, fingerprints, num_samples, safe_indexing
-from .result import AttackResult
+from ._generated import GeneratorAttack
+from ._records import (
+    as_records,
+    concat,
+    fingerprints,
+    num_samples,
+    numeric_columns,
+    safe_indexing,
+)
 
 __all__ = ["GenerativeAttack"]
 
 N_FOLDS = 3
 
 
-class GenerativeAttack(BaseEstimator):
+class GenerativeAttack(GeneratorAttack):
     """LOGAN (Hayes et al. 2019): score membership in a generator's training set.
 
     Black-box: a discriminator learns to distinguish generated records from the attacker's own;
@@ -90,15 +102,15 @@ class GenerativeAttack(BaseEstimator):
                 )
             self.models_ = [self.discriminator] * N_FOLDS
             return self
-        usual = HistGradientBoostingClassifier(max_iter=60, class_weight="balanced", random_state=0)
-        base = usual if self.discriminator is None else self.discriminator
-        if not hasattr(base, "fit"):
+        base = self.discriminator
+        if base is not None and not hasattr(base, "fit"):
             raise TypeError(f"discriminator={base!r} must be a classifier to be trained, or None.")
         generated, reference = (
             as_records(generated, "generated"),
             as_records(reference, "reference"),
         )
         X = concat(generated, reference, "generated and reference")
+        base = _usual(X) if base is None else base
         made = np.arange(num_samples(X)) < num_samples(generated)
         fold = fingerprints(X) % N_FOLDS
         models = []
@@ -114,21 +126,9 @@ class GenerativeAttack(BaseEstimator):
         self.models_ = models
         return self
 
-    def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """Return a membership score for each record: the discriminator's log-odds.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_records, n_features)
-            The records that are asked about.
-
-        Returns
-        -------
-        ndarray of shape (n_records,)
-            Higher means member.
-        """
+    def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "models_")
-        X = as_records(X)
+        X = as_records(X, name)
         fold = fingerprints(X) % N_FOLDS
         values = np.empty(len(fold))
         for k, model in enumerate(self.models_):
@@ -139,23 +139,14 @@ class GenerativeAttack(BaseEstimator):
                 values[rows] = scores.logit(np.column_stack([1 - proba, proba]), last)
         return values
 
-    def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
-        """Attack training records of the generator and records like them that were not used.
 
-        Parameters
-        ----------
-        X_in : {array-like, DataFrame} of shape (n_in, n_features)
-            Training records of the generator.
-        X_out : {array-like, DataFrame} of shape (n_out, n_features)
-            Records like them that were not used.
-
-        Returns
-        -------
-        AttackResult
-            With the scores of both.
-        """
-        return AttackResult(
-            self.score_samples(as_records(X_in, "X_in")),
-            self.score_samples(as_records(X_out, "X_out")),
-            type(self).__name__,
-        )
+def _usual(X: Any) -> Any:
+    """Return boosted trees; values that are no numbers are ordered."""
+    trees = HistGradientBoostingClassifier(max_iter=60, class_weight="balanced", random_state=0)
+    if sparse.issparse(X) or not (isinstance(X, pd.DataFrame) or X.dtype == object):
+        return trees
+    texts = np.flatnonzero(~numeric_columns(X))
+    encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    return make_pipeline(
+        ColumnTransformer([("texts", encoder, texts)], remainder="passthrough"), trees
+    )

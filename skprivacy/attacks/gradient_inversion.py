@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import entropy
-from sklearn.utils import check_random_state
 
 from .._sklearn import StrOptions
-from .._validation import Interval
+from .._validation import Interval, check_random_state
 from ._inversion_attack import InversionAttack, Reconstruction
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 
-from .._validation import label_columns
+from .._validation import check_random_state, label_columns
 from ..mechanisms.bounds import are_arrays, could_be_pairs, two_readings
 from ._predictions import predict_aligned
 from .result import AttackResult

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._clones import train_clone
 from .._groups import protected
 from .._sklearn import num_samples, safe_indexing
-from .._validation import label_columns, whole
+from .._validation import check_random_state, label_columns, whole
 from ..metrics import epsilon_from_guesses
 from ._predictions import class_list, predict_aligned
 from ._records import as_records
@@ -376,7 +376,9 @@ class LabelInferenceAttack(BaseEstimator):
     ) -> Float64Array:
         probabilities = np.maximum(self._probabilities(model, X), least)
         rows = np.arange(len(probabilities))
-        first, second = (label_columns(y, self.classes_) for y in (label, other))
+        first = label_columns(label, self.classes_, "label")
+        second = label_columns(other, self.classes_, "other")
+        check_consistent_length(X, first, second)
         return np.log(probabilities[rows, first]) - np.log(probabilities[rows, second])
 
     def __sklearn_clone__(self) -> LabelInferenceAttack:

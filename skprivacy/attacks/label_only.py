@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
 from .._sklearn import StrOptions
-from .._validation import Interval
+from .._validation import Interval, check_random_state
 from ._decision_distance import Oracle, decision_distance
 from ._records import encode, fingerprints, numeric_columns
 from .membership import MembershipAttack
@@ -112,6 +111,8 @@ class LabelOnlyAttack(MembershipAttack):
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        if y.ndim != 1:
+            raise ValueError(f"y has shape {y.shape}; expected one label for each record.")
         if self.method == "noise":
             return self._noise_robustness(X, y)
         if self.method == "hopskipjump":

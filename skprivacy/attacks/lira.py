@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from .._sklearn import StrOptions
 from .._validation import Interval
 from . import scores
+from ._records import parts_of
 from ._rehearsal import Variant, best_setting
 from ._shadowed import Known, ShadowedAttack
 
@@ -169,9 +170,15 @@ class LiRA(ShadowedAttack):
             self._check_known(X)
         total = np.zeros(len(y))
         for query in [X, *(self.augment(X) if self.augment else [])]:
-            target = scores.smoothed(self._target_logit(query, y), self.floor_)
-            shadow = scores.smoothed(self.pool_.logits(query, y), self.floor_)
-            total += self._compare(target, shadow, out, prior=self.prior_, pooled=self._pooled)
+            target, shadow = self._target_logit(query, y), self.pool_.logits(query, y)
+            for rows in parts_of(len(y)):  # each step holds the answers of all models once more
+                total[rows] += self._compare(
+                    scores.smoothed(target[rows], self.floor_),
+                    scores.smoothed(shadow[:, rows], self.floor_),
+                    out[:, rows],
+                    prior=self.prior_,
+                    pooled=self._pooled,
+                )
         return total
 
 

@@ -341,6 +341,11 @@ def choose_threshold(
     values: Float64Array, member: NDArray[np.bool_] | None, fpr: float | None
 ) -> float:
     """Return the best threshold for known members, else the one that calls a share ``fpr``."""
+    if unknown := int(np.isnan(values).sum()):
+        raise ValueError(
+            f"X holds {unknown} records whose scores are NaN: their numbers are too large for the "
+            "target. Scale them as its training records were scaled, or leave them out."
+        )
     if member is not None:
         false, true, cuts = metrics.roc(values[member], values[~member])
         return float(cuts[np.argmax(true - false)])

@@ -11,11 +11,12 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import train_clone
-from .._validation import number, sequence, whole
+from .._jobs import check_n_jobs, workers
+from .._validation import check_random_state, sequence, whole
 from ..accounting._checks import numbers
 from ..base import undone_on_error
 from . import scores
@@ -23,10 +24,166 @@ from ._predictions import predict_aligned
 from ._records import as_records, num_samples, safe_indexing
 from .result import AttackResult
 
-__all__ = ["PropertyInference"]
+__all__ = ["PropertyAttack", "PropertyInference"]
 
 
-class PropertyInference(BaseEstimator):
+class PropertyAttack(BaseEstimator):
+    """Base of attacks that learn a property from shadow sets, every second of which has it.
+
+    A subclass implements ``_check_parameters``, ``_learn`` and ``decision_function``.
+    """
+
+    n_shadows: int
+    n_train: int | None
+    attack_model: Any
+    n_jobs: int | None
+    random_state: Any
+
+    def fit(
+        self, X: Any, y: Any, group: Any, shares: tuple[float, float] = (0.5, 0.8)
+    ) -> PropertyAttack:
+        """Draw shadow sets of both kinds, and learn to tell them apart by what is made of them.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records of the attacker.
+        y : array-like of shape (n_records,)
+            Their classes.
+        group : array-like of bool of shape (n_records,)
+            Whether each record belongs to the group whose share is to be inferred.
+        shares : (float, float), default=(0.5, 0.8)
+            Share of the group in sets without and with the property.
+
+        Returns
+        -------
+        PropertyAttack
+            Itself, fitted.
+
+        Raises
+        ------
+        ValueError
+            If ``group`` does not hold both True and False (or 1 and 0) and nothing else, or there
+            are too few records for a share.
+        """
+        rng = check_random_state(self.random_state)
+        self._check_parameters()
+        whole("n_shadows", self.n_shadows)
+        check_n_jobs(self.n_jobs)
+        if self.n_train is not None:
+            whole("n_train", self.n_train)
+        given = numbers("shares", shares)
+        if len(given) != 2 or not all(0 <= share <= 1 for share in given):
+            raise ValueError(f"shares={shares!r} must be two numbers in [0, 1].")
+        X, y, group = as_records(X), np.asarray(y), _as_bool(group)
+        check_consistent_length(X, y, group)
+        if group.all() or not group.any():
+            raise ValueError(
+                f"group must hold both True and False; got {bool(group.all())} only. Pass records "
+                "of the group and others."
+            )
+        with undone_on_error(self):
+            self.classes_ = np.unique(y)
+            self._learn(X, y, group, shares, rng)
+        return self
+
+    def predict(self, target: Any) -> bool:
+        """Return whether the target's records probably had the property.
+
+        Parameters
+        ----------
+        target : fitted classifier or Updates
+            What is attacked, as in ``decision_function``.
+
+        Returns
+        -------
+        bool
+            Whether the log-odds are above 0.
+        """
+        return self.decision_function(target) > 0
+
+    def evaluate(self, models_with: list[Any], models_without: list[Any]) -> AttackResult:
+        """Attack targets made with and without the property; each of them is one trial.
+
+        Parameters
+        ----------
+        models_with, models_without : list of fitted classifiers, or of Updates
+            Targets whose records had, or had not, the property.
+
+        Returns
+        -------
+        AttackResult
+            With a score for each.
+        """
+        return AttackResult(
+            np.array([self.decision_function(m) for m in sequence("models_with", models_with)]),
+            np.array(
+                [self.decision_function(m) for m in sequence("models_without", models_without)]
+            ),
+            type(self).__name__,
+        )
+
+    def decision_function(self, target: Any) -> float:
+        """Return the log-odds that the target's records had the property.
+
+        Parameters
+        ----------
+        target : object
+            What is attacked.
+
+        Returns
+        -------
+        float
+            Above 0 if they probably had.
+        """
+        raise NotImplementedError
+
+    def _check_parameters(self) -> None:
+        raise NotImplementedError
+
+    def _learn(self, X: Any, y: Any, group: Any, shares: tuple[float, ...], rng: Any) -> None:
+        raise NotImplementedError
+
+    def _size(self, n_records: int) -> int:
+        """Return the number of records in a shadow set, drawn from so many."""
+        return self.n_train or n_records // 4
+
+    def _shadow_sets(
+        self, group: NDArray[np.bool_], shares: tuple[float, ...], rng: Any
+    ) -> tuple[NDArray[np.bool_], list[tuple[NDArray[np.intp], int]]]:
+        """Return which shadow sets have the property, and their records and seeds."""
+        has_property = np.arange(self.n_shadows) % 2 == 1
+        return has_property, [self._drawn(group, shares[int(it)], rng) for it in has_property]
+
+    def _drawn(
+        self, group: NDArray[np.bool_], share: float, rng: Any
+    ) -> tuple[NDArray[np.intp], int]:
+        """Return the records of one shadow set, and a seed for what is made of it."""
+        n_train = self._size(len(group))
+        n_group = round(share * n_train)
+        if n_group > group.sum() or n_train - n_group > (~group).sum():
+            raise ValueError(
+                f"share={share:g} of n_train={n_train} records needs {n_group} records of the "
+                f"group and {n_train - n_group} others; X has {group.sum()} and "
+                f"{(~group).sum()}. Lower n_train or pass more records."
+            )
+        rows = np.r_[
+            rng.permutation(np.flatnonzero(group))[:n_group],
+            rng.permutation(np.flatnonzero(~group))[: n_train - n_group],
+        ]
+        return rows, int(rng.randint(2**31 - 1))
+
+    def _taught(self, views: NDArray[np.float64], has_property: NDArray[np.bool_]) -> Any:
+        default = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
+        base = default if self.attack_model is None else self.attack_model
+        return clone(base).fit(views, has_property)
+
+    def _log_odds(self, attack_model: Any, view: NDArray[np.float64]) -> float:
+        proba = attack_model.predict_proba(view[None])[:, 1]
+        return float(scores.logit(np.c_[1 - proba, proba], np.array([1]))[0])
+
+
+class PropertyInference(PropertyAttack):
     """Infer from a model which of two mixtures its training set was drawn from.
 
     Shadow models are trained on sets with and without the property; an attack model learns to
@@ -92,69 +249,6 @@ class PropertyInference(BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(
-        self, X: Any, y: Any, group: Any, shares: tuple[float, float] = (0.5, 0.8)
-    ) -> PropertyInference:
-        """Train shadow models of both kinds, and the attack model.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
-            Records of the attacker.
-        y : array-like of shape (n_records,)
-            What the models predict of them.
-        group : array-like of bool of shape (n_records,)
-            Whether each record belongs to the group whose share is to be inferred.
-        shares : (float, float), default=(0.5, 0.8)
-            Share of the group in training sets without and with the property.
-
-        Returns
-        -------
-        PropertyInference
-            Itself, fitted.
-
-        Raises
-        ------
-        ValueError
-            If ``group`` does not hold both True and False (or 1 and 0) and nothing else, or there
-            are too few records for a share.
-        """
-        rng = check_random_state(self.random_state)
-        if not hasattr(self.estimator, "fit"):
-            raise TypeError(f"estimator={self.estimator!r} must be a classifier to be trained.")
-        for name in ("n_shadows", "n_queries"):
-            whole(name, getattr(self, name))
-        if self.n_jobs is not None:
-            number("n_jobs", self.n_jobs, "an integer, or None")
-        if self.n_train is not None:
-            whole("n_train", self.n_train)
-        given = numbers("shares", shares)
-        if len(given) != 2 or not all(0 <= share <= 1 for share in given):
-            raise ValueError(f"shares={shares!r} must be two numbers in [0, 1].")
-        X, y, group = as_records(X), np.asarray(y), _as_bool(group)
-        check_consistent_length(X, y, group)
-        if group.all() or not group.any():
-            raise ValueError(
-                f"group must hold both True and False; got {bool(group.all())} only. Pass records "
-                "of the group and others."
-            )
-        with undone_on_error(self):
-            self._learn(X, y, group, shares, rng)
-        return self
-
-    def _learn(self, X: Any, y: Any, group: Any, shares: tuple[float, ...], rng: Any) -> None:
-        self.classes_ = np.unique(y)
-        queries = rng.permutation(num_samples(X))[: self.n_queries]
-        self._queries = safe_indexing(X, queries)
-        has_property = np.arange(self.n_shadows) % 2 == 1
-        drawn = [self._drawn(group, shares[int(has_it)], rng) for has_it in has_property]
-        views = Parallel(n_jobs=self.n_jobs)(
-            delayed(self._shadow_view)(X, y, rows, seed) for rows, seed in drawn
-        )
-        default = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
-        base = default if self.attack_model is None else self.attack_model
-        self.attack_model_ = clone(base).fit(np.array(views), has_property)
-
     def train(self, X: Any, y: Any, group: Any, share: float, rng: Any) -> Any:
         """Train one model on records of which a share ``share`` belongs to the group.
 
@@ -179,24 +273,6 @@ class PropertyInference(BaseEstimator):
         rows, seed = self._drawn(_as_bool(group), share, rng)
         return train_clone(self.estimator, as_records(X), np.asarray(y), rows, seed)
 
-    def _drawn(
-        self, group: NDArray[np.bool_], share: float, rng: Any
-    ) -> tuple[NDArray[np.intp], int]:
-        """Return the records of one training set, and the seed of its model."""
-        n_train = self.n_train or len(group) // 4
-        n_group = round(share * n_train)
-        if n_group > group.sum() or n_train - n_group > (~group).sum():
-            raise ValueError(
-                f"share={share:g} of n_train={n_train} records needs {n_group} records of the "
-                f"group and {n_train - n_group} others; X has {group.sum()} and "
-                f"{(~group).sum()}. Lower n_train or pass more records."
-            )
-        rows = np.r_[
-            rng.permutation(np.flatnonzero(group))[:n_group],
-            rng.permutation(np.flatnonzero(~group))[: n_train - n_group],
-        ]
-        return rows, int(rng.randint(2**31 - 1))
-
     def decision_function(self, target: Any) -> float:
         """Return the log-odds that the target's training set had the property.
 
@@ -213,44 +289,21 @@ class PropertyInference(BaseEstimator):
         check_is_fitted(self)
         if not hasattr(target, "predict_proba"):
             raise TypeError(f"target={target!r} must be a fitted classifier with predict_proba.")
-        proba = self.attack_model_.predict_proba(self._view(target)[None])[:, 1]
-        return float(scores.logit(np.c_[1 - proba, proba], np.array([1]))[0])
+        return self._log_odds(self.attack_model_, self._view(target))
 
-    def predict(self, target: Any) -> bool:
-        """Return whether the target's training set probably had the property.
+    def _check_parameters(self) -> None:
+        if not hasattr(self.estimator, "fit"):
+            raise TypeError(f"estimator={self.estimator!r} must be a classifier to be trained.")
+        whole("n_queries", self.n_queries)
 
-        Parameters
-        ----------
-        target : fitted classifier with ``predict_proba``
-            The model that is attacked.
-
-        Returns
-        -------
-        bool
-            Whether the log-odds are above 0.
-        """
-        return self.decision_function(target) > 0
-
-    def evaluate(self, models_with: list[Any], models_without: list[Any]) -> AttackResult:
-        """Attack models trained with and without the property; each model is one trial.
-
-        Parameters
-        ----------
-        models_with, models_without : list of fitted classifiers
-            Models whose training sets had, or had not, the property.
-
-        Returns
-        -------
-        AttackResult
-            With a score for each model.
-        """
-        return AttackResult(
-            np.array([self.decision_function(m) for m in sequence("models_with", models_with)]),
-            np.array(
-                [self.decision_function(m) for m in sequence("models_without", models_without)]
-            ),
-            type(self).__name__,
+    def _learn(self, X: Any, y: Any, group: Any, shares: tuple[float, ...], rng: Any) -> None:
+        queries = rng.permutation(num_samples(X))[: self.n_queries]
+        self._queries = safe_indexing(X, queries)
+        has_property, drawn = self._shadow_sets(group, shares, rng)
+        views = Parallel(n_jobs=workers(self.n_jobs, len(drawn)))(
+            delayed(self._shadow_view)(X, y, rows, seed) for rows, seed in drawn
         )
+        self.attack_model_ = self._taught(np.array(views), has_property)
 
     def _view(self, model: Any) -> NDArray[np.float64]:
         proba = predict_aligned(model, self._queries, self.classes_)

@@ -13,15 +13,17 @@ import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import check_weights, group_names
 from .._groups import Groups, check_groups
+from .._jobs import N_JOBS
 from .._sklearn import StrOptions
 from .._stacked import is_stackable
-from .._validation import Interval
+from .._validation import Interval, check_random_state
+from ..base import undone_if_refused
 from . import scores
 from ._answers import PROBABILITIES, answers_of, learns_classes, targets_of
 from ._people import hanging_together
@@ -117,7 +119,7 @@ class ShadowPool(BaseEstimator):
     _parameter_constraints: dict[str, Any] = {
         "estimator": "no_validation",
         "n_shadows": [Interval(Integral, 2, None, closed="left")],
-        "n_jobs": [None, Integral],
+        "n_jobs": N_JOBS,
         "random_state": ["random_state"],
         "path": [None, str, os.PathLike],
         "stacked": ["boolean", StrOptions({"auto"})],
@@ -143,6 +145,7 @@ class ShadowPool(BaseEstimator):
         self.stacked = stacked
         self.verbose = verbose
 
+    @undone_if_refused
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: Any = None
     ) -> ShadowPool:

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_random_state
 
 from .. import metrics
 from .._sklearn import safe_indexing
-from .._validation import Interval, label_columns
+from .._validation import Interval, check_random_state, label_columns
 from ._networks import Network, open_network
 from ._records import fingerprints
 from .membership import MembershipAttack

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
 from .._torch import torch_is_named
-from .._validation import Interval
+from .._validation import Interval, check_random_state
 from ._networks import open_network
 from ._records import fingerprints
 from .gradient_norm import figures

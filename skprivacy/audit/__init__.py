@@ -19,6 +19,7 @@ from .one_run import OneRunReport, audit_one_run
 from .predictions import audit_predictions
 from .report import AuditReport
 from .runner import audit
+from .synthesizer import SynthesizerAudit, audit_synthesizer
 from .synthetic import audit_synthetic
 from .verification import PrivacyVerification, verify_privacy, verify_release
 
@@ -33,9 +34,11 @@ __all__ = [
     "LabelAuditReport",
     "OneRunReport",
     "PrivacyVerification",
+    "SynthesizerAudit",
     "audit",
     "audit_one_run",
     "audit_predictions",
+    "audit_synthesizer",
     "audit_synthetic",
     "check_disclosure",
     "claim_of",

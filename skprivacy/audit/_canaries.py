@@ -16,7 +16,7 @@ from ..attacks import LabelCanaries
 from ..attacks._records import as_records, concat
 from ._private import holds_private
 
-__all__ = ["CanaryRun", "coin_entropy", "coin_for", "draw_canaries", "mixed"]
+__all__ = ["CanaryRun", "coin_entropy", "coin_for", "draw_canaries", "mixed", "placed"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class CanaryRun:
     trained: NDArray[np.bool_]  # the coins
     scores: NDArray[np.float64]
     sampled: bool = True  # whether records took part as the claim says, where that is seen
+    apart: bool = False  # whether each canary had a fit of its own
     # What the fit would be accounted as at another noise multiplier, where that is known.
     event_at: Callable[[float], Event] | None = None
 
@@ -47,10 +48,10 @@ def coin_for(estimator: Any) -> str:
     return "add_remove" if known else "replace_one"
 
 
-def coin_entropy(random_state: int | None) -> int | None:
+def coin_entropy(random_state: int | None, of: str = "audit_one_run") -> int | None:
     if random_state is None:
         return None
-    text = f"coins of skprivacy.audit_one_run, seed {int(random_state)}"
+    text = f"coins of skprivacy.{of}, seed {int(random_state)}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
 
 
@@ -70,8 +71,14 @@ def mixed(
     trained: NDArray[np.bool_], coin: str,
 ) -> tuple[Any, NDArray[Any]]:  # fmt: skip
     """Return the training data: canaries whose coin says so stand where a record stood."""
-    place = np.arange(len(y))
-    place[rows[trained]] = len(y) + np.flatnonzero(trained)
-    if coin == "add_remove":
-        place = np.delete(place, rows[~trained])
+    place = placed(len(y), rows, trained, coin)
     return safe_indexing(concat(X, crafted), place), np.concatenate([y, labels])[place]
+
+
+def placed(
+    n: int, rows: NDArray[np.intp], trained: NDArray[np.bool_], coin: str
+) -> NDArray[np.intp]:
+    """Return who is trained on, of ``n`` records and the canaries behind them."""
+    place = np.arange(n)
+    place[rows[trained]] = n + np.flatnonzero(trained)
+    return np.delete(place, rows[~trained]) if coin == "add_remove" else place

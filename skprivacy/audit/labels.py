@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 
 from .._clones import train_clone
 from .._groups import Groups
 from .._sklearn import num_samples
+from .._validation import check_random_state
 from ..accounting import PrivacyGuarantee
 from ..attacks import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
 from ._facts import facts_of, facts_of_people

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,23 @@ from ..accounting import PrivacyGuarantee
 from ..attacks._predictions import class_list, predict_aligned
 from ..attacks._records import as_records
 from ..metrics import GuessBound, bound_from_guesses
-from ..metrics._one_run import Inverse, guessed, refutes, telling_guesses, usual_guesses
+from ..metrics._guesses import BOUNDS
+from ..metrics._one_run import (
+    Inverse,
+    guessed,
+    guessed_in_turn,
+    refutes,
+    refutes_apart,
+    telling_guesses,
+    usual_guesses,
+)
 from ._canaries import CanaryRun, coin_entropy, coin_for, draw_canaries, mixed
 from ._curves import inverse_curve, steps_between
 from ._gradient_canaries import SEEN, bound_on_noise, run_with_gradients
 from ._one_run_checks import check_one_run
 from .claims import Claim, claim_of
 
-__all__ = ["OneRunReport", "audit_one_run"]
+__all__ = ["COINS", "OneRunReport", "audit_one_run", "judged"]
 
 Score = Callable[[Any, Any, NDArray[Any]], NDArray[np.float64]]
 
@@ -42,6 +51,8 @@ CANARIES = {
     "mislabelled": "records of the data with wrong labels",
     "crafted": "records as they were given",
     "gradient": "long gradients in one weight each, looked for in the noisy sums of all steps",
+    "tables": "records spread over the schema, looked for in the noisy tables",
+    "rows": "records spread over the schema, looked for in synthetic records",
 }
 
 
@@ -49,7 +60,7 @@ CANARIES = {
 class OneRunReport:
     """The claimed privacy of a model compared with how well coins of canaries were guessed.
 
-    Returned by :func:`audit_one_run`.
+    Returned by :func:`audit_one_run`, and in a :class:`SynthesizerAudit` for all its runs together.
 
     Attributes
     ----------
@@ -59,8 +70,8 @@ class OneRunReport:
         The model that was trained, WITH canaries.
     claim : Claim
         What it claims.
-    canaries : {"mislabelled", "crafted", "gradient"}
-        What the canaries were.
+    canaries : {"mislabelled", "crafted", "gradient", "tables", "rows"}
+        What the canaries were, and where they were looked for.
     coin : {"add_remove", "replace_one", "zero_out"}
         The neighbouring relation that one coin makes: whether a canary was in the training data or
         not at all, or was there instead of another record, or of one that contributes nothing.
@@ -268,19 +279,35 @@ def audit_one_run(
     else:
         run = _run_with_records(estimator, X, y, n_canaries, canaries, score or _log_odds, random)
 
-    claim = claim_of(run.fitted, X)
+    return judged(
+        " ".join(repr(estimator).split()), run, claim_of(run.fitted, X), alpha, random,
+        n_guesses=n_guesses, apart=independent_canaries,
+    )  # fmt: skip
+
+
+def judged(
+    model: str, run: CanaryRun, claim: Claim, alpha: float, random: np.random.Generator, *,
+    n_guesses: int | None = None, apart: bool = False,
+) -> OneRunReport:  # fmt: skip
+    """Guess coins by scores, and hold the right guesses against a claim."""
     untested = _untested(claim, run.coin)
     guarantee = None if untested else claim.guarantee
     curve = None if guarantee is None else inverse_curve(guarantee, run.coin)
-    guesses = n_guesses or _guesses(n_canaries, curve, alpha)
-    chosen, guess = guessed(run.scores, guesses, random)
-    right = int(np.sum(guess == run.trained[chosen]))
+    n_canaries = guesses = len(run.trained)
+    if run.apart:
+        right = int(np.sum(guessed_in_turn(run.scores) == run.trained))
+    else:
+        guesses = n_guesses or _guesses(n_canaries, curve, alpha)
+        chosen, guess = guessed(run.scores, guesses, random)
+        right = int(np.sum(guess == run.trained[chosen]))
 
     def refuted(count: int) -> bool:
+        if curve is not None and run.apart:
+            return refutes_apart(count, n_canaries, curve, alpha)
         return curve is not None and refutes(count, guesses, n_canaries, curve, alpha)
 
     return OneRunReport(
-        model=" ".join(repr(estimator).split()),
+        model=model,
         fitted=run.fitted,
         claim=claim,
         canaries=run.canaries,
@@ -292,7 +319,7 @@ def audit_one_run(
         sampled=run.sampled,
         within_reach=refuted(guesses),
         untested=untested,
-        bounds=_bounds((right, guesses, n_canaries), guarantee, run, alpha, independent_canaries),
+        bounds=_bounds((right, guesses, n_canaries), guarantee, run, alpha, apart),
         alpha=float(alpha),
         scores=run.scores,
         trained=run.trained,
@@ -345,6 +372,9 @@ def _bounds(
 ) -> tuple[GuessBound, ...]:
     delta = _DELTA if guarantee is None else guarantee.at_delta or 0.0
     first = bound_from_guesses(*counts, bound="approximate", delta=delta, alpha=alpha)
+    if run.apart:
+        alone = bound_from_guesses(*counts, bound="product", delta=delta or _DELTA, alpha=alpha)
+        return first, replace(alone, assumptions=BOUNDS["gaussian"])
     kinds = ["gaussian", *(["product"] if apart or run.canaries == "gradient" else [])]
     rest = [
         bound_from_guesses(*counts, bound=kind, delta=delta or _DELTA, alpha=alpha)

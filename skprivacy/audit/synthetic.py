@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .._sklearn import num_samples
-from .._validation import sequence
+import numpy as np
+from scipy.stats import fisher_exact
+from sklearn.base import clone
+
+from .._sklearn import num_samples, safe_indexing
+from .._validation import check_random_state, sequence
 from ..accounting import PrivacyGuarantee
-from ..attacks import DensityRatio, GenerativeAttack, NearestGenerated
-from ..attacks._records import as_records
+from ..attacks import (
+    DensityRatio,
+    GenerativeAttack,
+    LikelihoodRatio,
+    MarginalAttack,
+    NearestGenerated,
+    ShadowGenerators,
+)
+from ..attacks._records import as_records, fingerprints
+from ..attacks.shadow_generators import refitted
+from ..synthesis import PrivateSynthesizer
 from .claims import NO_CLAIM
 from .finding import AttackFinding
 from .report import AuditReport
@@ -17,6 +30,9 @@ from .runner import check_alpha
 
 __all__ = ["audit_synthetic"]
 
+_FEWEST = 20  # reference records to rehearse with
+_BY_CHANCE = 1e-6  # equal records of different people
+_WITH_REFERENCE = "DensityRatio", "LikelihoodRatio", "GenerativeAttack", "MarginalAttack"
 _NO_REFERENCE = (
     "There are no other records of the population (reference), which say how dense it is where a "
     "record lies. Pass some."
@@ -29,9 +45,11 @@ def audit_synthetic(
     X_out: Any,
     *,
     reference: Any = None,
+    generator: Any = None,
     guarantee: PrivacyGuarantee | None = None,
     attacks: Iterable[Any] | None = None,
     alpha: float = 0.05,
+    random_state: int | None = 0,
 ) -> AuditReport:
     """Attack synthetic records, and hold the result against the claim of their generator.
 
@@ -44,34 +62,45 @@ def audit_synthetic(
     X_out : array-like or DataFrame of shape (n_out, n_columns)
         Records of the same population that it was not trained on.
     reference : array-like or DataFrame of shape (n_reference, n_columns), default=None
-        Further such records, which the attacker has. None leaves an attack that needs none.
+        Further such records, which the attacker has, none of them in ``X_in``. None leaves an
+        attack that needs none.
+    generator : estimator with ``fit(X)`` and ``sample(n)``, default=None
+        What made the records, with its settings; clones are fitted, without a budget. An attacker
+        who has it rehearses: it is fitted to one half of ``reference``, all attacks are tried on
+        what it makes, and half of ``alpha`` goes to the strongest.
     guarantee : PrivacyGuarantee, default=None
         The claim to test, ``privacy_`` of the generator. None: there is none.
     attacks : iterable, default=None
         Attacks with ``fit(generated, reference)`` and ``evaluate(X_in, X_out)``. None means
         :class:`~skprivacy.attacks.NearestGenerated` and, with ``reference``,
-        :class:`~skprivacy.attacks.DensityRatio` and
-        :class:`~skprivacy.attacks.GenerativeAttack`.
+        :class:`~skprivacy.attacks.DensityRatio`,
+        :class:`~skprivacy.attacks.LikelihoodRatio`,
+        :class:`~skprivacy.attacks.GenerativeAttack` and
+        :class:`~skprivacy.attacks.MarginalAttack`; with ``generator`` also
+        :class:`~skprivacy.attacks.ShadowGenerators`.
     alpha : float, default=0.05
         Error probability: a true claim is reported as violated with at most this probability, over
         all attacks together.
+    random_state : int or None, default=0
+        Of the halves of ``reference``, and of shadows.
 
     Returns
     -------
     AuditReport
-        With a finding for each attack.
+        With a finding for each attack, the strongest in the rehearsal first.
 
     Raises
     ------
     ValueError
-        If there are too few records, or columns differ.
+        If there are too few records, columns differ, or ``reference`` holds members.
 
     Notes
     -----
     **Guarantees.** Those of :func:`~skprivacy.audit.audit`: a measured epsilon is a LOWER bound,
     which refutes a claim and never confirms one; records are taken for independent given the
     generator. What attacks see of a good generator is little: of one with a proof, nothing is to
-    be expected.
+    be expected: see :func:`audit_synthesizer` for one of ours. The rehearsal looks at no record of
+    ``X_in`` and ``X_out``.
 
     Examples
     --------
@@ -93,17 +122,28 @@ def audit_synthetic(
     for name, group in (("X_in", X_in), ("X_out", X_out)):
         if num_samples(as_records(group, name)) < 2:
             raise ValueError(f"{name} must hold at least 2 records; got {num_samples(group)}.")
-    chosen = _usual(reference) if attacks is None else list(sequence("attacks", attacks))
+    synthetic = as_records(synthetic, "synthetic")
+    _check_generator(generator, reference)
+    _check_reference(reference, X_in, X_out)
+    usual = attacks is None
+    chosen = (
+        _usual(reference, generator, random_state)
+        if attacks is None
+        else list(sequence("attacks", attacks))
+    )
     if not chosen:
         raise ValueError("attacks is empty; expected at least one attack, or None.")
     if not all(hasattr(attack, "fit") and hasattr(attack, "evaluate") for attack in chosen):
         raise TypeError(f"attacks={attacks!r} must be attacks on generators, or None.")
-    synthetic = as_records(synthetic, "synthetic")
+    shares = [alpha / len(chosen)] * len(chosen)
+    if generator is not None and len(chosen) > 1:
+        chosen = _rehearsed(chosen, generator, reference, num_samples(synthetic), random_state)
+        shares = [alpha / 2] + [alpha / 2 / (len(chosen) - 1)] * (len(chosen) - 1)
     findings = []
-    for attack in chosen:
+    for attack, share in zip(chosen, shares, strict=True):
         result = attack.fit(synthetic, reference).evaluate(X_in, X_out)
-        findings.append(AttackFinding.of(result, guarantee, alpha, alpha / len(chosen)))
-    left_out = attacks is None and reference is None
+        findings.append(AttackFinding.of(result, guarantee, alpha, share))
+    left_out = usual and reference is None
     return AuditReport(
         model=f"a generator, by {num_samples(synthetic)} of its records",
         guarantee=guarantee,
@@ -119,12 +159,64 @@ def audit_synthetic(
         alpha=float(alpha),
         n_shadows=0,
         n_shared=0,
-        not_measured=("DensityRatio", "GenerativeAttack") if left_out else (),
+        not_measured=_WITH_REFERENCE if left_out else (),
         why_not_measured=_NO_REFERENCE,
     )
 
 
-def _usual(reference: Any) -> list[Any]:
+def _usual(reference: Any, generator: Any, random_state: int | None) -> list[Any]:
     if reference is None:
         return [NearestGenerated()]
-    return [NearestGenerated(), DensityRatio(), GenerativeAttack()]
+    counted = generator if isinstance(generator, PrivateSynthesizer) else None
+    found = [
+        NearestGenerated(), DensityRatio(), LikelihoodRatio(), GenerativeAttack(),
+        MarginalAttack(counted, random_state=random_state),
+    ]  # fmt: skip
+    if generator is not None:
+        found.append(ShadowGenerators(generator, random_state=random_state))
+    return found
+
+
+def _rehearsed(
+    attacks: list[Any], generator: Any, reference: Any, n: int, random_state: int | None
+) -> list[Any]:
+    """Return attacks in the order of how well they do on a generator of the attacker's own.
+
+    It is fitted to one half of the reference records; a quarter are non-members, and what is left
+    is known to the attacks.
+    """
+    random = check_random_state(random_state)
+    order = random.permutation(num_samples(reference))
+    cuts = [len(order) // 2, 3 * len(order) // 4]
+    members, others, known = (safe_indexing(reference, part) for part in np.split(order, cuts))
+    made = refitted(generator, members, n, random)
+    areas = [clone(a).fit(made, known).evaluate(members, others).auc for a in attacks]
+    return [attacks[i] for i in np.argsort(-np.array(areas), kind="stable")]
+
+
+def _check_generator(generator: Any, reference: Any) -> None:
+    if generator is None:
+        return
+    if not (hasattr(generator, "fit") and hasattr(generator, "sample")):
+        raise TypeError(f"generator={generator!r} must have fit and sample, or be None.")
+    if reference is None or num_samples(as_records(reference, "reference")) < _FEWEST:
+        raise ValueError(
+            f"generator={type(generator).__name__} is fitted to records of reference, of which "
+            f"there must be at least {_FEWEST}. Pass them, or leave generator out."
+        )
+
+
+def _check_reference(reference: Any, X_in: Any, X_out: Any) -> None:
+    """Refuse reference records that hold more of the members than chance puts there."""
+    if reference is None:
+        return
+    known = fingerprints(as_records(reference, "reference"))
+    inside = np.isin(fingerprints(as_records(X_in, "X_in")), known)
+    outside = np.isin(fingerprints(as_records(X_out, "X_out")), known)
+    table = [[inside.sum(), (~inside).sum()], [outside.sum(), (~outside).sum()]]
+    if fisher_exact(table, alternative="greater").pvalue < _BY_CHANCE:
+        raise ValueError(
+            f"reference holds {inside.sum()} of the {len(inside)} records of X_in, and "
+            f"{outside.sum()} of the {len(outside)} of X_out: members are among them, which "
+            "attacks take for non-members. Leave them out."
+        )

@@ -12,6 +12,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
+from .._jobs import check_n_jobs
 from .._validation import is_number, sequence
 from ..accounting import PrivacyGuarantee
 from ..metrics import GuessBound
@@ -397,6 +398,5 @@ def _effort(n_runs: Any, seconds: Any, alpha: Any, n_jobs: Any) -> Effort:
         raise ValueError(f"seconds={seconds!r} must be a number above 0, such as 60.")
     if not (is_number(alpha) and 0 < alpha < 1):
         raise ValueError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.01.")
-    if n_jobs is not None and not (isinstance(n_jobs, numbers.Integral) and is_number(n_jobs)):
-        raise ValueError(f"n_jobs={n_jobs!r} must be an integer, or None.")
+    check_n_jobs(n_jobs)
     return Effort(None if n_runs is None else int(n_runs), float(seconds), effective_n_jobs(n_jobs))

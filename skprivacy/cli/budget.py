@@ -25,6 +25,7 @@ from ..accounting import (
     check_delta,
     compare_accountants,
 )
+from ..accounting.budget.admission import MANY
 from ..accounting.budget.filters import FILTERS
 from ..exceptions import BudgetExceededError
 from ._console import UserError, check_outputs, show
@@ -168,6 +169,8 @@ def _event(args: argparse.Namespace) -> Event:
         if event.data_dependent:
             raise UserError("--event must not contain private votes. Leave them out.")
         return event
+    if args.steps < 1:
+        raise UserError(f"--steps={args.steps} releases nothing. Give a number of at least 1.")
     if claimed is not None:
         return Repeated(ApproxDP(claimed, args.delta), args.steps)
     step: Event = _NOISE[args.noise](args.noise_multiplier)
@@ -291,7 +294,7 @@ def _spend(args: argparse.Namespace) -> int:
 def _what_if(args: argparse.Namespace) -> int:
     budget, event = _open(args), _event(args)
     left = budget.remaining(event)
-    show(f"{left} more of {event}")
+    show(f"{left} more of {event}" if left < MANY else f"at least {MANY} more of {event}")
     return 0 if left else 1
 
 

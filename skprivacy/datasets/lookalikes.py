@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import Bunch
 
-from .._validation import whole
+from .._validation import check_random_state, whole
 from ..preprocessing import Bounded, Categories, Schema
 from ._table import as_bunch
 from .adult import ADULT_SCHEMA

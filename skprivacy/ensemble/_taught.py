@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.dummy import DummyClassifier
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
@@ -22,6 +22,7 @@ from .._validation import (
     as_frame,
     check_column_names,
     check_delta_is_small,
+    check_random_state,
     check_unmasked,
 )
 from ..accounting import Composed, Event, epsilon_of

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 
 from .._groups import check_order, protected
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
-from .._validation import Interval
+from .._validation import Interval, check_random_state
 from ..accounting import (
     Event,
     GaussianEvent,
@@ -224,8 +223,8 @@ class PrivateKNNClassifier(TaughtByVotes):
             event = self._event(self.noise_ / _MOVED, len(queries))
             with fit.charged(event, relation=self.relation, at_delta=self.delta, unit=who.unit):
                 drawn = who.at_most(1, SecureRandom(self.noise_seed))
-                random = SecureRandom(self.noise_seed)
-                answers = self._answers(rows[drawn], codes[drawn], asked, random)
+                noise = SecureRandom(self.noise_seed)
+                answers = self._answers(rows[drawn], codes[drawn], asked, noise)
             labels = np.full(num_samples(public), UNANSWERED, np.int64)
             labels[queries] = answers
             self.student_ = self._taught(public, labels)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils import check_random_state
 
 from .._groups import Groups, check_order, protected
+from .._jobs import N_JOBS
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
-from .._validation import Interval
+from .._validation import Interval, check_random_state
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateFit
 from ..mechanisms import SecureRandom
@@ -168,7 +168,7 @@ no private record
         "schema": [Schema, None],
         "marginal_share": [Interval(Real, 0, 1, closed="left")],
         "keep_labels": ["boolean"],
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
         "random_state": ["random_state"],
         "budget": [PrivacyBudget, None],
         "noise_seed": [Integral, None],

@@ -15,6 +15,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._clones import shadow_clone
 from .._global_chance import seeded_globally
+from .._jobs import workers
 from .._sklearn import num_samples, safe_indexing
 from .._stacked import is_mlp, train_alone
 
@@ -95,7 +96,7 @@ def votes_of_each(
     order = np.argsort(parts, kind="stable")
     ends = np.searchsorted(parts[order], np.arange(1, n_teachers))
     rows = np.split(order, ends)
-    votes: list[NDArray[np.int64]] = Parallel(n_jobs=n_jobs)(
+    votes: list[NDArray[np.int64]] = Parallel(n_jobs=workers(n_jobs, len(rows)))(
         delayed(_vote)(
             train, teacher, safe_indexing(X, own), y[own], queries, classes, int(seeds[i]),
             i % len(classes),

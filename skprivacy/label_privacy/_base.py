@@ -16,13 +16,19 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
-from sklearn.utils import check_consistent_length, check_random_state, get_tags
+from sklearn.utils import check_consistent_length, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from .._groups import check_order, protected
 from .._sklearn import HasMethods, num_samples, safe_indexing
-from .._validation import Interval, as_frame, check_column_names, check_unmasked
+from .._validation import (
+    Interval,
+    as_frame,
+    check_column_names,
+    check_random_state,
+    check_unmasked,
+)
 from ..accounting import Event, NonPrivate, PrivacyBudget
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils import check_random_state
 
 from .._groups import check_order, protected
+from .._jobs import N_JOBS
 from .._sklearn import HasMethods, num_samples, safe_indexing
-from .._validation import Interval
+from .._validation import Interval, check_random_state
 from ..accounting import PrivacyBudget, check_delta
 from ..ensemble import Aggregator
 from ..ensemble._taught import TaughtByVotes, placed
@@ -126,7 +126,7 @@ class LabelPATEClassifier(TaughtByVotes):
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "classes": ["array-like", None],
         "keep_labels": ["boolean"],
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
         "random_state": ["random_state"],
         "budget": [PrivacyBudget, None],
         "noise_seed": [Integral, None],

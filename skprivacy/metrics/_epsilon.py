@@ -212,10 +212,9 @@ def epsilon_lower_bound(
     >>> round(epsilon_lower_bound(member, other, delta=1e-5), 5)
     5.57235
     """
-    delta = check_delta(delta)
+    delta, alpha = check_delta(delta), open_unit("alpha", alpha)
     members, others = check_scores(scores_in, scores_out)
     if thresholds is None:
-        alpha = open_unit("alpha", alpha)
         found = gather(members, others, delta=delta, alpha=alpha, random_state=random_state)
         return found.epsilon(delta)
     cuts = np.unique(as_numbers("thresholds", thresholds, "or None"))

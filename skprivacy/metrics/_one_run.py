@@ -15,9 +15,11 @@ __all__ = [
     "Inverse",
     "gaussian",
     "guessed",
+    "guessed_in_turn",
     "largest_refuted",
     "line",
     "refutes",
+    "refutes_apart",
     "surprise_apart",
     "telling_guesses",
     "usual_guesses",
@@ -26,6 +28,7 @@ __all__ = [
 # For a true positive rate, the least false positive rate that a curve allows it.
 Inverse = Callable[[float], float]
 
+_SETTLED = 10  # earlier runs whose mean is known well enough
 _NODES = 200  # of the quadrature over the share of guesses
 
 
@@ -65,6 +68,30 @@ def refutes(right: int, guesses: int, n_coins: int, inverse: Inverse, alpha: flo
         if hit + missed > guesses / n_coins:
             return True
     return hit + missed > guesses / n_coins
+
+
+def guessed_in_turn(scores: Float64Array) -> NDArray[np.bool_]:
+    """Return a guess for every coin, where each has a run of its own.
+
+    A score is compared with the mean of those of earlier runs, which lies between two values where
+    scores have no more than two; the first few are compared with 0.
+
+    **Guarantees.** A guess depends on no later run, so that each is as hard as the first.
+    """
+    earlier = np.arange(len(scores))
+    means = (np.cumsum(scores) - scores) / np.maximum(earlier, 1)
+    return np.asarray(scores > np.where(earlier < _SETTLED, 0.0, means))
+
+
+def refutes_apart(right: int, n_coins: int, inverse: Inverse, alpha: float) -> bool:
+    """Return whether so many right guesses refute a curve, if each coin has a run of its own.
+
+    **Guarantees.** Exact: whatever happened in earlier runs, a guess is right with probability
+    (tpr + 1 - fpr) / 2 at most, at the point of the curve where that is largest.
+    """
+    rates = np.linspace(0.0, 1.0, 2001)
+    apart = max(rate - inverse(rate) for rate in rates.tolist()) + rates[1]
+    return bool(binom.sf(right - 1, n_coins, min((1.0 + apart) / 2, 1.0)) < alpha)
 
 
 def gaussian(mu: float) -> Inverse:

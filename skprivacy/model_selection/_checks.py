@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import is_regressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import check_scoring
@@ -20,13 +21,18 @@ from .._sklearn import num_samples
 from ._split import Records
 
 __all__ = [
+    "check_one_type",
     "checked_epsilons",
     "checked_models",
     "checked_refit",
     "checked_scorers",
+    "checked_splits",
+    "checked_splitter",
     "checked_targets",
     "rehearsed",
 ]
+
+Split = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 _TRIED = 200  # records on which scorers are tried
 
@@ -79,11 +85,16 @@ def checked_targets(models: Iterable[Any], y: Any) -> Any:
     if True in of_numbers:
         return column_or_1d(y, dtype=np.float64)
     check_classification_targets(y)
-    if y.dtype.kind == "O" and len({isinstance(label, str) for label in y}) > 1:
-        raise TypeError("y must have labels of one type; got text and others.")
+    check_one_type(y)
     if len(np.unique(y)) < 2:
         raise ValueError("y must have at least two classes; got one class. Check the labels.")
     return y
+
+
+def check_one_type(y: Any) -> None:
+    """Refuse labels of which some are text and others are not: they have no order."""
+    if np.asarray(y).dtype.kind == "O" and len({isinstance(label, str) for label in y}) > 1:
+        raise TypeError("y must have labels of one type; got text and others.")
 
 
 def checked_refit(refit: Any, names: list[str], epsilons: list[float]) -> int | None:
@@ -170,3 +181,42 @@ def checked_splitter(cv: Any, y: Any, classifier: bool) -> Any:
         return splitter
     except (TypeError, ValueError) as error:
         raise ValueError(f"cv={cv!r} cannot split the records: {error}") from error
+
+
+def checked_splits(splitter: Any, cv: Any, X: Any, y: Any, **params: Any) -> list[Split]:
+    """Return the splits as numbers of records; ValueError for what divides them in no two parts.
+
+    **Guarantees.** No record is on both sides of a split: a model that was trained on a record that
+    it is tested on looks better, and an attack on it worse, than they are.
+    """
+    try:
+        found = [
+            (_numbers_of(train, num_samples(X)), _numbers_of(test, num_samples(X)))
+            for train, test in splitter.split(X, y, **params)
+        ]
+    except (TypeError, ValueError, IndexError, OverflowError) as error:
+        raise ValueError(f"cv={cv!r} cannot split the records: {error}") from error
+    if not found:
+        raise ValueError(f"cv={cv!r} has no splits. Pass at least one, or a number of folds.")
+    for train, test in found:
+        both = np.intersect1d(train, test)
+        if len(both):
+            raise ValueError(
+                f"cv={cv!r} trains and tests on the same {len(both)} records in one split. Leave "
+                "them out on one side."
+            )
+    return found
+
+
+def _numbers_of(part: Any, n: int) -> NDArray[np.intp]:
+    """Return the numbers of the records in a part of a split, which may be a mask."""
+    rows = np.asarray(part)
+    if rows.ndim != 1 or not rows.size or rows.dtype.kind not in "biu":
+        raise ValueError(f"a part of a split is {part!r}, not the numbers of its records")
+    if rows.dtype.kind == "b":
+        if len(rows) != n:
+            raise ValueError(f"a mask of {len(rows)} values selects from {n} records")
+        rows = np.flatnonzero(rows)
+    if not (-n <= rows.min(initial=0) and rows.max(initial=0) < n):
+        raise ValueError(f"there are {n} records; record {rows.min()} or {rows.max()} is none")
+    return rows.astype(np.intp) % n

@@ -35,7 +35,7 @@ def epsilon_parameter(estimator: Any, name: str | None = None) -> str:
     params = estimator.get_params(deep=True)
     kind = type(estimator).__name__
     if name is not None:
-        if name not in params:
+        if not isinstance(name, str) or name not in params:
             raise ValueError(
                 f"param_name={name!r} must be a parameter of {kind}; it has {sorted(params)}."
             )

@@ -15,6 +15,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from tqdm.auto import tqdm
 
 from .._clones import check_weights
+from .._jobs import workers
 from .._sklearn import num_samples
 from ..accounting.budget import LedgerError
 from ..attacks import LabelInferenceAttack, ShadowPool
@@ -101,8 +102,9 @@ class Fits:
         ]
         backend, _ = get_active_backend()  # that of Ray has results all at once
         how_returned = "generator" if backend.supports_return_generator else "list"
+        n_jobs = workers(self.n_jobs, known.count(None))
         made = iter(
-            Parallel(n_jobs=self.n_jobs, return_as=how_returned)(
+            Parallel(n_jobs=n_jobs, return_as=how_returned)(
                 delayed(_in_split)(fit, c.records, split, file, clone(c.model), *own)
                 for (c, split, own), file, row in zip(jobs, files, known, strict=True)
                 if row is None
@@ -148,11 +150,18 @@ class Fits:
             if self.kept.folder is not None:
                 result = f"results are kept in {str(self.kept.folder)!r}, from where fit goes on"
             raise type(error)(
-                f"The sweep ended after at least {len(self.done)} of its {total} models had been "
-                f"trained; what they were charged stays charged, and {result}. Give the sweep a "
-                "budget for all of its models, or sweep with budget=None on public data. "
+                f"The sweep ended {self._so_far(total)}, and {result}. Give the sweep a budget for "
+                "all of its models, or sweep with budget=None on public data. "
                 f"Then: {error}"
             ) from error
+
+    def _so_far(self, total: int) -> str:
+        if not self.done:  # other processes may have trained some
+            return f"before any of its {total} models was done; what was charged stays charged"
+        return (
+            f"after at least {len(self.done)} of its {total} models had been trained; what they "
+            "were charged stays charged"
+        )
 
 
 def check_passed_on(attack: Any, records: Records, model: Any) -> None:

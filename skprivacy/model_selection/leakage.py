@@ -16,7 +16,7 @@ from ..attacks._predictions import class_list, predict_aligned
 from ..attacks._records import as_records, fingerprints
 from ..attacks.scores import loss
 from ..metrics import auc
-from ._checks import checked_splitter
+from ._checks import checked_splits, checked_splitter
 
 __all__ = ["loss_auc", "make_leakage_scorer"]
 
@@ -167,7 +167,7 @@ class LeakageScorer:
         self._splits: dict[bytes, tuple[Any, Any]] = {}
         for classifier in (False, True):  # an integer means other splits for either
             splitter = checked_splitter(cv, y, classifier)
-            splits, again = (list(splitter.split(X, y, groups)) for _ in range(2))
+            splits, again = (checked_splits(splitter, cv, X, y, groups=groups) for _ in range(2))
             if not all(map(_same_split, splits, again)):
                 raise ValueError(
                     f"cv={cv!r} splits differently each time, so that no split of the search can "

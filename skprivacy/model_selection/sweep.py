@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 from .._clones import check_weights, group_names, weight_name
 from .._groups import check_groups
 from .._identifiers import ask_whose
+from .._jobs import check_n_jobs
 from .._sklearn import num_samples
 from .._validation import as_frame
 from ..accounting import NonPrivate, PrivacyGuarantee
@@ -27,6 +28,7 @@ from ._checks import (
     checked_models,
     checked_refit,
     checked_scorers,
+    checked_splits,
     checked_targets,
     rehearsed,
 )
@@ -227,6 +229,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         PrivacySweepCV
             Itself, fitted.
         """
+        check_n_jobs(self.n_jobs)
         models, epsilons = checked_models(self.estimator), checked_epsilons(self.epsilons)
         refit = checked_refit(self.refit, list(models), epsilons)
         names = [epsilon_parameter(model, self.param_name) for model in models.values()]
@@ -247,7 +250,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         splitter = splitter_of(
             self.cv, y, classifier=is_classifier(first), grouped=people is not None
         )
-        splits = list(splitter.split(X, y, **routed.split))
+        splits = checked_splits(splitter, self.cv, X, y, **routed.split)
         check_apart(splits, people, self.cv)
         for name, model in models.items():
             check_passed_on(attack, records[name], model)
@@ -278,7 +281,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         ]
         plan = {}
         if self.path is not None:
-            again = list(splitter.split(X, y, **routed.split))
+            again = checked_splits(splitter, self.cv, X, y, **routed.split)
             plan = plan_of(self, models, names, records, [splits, again])
         kept = Kept.at(self.path, plan)
         fits = Fits(splits, scorers, attack, kept, self.n_jobs, self.verbose)

@@ -14,13 +14,19 @@ import torch
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, is_classifier
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from .._groups import Groups, check_groups
 from .._sklearn import StrOptions, num_samples
-from .._validation import Interval, check_column_names, check_numbers, check_unmasked
+from .._validation import (
+    Interval,
+    check_column_names,
+    check_numbers,
+    check_random_state,
+    check_unmasked,
+)
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom

@@ -11,12 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._validation import Interval
+from .._validation import Interval, check_random_state
 from ._training.net import make_module
 
 __all__ = ["SemiSupervisedNetwork"]

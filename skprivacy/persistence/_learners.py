@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, OneHotEncoder, StandardScaler
 
@@ -32,9 +32,10 @@ __all__ = [
 ]
 
 # Parameters that change what is predicted, and the arrays of each: "d" features, "k" classes,
-# "s" scores (one of two classes).
+# "s" scores (one of two classes); "" for a single number.
 _FITTED: dict[type, tuple[tuple[str, ...], dict[str, str]]] = {
     GaussianNB: ((), {"theta_": "kd", "var_": "kd", "class_prior_": "k"}),
+    LinearRegression: ((), {"coef_": "d", "intercept_": ""}),
     LogisticRegression: (("solver",), {"coef_": "sd", "intercept_": "s"}),
     MaxAbsScaler: ((), {"scale_": "d"}),
     MinMaxScaler: (("feature_range", "clip"), {"scale_": "d", "min_": "d"}),
@@ -42,6 +43,7 @@ _FITTED: dict[type, tuple[tuple[str, ...], dict[str, str]]] = {
         ("n_neighbors", "n_components", "spread", "alpha", "max_rounds"),
         {"_coef_": "dk", "_intercept_": "k"},
     ),
+    Ridge: ((), {"coef_": "d", "intercept_": ""}),
     StandardScaler: (("with_mean", "with_std"), {"scale_": "d", "mean_": "d"}),
 }
 LEARNERS: dict[str, type] = {

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import output_container
 from .._torch import torch_is_named
-from . import _federated, _learners, _linear, _preprocessing, _taught
+from . import _federated, _learners, _linear, _preprocessing, _synthesis, _taught, _trained
 from .files import Arrays
 
 __all__ = ["Given", "restored", "told"]
@@ -41,6 +41,7 @@ _BY_SCHEMA = _Form(
     _preprocessing.restored_by_schema,
 )
 _FORMS = {
+    "DPGANSynthesizer": _Form("skprivacy.synthesis", _synthesis.told_gan, _synthesis.restored_gan),
     **dict.fromkeys(
         [kind.__name__ for kind in _linear.PARAMS],
         _Form("skprivacy.linear_model", _linear.told_linear, _linear.restored_linear),
@@ -59,6 +60,9 @@ _FORMS = {
     "LocalPerturbation": _BY_SCHEMA,
     "PrivateStandardScaler": _Form(
         "skprivacy.preprocessing", _linear.told_scaler, _linear.restored_scaler
+    ),
+    "PrivateSynthesizer": _Form(
+        "skprivacy.synthesis", _synthesis.told_synthesizer, _synthesis.restored_synthesizer
     ),
     "ScatteringTransformer": _Form(
         "skprivacy.neural_network", _preprocessing.told_images, _preprocessing.restored_images
@@ -122,6 +126,13 @@ def told(
     if kind in _taught.MODELS:
         taught = told(_taught.learner_of(model), f"{prefix}learner.", arrays, learner=True)
         return {"kind": kind, "learner": taught, **_taught.told_taught(model)}
+    if kind in _trained.MODELS:
+        return {
+            "kind": kind,
+            "estimator": told(model.estimator_, f"{prefix}estimator.", arrays, learner=True),
+            "synthesizer": told(model.synthesizer_, f"{prefix}synthesizer.", arrays),
+            **_trained.told_trained(model),
+        }
     if learner and kind in _learners.LEARNERS:
         facts, own = _learners.told_learner(model)
     else:
@@ -145,7 +156,7 @@ def _may_be_written(model: Any, learner: bool) -> bool:
     kind = type(model).__name__
     if learner and kind in _learners.LEARNERS:
         return type(model) is _learners.LEARNERS[kind]
-    if kind in _taught.MODELS:
+    if kind in _taught.MODELS or kind in _trained.MODELS:
         return not learner and type(model) is _class_of(kind)
     if kind in _NETWORKS:
         return type(model) is getattr(import_module("skprivacy.neural_network"), kind)
@@ -161,6 +172,8 @@ def _class_of(kind: str) -> type:
 def _module_of(kind: str) -> str:
     if kind in _taught.MODELS:
         return _taught.MODELS[kind][0]
+    if kind in _trained.MODELS:
+        return _trained.MODELS[kind]
     return "skprivacy.neural_network" if kind in _NETWORKS else _FORMS[kind].module
 
 
@@ -180,10 +193,11 @@ def _refusal(model: Any, prefix: str, learner: bool) -> str:
         )
     where = f"The step {prefix[:-1]!r} ({kind})" if prefix else kind
     why = _REASONS.get(kind, "it is of no class whose state can be written as numbers and words")
+    known = sorted([*_FORMS, *_NETWORKS, *_taught.MODELS, *_trained.MODELS])
     advice = _ADVICE.get(kind, "joblib keeps it in a file that only you may be able to write")
     return (
         f"{where} cannot be saved without pickle: {why}. Instead, {advice}. save_model writes "
-        f"{', '.join(sorted([*_FORMS, *_NETWORKS, *_taught.MODELS]))}, and a Pipeline of these."
+        f"{', '.join(known)}, and a Pipeline of these."
     )
 
 
@@ -214,6 +228,11 @@ def restored(node: Any, arrays: Arrays, given: Given, learner: bool = False) -> 
         model = _taught.restored_taught(_class_of(kind), _facts(node, "learner"))
         taught = restored(node["learner"], arrays.below("learner"), given, learner=True)
         return _taught.with_learner(model, taught)
+    if kind in _trained.MODELS and not learner:
+        fitted = restored(node["estimator"], arrays.below("estimator"), given, learner=True)
+        synthesizer = restored(node["synthesizer"], arrays.below("synthesizer"), given)
+        facts = _facts(node, "estimator", "synthesizer")
+        return _trained.restored_trained(_class_of(kind), facts, fitted, synthesizer)
     if learner and kind in _learners.LEARNERS:
         model = _learners.restored_learner(_learners.LEARNERS[kind], _facts(node), arrays)
     elif kind in _NETWORKS:

@@ -31,10 +31,10 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     model : estimator or Pipeline
         Fitted: a private linear model or network, an encoder of ``skprivacy.neural_network``, a
         PrivateStandardScaler, SchemaTransformer, LocalPerturbation or ScatteringTransformer, a
-        classifier taught by noisy votes or noisy labels (PATE, nearest neighbours, those of
-        ``skprivacy.label_privacy``) whose learner is linear, a GaussianNB or the default, or a
-        Pipeline of these, of scikit-learn's Binarizer and Normalizer, and of such steps in a
-        FrozenEstimator.
+        PrivateSynthesizer or DPGANSynthesizer, a model taught by noisy votes, noisy labels (PATE,
+        nearest neighbours, those of ``skprivacy.label_privacy``) or synthetic records whose learner
+        is linear, a GaussianNB or the default, or a Pipeline of these, of scikit-learn's Binarizer
+        and Normalizer, and of such steps in a FrozenEstimator.
     path : str or Path
         The file to write; what is there is replaced.
 

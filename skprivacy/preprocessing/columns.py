@@ -233,7 +233,10 @@ class Categories(Column):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.values, str) or not isinstance(self.values, Iterable):
+        one = isinstance(self.values, str) or (
+            isinstance(self.values, np.ndarray) and not self.values.ndim
+        )
+        if one or not isinstance(self.values, Iterable):
             raise TypeError(
                 f"Categories: values={self.values!r} must be a list of categories. Pass a list, "
                 "even of one."

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._groups import check_order
 from .._sklearn import HasMethods
-from .._validation import Interval, check_column_names
+from .._validation import Interval, check_column_names, check_random_state
+from ..base import undone_if_refused
 from ..metrics import clopper_pearson
 
 __all__ = ["SmoothedClassifier"]
@@ -122,6 +122,7 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.augment = augment
         self.random_state = random_state
 
+    @undone_if_refused
     def fit(
         self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
     ) -> SmoothedClassifier:
@@ -151,7 +152,10 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             # Certificates need noise that training did not use; training uses a hash of the seed.
             key = check_random_state(self.random_state).bytes(_KEY_BYTES)
             rows = rows + self.sigma * _noise_by_row(rows, key)
-        self.estimator_ = clone(self.estimator).fit(rows, labels, **given)
+        try:
+            self.estimator_ = clone(self.estimator).fit(rows, labels, **given)
+        except TypeError as error:
+            raise TypeError(f"estimator= cannot be fitted to X and y ({error}).") from error
         self.classes_ = self.estimator_.classes_
         return self
 

@@ -24,6 +24,8 @@ __all__ = [
     "private_variance",
 ]
 
+_MOST_CANDIDATES = 10_000_000
+
 
 def private_sum(
     X: ArrayLike,
@@ -248,7 +250,7 @@ def private_quantile(
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation.
     n_candidates : int, default=1024
-        Number of candidates, at least 2.
+        Number of candidates, from 2 to ten million.
     groups : array-like of shape (n_samples,), default=None
         Whom each record belongs to. The guarantee is then a group's, with all of its records, and
         each of the m records of a group counts 1 / m.
@@ -283,8 +285,11 @@ def private_quantile(
     """
     if not (is_number(q) and 0 <= q <= 1):
         raise ValueError(f"q={q!r} must lie in [0, 1]; 0.5 is the median.")
-    if not (isinstance(n_candidates, Integral) and n_candidates >= 2):
-        raise ValueError(f"n_candidates={n_candidates!r} must be an integer >= 2, such as 1024.")
+    if not (isinstance(n_candidates, Integral) and 2 <= n_candidates <= _MOST_CANDIDATES):
+        raise ValueError(
+            f"n_candidates={n_candidates!r} must be an integer from 2 to {_MOST_CANDIDATES}, such "
+            "as 1024."
+        )
     check_target(epsilon, 0.0, relation)
     lower, upper = checked_bounds("bounds", bounds, 1)
     check_numbers(x, "x")

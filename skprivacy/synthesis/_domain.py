@@ -60,19 +60,13 @@ def _cast(column: pd.Series, dtype: Any) -> pd.Series:
         return column.infer_objects()
 
 
+@dataclass(frozen=True)
 class Domain:
     """The cells of every column, from public facts alone.
 
     Parameters
     ----------
-    facts : mapping of str to Bounded or Categories
-        In the order of the columns.
-    grids : mapping of str to Grid
-        Of columns that are not to have the default one.
-    missing : collection of str
-        Columns in which values may be missing.
-    types : mapping of str to dtype
-        Of columns whose type is to be kept.
+    columns : tuple of Column
 
     Notes
     -----
@@ -81,16 +75,34 @@ class Domain:
     **Edge cases.** A record is left out in which a value is missing that may not be, or all are.
     """
 
-    def __init__(
-        self,
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def of(
+        cls,
         facts: Mapping[str, Bounded | Categories],
         grids: Mapping[str, Grid],
         missing: Collection[str],
         types: Mapping[str, Any],
-    ) -> None:
-        self.columns = tuple(
-            Column(name, _cells(fact, grids.get(name), dtype), dtype, name in missing)
-            for name, fact, dtype in ((n, f, types.get(n)) for n, f in facts.items())
+    ) -> Domain:
+        """Return the domain of a table.
+
+        Parameters
+        ----------
+        facts : mapping of str to Bounded or Categories
+            In the order of the columns.
+        grids : mapping of str to Grid
+            Of columns that are not to have the default one.
+        missing : collection of str
+            Columns in which values may be missing.
+        types : mapping of str to dtype
+            Of columns whose type is to be kept.
+        """
+        return cls(
+            tuple(
+                Column(name, _cells(fact, grids.get(name), dtype), dtype, name in missing)
+                for name, fact, dtype in ((n, f, types.get(n)) for n, f in facts.items())
+            )
         )
 
     @property

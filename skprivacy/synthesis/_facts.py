@@ -43,6 +43,9 @@ class Facts:
     order : list of str
         Names of the columns as they were given.
     label : str or None
+        The column that is part of every count.
+    target : str or None
+        The column that was given as ``y``, or else the label.
     """
 
     schema: Schema
@@ -51,6 +54,7 @@ class Facts:
     types: dict[str, Any]
     order: list[str]
     label: str | None
+    target: str | None
 
     @classmethod
     def of(cls, fit: PrivateFit, X: Any, y: Any, schema: Schema | None, label: str | None) -> Facts:
@@ -61,9 +65,10 @@ class Facts:
                 raise ValueError(f"y={y!r} must have a label for each record of X, or be None.")
             check_consistent_length(X, y)
             column_or_1d(y)
-        named = schema is not None
         if schema is None:
             schema = Schema.infer(X, _discrete(y))
+            if isinstance(X, pd.DataFrame):  # whose columns may have numbers for names
+                X = X.set_axis(list(schema), axis=1)
         else:
             schema.warn_if_inferred()
         if schema.inferred:
@@ -72,13 +77,11 @@ class Facts:
         columns = schema.check_kinds("PrivateSynthesizer", missing=True)
         series = [column for column, _ in described_columns(schema, X)]
         types: dict[str, Any] = {}
-        order = list(columns)
+        order, target = list(columns), label
         if isinstance(X, pd.DataFrame):
             types, order = dict(X.dtypes), list(X.columns)
-        if not named and not all(isinstance(name, str) for name in order):
-            types, order = {f"x{k}": v for k, v in types.items()}, list(columns)
         if y is not None:
-            name = _target_name(schema, y)
+            target = name = _target_name(schema, y)
             columns[name] = _target(fit, schema, y)
             series.append(pd.Series(np.asarray(y)) if not isinstance(y, pd.Series) else y)
             order = [*order, name]
@@ -90,8 +93,9 @@ class Facts:
             fit.assume(_TYPES)
         if label is not None:
             _check_label(label, columns)
-        label = label if len(columns) > 1 else None
-        return cls(schema, columns, series, types, order, label)
+        if len(columns) == 1:
+            label = target = None
+        return cls(schema, columns, series, types, order, label, target)
 
     @property
     def tie(self) -> tuple[int, ...]:
@@ -114,7 +118,7 @@ class Facts:
                 f"{list(self.columns)}."
             )
         named += [name for name, fact in self.columns.items() if fact.missing]
-        return Domain(self.columns, grids, named, self.types)
+        return Domain.of(self.columns, grids, named, self.types)
 
     def workload(self, given: Mapping[Any, Any] | None) -> dict[tuple[int, int], float]:
         """Return the weight of each pair of columns without the label, in [0, 1]."""

@@ -180,7 +180,9 @@ def synthetic_quality(
         check_columns(schema, frame)
     numeric = [name for name, fact in schema.items() if isinstance(fact, Bounded)]
     cells = dict.fromkeys(numeric, _COMPARED) | dict(grids or {})
-    domain = Domain(schema.check_kinds("synthetic_quality", missing=True), cells, list(schema), {})
+    domain = Domain.of(
+        schema.check_kinds("synthetic_quality", missing=True), cells, list(schema), {}
+    )
     codes = [_codes(domain, frame) for frame in (real, synthetic)]
     shares = {
         column.name: pd.DataFrame(

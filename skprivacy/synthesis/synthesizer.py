@@ -9,31 +9,28 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._groups import protected
 from .._sklearn import StrOptions
-from .._validation import Interval, check_column_names, check_delta_is_small
+from .._validation import Interval, check_delta_is_small
 from ..accounting import PrivacyBudget, check_delta
-from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
+from ._base import Synthesizer
 from ._choosing import adaptive, n_choices, spanning_tree
 from ._counts import Records
 from ._drawing import drawn
 from ._facts import Facts
 from ._fine import bins_of_columns, cells_of_bins, fine_tables, of_bins, total_of
-from ._model import GraphicalModel
-from ._plan import METHODS, Plan
+from ._model import GraphicalModel, Measurement
+from ._plan import METHODS, Plan, std_of
 
 __all__ = ["PrivateSynthesizer"]
 
 _STEPS = 300
 
 
-class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
+class PrivateSynthesizer(Synthesizer):
     """Draw synthetic records that resemble private ones, with a proved guarantee.
 
     Counts of the private records by one, two or three columns are released with noise. A graphical
@@ -90,6 +87,10 @@ class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     tables_ : dict of str to ndarray of shape (n_cells, n_classes)
         Noisy counts of the fine cells of each column but the label, by the label. They are
         released anyway.
+    measurements_ : list of Measurement
+        All noisy tables that were released, as an auditor needs them: those of ``tables_`` in fine
+        cells, then those of the chosen columns in bins. Each has ``columns``, their places in
+        ``domain_``; ``table``, with an axis for each; and ``std``, the deviation of its noise.
     domain_ : Domain
         The public cells of each column.
     bins_ : list of ndarray of shape (n_cells,)
@@ -100,6 +101,8 @@ class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         The schema used.
     label_ : str or None
         The column that is part of every count.
+    target_ : str or None
+        The column that ``sample(return_X_y=True)`` returns by itself: that of ``y``, or the label.
     privacy_ : PrivacyGuarantee
         The guarantee, with its neighbouring relation and its assumptions.
     privacy_event_ : Event
@@ -115,6 +118,8 @@ class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     --------
     skprivacy.synthesis.Grid : How finely a numeric column is counted.
     skprivacy.synthesis.synthetic_quality : What synthetic records are worth.
+    skprivacy.synthesis.SyntheticDataClassifier : Trains any classifier on them, in one step.
+    skprivacy.synthesis.DPGANSynthesizer : By a network, for records that are no tables.
 
     Notes
     -----
@@ -206,14 +211,6 @@ class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        given = self.schema is not None
-        tags.input_tags.allow_nan = given
-        tags.input_tags.string = given
-        tags.input_tags.categorical = given
-        return tags
-
     def fit(self, X: Any, y: Any = None, *, groups: ArrayLike | None = None) -> PrivateSynthesizer:
         """Release noisy marginals, and fit a model to them.
 
@@ -241,6 +238,11 @@ class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
+            if self.method == "gan":
+                raise ValueError(
+                    "method='gan' is a class of its own, DPGANSynthesizer: it counts nothing, and "
+                    "has other parameters. For tables, use method='tree' or 'adaptive'."
+                )
             self._validate_params()
             check_delta_is_small(self.delta)
             X = self._checked(X)
@@ -277,72 +279,27 @@ class PrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
                         if self.method == "tree"
                         else adaptive(model, *parts, int(self.max_cells))
                     )
-            self.schema_, self.label_, self.domain_ = facts.schema, facts.label, domain
+            self._keep(facts, domain)
             self.tables_ = {domain.names[c]: t for c, t in zip(columns, tables, strict=True)}
             self.bins_, self.model_ = bins, model
+            fine = [
+                Measurement((c, *facts.tie), t if facts.tie else t[:, 0], std_of(plan.fine))
+                for c, t in zip(columns, tables, strict=True)
+            ]
+            self.measurements_ = [*fine, *model.measurements[len(columns) :]]
             self.cliques_ = [tuple(domain.names[c] for c in m.columns) for m in model.measurements]
             self.n_records_ = round(total)
-            self._order = facts.order
         return self
 
-    def sample(
-        self,
-        n: int | None = None,
-        *,
-        return_X_y: bool = False,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> Any:
-        """Draw synthetic records. That costs no privacy, however many are drawn.
-
-        Parameters
-        ----------
-        n : int, default=None
-            How many. ``None``: ``n_records_``.
-        return_X_y : bool, default=False
-            Whether the label is returned by itself.
-        random_state : int, RandomState instance or None, default=None
-            Of the records; nothing private hangs on it.
-
-        Returns
-        -------
-        DataFrame of shape (n, n_columns)
-            With the columns and types that ``fit`` got, ``y`` last; or this without the label,
-            and the label as a Series.
-        """
-        check_is_fitted(self)
-        n = self.n_records_ if n is None else n
-        if isinstance(n, bool) or not isinstance(n, Integral) or n < 1:
-            raise ValueError(f"n={n!r} must be an integer of at least 1, or None.")
-        if return_X_y and self.label_ is None:
-            raise ValueError(
-                "return_X_y=True needs a label, and there is none. Fit with label=, or with y."
-            )
-        random = check_random_state(random_state)
-        binned = self.model_.sample(int(n), random)
+    def _drawn(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
+        binned = self.model_.sample(n, random)
         codes = binned.copy()
         names = self.domain_.names
-        classes = np.zeros(int(n), np.int64)
+        classes = np.zeros(n, np.int64)
         if self.label_ is not None:
             classes = binned[:, names.index(self.label_)]
         for name, table in self.tables_.items():
             c = names.index(name)
             cells = cells_of_bins(table, self.bins_[c], self.model_.total)
             codes[:, c] = drawn(cells, binned[:, c] * table.shape[1] + classes, random)
-        frame = self.domain_.decoded(codes, random)[self._order]
-        if return_X_y:
-            return frame.drop(columns=self.label_), frame[self.label_]
-        return frame
-
-    def _checked(self, X: Any) -> Any:
-        check_column_names(X)
-        if self.schema is None:
-            if isinstance(X, pd.DataFrame):
-                validate_data(self, X, skip_check_array=True)
-                return X
-            return validate_data(self, X, dtype=np.float64)
-        if isinstance(X, pd.DataFrame):
-            validate_data(self, X, skip_check_array=True)
-            if not len(X):
-                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-            return X
-        return validate_data(self, X, dtype=None, ensure_all_finite=False)
+        return self.domain_.decoded(codes, random)

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from skprivacy.accounting import LaplaceEvent, PrivacyBudget
+from skprivacy.accounting import LaplaceEvent, PrivacyBudget, Repeated
 from skprivacy.cli import main
 
 STEP = ["--noise-multiplier", "1.1", "--sampling-rate", "0.01", "--steps", "100"]
@@ -34,6 +34,21 @@ def test_from_nothing_to_a_refusal(ledger, tmp_path, capsys):
     assert "last digest" in capsys.readouterr().out
     assert len(pd.read_csv(csv)) == fits
     assert png.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("action", ["what-if", "spend"])
+@pytest.mark.parametrize("steps", ["0", "-3"])
+def test_no_step_is_no_release(ledger, action, steps, capsys):
+    assert main(["budget", action, ledger, "--noise-multiplier", "1", "--steps", steps]) == 2
+    assert f"--steps={steps} releases nothing" in capsys.readouterr().err
+    assert len(PrivacyBudget.open(ledger).entries()) == 0
+
+
+def test_counting_ends_where_it_says(ledger, capsys):
+    """It once answered 2199023255551 for what costs nothing."""
+    event = json.dumps(Repeated(LaplaceEvent(1.0), 0).to_dict())
+    assert main(["budget", "what-if", ledger, "--event", event]) == 0
+    assert "at least 1099511627776 more of Repeated" in capsys.readouterr().out
 
 
 def test_any_event_and_any_scope(ledger, capsys):

@@ -380,6 +380,39 @@ def test_no_ledger_begins_beside_what_another_left(ledger, rest):
     assert [file.name for file in ledger.parent.iterdir()] == [left.name]
 
 
+def test_a_ledger_may_be_opened_by_its_terms_while_another_process_writes(ledger):
+    """The journal beside it is then no other ledger's."""
+    PrivacyBudget(1.0, path=ledger).reserve(LaplaceEvent(10.0))
+    writer = sqlite3.connect(ledger, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    writer.execute("INSERT INTO log VALUES (9, 'fail', 2, 0.0, '/', '', '', '')")
+    assert ledger.with_name(f"{ledger.name}-journal").exists()
+    assert PrivacyBudget(1.0, path=ledger).spent() == pytest.approx(0.1)
+    writer.execute("ROLLBACK")
+    writer.close()
+
+
+def test_a_ledger_may_be_opened_by_its_terms_after_a_writer_was_killed(ledger):
+    """The journal that it left undoes what it had not finished."""
+    PrivacyBudget(1.0, path=ledger).reserve(LaplaceEvent(10.0))
+    code = """
+        import os, signal, sqlite3, sys
+        connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+        connection.execute("PRAGMA cache_size=1")  # writes pages before the end
+        connection.execute("BEGIN IMMEDIATE")
+        for i in range(9, 200):
+            line = (i, i, "x" * 999)
+            connection.execute("INSERT INTO log VALUES (?, 'fail', ?, 0, '/', '', ?, '')", line)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(ledger)], check=False)
+    assert ledger.with_name(f"{ledger.name}-journal").stat().st_size
+    budget = PrivacyBudget(1.0, path=ledger)
+    budget.reserve(LaplaceEvent(10.0))
+    assert budget.spent() == pytest.approx(0.2)
+    budget.verify()
+
+
 def test_a_ledger_from_before_is_converted_with_its_charges(ledger):
     """Earlier versions kept new lines in a write-ahead log beside the file."""
     PrivacyBudget(1.0, path=ledger).reserve(LaplaceEvent(10.0))

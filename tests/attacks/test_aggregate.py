@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
+from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import AggregateAttack, expected_power
 from skprivacy.preprocessing import private_histogram, private_mean
 
@@ -43,6 +44,59 @@ def test_the_power_is_that_of_theory(noise, n_reference):
     of_one = np.sqrt(expected.mu**2 / 10)
     measured = mean_auc(AggregateAttack(N, noise=noise), noise=noise, n_reference=n_reference)
     assert measured == pytest.approx(type(expected)(of_one).auc, abs=0.03)
+
+
+def genotypes(d, seed):
+    """Return members, others and the frequencies of two copies of each gene."""
+    rng = np.random.default_rng(seed)
+    p = rng.uniform(0.05, 0.95, d)
+    X = rng.binomial(2, p, size=(2 * N, d)) / 2
+    return X[:N], X[N:], p
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_genotypes_vary_half_as_much_as_single_copies(noise):
+    """With noise, a variance of p(1 - p) would promise an area .05 larger than there is."""
+    aucs, expected, too_much = [], [], []
+    for seed in range(10):
+        X_in, X_out, p = genotypes(600, seed)
+        v = p * (1 - p) / 2
+        released = X_in.mean(axis=0) + noise * np.random.default_rng(seed).normal(size=600)
+        attack = AggregateAttack(N, noise=noise).fit(released, means=p, variances=v)
+        aucs.append(attack.evaluate(X_in, X_out).auc)
+        expected.append(expected_power(N, v, noise=noise).auc)
+        too_much.append(expected_power(N, 2 * v, noise=noise).auc)
+    assert np.mean(aucs) == pytest.approx(np.mean(expected), abs=0.03)
+    if noise:
+        assert np.mean(aucs) < np.mean(too_much) - 0.03
+
+
+def pairs_of(values):
+    """Return the cells of all two-way tables of columns of four values, as columns of 0 and 1."""
+    d = values.shape[1]
+    cells = [values[:, i] * 4 + values[:, j] for i in range(d) for j in range(i)]
+    return np.hstack([np.eye(16)[cell] for cell in cells])
+
+
+def test_a_set_of_marginals_tells_and_noise_keeps_it_to_its_guarantee():
+    """10 sets of 15 tables, each refuted by chance in at most 1e-8."""
+    plain, aware = [], []
+    mechanism = GaussianEvent(4.0)
+    guarantee = PrivacyGuarantee(mechanism, at_delta=1e-6, relation="zero_out")
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        common = rng.normal(size=(2 * N + 800, 1))
+        values = np.digitize(0.6 * common + rng.normal(size=(len(common), 6)), [-0.7, 0.0, 0.7])
+        X = pairs_of(values)
+        X_in, X_out, reference = X[:N], X[N : 2 * N], X[2 * N :]
+        for found, correlated in ((plain, False), (aware, True)):
+            attack = AggregateAttack(N, correlated=correlated).fit(X_in.mean(axis=0), reference)
+            found.append(attack.evaluate(X_in, X_out).auc)
+        scale = 4.0 * np.sqrt(15) / N  # a record is in one cell of each table
+        noisy = X_in.mean(axis=0) + scale * rng.normal(size=X.shape[1])
+        attack = AggregateAttack(N, noise=scale, correlated=True).fit(noisy, reference)
+        assert not above_the_bound(attack.evaluate(X_in, X_out), guarantee, 1e-8)
+    assert np.mean(aware) > np.mean(plain) + 0.01 > 0.65
 
 
 def test_expected_power_by_hand():

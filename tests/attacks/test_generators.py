@@ -6,14 +6,25 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binom
+from sklearn.mixture import GaussianMixture
+from sklearn.neighbors import KernelDensity
 
 from skprivacy.accounting import ApproxDP, PrivacyGuarantee
-from skprivacy.attacks import DensityRatio, GenerativeAttack, NearestGenerated
+from skprivacy.attacks import (
+    DensityRatio,
+    GenerativeAttack,
+    LikelihoodRatio,
+    MarginalAttack,
+    NearestGenerated,
+    ShadowGenerators,
+)
 from skprivacy.audit import audit_synthetic
+from skprivacy.audit.synthetic import _usual
 from skprivacy.preprocessing import Bounded, Schema
 from skprivacy.synthesis import PrivateSynthesizer
 
-ATTACKS = [NearestGenerated, DensityRatio]
+ATTACKS = [NearestGenerated, DensityRatio, LikelihoodRatio]
+EVERY = [*ATTACKS, MarginalAttack]
 
 
 def copies(seed, noise, size=3):
@@ -29,6 +40,7 @@ def test_copies_with_little_noise_are_found_by_where_they_lie():
     parts = people[:100], people[100:300]
     found = {a: a().fit(generated, people[300:]).evaluate(*parts).auc for a in ATTACKS}
     assert found[DensityRatio] > 0.99
+    assert found[LikelihoodRatio] > 0.99
     assert found[NearestGenerated] > 0.96
     assert NearestGenerated().fit(generated).evaluate(*parts).auc > 0.98
     assert (
@@ -41,11 +53,34 @@ def test_a_density_tells_more_than_a_distance_where_noise_is_large():
     for seed in range(3):
         people, generated = copies(seed, 0.2)
         parts = people[:100], people[100:300]
-        found += [a().fit(generated, people[300:]).evaluate(*parts).auc / 3 for a in ATTACKS]
+        found += [a().fit(generated, people[300:]).evaluate(*parts).auc / 3 for a in ATTACKS[:2]]
     assert found[1] > found[0] + 0.05
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+def test_copies_with_much_noise_are_found_in_many_columns():
+    people, generated = copies(0, 0.6, 15)
+    parts = people[:100], people[100:300]
+    assert LikelihoodRatio().fit(generated, people[300:]).evaluate(*parts).auc > 0.94
+
+
+def columns_alone(seed):
+    """People, and records that have the exact columns of the first hundred, each shuffled."""
+    rng = np.random.default_rng(seed)
+    people = rng.normal(size=(900, 20))
+    return people, np.concatenate([rng.permuted(people[:100], axis=0) for _ in range(20)])
+
+
+def test_a_distance_says_fine_where_columns_tell_who_was_there():
+    people, generated = columns_alone(0)
+    parts = people[:100], people[100:400]
+    assert NearestGenerated().fit(generated).evaluate(*parts).is_chance
+    for attack in ATTACKS:
+        assert attack().fit(generated, people[400:]).evaluate(*parts).auc < 0.65
+    assert MarginalAttack().fit(generated, people[400:]).evaluate(*parts).auc > 0.85
+    assert MarginalAttack(n_bins=100).fit(generated, people[400:]).evaluate(*parts).auc > 0.99
+
+
+@pytest.mark.parametrize("attack", EVERY)
 def test_a_generator_that_generalises_is_not_accused(attack):
     """Also if the attacker's own records are the ones that were not used."""
     wrong = 0
@@ -58,7 +93,7 @@ def test_a_generator_that_generalises_is_not_accused(attack):
     assert wrong <= binom.ppf(0.9999, 10, 0.05)
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("attack", EVERY)
 def test_tables_of_text_and_missing_numbers_are_points_too(attack):
     rng = np.random.default_rng(0)
     people = pd.DataFrame({f"x{i}": rng.choice(list("abcdef"), 600) for i in range(8)})
@@ -68,6 +103,18 @@ def test_tables_of_text_and_missing_numbers_are_points_too(attack):
     assert result.auc > 0.95
     unknown = people[:3].assign(x0="z", age=np.inf)
     assert np.isfinite(attack().fit(generated, people[300:]).score_samples(unknown)).all()
+
+
+def test_texts_can_be_told_from_generated_ones():
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame({"job": rng.choice(list("abc"), 600), "age": rng.integers(0, 90, 600)})
+    generated = people.assign(job="a").sample(900, replace=True, random_state=0)
+    for kind in (lambda frame: frame, lambda frame: frame.to_numpy(dtype=object)):
+        attack = GenerativeAttack().fit(kind(generated), kind(people[300:]))
+        scores = attack.score_samples(kind(people[:300]))
+        is_a = (people["job"][:300] == "a").to_numpy()
+        assert scores[is_a].min() > scores[~is_a].max()
+    assert np.isfinite(attack.score_samples(kind(people[:3].assign(job="z")))).all()
 
 
 def test_points_far_from_all_have_finite_scores_in_order():
@@ -81,7 +128,7 @@ def test_what_is_too_little_is_named():
     people, generated = copies(0, 0.1)
     with pytest.raises(ValueError, match="reference=None"):
         DensityRatio().fit(generated, None)
-    for attack in ATTACKS:
+    for attack in EVERY:
         with pytest.raises(ValueError, match="generated holds 1 records"):
             attack().fit(generated[:1], people)
         with pytest.raises(ValueError, match="reference holds 1 records"):
@@ -104,11 +151,13 @@ def test_an_audit_refutes_the_claim_of_a_generator_that_copies():
     )
     assert report.verdict == "VIOLATED"
     assert report.epsilon_lower_bound > 0.5
-    assert len(report.findings) == 3
+    assert len(report.findings) == 5
     assert "DensityRatio" in report._repr_html_()
     assert "DensityRatio" in str(report)
     alone = audit_synthetic(generated, people[:100], people[100:300])
-    assert alone.not_measured == ("DensityRatio", "GenerativeAttack")
+    assert alone.not_measured == (
+        "DensityRatio", "LikelihoodRatio", "GenerativeAttack", "MarginalAttack",
+    )  # fmt: skip
     assert "reference" in alone.why_not_measured
 
 
@@ -124,3 +173,76 @@ def test_an_audit_leaves_the_claim_of_a_private_synthesizer():
     )  # fmt: skip
     assert report.verdict == "consistent"
     assert report.epsilon_lower_bound < 1.0
+
+
+TREE = PrivateSynthesizer(
+    50.0, 1e-6, schema=Schema({f"x{i}": Bounded(-4, 4) for i in range(4)}), method="tree"
+)
+
+
+def test_a_marginal_attack_weighs_tables_as_often_as_shadows_choose_them():
+    rng = np.random.default_rng(0)
+    people = rng.normal(size=(900, 4))
+    people[:, 1] = people[:, 0] + 0.1 * rng.normal(size=900)
+    frame = pd.DataFrame(people, columns=[f"x{i}" for i in range(4)])
+    generated = TREE.fit(frame[:300]).sample(2000, random_state=0)
+    attack = MarginalAttack(TREE, n_shadows=3, random_state=0).fit(generated, frame[600:])
+    assert attack.weights_["x0", "x1"] == 1.0
+    assert all(attack.weights_[name,] == 1.0 for name in frame)
+    assert sum(
+        weight for names, weight in attack.weights_.items() if len(names) == 2
+    ) == pytest.approx(3)
+    unweighed = MarginalAttack().fit(generated, frame[600:])
+    assert len(unweighed.weights_) == 4 + 6
+
+
+def test_shadows_find_members_and_accuse_nobody_else():
+    rng = np.random.default_rng(0)
+    people = rng.normal(size=(500, 4))
+    copying = KernelDensity(bandwidth=0.05)
+    attack = ShadowGenerators(copying, n_shadows=6, random_state=0)
+    generated = copying.fit(people[:100]).sample(900, random_state=0)
+    attack.fit(generated, people[300:])
+    assert attack.evaluate(people[:100], people[100:300]).auc > 0.8
+    again = attack.evaluate(people[:100], people[100:300]).scores_in
+    np.testing.assert_array_equal(again, attack.evaluate(people[:100], people[100:300]).scores_in)
+    fair = attack.fit(rng.normal(size=(900, 4)), people[300:])
+    low, high = fair.evaluate(people[:150], people[150:300]).auc_interval
+    assert low <= 0.5 <= high
+    mixture = ShadowGenerators(GaussianMixture(2, random_state=0), n_shadows=2, random_state=0)
+    assert len(mixture.fit(generated, people[300:]).score_samples(people[:10])) == 10
+    with pytest.raises(TypeError, match="fit and sample"):
+        ShadowGenerators(3).fit(generated, people)
+    with pytest.raises(ValueError, match="n_shadows=1"):
+        ShadowGenerators(copying, n_shadows=1).fit(generated, people)
+
+
+def test_the_strongest_attack_is_chosen_on_the_reference_alone():
+    people, generated = copies(0, 0.05)
+    copying = KernelDensity(bandwidth=0.05)
+    audited = {"reference": people[300:], "generator": copying}
+    orders = []
+    for members, others in ((people[:100], people[100:300]), (people[100:300], people[:100])):
+        attacks = [MarginalAttack(), NearestGenerated(), DensityRatio()]
+        report = audit_synthetic(generated, members, others, attacks=attacks, **audited)
+        orders.append([finding.result.attack for finding in report.findings])
+    assert orders[0] == orders[1] == ["DensityRatio", "NearestGenerated", "MarginalAttack"]
+    usual = [type(attack) for attack in _usual(people, copying, 0)]
+    assert {*usual} == {*EVERY, GenerativeAttack, ShadowGenerators}
+    with pytest.raises(ValueError, match="at least 20"):
+        audit_synthetic(generated, people[:100], people[100:], generator=copying)
+    with pytest.raises(TypeError, match="generator=3"):
+        audit_synthetic(generated, people[:100], people[100:], generator=3)
+
+
+def test_a_reference_that_holds_members_is_told():
+    people, generated = copies(0, 0.05)
+    with pytest.raises(ValueError, match="reference holds 50 of the 100 records of X_in, and 0"):
+        audit_synthetic(generated, people[:100], people[100:300], reference=people[50:100])
+    # Equal records of different people are no reason: so are those of who was not used.
+    coarse = np.random.default_rng(0).integers(0, 3, (600, 2)).astype(float)
+    report = audit_synthetic(
+        coarse[:200], coarse[:200], coarse[200:400], reference=coarse[400:],
+        attacks=[NearestGenerated()],
+    )  # fmt: skip
+    assert report.findings

@@ -6,7 +6,7 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
 from skprivacy import audit
-from skprivacy.attacks import RMIA, LiRA, ShadowPool, _rehearsal, lira, scores
+from skprivacy.attacks import RMIA, LiRA, ShadowPool, _records, _rehearsal, lira, scores
 from skprivacy.attacks._shadowed import Known
 from skprivacy.attacks.lira import USUAL
 
@@ -35,6 +35,15 @@ def test_an_unpruned_forest_is_found_out(forest, online):
     assert result.auc > rmia.auc - 0.02
     # offline, RMIA gains from records that stand for those not trained on
     assert result.tpr_at_fpr(0.01).tpr > rmia.tpr_at_fpr(0.01).tpr - (0.03 if online else 0.08)
+
+
+@pytest.mark.parametrize("online", [False, True])
+def test_records_are_compared_a_part_at_a_time_with_the_same_scores(forest, online, monkeypatch):
+    target, pool, X, y, _ = forest
+    attack = LiRA(target, pool=pool, online=online).fit(X, y)
+    whole = attack.score_samples(X, y)
+    monkeypatch.setattr(_records, "_PART", 7)
+    np.testing.assert_allclose(attack.score_samples(X, y), whole, rtol=1e-12)
 
 
 def test_planted_floor_of_nothing_is_caught(forest, monkeypatch):

@@ -467,7 +467,7 @@ def test_dp_accounting_knows_groups_of_sampled_records_too():
 
 
 def test_a_synthetic_table_is_certified_without_its_synthesizer(tmp_path):
-    """What is handed out is the table; the synthesizer has no file without pickle."""
+    """Where what is handed out is the table, whose file states no guarantee."""
     places = Schema({name: Bounded(-1, 1) for name in "abc"})
     model = PrivateSynthesizer(schema=places, epsilon=1.0).fit(X)
     table = tmp_path / "synthetic.csv"

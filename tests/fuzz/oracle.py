@@ -21,12 +21,14 @@ from typing import Any
 
 import numpy as np
 from hypothesis import settings
+from joblib import parallel_config
 from sklearn.exceptions import NotFittedError
 
 from skprivacy.exceptions import BudgetExceededError
 
 __all__ = ["Refused", "attempt", "few"]
 
+N_CALLS = 0  # of this process, which the summary of a run shows
 PATIENCE = 60  # seconds of a call; the slowest honest one takes two, ten on a busy machine
 # How scikit-learn and pandas speak of X and y without their names. (A refused fit of ours is the
 # caller's only if none of our own checks, which name them, comes first.)
@@ -87,8 +89,11 @@ def attempt(
 
 
 def _answered(call: Callable[[], Any]) -> Any:
+    global N_CALLS
+    N_CALLS += 1
     try:
-        with _watched():
+        # Processes take seconds to start, and threads share what warnings are shown.
+        with _watched(), parallel_config("sequential"):
             return call()
     except Exception as error:
         return Refused(error)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KernelDensity
 from sklearn.neural_network import MLPClassifier
 
 from skprivacy import attacks
@@ -28,7 +29,12 @@ SMALL = {
     "target": TARGET, "n_shadows": 2, "n_queries": 5, "epochs": 1, "n_canaries": 5, "n_jobs": None,
     "random_state": 0,
 }  # fmt: skip
-OTHER_TARGETS = {attacks.StolenMemoriesAttack: NETWORK, attacks.WhiteBoxAttack: NETWORK}
+WEIGHTS = [attacks.Updates.weights_of(TARGET) - step for step in (0.0, 0.01, 0.02)]
+UPDATES = attacks.Updates(TARGET, WEIGHTS[:-1], WEIGHTS[1:], step=0.1, n_records=N)
+OTHER_TARGETS = {
+    attacks.StolenMemoriesAttack: NETWORK, attacks.UpdatesAttack: UPDATES,
+    attacks.WhiteBoxAttack: NETWORK,
+}  # fmt: skip
 MEMBERSHIP = [
     kind
     for name in attacks.__all__
@@ -69,6 +75,13 @@ METHODS = {
             "evaluate": {"X": X, "canaries": LABELLED},
         },
     ),
+    attacks.LikelihoodRatio: (
+        {"n_neighbors": 5}, {"fit": GENERATED, "score_samples": ROW, "evaluate": IN_AND_OUT}
+    ),
+    attacks.MarginalAttack: (
+        {"synthesizer": None, "n_shadows": 2, "n_bins": 5, "random_state": 0},
+        {"fit": GENERATED, "score_samples": ROW, "evaluate": IN_AND_OUT},
+    ),
     attacks.NearestGenerated: (
         {}, {"fit": GENERATED, "score_samples": ROW, "evaluate": IN_AND_OUT}
     ),
@@ -83,6 +96,10 @@ METHODS = {
             "evaluate": {"models_with": [TARGET], "models_without": [TARGET]},
         },
     ),
+    attacks.ShadowGenerators: (
+        {"generator": KernelDensity(), "n_shadows": 2, "n_bins": 5, "random_state": 0},
+        {"fit": GENERATED, "score_samples": ROW, "evaluate": IN_AND_OUT},
+    ),
     attacks.ShadowPool: (
         {
             "estimator": LogisticRegression(), "n_shadows": 2, "n_jobs": None, "random_state": 0,
@@ -91,6 +108,24 @@ METHODS = {
         {
             "fit": {**TABLE, "sample_weight": None}, "membership": ROW, "left_out": ROW,
             "answers_vary": ROW, "logits": TABLE,
+        },
+    ),
+    attacks.UpdatesAttributeInference: (
+        {
+            "target": UPDATES, "attribute": 0, "prior": "imputation", "imputer": None,
+            "n_reference": 20,
+        },
+        {"fit": TABLE, "predict": TABLE, "impute": TABLE, "evaluate": {**TABLES, "alpha": 0.05}},
+    ),
+    attacks.UpdatesPropertyInference: (
+        {
+            "target": UPDATES, "train": None, "n_shadows": 4, "n_train": 10, "attack_model": None,
+            "n_jobs": None, "random_state": 0,
+        },
+        {
+            "fit": {"X": X, "y": y, "group": X[:, 0] > 0, "shares": (0.4, 0.6)},
+            "decision_function": {"target": UPDATES}, "predict": {"target": UPDATES},
+            "evaluate": {"models_with": [UPDATES], "models_without": [UPDATES]},
         },
     ),
 }  # fmt: skip
@@ -104,6 +139,15 @@ OF_RESULTS = {
 FUNCTIONS = {
     attacks.expected_power: {
         "n_records": N, "variances": np.ones(4), "noise": 0.1, "n_reference": None
+    },
+    attacks.Updates: {
+        "model": TARGET, "before": WEIGHTS[:-1], "after": WEIGHTS[1:], "step": 0.1, "n_records": N,
+        "max_grad_norm": None, "noise": 0.0,
+    },
+    attacks.Updates.averaged: {"updates": [UPDATES]},
+    attacks.gradient_ascent: {
+        "model": TARGET, "train": lambda weights: weights, "X": X, "y": y, "ascent": 0.1,
+        "n_rounds": 2, "step": 0.1, "n_records": N, "max_grad_norm": None, "noise": 0.0,
     },
     attacks.LabelCanaries.drawn: {"y": y, "n_canaries": 5, "classes": None, "random_state": 0},
     attacks.ShadowPool.from_predictions: {

@@ -15,6 +15,8 @@ from skprivacy.accounting import PrivacyBudget, PrivacyGuarantee, RandomizedResp
 from skprivacy.attacks import LossThreshold
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.persistence import load_model, save_model
+from skprivacy.preprocessing import Bounded, Schema
+from skprivacy.synthesis import PrivateSynthesizer
 
 from .oracle import Refused, attempt, few
 from .values import arguments, odd_values
@@ -25,6 +27,9 @@ y = np.arange(N) % 2
 OTHERS = X[::-1] * 0.9
 MODEL = LogisticRegression().fit(X, y)
 PRIVATE = OutputPerturbationClassifier(bounds=(0, 1), classes=[0, 1]).fit(X, y)
+SYNTHESIZER = PrivateSynthesizer(
+    schema=Schema({f"x{i}": Bounded(0, 1) for i in range(3)}), method="independent"
+)
 PROBA = np.column_stack([X[:, 0], 1 - X[:, 0]])
 SPLIT = {"X_train": X, "y_train": y, "X_test": OTHERS, "y_test": y}
 FAIR = PrivacyGuarantee(RandomizedResponseEvent(1.0))
@@ -44,8 +49,13 @@ CALLS = {
         "attacks": ["loss"], "alpha": 0.05, "verbose": 0,
     },
     audit.audit_synthetic: {
-        "synthetic": X[::2], "X_in": X, "X_out": OTHERS, "reference": None, "guarantee": None,
-        "attacks": [attacks.NearestGenerated()], "alpha": 0.05,
+        "synthetic": X[::2], "X_in": X, "X_out": OTHERS, "reference": None, "generator": None,
+        "guarantee": None, "attacks": [attacks.NearestGenerated()], "alpha": 0.05,
+        "random_state": 0,
+    },
+    audit.audit_synthesizer: {
+        "synthesizer": SYNTHESIZER, "X": X, "y": None, "n_runs": 20, "n_canaries": 1,
+        "alpha": 0.05, "random_state": 0,
     },
     audit.check_disclosure: {
         "model": MODEL, "X_train": X, "y_train": y, "X_new": OTHERS, "y_new": y,

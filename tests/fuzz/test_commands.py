@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from skprivacy import cli
 from skprivacy.accounting import PrivacyBudget
 
+from . import oracle
 from .oracle import few
 
 N = 24
@@ -114,6 +115,7 @@ def _charges() -> int:
 
 
 def _run(words: list[str]) -> tuple[int, str]:
+    oracle.N_CALLS += 1
     told = io.StringIO()
     with contextlib.redirect_stderr(told), contextlib.redirect_stdout(told):
         return cli.main(words), told.getvalue()

@@ -16,6 +16,7 @@ from skprivacy.linear_model import AdaSSPRegressor
 from skprivacy.persistence import load_model, save_model
 from skprivacy.preprocessing import Schema
 
+from . import oracle
 from .oracle import Refused, attempt, few
 
 
@@ -68,6 +69,8 @@ def test_damaged_ledgers(whole, data):
         return
     assert budget.spent() == pytest.approx(0.3)
     attempt(lambda: budget.reserve(LaplaceEvent(10.0)), {"ledger"})
+    # A journal that stayed would be played back into the ledger that is next put there.
+    assert list(folder.glob("damaged-ledger?*")) == []
 
 
 @given(st.recursive(
@@ -100,6 +103,7 @@ WORDS = st.one_of(
 @few(30)
 def test_command_lines(words):
     """A command line is understood, or refused with a line on the error stream and no traceback."""
+    oracle.N_CALLS += 1
     told = io.StringIO()
     with contextlib.redirect_stderr(told), contextlib.redirect_stdout(io.StringIO()):
         try:

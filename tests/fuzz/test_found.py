@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neural_network import MLPClassifier
 
 from skprivacy import (
     accounting,
@@ -25,7 +28,11 @@ from skprivacy import (
     synthesis,
 )
 from skprivacy.accounting import GaussianEvent, PrivacyBudget, PrivacyGuarantee
-from skprivacy.linear_model import OutputPerturbationClassifier, PolynomialObjective
+from skprivacy.linear_model import (
+    AdaSSPRegressor,
+    OutputPerturbationClassifier,
+    PolynomialObjective,
+)
 from skprivacy.preprocessing import Schema
 
 X = np.random.RandomState(0).uniform(size=(24, 3))
@@ -37,6 +44,23 @@ SCORES = (X[:, 0], X[:, 1])
 TABLE = pd.DataFrame({"age": np.arange(24)})
 SCHEMA = Schema({"age": preprocessing.Bounded(0, 100)})
 DAY = np.timedelta64(1, "D")
+VOTES = accounting.GNMaxVote(40.0, votes=(220, 20, 10))
+UNORDERED = np.array([*y[1:], None], dtype=object)
+SEQUENCES = np.array([*y[1:], None], dtype=object)
+SEQUENCES[-1] = np.zeros(2)
+MARKED = np.column_stack([y, X])
+ATTRIBUTE = attacks.AttributeInference(LogisticRegression().fit(MARKED, y)).fit(MARKED, y)
+HUGE = np.where(np.arange(3) == 0, 1e300, X)
+NETWORK = MLPClassifier((4,)).partial_fit(X, y, classes=[0, 1])
+CANARIES = attacks.LabelInferenceAttack(TARGET, n_canaries=5, random_state=0).fit(X, y)
+LABEL_ONLY = attacks.LabelOnlyAttack(TARGET, n_queries=9).fit(X, y)
+
+
+def swept(**params):
+    model = OutputPerturbationClassifier(bounds=(0, 1), classes=[0, 1])
+    given = {"epsilons": [1.0], "cv": 2, "baseline": None, "refit": 1.0, **params}
+    return model_selection.PrivacySweepCV(model, **given)
+
 
 # The parameter that a refusal has to name, and the call: all failed in another way.
 FOUND = [
@@ -55,6 +79,10 @@ FOUND = [
     ("accountant", lambda: accounting.calibrate_noise_multiplier(
         GaussianEvent, 1.0, 1e-6, accountant=pd.Series([1]))),
     ("make_event", lambda: accounting.calibrate_to_advantage(3, 0.1)),
+    ("delta", lambda: PrivacyBudget(1.0).scope("a", 0.5, np.array([0.0, np.nan]))),
+    ("make_event", lambda: accounting.calibrate_noise_multiplier(object, 1.0, 1e-6)),
+    ("make_event", lambda: accounting.calibrate_to_advantage(len, 0.1)),
+    ("make_event", lambda: accounting.calibrate_to_tpr(str, 0.2, 0.1)),
     ("guess", lambda: accounting.calibrate_noise_multiplier(GaussianEvent, 1.0, 1e-6, guess=-1)),
     ("fpr", lambda: accounting.calibrate_to_tpr(GaussianEvent, 0.2, b"x")),
     ("assumptions", lambda: PrivacyGuarantee(ONE, assumptions=np.ma.masked)),
@@ -131,6 +159,35 @@ FOUND = [
     ("degrees", lambda: neural_network.RandomDistortion((1, 8, 8), degrees="a")),
     ("module", lambda: neural_network.freeze_batch_norm(3)),
     ("params", lambda: neural_network.PrivateAdam(np.datetime64("2020-01-01"))),
+    ("X", lambda: attacks.WhiteBoxAttack(NETWORK, epochs=1).fit(HUGE, y)),
+    ("y", lambda: LABEL_ONLY.score_samples(X, np.column_stack([y, y]))),
+    ("X", lambda: LABEL_ONLY.score_samples(X.astype(object), y)),
+    ("X", lambda: LABEL_ONLY.score_samples(sparse.csr_matrix(X), y)),
+    ("y", lambda: ATTRIBUTE.predict(MARKED, 0)),
+    ("inconsistent", lambda: ATTRIBUTE.impute(MARKED, [0, 1])),
+    ("alpha", lambda: metrics.epsilon_lower_bound(*SCORES, alpha=None, thresholds=[0.5])),
+    ("n_candidates", lambda: preprocessing.private_quantile(
+        X[:, 0], 0.5, bounds=(0, 1), epsilon=1.0, n_candidates=1 << 63)),
+    ("y", lambda: preprocessing.SmoothedClassifier(GaussianNB()).fit(X, UNORDERED)),
+    ("values", lambda: preprocessing.Categories(np.array("a"))),
+    ("label", lambda: CANARIES.score_samples(X, np.array(["2020-01-01"] * 24, "M8[D]"), y)),
+    ("inconsistent", lambda: CANARIES.score_samples(X, 1 - y, y[:0])),
+    ("X_in", lambda: attacks.GenerativeAttack(LogisticRegression()).fit(X, X + 1.0).evaluate(
+        X[:0], X)),
+    ("distances", lambda: accounting.local_sensitivity(VOTES, 5.0, [[1], [2, 3]])),
+    ("random_state", lambda: datasets.make_adult_like(10, random_state=DAY)),
+    ("y", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, SEQUENCES)),
+    ("y", lambda: swept().fit(X, y).score(X[:2], np.array(["a", None]))),
+    ("param_name", lambda: swept(param_name=[]).fit(X, y)),
+    ("n_jobs", lambda: swept(n_jobs=DAY).fit(X, y)),
+    ("n_jobs", lambda: swept(n_jobs=0).fit(X, y)),
+    ("n_jobs", lambda: attacks.ShadowPool(TARGET, n_shadows=2, n_jobs=DAY).fit(X, y)),
+    ("cv", lambda: swept(cv=[3]).fit(X, y)),
+    ("cv", lambda: swept(cv=[]).fit(X, y)),
+    ("cv", lambda: swept(cv=[([0.5], [1])]).fit(X, y)),
+    ("cv", lambda: swept(cv=[([0, 1, 99], [2, 3])]).fit(X, y)),
+    ("cv", lambda: swept(cv=[(y > 0, [True])]).fit(X, y)),
+    ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=[([0], [1], [2])])),
     ("image_shape", lambda: neural_network.ScatteringTransformer(3.5).fit(X).transform(X)),
 ]  # fmt: skip
 
@@ -156,6 +213,8 @@ def test_it_is_refused_by_name(number):
             OutputPerturbationClassifier(bounds=(0, 1), classes=[0, 1]), epsilons=[1.0]
         ), (X, np.zeros(24))),
         (attacks.SupervisedAttack(TARGET), (X, y)),
+        (attacks.ShadowPool(0, n_shadows=2), (X, y)),
+        (preprocessing.SmoothedClassifier(GaussianNB()), (np.where(X > 0.9, np.nan, X), y)),
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip

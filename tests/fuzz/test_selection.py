@@ -14,25 +14,30 @@ from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV, PrivateSearchCV
 
 from .oracle import Refused, attempt, few
-from .values import arguments, records
+from .values import arguments, odd_arrays, records
 
 N = 24
 X = np.random.RandomState(0).uniform(size=(N, 3))
 y = np.arange(N) % 2
 SWEEP = {
     "epsilons": [0.5, 1.0], "attack": None, "param_name": None, "scoring": None, "verbose": 0,
-    "refit": None, "baseline": "auto", "path": None,
+    "refit": None, "baseline": "auto", "path": None, "n_jobs": st.sampled_from([None, 1, 2]),
+    "cv": st.one_of(st.just(2), st.deferred(lambda: odd_splits())),
 }  # fmt: skip
 SEARCH = {
     "param_distributions": {"alpha": [0.1, 1.0]}, "epsilon": 4.0, "delta": 1e-6, "n_trials": 2,
     "eta": 1.0, "n_candidates": 2, "scoring": None, "test_size": 0.2, "n_records": None,
     "random_state": 0, "noise_seed": None,
 }  # fmt: skip
+PARAMETERS = {PrivacySweepCV: SWEEP, PrivateSearchCV: SEARCH}
 CALLS = {
     model_selection.loss_auc: {
         "model": LogisticRegression().fit(X, y), "X_train": X, "y_train": y, "X_new": X, "y_new": y
     },
-    model_selection.make_leakage_scorer: {"X": X, "y": y, "cv": None, "groups": None},
+    model_selection.make_leakage_scorer: {
+        "X": X, "y": y, "cv": st.one_of(st.none(), st.deferred(lambda: odd_splits())),
+        "groups": None,
+    },
 }  # fmt: skip
 OF_SWEEPS = {
     "smallest_epsilon": {
@@ -45,23 +50,30 @@ OF_SWEEPS = {
 }  # fmt: skip
 
 
+def odd_splits():
+    """Draw what almost divides the records, each part by numbers or by a mask."""
+    part = st.one_of(
+        st.sampled_from([np.arange(12), np.arange(12, N), np.arange(N) < 12, list(range(12, N))]),
+        odd_arrays(),
+    )
+    pair = st.one_of(st.tuples(part, part), st.lists(part, max_size=3))
+    return st.one_of(st.lists(pair, max_size=3), st.lists(pair, max_size=2).map(iter))
+
+
 def _private(budget=None):
     return OutputPerturbationClassifier(bounds=(0, 1), classes=[0, 1], budget=budget)
 
 
-@pytest.mark.parametrize(
-    ("kind", "parameters"), [(PrivacySweepCV, SWEEP), (PrivateSearchCV, SEARCH)]
-)
+@pytest.mark.parametrize("kind", PARAMETERS)
 @given(data=st.data())
 @few(3)
-def test_selection(kind, parameters, data):
+def test_selection(kind, data):
     budget = PrivacyBudget(1e6, 0.01)
-    given_ = data.draw(arguments(parameters))
+    given_ = data.draw(arguments(PARAMETERS[kind]))
     if isinstance(given_.get("path"), str | bytes):
         given_["path"] = None  # it would be written to, as asked
     if kind is PrivacySweepCV:
-        # cv and n_jobs go on to scikit-learn and joblib, which name them in their own words.
-        model = PrivacySweepCV(_private(budget), cv=2, **given_)
+        model = PrivacySweepCV(_private(budget), **given_)
     else:
         model = PrivateSearchCV(_private(), **given_, budget=budget)
     rows, labels = data.draw(records(X, y))
@@ -76,7 +88,7 @@ def test_selection(kind, parameters, data):
 
 @pytest.fixture(scope="module")
 def sweep():
-    return PrivacySweepCV(_private(), **{**SWEEP, "cv": 2, "refit": 1.0}).fit(X, y)
+    return PrivacySweepCV(_private(), epsilons=[0.5, 1.0, 2.0], cv=2, refit=1.0).fit(X, y)
 
 
 @pytest.mark.parametrize("method", OF_SWEEPS)

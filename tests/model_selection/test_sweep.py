@@ -254,6 +254,32 @@ def test_a_refusal_in_the_middle_says_what_stays_charged():
     assert budget.spent() == pytest.approx(6.0)
 
 
+def test_a_refusal_of_the_first_model_says_that_there_is_none():
+    """Baselines are fitted before, and are no models of the sweep."""
+    model = OutputPerturbationClassifier(
+        bounds=(-4, 4), classes=[0, 1], relation="zero_out", budget=PrivacyBudget(1.0)
+    )
+    with pytest.raises(BudgetExceededError, match="ended before any of its 6 models was done;"):
+        sweep_of(model, epsilons=[2, 5], cv=3).fit(X, y)
+    assert model.budget.spent() == 0
+
+
+def test_the_same_record_on_both_sides_of_a_split_is_refused():
+    """It would make a model look better, and an attack on it worse, than they are."""
+    half = np.arange(200)
+    sweep = sweep_of(Noisy(), epsilons=[1], cv=[(half, np.arange(150, 400))])
+    with pytest.raises(ValueError, match="trains and tests on the same 50 records"):
+        sweep.fit(X, y)
+
+
+def test_a_split_may_be_given_by_masks():
+    mask = np.arange(400) < 200
+    by_mask = sweep_of(Noisy(), epsilons=[1], cv=[(mask, ~mask)]).fit(X, y)
+    by_number = sweep_of(Noisy(), epsilons=[1], cv=[(np.arange(200), np.arange(200, 400))])
+    for name in ("mean_test_score", "mean_attack_auc"):
+        assert by_mask.cv_results_[name] == by_number.fit(X, y).cv_results_[name]
+
+
 def test_a_refitted_sweep_does_what_its_model_does():
     model = OutputPerturbationClassifier(bounds=(-4, 4), classes=[0, 1], relation="zero_out")
     sweep = sweep_of(model, epsilons=[2, 5], cv=2, refit=5).fit(X, y)

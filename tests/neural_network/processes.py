@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
+import signal
 import warnings
 from contextlib import contextmanager
 from datetime import timedelta
@@ -358,26 +358,42 @@ SCENES = [
 ]  # fmt: skip
 
 
-def freezing(rank: int, folder: Path) -> dict[str, Any]:
-    """The second process answers no more in the middle of a training."""
+def freezing_on_the_way(rank: int, folder: Path) -> dict[str, Any]:
+    """The second process is stopped, with all of its threads, in the middle of a training."""
     X, y = data()
+    ledger = PrivacyBudget(epsilon=5, delta=1e-5, path=folder / "ledger")
     original = Training.step
 
     def freeze(self, *args):
         if rank == 1 and self._step == 3:
-            time.sleep(3600)
+            os.kill(os.getpid(), signal.SIGSTOP)
         return original(self, *args)
 
     with mock.patch.object(Training, "step", freeze):
-        return {"error": said(lambda: private(distributed="replicated").fit(X, y))}
+        model = private(distributed="replicated", noise_seed=None, budget=ledger)
+        return {"error": said(lambda: model.fit(X, y)), "charged": len(ledger.entries())}
 
 
-def run_freezing(rank: int, folder: str, results: Any) -> None:
+def freezing_before(rank: int, folder: Path) -> dict[str, Any]:
+    """The second process is stopped before it joins."""
+    X, y = data()
+    ledger = PrivacyBudget(epsilon=5, delta=1e-5, path=folder / "ledger")
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    model = private(distributed="replicated", noise_seed=None, budget=ledger)
+    return {"error": said(lambda: model.fit(X, y)), "charged": len(ledger.entries())}
+
+
+def run_freezing(rank: int, folder: str, results: Any, scene: Any = freezing_on_the_way) -> None:
     warnings.simplefilter("ignore")
     dist.init_process_group(
         "gloo", f"file://{folder}/rendezvous", rank=rank, world_size=2, timeout=PATIENCE
     )
-    results.put((rank, "freezing", freezing(rank, Path(folder))))
+    results.put((rank, scene.__name__, scene(rank, Path(folder))))
+
+
+def run_freezing_before(rank: int, folder: str, results: Any) -> None:
+    run_freezing(rank, folder, results, freezing_before)
 
 
 def run(rank: int, folder: str, results: Any) -> None:

@@ -200,11 +200,15 @@ def test_a_process_that_dies_stops_the_others(results):
     assert "stays charged" in results["dying"][0]["error"]
 
 
-def test_a_process_that_answers_no_more_is_waited_for_as_long_as_the_caller_said(tmp_path):
-    with two_processes(processes.run_freezing, tmp_path) as queue:
+@pytest.mark.parametrize(
+    ("scene", "charged"), [(processes.run_freezing, 1), (processes.run_freezing_before, 0)]
+)
+def test_a_frozen_process_is_waited_for_as_long_as_the_caller_said(tmp_path, scene, charged):
+    with two_processes(scene, tmp_path) as queue:
         rank, _, found = queue.get(timeout=120)  # 30 minutes, if the timeout were not passed on
     assert rank == 0
     assert "has not answered within the timeout" in found["error"]
+    assert found["charged"] == charged
 
 
 def test_without_a_process_group_the_way_is_told():

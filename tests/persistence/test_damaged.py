@@ -11,7 +11,9 @@ import pandas as pd
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skprivacy import (
     DPSGDRegressor,
@@ -19,6 +21,7 @@ from skprivacy import (
     FunctionalMechanismRegressor,
     LocalPerturbation,
     ObjectivePerturbationClassifier,
+    PrivateSynthesizer,
     Schema,
     SchemaTransformer,
     load_model,
@@ -26,6 +29,7 @@ from skprivacy import (
 )
 from skprivacy.neural_network import ScatteringTransformer
 from skprivacy.preprocessing import Bounded, Categories, PrivateStandardScaler
+from skprivacy.synthesis import DPGANSynthesizer, Grid, SyntheticDataClassifier
 
 from ..certificates.test_certificates import changed_at, leaves
 
@@ -34,6 +38,8 @@ X = RNG.uniform(-1, 1, size=(40, 3))
 Y = (X[:, 0] > 0).astype(int)
 FRAME = pd.DataFrame({"age": RNG.uniform(0, 90, 40), "sex": np.where(Y, "f", "m")})
 SCHEMA = Schema({"age": Bounded(0, 100, "log"), "sex": Categories(["f", "m"])}, target="ill")
+PLACES = {name: Bounded(-1, 1) for name in "ab"}
+COARSE = dict.fromkeys(PLACES, Grid(cells=3))
 MODELS = {
     "pipeline": (
         lambda: make_pipeline(
@@ -53,6 +59,42 @@ MODELS = {
     "images": (
         lambda: ScatteringTransformer((12, 12)).fit(RNG.uniform(size=(4, 144))),
         RNG.uniform(size=(4, 144)),
+    ),
+    "synthesizer": (
+        lambda: PrivateSynthesizer(
+            schema=SCHEMA,
+            delta=1e-3,
+            label="sex",
+            missing=["age"],
+            grids={"age": Grid(cells=5)},
+            workload={("age", "sex"): 1.0},
+        ).fit(FRAME),
+        FRAME,
+    ),
+    "generator": (
+        lambda: DPGANSynthesizer(
+            schema=SCHEMA,
+            delta=1e-3,
+            label="sex",
+            grids={"age": Grid(cells=5)},
+            epochs=1,
+            hidden_layer_sizes=(2,),
+            generator_layer_sizes=(2,),
+            latent_size=2,
+        ).fit(FRAME),
+        FRAME,
+    ),
+    "trained on synthetic records": (
+        lambda: SyntheticDataClassifier(
+            make_pipeline(StandardScaler(), LogisticRegression()),
+            PrivateSynthesizer(
+                schema=Schema(PLACES, classes=["no", "yes"]),
+                delta=1e-3,
+                grids=COARSE,
+                method="independent",
+            ),
+        ).fit(X[:, :2], np.where(Y, "yes", "no")),
+        X[:, :2],
     ),
     "network": (
         lambda: DPSGDRegressor(
@@ -91,7 +133,10 @@ def answers(path, rows):
         return is_told(error)
     assert "predict" not in vars(model)
     with suppress(ValueError):  # columns of other names are refused
-        found = model.predict(rows) if hasattr(model, "predict") else model.transform(rows)
+        if hasattr(model, "sample"):
+            found = model.sample(len(rows))
+        else:
+            found = model.predict(rows) if hasattr(model, "predict") else model.transform(rows)
         assert len(found) == len(rows)
     return True
 

@@ -14,8 +14,11 @@ from safetensors import safe_open
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy import (
     AdaSSPRegressor,
@@ -26,6 +29,7 @@ from skprivacy import (
     ObjectivePerturbationClassifier,
     OutputPerturbationClassifier,
     PrivacyBudget,
+    PrivateSynthesizer,
     Schema,
     SchemaTransformer,
     load_model,
@@ -37,18 +41,21 @@ from skprivacy.linear_model import PolynomialObjective
 from skprivacy.neural_network import ScatteringTransformer
 from skprivacy.persistence._linear import PARAMS
 from skprivacy.preprocessing import Bounded, Categories, PrivateStandardScaler
+from skprivacy.synthesis import SyntheticDataClassifier, SyntheticDataRegressor
 
 from ..contracts import Tape, recording
-from ..private_estimators import CASES, LABELS, LINEAR
+from ..private_estimators import CASES, LABELS, LINEAR, SYNTHESIS
 
 RNG = np.random.RandomState(0)
 X = RNG.uniform(-1, 1, size=(60, 3))
 Y = (X[:, 0] > 0).astype(int)
 FRAME = pd.DataFrame({"age": RNG.uniform(0, 90, 60), "sex": np.where(Y, "f", "m")})
 SCHEMA = Schema({"age": Bounded(0, 100, "log"), "sex": Categories(["f", "m"])}, target="ill")
+ROWS = Schema({"age": Bounded(0, 100)})
 SAVED = {
-    *LINEAR, "PATEClassifier-marginals", "PrivateStandardScaler", "PrivateStandardScaler-delta",
-    *(name for name in CASES if name.startswith(("DPSGD", "DPNeuralNet"))),
+    *LINEAR, *SYNTHESIS, "PATEClassifier-marginals", "PrivateStandardScaler",
+    "PrivateStandardScaler-delta",
+    *(name for name in CASES if name.startswith(("DPSGD", "DPNeuralNet", "DPGAN"))),
 }  # fmt: skip
 HERE = Path(__file__).parent
 
@@ -84,11 +91,64 @@ def test_every_case_comes_back_with_its_claim(name, tmp_path):
             answers = getattr(found, method)(rows), getattr(model, method)(rows)
             assert np.array_equal(*answers)
             assert answers[0].dtype == answers[1].dtype
+    if hasattr(model, "sample"):
+        drawn = (m.sample(20, random_state=0) for m in (found, model))
+        pd.testing.assert_frame_equal(*drawn)
     if hasattr(model, "regularization_path"):
         for one, other in zip(
             *(m.regularization_path([0, 2]) for m in (found, model)), strict=True
         ):
             assert np.array_equal(one, other)
+
+
+TRAINED = {
+    "classes": lambda: SyntheticDataClassifier(
+        make_pipeline(SchemaTransformer(ROWS), LogisticRegression()), of_rows(classes=["f", "m"])
+    ).fit(FRAME[["age"]], FRAME["sex"]),
+    "one class": lambda: SyntheticDataClassifier(
+        GaussianNB(), of_rows(epsilon=100.0, classes=["f", "m"])
+    ).fit(FRAME[["age"]], np.full(60, "m")),
+    "numbers": lambda: SyntheticDataRegressor(Ridge(), of_rows(target_bounds=(0, 1))).fit(
+        FRAME[["age"]], Y
+    ),
+    "an array": lambda: SyntheticDataRegressor(
+        make_pipeline(StandardScaler(), LinearRegression()), of_rows(target_bounds=(0, 1))
+    ).fit(FRAME[["age"]].to_numpy(), Y),
+}
+
+
+def of_rows(epsilon=1.0, **target):
+    return PrivateSynthesizer(epsilon, schema=Schema(ROWS, **target), label=None)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_what_was_trained_on_synthetic_records_comes_back(name, tmp_path):
+    model = TRAINED[name]()
+    found = again(model, tmp_path)
+    rows = FRAME[["age"]] if name != "an array" else FRAME[["age"]].to_numpy()
+    assert np.array_equal(found.predict(rows), model.predict(rows))
+    assert claim_of(found) == claim_of(model)
+    drawn = (m.synthesizer_.sample(20, random_state=0) for m in (found, model))
+    pd.testing.assert_frame_equal(*drawn)
+    assert clone(found).fit(rows, FRAME["sex"] if name == "classes" else Y).privacy_
+
+
+def test_a_tree_that_was_trained_on_synthetic_records_is_refused_by_its_place(tmp_path):
+    model = TRAINED["one class"]().set_params(estimator=DecisionTreeClassifier())
+    with pytest.raises(ValueError, match="The learner 'estimator'"):
+        save_model(model.fit(FRAME[["age"]], FRAME["sex"]), tmp_path / "m")
+
+
+@pytest.mark.parametrize("label", [None, "sex"])
+@pytest.mark.parametrize("method", ["independent", "tree"])
+def test_all_that_a_synthesizer_released_comes_back(method, label, tmp_path):
+    schema = Schema({**ROWS, "sex": Categories(["f", "m"])})
+    model = PrivateSynthesizer(delta=1e-3, schema=schema, method=method, label=label)
+    model.fit(FRAME[[*schema]])
+    for found, kept in zip(again(model, tmp_path).measurements_, model.measurements_, strict=True):
+        assert found.columns == kept.columns
+        assert np.array_equal(found.table, kept.table)
+        assert np.array_equal(found.std, kept.std)
 
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - SAVED))

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import chi2
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import PrivacyLeakWarning
@@ -85,8 +86,12 @@ def test_a_target_is_one_more_column_and_the_label():
     numeric = Schema(columns, target="size", target_bounds=(0, 2))
     synthesizer = PrivateSynthesizer(50.0, 1e-6, schema=numeric).fit(X, pd.Series(np.ones(4000)))
     assert synthesizer.label_ is None
-    with pytest.raises(ValueError, match="return_X_y=True needs a label"):
-        synthesizer.sample(10, return_X_y=True)
+    features, sizes = synthesizer.sample(10, return_X_y=True)
+    assert list(features) == list(X)
+    assert sizes.between(0, 2).all()
+    assert sizes.name == "size"
+    with pytest.raises(ValueError, match="return_X_y=True needs a target"):
+        PrivateSynthesizer(50.0, 1e-6, schema=Schema(columns)).fit(X).sample(10, return_X_y=True)
 
 
 def test_missing_values_stay_missing_where_they_are_declared():
@@ -187,7 +192,7 @@ def test_without_a_schema_the_leak_is_stated():
         ({"workload": {("age", "job"): -1.0}}, "weighs -1.0"),
         ({"delta": 0.5}, "delta=0.5"),
         ({"epsilon": 1e-9}, "epsilon"),
-        ({"method": "gan"}, "method"),
+        ({"method": "gan"}, "method='gan' is a class of its own, DPGANSynthesizer"),
     ],
 )
 def test_a_wrong_parameter_is_named_and_nothing_is_charged(params, said):
@@ -282,3 +287,26 @@ def test_a_record_with_what_is_no_value_is_left_out(column, value):
     X = people(200).astype({column: object})
     X.at[0, column] = value
     assert len(fitted(X, "independent").sample(5, random_state=0)) == 5
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("label", "relation"), [("rich", "add_remove"), ("job", "replace_one"), (None, "add_remove")]
+)
+def test_measurements_are_the_noisy_counts_of_their_columns_with_the_noise_they_state(
+    method, label, relation
+):
+    X = people()
+    synthesizer = fitted(X, method, 5.0, label=label, relation=relation, missing=["job"], rounds=3)
+    domain, bins = synthesizer.domain_, synthesizer.bins_
+    codes, _ = domain.encoded([X[name] for name in domain.names])
+    n_fine = len(synthesizer.tables_)
+    assert len(synthesizer.measurements_) > n_fine or method == "independent"
+    for k, measurement in enumerate(synthesizer.measurements_):
+        axes = [codes[:, c] if k < n_fine else bins[c][codes[:, c]] for c in measurement.columns]
+        counts = np.zeros(measurement.table.shape)
+        assert counts.ndim == len(measurement.columns)
+        np.add.at(counts, tuple(axes), 1.0)
+        noise = (measurement.table - counts).ravel() / measurement.std
+        # fails by chance less than once in ten million
+        assert chi2.ppf(1e-8, noise.size) < noise @ noise < chi2.isf(1e-8, noise.size)

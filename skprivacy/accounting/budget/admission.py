@@ -14,9 +14,9 @@ from .log import LedgerError, Log
 from .rules import Cost, Counts, added_up
 from .scopes import along, event_of, memberships, record, total
 
-__all__ = ["Refusal", "Terms", "cap_of", "check_caps", "holds", "how_many_fit", "refusing"]
+__all__ = ["MANY", "Refusal", "Terms", "cap_of", "check_caps", "holds", "how_many_fit", "refusing"]
 
-_MANY = 1 << 40
+MANY = 1 << 40  # where counting ends
 
 Charged = Callable[..., Counts]  # takes the line numbers ``since`` and ``before``
 Terms = dict[str, Any]  # epsilon, delta, relation and filter of the whole budget
@@ -53,7 +53,7 @@ def refusing(log: Log, leaf: str, event: Event, terms: Terms) -> Refusal | None:
     return None
 
 
-def how_many_fit(log: Log, leaf: str, event: Event, terms: Terms, most: int = _MANY) -> int:
+def how_many_fit(log: Log, leaf: str, event: Event, terms: Terms, most: int = MANY) -> int:
     """Return how many more of ``event``, up to about ``most``, would be admitted."""
     accounts = _accounts(log, leaf, terms).values()
 

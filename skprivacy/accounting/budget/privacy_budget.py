@@ -193,7 +193,9 @@ class PrivacyBudget(Statement):
         path = inner(self._scope, name)
         if epsilon is not None or delta is not None:
             positive("epsilon", epsilon)
-            cap = Cost(float(cast(float, epsilon)), float(check_delta(delta or 0.0)))
+            cap = Cost(
+                float(cast(float, epsilon)), float(check_delta(0.0 if delta is None else delta))
+            )
             body = json.dumps(cap._asdict(), sort_keys=True)
             with self._ledger.transaction() as log:
                 known = log.scopes().get(path)
@@ -373,7 +375,8 @@ class PrivacyBudget(Statement):
         Returns
         -------
         int
-            0 if not even one more is admitted.
+            0 if not even one more is admitted; counting ends at about ``2**40``, which
+            is returned for events that cost nothing.
 
         Raises
         ------

@@ -60,6 +60,8 @@ class SQLiteLedger(Ledger):
     def create(self, body: str) -> None:
         for rest in _RESTS:
             if os.path.exists(f"{self.path}{rest}"):
+                if os.path.exists(self.path):  # it belongs to a process at work, or killed
+                    raise FileExistsError(self.address)
                 raise LedgerError(
                     f"The file {self.path}{rest} is left from another ledger at this place, and "
                     "SQLite would play it back into a new one. Move it back beside the ledger that "

@@ -76,7 +76,8 @@ class ProcessGroup:
         self.replicated = data == "replicated"
         self.rank = dist.get_rank()
         # A separate group: breaking it off leaves the caller's alone.
-        self._group: Any = dist.new_group(backend="gloo", timeout=_callers_timeout())
+        with _telling_who_is_lost():
+            self._group: Any = dist.new_group(backend="gloo", timeout=_callers_timeout())
         self._training = False
         self._numbers: list[int] = []
 
@@ -193,16 +194,22 @@ class ProcessGroup:
         return [v for _, v in found]
 
     def _meet(self, collective: Any, *args: Any) -> None:
-        try:
+        with _telling_who_is_lost():
             collective(*args, group=self._group)
-        except RuntimeError as error:
-            raise RuntimeError(
-                f"Process {self.rank} of {dist.get_world_size()} lost the others: one of them has "
-                "failed or died (see its own message), or has not answered within the timeout of "
-                "init_process_group. This training is broken off; what the "
-                "budget was charged stays charged, the model is as it was before. Start all "
-                "processes again."
-            ) from error
+
+
+@contextmanager
+def _telling_who_is_lost() -> Iterator[None]:
+    """Say what an error of the connections to other processes means."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"Process {dist.get_rank()} of {dist.get_world_size()} lost the others: one of them "
+            "has failed or died (see its own message), or has not answered within the timeout of "
+            "init_process_group. This training is broken off; what the budget was charged stays "
+            "charged, the model is as it was before. Start all processes again."
+        ) from error
 
 
 def _callers_timeout() -> timedelta:

@@ -1,0 +1,93 @@
+"""Records as cells: the value of a category, or the part of the population a number lies in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ._coordinates import parts
+from ._records import numeric_columns
+
+__all__ = ["Cells", "Counts"]
+
+Codes = NDArray[np.int64]
+
+
+class Cells:
+    """The cell of each value, as learned from some records.
+
+    Parameters
+    ----------
+    X : records
+    n_bins : int
+        A column of more numbers than that is cut at its quantiles.
+
+    Notes
+    -----
+    **Edge cases.** Missing numbers share a cell, and so do values that are not known.
+    """
+
+    def __init__(self, X: Any, n_bins: int) -> None:
+        numbers, texts = parts(X)
+        self._edges = [_edges(column, n_bins) for column in numbers.T]
+        self._values = [pd.Index(np.unique(column)) for column in texts.T]
+        self.names = _names(X)
+
+    def of(self, X: Any, name: str) -> Codes:
+        """Return codes, numbers first, shape (n, n_columns)."""
+        numbers, texts = parts(X)
+        if (numbers.shape[1], texts.shape[1]) != (len(self._edges), len(self._values)):
+            raise ValueError(
+                f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} other "
+                f"columns; expected {len(self._edges)} and {len(self._values)}, as the reference "
+                "has. Pass the same columns, of the same types."
+            )
+        codes = [
+            np.where(np.isnan(column), 0, 1 + np.searchsorted(edges, column, side="right"))
+            for column, edges in zip(numbers.T, self._edges, strict=True)
+        ]
+        codes += [
+            1 + values.get_indexer(column)
+            for column, values in zip(texts.T, self._values, strict=True)
+        ]
+        return np.column_stack(codes).astype(np.int64)
+
+
+def _edges(column: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
+    known = np.unique(column[np.isfinite(column)])
+    if len(known) <= n_bins:
+        return (known[1:] + known[:-1]) / 2
+    shares = np.linspace(0.0, 1.0, n_bins + 1)[1:-1]
+    return np.unique(np.quantile(column[np.isfinite(column)], shares))
+
+
+def _names(X: Any) -> list[Any]:
+    """Return the names of columns, those of numbers first."""
+    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.reshape(X, (len(X), -1)))
+    number = numeric_columns(frame)
+    return [*frame.columns[number], *frame.columns[~number]]
+
+
+class Counts:
+    """How many records are in each cell of some columns together."""
+
+    def __init__(self, codes: Codes, columns: tuple[int, ...]) -> None:
+        self._columns = list(columns)
+        self._size = int(codes.max()) + 2
+        self._cells, self._counts = np.unique(self._keys(codes), return_counts=True)
+        self.total = len(codes)
+
+    def of(self, codes: Codes) -> NDArray[np.float64]:
+        """Return the count of the cell of each record."""
+        keys = self._keys(codes)
+        place = np.minimum(np.searchsorted(self._cells, keys), len(self._cells) - 1)
+        return np.where(self._cells[place] == keys, self._counts[place], 0).astype(np.float64)
+
+    def _keys(self, codes: Codes) -> Codes:
+        keys = np.zeros(len(codes), np.int64)
+        for column in self._columns:
+            keys = keys * self._size + np.minimum(codes[:, column], self._size - 1)
+        return keys

@@ -1,0 +1,88 @@
+"""What all attacks on generators share: they score records, and are evaluated on two groups."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from ._records import as_records, num_samples, some_records
+from .result import AttackResult
+
+__all__ = ["GeneratorAttack", "checked"]
+
+
+class GeneratorAttack(BaseEstimator):
+    """An attack that is fitted to generated records, and perhaps others of the population.
+
+    A subclass defines ``fit(generated, reference)`` and ``_scored(name, X)``, where ``name`` is for
+    error messages.
+    """
+
+    @abstractmethod
+    def _scored(self, name: str, X: Any) -> NDArray[np.float64]: ...
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Return a membership score for each record; higher means member.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_records, n_features)
+            The records that are asked about.
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            The scores.
+        """
+        return self._scored("X", X)
+
+    def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
+        """Attack training records of the generator and records like them that were not used.
+
+        Parameters
+        ----------
+        X_in : {array-like, DataFrame} of shape (n_in, n_features)
+            Training records of the generator.
+        X_out : {array-like, DataFrame} of shape (n_out, n_features)
+            Records like them that were not used.
+
+        Returns
+        -------
+        AttackResult
+            With the scores of both.
+        """
+        scores_in = self._scored("X_in", some_records(X_in, "X_in"))
+        scores_out = self._scored("X_out", some_records(X_out, "X_out"))
+        return AttackResult(scores_in, scores_out, type(self).__name__)
+
+
+def checked(generated: Any, reference: Any, otherwise: str = "") -> tuple[Any, Any]:
+    """Return both as records, at least two of each.
+
+    Parameters
+    ----------
+    generated, reference : records
+    otherwise : str, default=""
+        What to do without a reference, if it is needed.
+    """
+    generated = as_records(generated, "generated")
+    if num_samples(generated) < 2:
+        raise ValueError(
+            f"generated holds {num_samples(generated)} records; expected at least 2, better "
+            "thousands. Draw more: that costs no privacy."
+        )
+    if reference is None:
+        if otherwise:
+            raise ValueError(f"reference=None must be records of the population: {otherwise}")
+        return generated, None
+    reference = as_records(reference, "reference")
+    if num_samples(reference) < 2:
+        raise ValueError(
+            f"reference holds {num_samples(reference)} records; expected at least 2. Pass more "
+            "records of the population."
+        )
+    return generated, reference

@@ -1,0 +1,154 @@
+"""Canaries for noisy tables: where they are put, and what the tables tell of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ..preprocessing import Bounded, Categories
+from ..synthesis import PrivateSynthesizer
+from ._canaries import placed
+
+__all__ = ["Mixture", "by_rows", "by_tables", "spread"]
+
+Facts = dict[str, Bounded | Categories]
+Floats = NDArray[np.float64]
+
+# Deviations of a table's noise; where a model is farther from a table, that is its own error.
+_CLIPPED = 3.0
+
+
+def spread(facts: Facts, types: Any, n: int, random: np.random.Generator) -> pd.DataFrame:
+    """Return records whose values are spread evenly over public ranges and categories.
+
+    The values of each column are shuffled by themselves, so that canaries share few cells of any
+    table, and lie where real records are rare.
+    """
+    return pd.DataFrame({c: _values(fact, types[c], n, random) for c, fact in facts.items()})
+
+
+def _values(
+    fact: Bounded | Categories, dtype: Any, n: int, random: np.random.Generator
+) -> pd.Series[Any]:
+    order = random.permutation(n)
+    if isinstance(fact, Categories):
+        places = (order + random.integers(len(fact.values))) % len(fact.values)
+        return pd.Series([fact.values[i] for i in places], dtype=object)
+    numbers = np.asarray(fact.from_unit((order + random.random(n)) / n), dtype=np.float64)
+    if pd.api.types.is_integer_dtype(dtype):
+        numbers = np.clip(np.rint(numbers), np.ceil(fact.lower), np.floor(fact.upper))
+    return pd.Series(numbers)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Records of which some gave up their place for canaries, as coins decide.
+
+    Parameters
+    ----------
+    records : DataFrame of shape (n + n_canaries, n_columns)
+        Canaries last.
+    rows : ndarray of shape (n_canaries,)
+        The records that gave up their place.
+    trained : ndarray of bool of shape (n_canaries,)
+        The coins.
+    coin : {"add_remove", "replace_one"}
+    """
+
+    records: pd.DataFrame
+    rows: NDArray[np.intp]
+    trained: NDArray[np.bool_]
+    coin: str
+
+    @classmethod
+    def drawn(
+        cls, X: pd.DataFrame, facts: Facts, n_canaries: int, coin: str, random: np.random.Generator
+    ) -> Mixture:
+        """Draw canaries, whose places they take, and coins."""
+        rows = np.sort(random.permutation(len(X))[:n_canaries])
+        crafted = spread(facts, X.dtypes, n_canaries, random)[list(X.columns)]
+        plain = {c: t for c, t in X.dtypes.items() if not isinstance(t, pd.CategoricalDtype)}
+        both = pd.concat([X.astype(object), crafted.astype(object)], ignore_index=True)
+        return cls(both.astype(plain), rows, random.random(n_canaries) < 0.5, coin)
+
+    def training(self) -> pd.DataFrame:
+        place = placed(self._n, self.rows, self.trained, self.coin)
+        return self.records.iloc[place].reset_index(drop=True)
+
+    @property
+    def _n(self) -> int:
+        return len(self.records) - len(self.rows)
+
+    @property
+    def expected(self) -> float:
+        """How many records take part, as who does not know the coins expects."""
+        kept = self._n - len(self.rows)
+        return kept + len(self.rows) * (0.5 if self.coin == "add_remove" else 1.0)
+
+    def shown(self, cells: sparse.csr_matrix) -> tuple[Floats, sparse.csr_matrix]:
+        """Return the counts without canaries, and what each would change, given all cells."""
+        before, canaries = cells[: self._n], cells[self._n :]
+        counts = np.asarray(before.sum(axis=0)).ravel()
+        given_up = before[self.rows]
+        if self.coin == "add_remove":
+            return counts - np.asarray(given_up.sum(axis=0)).ravel(), canaries
+        return counts, canaries - given_up
+
+
+def by_tables(fitted: PrivateSynthesizer, mixture: Mixture) -> Floats:
+    """Return what all noisy tables say for each canary, to who knows all else but the coins.
+
+    **Guarantees.** They are a function of the tables and of what coins do not touch.
+    """
+    noisy = [measurement.table.ravel() for measurement in fitted.measurements_]
+    return _scores(fitted, mixture, noisy, np.inf)
+
+
+def by_rows(fitted: PrivateSynthesizer, mixture: Mixture, synthetic: pd.DataFrame) -> Floats:
+    """Return what synthetic records say, to who counts them as the tables were counted."""
+    share = mixture.expected / len(synthetic)
+    drawn = [np.asarray(cells.sum(axis=0)).ravel() * share for cells in _cells(fitted, synthetic)]
+    return _scores(fitted, mixture, drawn, _CLIPPED)
+
+
+def _scores(
+    fitted: PrivateSynthesizer, mixture: Mixture, seen: Sequence[Floats], clipped: float
+) -> Floats:
+    """Return the best linear estimates of the coins, the middle being 0.
+
+    The coins have variance 1/4 each, and the noise is that of the tables.
+    """
+    n = len(mixture.rows)
+    gram, signal = np.zeros((n, n)), np.zeros(n)
+    for measurement, cells, table in zip(
+        fitted.measurements_, _cells(fitted, mixture.records), seen, strict=True
+    ):
+        counts, changes = mixture.shown(cells)
+        std = max(float(np.max(measurement.std)), 1e-6)
+        expected = counts + np.asarray(changes.sum(axis=0)).ravel() / 2
+        off = np.clip((table - expected) / std, -clipped, clipped)
+        gram += (changes @ changes.T).toarray() / std**2
+        signal += changes @ off / std
+    return np.asarray(np.linalg.solve(4 * np.eye(n) + gram, signal), dtype=np.float64)
+
+
+def _cells(fitted: PrivateSynthesizer, frame: pd.DataFrame) -> list[sparse.csr_matrix]:
+    """Return which cell of each noisy table a record counts in; none if it is left out."""
+    domain = fitted.domain_
+    codes, kept = domain.encoded([frame[name] for name in domain.names])
+    binned = np.column_stack([own[codes[:, c]] for c, own in enumerate(fitted.bins_)])
+    who = np.flatnonzero(kept)
+    found = []
+    for k, measurement in enumerate(fitted.measurements_):
+        own = codes if k < len(fitted.tables_) else binned
+        axes = tuple(own[:, c] for c in measurement.columns)
+        cell = np.ravel_multi_index(axes, measurement.table.shape)
+        shape = len(frame), measurement.table.size
+        found.append(sparse.csr_matrix((np.ones(len(who)), (who, cell)), shape=shape))
+    return found

@@ -1,0 +1,120 @@
+"""What a user of DPGANSynthesizer meets."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from skprivacy.accounting import PrivacyBudget
+from skprivacy.preprocessing import Bounded, Categories, Schema
+from skprivacy.synthesis import DPGANSynthesizer, Grid
+from skprivacy.synthesis._domain import Domain
+from skprivacy.synthesis._features import Features
+
+from .tables import SCHEMA, people
+
+SMALL = {"hidden_layer_sizes": (8,), "generator_layer_sizes": (8,), "batch_size": 40, "epochs": 2}
+
+
+def fitted(X, y=None, schema=SCHEMA, **params):
+    return DPGANSynthesizer(50.0, 1e-5, schema=schema, **{**SMALL, **params}).fit(X, y)
+
+
+def test_samples_have_the_columns_types_and_categories_of_the_table():
+    X = people(400)
+    X["job"] = X["job"].astype("category")
+    X["age"] = X["age"].astype(np.int16)
+    X["gain"] = X["gain"].mask(X["city"] == "a")
+    order = ["rich", "age", "city", "gain", "job"]
+    drawn = fitted(X[order], label="rich", missing=["gain"]).sample(500, random_state=0)
+    assert list(drawn) == order
+    assert (drawn.dtypes == X[order].dtypes).all()
+    assert drawn["age"].between(18, 90).all()
+    assert drawn["gain"].dropna().between(0, 1000).all()
+    assert not drawn.drop(columns="gain").isna().any().any()
+
+
+def test_labels_are_drawn_as_often_as_they_were_counted():
+    X, y = people(2000).drop(columns="rich"), people(2000)["rich"]
+    schema = Schema({name: SCHEMA[name] for name in X}, target="rich", classes=["no", "yes"])
+    synthesizer = fitted(X, y, schema)
+    assert synthesizer.label_ == synthesizer.target_ == "rich"
+    labels = synthesizer.sample(5000, return_X_y=True, random_state=0)[1]
+    assert abs((labels == "yes").mean() - (y == "yes").mean()) < 0.05
+    assert abs(synthesizer.rates_[1] - (y == "yes").mean()) < 0.03
+
+
+def test_what_goes_with_the_label_is_learned():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=3000)
+    X = np.clip(rng.normal(0.25 + 0.5 * y[:, None], 0.1, size=(3000, 4)), 0, 1)
+    schema = Schema({f"x{i}": Bounded(0, 1) for i in range(4)}, classes=[0, 1])
+    synthesizer = DPGANSynthesizer(
+        20.0, 1e-5, schema=schema, hidden_layer_sizes=(32,), generator_layer_sizes=(32,),
+        batch_size=100, epochs=12, discriminator_steps=1, learning_rate=4e-3, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    drawn, labels = synthesizer.sample(2000, return_X_y=True, random_state=0)
+    right = (drawn.mean(axis=1) > 0.5) == (labels == 1)
+    assert right.mean() > 0.9
+
+
+def test_samples_repeat_by_seed_and_leave_the_chance_of_the_caller():
+    synthesizer = fitted(people(300))
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    one, two = (synthesizer.sample(50, random_state=3) for _ in range(2))
+    pd.testing.assert_frame_equal(one, two)
+    assert not synthesizer.sample(50, random_state=4).equals(one)
+    assert torch.equal(torch.get_rng_state(), before)
+    again = pickle.loads(pickle.dumps(synthesizer)).sample(50, random_state=3)
+    pd.testing.assert_frame_equal(one, again)
+    assert len(synthesizer.sample()) == 300
+
+
+def test_the_guarantee_is_what_was_asked_for_and_paid_once():
+    budget = PrivacyBudget(1.0, 1e-4, relation="zero_out")
+    synthesizer = DPGANSynthesizer(1.0, 1e-4, schema=SCHEMA, budget=budget, **SMALL)
+    synthesizer.fit(people(300))
+    assert 0.99 < synthesizer.epsilon_ <= 1.0
+    assert budget.spent() > 0.99
+    assert "the number of records is public" in synthesizer.privacy_.assumptions
+    hidden = DPGANSynthesizer(1.0, 1e-4, schema=SCHEMA, n_records=300, **SMALL)
+    assert hidden.fit(people(280)).privacy_.relation == "add_remove"
+    assert hidden.n_records_ == 300
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"label": "age"}, "label='age' must be a column with categories"),
+        ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes"),
+        ({"generator_layer_sizes": ("a",)}, "generator_layer_sizes"),
+        ({"epsilon": 1e-9}, "epsilon"),
+        ({"delta": 1 / 50}, "delta"),
+        ({"missing": ["name"]}, "names 'name', which is no column"),
+    ],
+)
+def test_a_wrong_parameter_is_named_and_nothing_is_charged(params, said):
+    budget = PrivacyBudget(1.0, 1e-2, relation="zero_out")
+    model = DPGANSynthesizer(1.0, 1e-4, schema=SCHEMA, budget=budget).set_params(**params)
+    with pytest.raises(ValueError, match=said):
+        model.fit(people(50))
+    assert budget.spent() == 0
+
+
+def test_features_come_back_as_the_codes_that_they_were():
+    facts = {"age": Bounded(0, 9), "job": Categories(["a", "b", "c"]), "ill": Categories([0, 1])}
+    domain = Domain.of(facts, {"age": Grid(cells=7)}, ["age", "job"], {})
+    for label in ("ill", "job", None):
+        features = Features(domain, label)
+        rng = np.random.default_rng(0)
+        codes = np.column_stack([rng.integers(size, size=50) for size in domain.sizes])
+        rows = features.rows(codes)
+        assert rows.shape == (50, sum(features.widths))
+        assert rows.min() >= 0
+        assert rows.max() <= 1
+        assert (features.codes(rows, features.labels(codes)) == codes).all()
