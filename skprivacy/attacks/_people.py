@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from .._groups import Groups, check_groups
+from .._groups import Groups, as_text, check_groups
 
 __all__ = ["JOINS", "hanging_together", "join", "parted"]
 
@@ -68,9 +67,9 @@ def parted(groups_in: Any, groups_out: Any) -> tuple[Groups, Groups]:
             f"groups are named {inside.unit!r} for members and {outside.unit!r} for non-members. "
             "Give both the name of what they are."
         )
-    codes = pd.factorize(np.array([*groups_in, *groups_out, None], dtype=object)[:-1])[0]
-    shared = np.intersect1d(codes[: len(groups_in)], codes[len(groups_in) :])
-    if len(shared):
+    # As text: the one file may have been read as numbers, and the other one as text.
+    shared = set(as_text(inside.names)) & set(as_text(outside.names))
+    if shared:
         raise ValueError(
             f"{len(shared)} values of {inside.unit} are among members and non-members alike, so "
             "they are neither. Divide people, not records, as GroupShuffleSplit does."

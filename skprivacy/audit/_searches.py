@@ -21,7 +21,10 @@ __all__ = ["charged_by"]
 
 _REQUESTED = "each fit of the search kept to the epsilon and delta that its parameters request"
 _CHOICE = "the choice of the candidate reveals nothing about the records (no guarantee covers it)"
-_STATED_BY = ("relation", "n_records", "noise_seed")  # these change the statement, not its epsilon
+# These change the statement, not its epsilon: in which relation, of whom, and whom it trusts.
+_STATED_BY = (
+    "relation", "n_records", "noise_seed", "noise", "unit", "server", "n_untrusted",
+)  # fmt: skip
 
 
 def charged_by(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarantee | None:

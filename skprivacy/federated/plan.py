@@ -165,10 +165,11 @@ class FederatedPlan(PlainNumbers):
         """
         if noise_multiplier == 0:
             return NonPrivate()
-        one: Event = GaussianEvent(noise_multiplier)
-        if not self.of_parties:
-            one = PoissonSampled(self.sampling_rate, one)
-        return Repeated(one, self.n_rounds)
+        # Also of all parties, for whom the rate is 1: so it says that ``noise_multiplier`` is about
+        # one contribution, and where one is replaced two of them change.
+        return Repeated(
+            PoissonSampled(self.sampling_rate, GaussianEvent(noise_multiplier)), self.n_rounds
+        )
 
     def with_noise_for(self, epsilon: float, delta: float, relation: str) -> FederatedPlan:
         """Return the same with as much noise as a guarantee takes.

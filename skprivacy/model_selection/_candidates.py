@@ -125,6 +125,12 @@ class Candidates:
                     "The estimator trains in several processes, each of which would draw trials "
                     "of its own and keep another best one. Leave distributed=None."
                 )
+            if self.prefix + "server" in model.get_params():
+                raise ValueError(
+                    "The estimator trains over parties, whose server and parties see the rounds of "
+                    "every trial, but all trials except the best must stay secret. Fit it with "
+                    "settings that are chosen beforehand."
+                )
 
     def claims(
         self, epsilon: float, delta: float, data: HeldOut, fit_params: dict[str, Any]

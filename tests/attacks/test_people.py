@@ -120,6 +120,8 @@ def test_nobody_is_a_member_and_none():
     result = AttackResult([1.0, 2.0], [0.0, 1.0])
     with pytest.raises(ValueError, match="1 values of group are among members and non-members"):
         result.joined(["a", "b"], ["b", "c"])
+    with pytest.raises(ValueError, match="1 values of group are among members and non-members"):
+        result.joined([1, 2], ["2", "3"])  # of two files, of which one was read as text
     with pytest.raises(ValueError, match="how="):
         result.joined([1, 2], [3, 4], how="mean")
     with pytest.raises(ValueError, match="inconsistent"):

@@ -47,6 +47,7 @@ from skprivacy.accounting import (
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import _html, audit, claim_of, claims
 from skprivacy.audit._composition import composed
+from skprivacy.federated import DPFederatedClassifier
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection import sweep as sweep_module
@@ -545,6 +546,20 @@ def test_the_types_of_columns_are_taken_to_be_public():
     assert claim.guarantee.assumptions == (
         "the types and names of the columns that 'columntransformer' selects by are public",
     )
+
+
+@pytest.mark.parametrize(
+    "grid", [{"unit": ["record", "party"]}, {"server": ["curious", "trusted"]}], ids=str
+)
+def test_a_search_of_federations_speaks_for_no_candidate_that_protects_others(grid):
+    """A fit that protects records says nothing of the hospitals that the best one protects."""
+    federation = DPFederatedClassifier(classes=[0, 1], n_rounds=2, unit="party", delta=1e-3)
+    search = GridSearchCV(federation, grid, cv=2)
+    search.fit(X, y, parties=np.arange(len(X)) % 10)
+    assert claim_of(search).charged is None
+    search = GridSearchCV(federation, {"momentum": [0.0, 0.9]}, cv=2)
+    search.fit(X, y, parties=np.arange(len(X)) % 10)
+    assert claim_of(search).charged.unit == "party"
 
 
 def test_what_a_search_of_somebody_elses_has_cost_is_unknown():

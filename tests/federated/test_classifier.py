@@ -73,7 +73,8 @@ def test_what_is_accounted_for():
     assert model.privacy_event_ == Repeated(PoissonSampled(1 / 3, GaussianEvent(noise)), 20)
     assert 2.99 < model.epsilon_ <= 3.0
     model = federation(epsilon=3.0, unit="party").fit(X, y, PARTIES)
-    assert model.privacy_event_ == Repeated(GaussianEvent(model.noise_multiplier_), 20)
+    noise = model.noise_multiplier_
+    assert model.privacy_event_ == Repeated(PoissonSampled(1.0, GaussianEvent(noise)), 20)
     assert 2.99 < model.epsilon_ <= 3.0
 
 

@@ -39,8 +39,7 @@ def test_a_run_has_the_noise_that_was_accounted_for(unit):
         model = contracts.federation(unit, n_rounds=200, n_untrusted=2).fit(X, y)
     assert not np.any(tape.inputs)
     event = model.privacy_event_
-    one = event.event if unit == "party" else event.event.event
     assert event.count == len(tape.outputs) == model.n_rounds_
-    unit_noise = np.array(tape.outputs) / (one.noise_multiplier * contracts.STEPS)
+    unit_noise = np.array(tape.outputs) / (event.event.event.noise_multiplier * contracts.STEPS)
     spread = (unit_noise**2).sum() / 2  # four add noise, and two are counted on
     assert 1e-9 < contracts.stats.chi2(unit_noise.size).cdf(spread) < 1 - 1e-9

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
+from skprivacy.accounting import epsilon_of
 from skprivacy.federated import FederatedPlan, plan
 
 STEPS = 2**36
@@ -109,3 +110,14 @@ def test_steps_fall_to_zero_and_remember():
 def test_plans_without_a_proof_are_refused(wrong, said):
     with pytest.raises(ValueError, match=said):
         planned(**wrong)
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "label"])
+@pytest.mark.parametrize("of_parties", [False, True])
+def test_a_replaced_contribution_moves_a_sum_by_twice_its_norm(of_parties, relation):
+    """The event says so to whoever asks for a relation that no classifier offers."""
+    of = planned(of_parties=of_parties, n_units=4)
+    removed = of.with_noise_for(1.0, 1e-5, "zero_out").noise_multiplier
+    replaced = of.with_noise_for(1.0, 1e-5, relation)
+    assert replaced.noise_multiplier == pytest.approx(2 * removed, rel=1e-3)
+    assert epsilon_of(replaced.event, 1e-5, relation) <= 1.0

@@ -37,6 +37,7 @@ from skprivacy.audit import claim_of
 from skprivacy.base import PrivateEstimatorMixin
 from skprivacy.ensemble import PATEClassifier, PublicRecords
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
+from skprivacy.federated import DPFederatedClassifier
 from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.linear_model import (
     AdaSSPRegressor,
@@ -660,6 +661,13 @@ def test_targets_frames_and_distributions():
     assert absolute.best_score_ < 0.3
     with pytest.raises(ValueError, match="target_bounds=None"):
         PrivateSearchCV(AdaSSPRegressor(), space).fit(rows, numbers)
+
+
+@pytest.mark.parametrize("server", ["curious", "trusted"])
+def test_a_federation_cannot_be_searched_as_its_server_sees_the_trials_that_lose(server):
+    model = DPFederatedClassifier(classes=[0, 1], n_rounds=2, server=server)
+    with pytest.raises(ValueError, match="see the rounds of every trial"):
+        PrivateSearchCV(model, {"momentum": [0.0, 0.9]}).fit(X, y)
 
 
 @pytest.mark.parametrize("model", [RandomizedResponseClassifier(GaussianNB(), classes=[0, 1])])
