@@ -196,9 +196,9 @@ def check_numbers(X: Any, name: str = "X") -> None:
     """Refuse text and dates and name their columns; numbers written as text are accepted."""
     check_unmasked(X, name)
     if isinstance(X, np.ndarray) and X.dtype.kind == "O" and any(map(_has_length, X.flat)):
-        raise ValueError(
-            f"{name} holds a sequence or another collection where a number is expected. Make a "
-            "column of each of its values."
+        raise TypeError(
+            f"{name} holds a sequence or another collection; each argument must be a string or a "
+            "number. Make a column of each of its values."
         )
     if isinstance(X, pd.DataFrame):
         others = [i for i, dtype in enumerate(X.dtypes) if dtype.kind not in "biuf"]
