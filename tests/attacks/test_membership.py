@@ -52,7 +52,8 @@ def nudged(X):
     return [X + 0.05, X - 0.05]
 
 
-FEW_TREES = HistGradientBoostingRegressor(loss="quantile", max_iter=10, random_state=0)
+FEW_TREES = HistGradientBoostingRegressor(loss="quantile", max_iter=10, random_state=0)ON_UPDATES = {"UpdatesAttack"}  # test_updates.py
+
 ATTACKS = {
     "loss": LossThreshold(),
     "lira offline": LiRA(),
@@ -85,7 +86,7 @@ def test_every_attack_is_tested():
     public = {name: getattr(attacks, name) for name in attacks.__all__}
     kinds = {k for k, v in public.items() if inspect.isclass(v) and issubclass(v, MembershipAttack)}
     tested = {type(attack).__name__ for attack in ATTACKS.values()}
-    assert kinds - {"MembershipAttack"} == tested | ON_NETWORKS | OF_KNOWN_MEMBERS
+    assert kinds - {"MembershipAttack"} == tested | ON_NETWORKS | OF_KNOWN_MEMBERS | ON_UPDATES
 
 
 def template(name, pool=None):
