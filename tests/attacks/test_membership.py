@@ -46,13 +46,14 @@ ON_NETWORKS = {
     "WhiteBoxAttack",
 }
 OF_KNOWN_MEMBERS = {"SupervisedAttack"}
+ON_UPDATES = {"UpdatesAttack"}
 
 
 def nudged(X):
     return [X + 0.05, X - 0.05]
 
 
-FEW_TREES = HistGradientBoostingRegressor(loss="quantile", max_iter=10, random_state=0)ON_UPDATES = {"UpdatesAttack"}  # test_updates.py
+FEW_TREES = HistGradientBoostingRegressor(loss="quantile", max_iter=10, random_state=0)
 
 ATTACKS = {
     "loss": LossThreshold(),
