@@ -60,10 +60,10 @@ class DistributedGaussian(Mechanism):
     exp(+-10 K exp(-pi**2 tau**2)) (Kairouz et al., 2021), and tau is at least 2**16 here. That of a
     discrete Gaussian of sigma steps differs from a continuous one's that is rounded to the grid by
     a factor within exp(+-k**2 / (24 sigma**4) +- 1 / (8 sigma**2)) at k steps. With sigma = 2**36
-    ``noise_multiplier`` both are 1 +- 1e-19 / ``noise_multiplier``**2 within 40 sigma, and beyond
+    ``noise_multiplier`` both are 1 +- 1e-19 / ``noise_multiplier**2`` within 40 sigma, and beyond
     lies a mass of exp(-800). Rounding is post-processing, so a run is accounted as one of ordinary
     Gaussian noise, sampled or not. What n released numbers may cost beyond it, 2e-19 n /
-    ``noise_multiplier``**2 of epsilon and exp(-790) n of delta, is outweighed by noise that is
+    ``noise_multiplier**2`` of epsilon and exp(-790) n of delta, is outweighed by noise that is
     larger by one part in 2**20, unless sampling rates are below 1e-6 sqrt(n in one sum). Values are
     integers: nothing is rounded here, and the lowest bits tell nothing.
 
