@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,7 @@ class PropertyAttack(BaseEstimator):
             raise ValueError(f"{name}={models!r} must hold a model at least.")
         return np.array([self.decision_function(target) for target in targets])
 
+    @abstractmethod
     def decision_function(self, target: Any) -> float:
         """Return the log-odds that the target's records had the property.
 
@@ -140,13 +142,12 @@ class PropertyAttack(BaseEstimator):
         float
             Above 0 if they probably had.
         """
-        raise NotImplementedError
 
-    def _check_parameters(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _check_parameters(self) -> None: ...
 
-    def _learn(self, X: Any, y: Any, group: Any, shares: tuple[float, ...], rng: Any) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _learn(self, X: Any, y: Any, group: Any, shares: tuple[float, ...], rng: Any) -> None: ...
 
     def _size(self, n_records: int) -> int:
         """Return the number of records in a shadow set, drawn from so many."""
