@@ -634,7 +634,13 @@ class OfThreeParties(DPFederatedClassifier):
     n_steps_ = property(lambda self: self.n_rounds_)
 
     def fit(self, X, y, parties=None):
-        return super().fit(X, y, parties=np.arange(len(X)) % 3 if parties is None else parties)
+        return super().fit(
+            X,
+            y,
+            parties=np.arange(np.shape(X)[0] if np.ndim(X) else 0) % 3
+            if parties is None
+            else parties,
+        )
 
 
 def _federated(**fixed: Any) -> Case:

@@ -294,6 +294,7 @@ class AttributeInference(BaseEstimator):
 
     def _correct(self, X: Any, y: Any, name: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         values = self._split_complete(X, name)[1]
+        label_columns(y, self.classes_, name.replace("X", "y"))
         return self.predict(X, y) == values, self.impute(X, y) == values
 
     def _prior(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:

@@ -108,7 +108,7 @@ class UpdatesAttack(MembershipAttack):
             raise TypeError(f"target={self.target!r} must be Updates, what the attacker has seen.")
         if self._target_classes(X) is None or np.ndim(y) != 1:
             raise TypeError(
-                "UpdatesAttack needs a classifier as model, and the class of each record."
+                "target must be the Updates of a classifier, and y the class of each record."
             )
 
     def _target_classes(self, X: Any) -> Any:

@@ -267,13 +267,13 @@ def _whole_table(
     frame = X[list(facts)].reset_index(drop=True)
     if y is None:
         return frame, facts, None
-    check_consistent_length(X, y)
     target = schema.target or "target"
     if target in facts or np.ndim(y) != 1:
         raise ValueError(
             f"y must be a column of its own, with one value for each record; got shape "
             f"{np.shape(y)}, and the columns {list(facts)}. Leave out y if X holds the target."
         )
+    check_consistent_length(X, y)
     facts[target] = _target(schema)
     return frame.assign(**{target: np.asarray(y)}), facts, target
 
