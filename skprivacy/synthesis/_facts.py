@@ -64,7 +64,7 @@ class Facts:
             if not np.ndim(y):
                 raise ValueError(f"y={y!r} must have a label for each record of X, or be None.")
             check_consistent_length(X, y)
-            column_or_1d(y)
+            y = _column(y)
         if schema is None:
             schema = Schema.infer(X, _discrete(y))
             if isinstance(X, pd.DataFrame):  # whose columns may have numbers for names
@@ -83,7 +83,7 @@ class Facts:
         if y is not None:
             target = name = _target_name(schema, y)
             columns[name] = _target(fit, schema, y)
-            series.append(pd.Series(np.asarray(y)) if not isinstance(y, pd.Series) else y)
+            series.append(y if isinstance(y, pd.Series) else pd.Series(y, dtype=y.dtype))
             order = [*order, name]
             types |= {name: y.dtype} if isinstance(y, pd.Series) else {}
             if label is None and isinstance(columns[name], Categories):
@@ -139,6 +139,15 @@ class Facts:
                 weights[places[0], places[1]] = float(weight)
         largest = max(weights.values(), default=0.0) or 1.0
         return {pair: weight / largest for pair, weight in weights.items()}
+
+
+def _column(y: Any) -> Any:
+    """Return a target as a Series, if it is one, or as an array of one dimension."""
+    if isinstance(y, pd.Series):
+        return y
+    if isinstance(y, pd.DataFrame) and y.shape[1] == 1:
+        return y.iloc[:, 0]
+    return column_or_1d(y)
 
 
 def _public(dtype: Any, fact: Bounded | Categories) -> Any:

@@ -26,6 +26,33 @@ def fitted(X, method="tree", epsilon=50.0, schema=SCHEMA, **params):
     return PrivateSynthesizer(epsilon, 1e-6, schema=schema, method=method, **params).fit(X)
 
 
+FEATURES = Schema({"age": SCHEMA["age"]}, classes=["no", "yes"])
+
+
+def test_a_target_may_be_a_table_of_one_column():
+    X = people(300)
+    for y in (X[["rich"]], X[["rich"]].to_numpy(), X["rich"].tolist()):
+        drawn = PrivateSynthesizer(50.0, 1e-6, schema=FEATURES).fit(X[["age"]], y).sample(9)
+        assert list(drawn) == ["age", "rich" if isinstance(y, pd.DataFrame) else "target"]
+    with pytest.raises(ValueError, match="1d array"):
+        PrivateSynthesizer(50.0, 1e-6, schema=FEATURES).fit(X[["age"]], X[["rich", "job"]])
+
+
+@pytest.mark.parametrize("place", ["X", "y"])
+def test_text_that_cannot_be_written_is_left_out_in_silence(place):
+    """An error would print it."""
+    X = people(300)
+    text = X["rich"].to_numpy(dtype=object)
+    text[0] = "\ud800"
+    if place == "y":
+        synthesizer = PrivateSynthesizer(50.0, 1e-6, schema=FEATURES).fit(X[["age"]], text)
+    else:
+        schema = Schema({"rich": SCHEMA["rich"], "age": SCHEMA["age"]})
+        table = np.array([text, X["age"]], dtype=object).T
+        synthesizer = PrivateSynthesizer(50.0, 1e-6, schema=schema).fit(table)
+    assert len(synthesizer.sample(10)) == 10
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_samples_have_the_columns_types_and_categories_of_the_table(method):
     X = people()
