@@ -155,7 +155,9 @@ def _number(value: float | None, digits: int = 3) -> str:
 
 def _significant(value: float) -> str:
     """Return a number of whatever size in four digits."""
-    return "–" if math.isnan(value) else f"{value:.4g}"
+    if math.isnan(value):
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _share(value: float | None) -> str:

@@ -80,12 +80,17 @@ class Facts:
         order, target = list(columns), label
         if isinstance(X, pd.DataFrame):
             types, order = dict(X.dtypes), list(X.columns)
+        elif X.dtype.kind in "iu":
+            types = {name: X.dtype for name, fact in columns.items() if isinstance(fact, Bounded)}
         if y is not None:
             target = name = _target_name(schema, y)
             columns[name] = _target(fit, schema, y)
             series.append(y if isinstance(y, pd.Series) else pd.Series(y, dtype=y.dtype))
             order = [*order, name]
-            types |= {name: y.dtype} if isinstance(y, pd.Series) else {}
+            if isinstance(y, pd.Series) or (
+                isinstance(columns[name], Bounded) and y.dtype.kind in "iu"
+            ):
+                types[name] = y.dtype
             if label is None and isinstance(columns[name], Categories):
                 label = name
         types = {name: _public(dtype, columns[name]) for name, dtype in types.items()}
