@@ -15,9 +15,10 @@ from .bookkeeping import AutogradBackward, PerceptronBackward
 from .contributions import Contribution
 from .functional import OneByOne, Vectorised
 
-__all__ = ["PROBES", "PerExampleGradients", "Probe", "flatten_parameters", "gradients_of"]
+__all__ = ["PROBES", "PerExampleGradients", "Probe", "flatten_parameters", "gradients_of", "tried"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+CPU = torch.device("cpu")
 PROBES = 5
 _AGREE = 1e-3  # relative; what is wrong in kind is off by far more, rounding by far less
 
@@ -63,6 +64,10 @@ class Probe:
             y = torch.randint(n_classes, (PROBES,), generator=generator, device="cpu")
         return cls(X.to(device), y.to(device), n_classes or 1, views)
 
+    def at(self, device: torch.device) -> Probe:
+        """Return the same on a device."""
+        return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device))
+
     def as_indices(self) -> Probe:
         """Return zeros and ones for inputs: all that a module of embeddings may understand."""
         return replace(self, inputs=(self.inputs > 0).to(self.inputs.dtype))
@@ -84,17 +89,47 @@ def gradients_of(module: nn.Module, loss: Loss, probe: Probe | None = None) -> P
     ValueError
         If the module or the loss mixes the examples of a batch, keeps something of them, or does
         not understand its input.
+
+    Notes
+    -----
+    **Guarantees.** What is tried on another device is tried on the processor before: what is
+    refused there is refused everywhere, and nothing that the processor answers with an error, such
+    as a place outside of a table, comes to a GPU, which would not recover from it.
     """
+    return tried(module, loss, probe)[0]
+
+
+def tried(
+    module: nn.Module, loss: Loss, probe: Probe | None
+) -> tuple[PerExampleGradients, Probe | None]:
+    """Return what :func:`gradients_of` returns, and the probe as the module understands it."""
     refuse_mixing_layers(module)
-    if probe is not None:
-        trial = _trial_copy(module)
-        probe = _understood(trial, loss, probe)
-    views = 1 if probe is None else probe.views
+    if probe is None:
+        if PerceptronBackward.fits(module, loss):
+            assert isinstance(module, nn.Sequential)
+            return PerceptronBackward(module), None
+        raise ValueError("A probe is needed for a module that is not a plain perceptron.")
+    if probe.inputs.device != CPU:
+        _, understood = tried(*_on_the_processor(module, loss), probe.at(CPU))
+        assert understood is not None
+        probe = understood.at(probe.inputs.device)
+    trial = _trial_copy(module)
+    probe = _understood(trial, loss, probe)
+    return _fastest(module, trial, loss, probe), probe
+
+
+def _on_the_processor(module: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
+    here, its_loss = copy.deepcopy((module, loss))
+    for p in here.parameters():
+        p.grad = None
+    return here.cpu(), its_loss.cpu() if isinstance(its_loss, nn.Module) else its_loss
+
+
+def _fastest(module: nn.Module, trial: nn.Module, loss: Loss, probe: Probe) -> PerExampleGradients:
+    views = probe.views
     if views == 1 and PerceptronBackward.fits(module, loss):
         assert isinstance(module, nn.Sequential)
         return PerceptronBackward(module)
-    if probe is None:
-        raise ValueError("A probe is needed for a module that is not a plain perceptron.")
     _refuse_memory(trial, loss, probe)
     expected = _sums(trial, OneByOne(trial, loss, views), probe)
     for way in (AutogradBackward, Vectorised):
