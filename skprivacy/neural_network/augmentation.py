@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ._gradients.trial import elsewhere
+
 __all__ = ["RandomFlip", "RandomShift", "Views"]
 
 Augment = Callable[[Tensor], Tensor]
-CPU = torch.device("cpu")
 _TRIALS = 3  # seeds: a row may by chance be mixed with nothing but itself
 
 
@@ -149,7 +150,7 @@ class Views:
 
         On another device, what is refused on the processor is refused, and what fails.
         """
-        if inputs.device == CPU:
+        if not elsewhere(inputs):
             return self._check(inputs)
         self._check(inputs.cpu())
         try:

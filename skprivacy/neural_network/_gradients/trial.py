@@ -15,10 +15,17 @@ from .bookkeeping import AutogradBackward, PerceptronBackward
 from .contributions import Contribution
 from .functional import OneByOne, Vectorised
 
-__all__ = ["PROBES", "PerExampleGradients", "Probe", "flatten_parameters", "gradients_of", "tried"]
+__all__ = [
+    "PROBES",
+    "PerExampleGradients",
+    "Probe",
+    "elsewhere",
+    "flatten_parameters",
+    "gradients_of",
+    "tried",
+]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-CPU = torch.device("cpu")
 PROBES = 5
 _AGREE = 1e-3  # relative; what is wrong in kind is off by far more, rounding by far less
 
@@ -64,10 +71,6 @@ class Probe:
             y = torch.randint(n_classes, (PROBES,), generator=generator, device="cpu")
         return cls(X.to(device), y.to(device), n_classes or 1, views)
 
-    def at(self, device: torch.device) -> Probe:
-        """Return the same on a device."""
-        return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device))
-
     def as_indices(self) -> Probe:
         """Return zeros and ones for inputs: all that a module of embeddings may understand."""
         return replace(self, inputs=(self.inputs > 0).to(self.inputs.dtype))
@@ -109,13 +112,20 @@ def tried(
             assert isinstance(module, nn.Sequential)
             return PerceptronBackward(module), None
         raise ValueError("A probe is needed for a module that is not a plain perceptron.")
-    if probe.inputs.device != CPU:
-        _, understood = tried(*_on_the_processor(module, loss), probe.at(CPU))
+    if elsewhere(probe.inputs):
+        here = replace(probe, inputs=probe.inputs.cpu(), targets=probe.targets.cpu())
+        _, understood = tried(*_on_the_processor(module, loss), here)
         assert understood is not None
-        probe = understood.at(probe.inputs.device)
+        if not torch.equal(understood.inputs, here.inputs):
+            probe = probe.as_indices()
     trial = _trial_copy(module)
     probe = _understood(trial, loss, probe)
     return _fastest(module, trial, loss, probe), probe
+
+
+def elsewhere(values: Tensor) -> bool:
+    """Whether a tensor is on another device than the processor."""
+    return not values.is_cpu
 
 
 def _on_the_processor(module: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
