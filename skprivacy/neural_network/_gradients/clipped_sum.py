@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from .clipping import CLIPPING, Clip
 from .contributions import Contribution, Workspace
-from .trial import Probe, gradients_of
+from .trial import Probe, tried
 
 if TYPE_CHECKING:
     from .._training.people import People
@@ -46,6 +46,12 @@ class ClippedGradientSum:
     probe : Probe, default=None
         Public numbers of the shape of the data, to try the module out on.
 
+    Attributes
+    ----------
+    gradients : PerExampleGradients
+    probe : Probe or None
+        As the module understands it.
+
     Notes
     -----
     **Guarantees.** Each example adds a vector of L2 norm at most ``max_grad_norm``, whatever the
@@ -67,13 +73,13 @@ class ClippedGradientSum:
         clip: Clip = CLIPPING["flat"],
         probe: Probe | None = None,
     ) -> None:
-        self.gradients = gradients_of(module, per_example_loss, probe)
+        self.gradients, self.probe = tried(module, per_example_loss, probe)
         self.max_grad_norm = max_grad_norm
         self.clip = clip
         self.numbers_an_example = 0.0
-        if probe is not None:
-            found = self.gradients(probe.inputs, probe.targets)
-            self.numbers_an_example = sum(c.numbers() for c in found) / len(probe.targets)
+        if self.probe is not None:
+            found = self.gradients(self.probe.inputs, self.probe.targets)
+            self.numbers_an_example = sum(c.numbers() for c in found) / len(self.probe.targets)
 
     def __call__(self, inputs: Tensor, targets: Tensor, shares: Shares | None = None) -> None:
         """Add the clipped sum over this batch to ``grad`` of every parameter.
