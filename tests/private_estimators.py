@@ -790,7 +790,7 @@ SCIKIT_LEARN = [
     ),
     PrivateStandardScaler(noise_seed=0),
     PrivateSynthesizer(noise_seed=0),
-    DPGANSynthesizer(epochs=1, noise_seed=0, random_state=0),
+    DPGANSynthesizer(epochs=1, discriminator_steps=1, noise_seed=0, random_state=0),
     SyntheticDataClassifier(
         LogisticRegression(), PrivateSynthesizer(epsilon=100.0, noise_seed=0), random_state=0
     ),
