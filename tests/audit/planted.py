@@ -78,7 +78,6 @@ __all__ = [
     "BUGS",
     "FAINT",
     "epsilon_of_bug",
-    "is_faint",
     "mechanism_of",
     "planted",
     "runs_for",
@@ -209,9 +208,10 @@ BUGS: dict[str, Find] = {
         }),
         {
             "OutputPerturbation": "what it releases here is one number",
-            "PrivateKNN": "a vote moves from class to class, along which there is more noise",
-            # The noise of the winners of three queries of two classes is then alike by half.
-            "PATE": "its teachers vote alike on all queries, along which there is more noise",
+            **dict.fromkeys(
+                ("PrivateKNN", "PATE"),
+                "a vote moves from class to class, along which there is more noise",
+            ),
         },
     ),
     "one number bare": OfNoise({
@@ -308,15 +308,9 @@ FAINT = {
 }  # fmt: skip
 
 
-def is_faint(bug: str, name: str) -> bool:
-    """Return whether a bug leaves an estimator noise, only too little of it."""
-    # A winner is drawn from two counts, of which the other keeps its noise.
-    return bug in FAINT or (bug == "one number bare" and name.startswith("PATE"))
-
-
 def runs_for(bug: str, name: str) -> int:
     """Return how many fresh runs a side show a bug, so that no test fails by chance."""
-    if not is_faint(bug, name):
+    if bug not in FAINT:
         return 600
     # Laplace noise on three numbers reaches a claim in a corner alone.
     if name == "PrivateStandardScaler":
