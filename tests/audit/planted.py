@@ -90,9 +90,14 @@ Patch = tuple[Any, str, Callable[[Any], Any]]
 Places = Mapping[str, tuple[Patch, ...] | str]
 Find = Callable[[str], tuple[Patch, ...] | str]
 
-# Epsilons at which mistakes show: of pure noise on few numbers, on three and on more, of Gaussian
-# noise, and where batches are drawn.
+# Epsilons at which mistakes show: of pure noise on one number, on two or three and on more, of
+# Gaussian noise, and where batches are drawn.
 PURE, THREE, MORE, GAUSSIAN, DRAWN = 2.0, 3.0, 4.0, 12.0, 24.0
+
+# Laplace noise on two or three numbers: it reaches a claim in a corner alone.
+SEVERAL = {
+    "PrivateStandardScaler", "FunctionalMechanismRegressor", "FunctionalMechanismClassifier",
+}  # fmt: skip
 
 
 def mechanism_of(name: str) -> type[Mechanism]:
@@ -119,7 +124,7 @@ def epsilon_of_bug(name: str) -> float:
         return DRAWN
     if mechanism_of(name) is KNorm:
         return MORE
-    if name == "PrivateStandardScaler":
+    if name in SEVERAL:
         return THREE
     pure = mechanism_of(name) in (Laplace, RandomizedResponse)
     return PURE if pure or _claims_one_point(name) else GAUSSIAN
@@ -312,8 +317,7 @@ def runs_for(bug: str, name: str) -> int:
     """Return how many fresh runs a side show a bug, so that no test fails by chance."""
     if bug not in FAINT:
         return 600
-    # Laplace noise on three numbers reaches a claim in a corner alone.
-    if name == "PrivateStandardScaler":
+    if name in SEVERAL:
         return 12_000
     return 16_000 if _claims_one_point(name) and name.endswith("-delta") else 4_000
 
