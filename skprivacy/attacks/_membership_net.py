@@ -129,7 +129,7 @@ def train_labelled(view: View, member: NDArray[np.bool_], epochs: int, seed: int
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         part = torch.randperm(len(member)) % NETWORKS
-        encoders = []
+        encoders: list[nn.Module] = []
         for k in range(NETWORKS):
             encoders.append(encoder := _Encoder(view))
             nn.init.zeros_(encoder.last.weight)
