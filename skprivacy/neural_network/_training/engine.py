@@ -18,7 +18,8 @@ from tqdm import tqdm
 
 from ..._groups import Groups
 from ...accounting import PrivacyBudget, charge
-from ...mechanisms import Mechanism, SecureRandom
+from ...mechanisms import FloatGaussian, Mechanism, SecureRandom
+from ...mechanisms.ahead import DrawnAhead
 from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from .._gradients.clipping import AdaptiveClipping
 from .._gradients.trial import Probe, flatten_parameters
@@ -35,6 +36,8 @@ __all__ = ["Alone", "Peers", "Training", "WeightAverage"]
 # The kinds of devices that make noise themselves. Others lack double precision, or are as fast with
 # the processor's own cipher.
 NOISE_ON = {"cuda"}
+# Numbers that take a thread of their own less time than the pass waits for its start.
+MUCH_NOISE = 1 << 17
 
 
 class Training:
@@ -191,7 +194,8 @@ class Training:
         """Clip, add noise, divide by a constant, update."""
         if not self.module.training:
             self.module.train()
-        noisy = self._noisy(self._sum(X, y, drawn, self._people), peers)
+        random = self._random_of_step(peers)
+        noisy = self._noisy(self._sum(X, y, drawn, self._people), peers, random)
         if noisy.data_ptr() != self._grad.data_ptr():
             self._grad.copy_(noisy)
         if not isinstance(self._optimizer, MomentumSGD):  # which divides by itself
@@ -202,7 +206,20 @@ class Training:
         self._average.add(self._weights)
         self._step += 1
 
-    def _noisy(self, total: Tensor, peers: Peers) -> Tensor:
+    def _random_of_step(self, peers: Peers) -> SecureRandom:
+        """Return what this step's noise is drawn of: much of it while the gradients are computed.
+
+        **Guarantees.** A new stream for every step, with a key of its own. Whether there is a core
+        to spare changes none of its numbers.
+        """
+        size = len(self._weights) + isinstance(self._clip, AdaptiveClipping)
+        of_sum = isinstance(self._mechanism, FloatGaussian) and self.config.noise_multiplier > 0
+        here = self._weights.is_cpu and isinstance(peers, Alone)
+        if size < MUCH_NOISE or not (of_sum and here):
+            return self.random
+        return DrawnAhead(self.random, size, elsewhere=torch.get_num_threads() > 1)
+
+    def _noisy(self, total: Tensor, peers: Peers, random: SecureRandom) -> Tensor:
         """Return the sum with noise; adaptive clipping adds a number to what is released.
 
         The noise is made on the device if nothing but the sum is released, for one process alone:
@@ -210,11 +227,11 @@ class Training:
         """
         if isinstance(self._clip, AdaptiveClipping):
             joined = self._clip.joined(total.cpu().numpy())
-            noisy = self._clip.parted(peers.release(self._mechanism, joined, self.random))
+            noisy = self._clip.parted(peers.release(self._mechanism, joined, random))
         elif total.device.type in NOISE_ON and type(peers) is Alone:  # nobody else is to see it
-            return cast(Tensor, self._mechanism.release(total, self.random))
+            return cast(Tensor, self._mechanism.release(total, random))
         else:
-            noisy = peers.release(self._mechanism, total.cpu().numpy(), self.random)
+            noisy = peers.release(self._mechanism, total.cpu().numpy(), random)
         return torch.from_numpy(noisy)
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
