@@ -266,11 +266,15 @@ def label_columns(y: Any, classes: NDArray[Any], name: str = "y") -> NDArray[np.
 
 
 def is_number(value: Any) -> bool:
-    """Return whether ``value`` is a real number; infinity and NaN are numbers."""
-    # numpy counts spans of time among its integers
+    """Return whether ``value`` is a real number; infinity and NaN are numbers.
+
+    A fraction is none: numpy would take it, and all that is computed with it, for an object.
+    """
     if type(value) is float:  # asked in every step of a training
         return True
-    return isinstance(value, Real) and not isinstance(value, bool | np.timedelta64)
+    if isinstance(value, bool | np.timedelta64):  # which numpy counts among its integers
+        return False
+    return isinstance(value, Real) and not (isinstance(value, Rational) and value.denominator != 1)
 
 
 def number(name: str, value: Any, expected: str) -> None:

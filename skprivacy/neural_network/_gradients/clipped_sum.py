@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .arithmetic import numpy_sees
 from .clipping import CLIPPING, Clip
 from .contributions import Contribution, Workspace
-from .trial import Probe, gradients_of
+from .trial import Probe, tried
 
 if TYPE_CHECKING:
     from .._training.people import People
@@ -46,6 +47,12 @@ class ClippedGradientSum:
     probe : Probe, default=None
         Public numbers of the shape of the data, to try the module out on.
 
+    Attributes
+    ----------
+    gradients : PerExampleGradients
+    probe : Probe or None
+        As the module understands it.
+
     Notes
     -----
     **Guarantees.** Each example adds a vector of L2 norm at most ``max_grad_norm``, whatever the
@@ -67,13 +74,13 @@ class ClippedGradientSum:
         clip: Clip = CLIPPING["flat"],
         probe: Probe | None = None,
     ) -> None:
-        self.gradients = gradients_of(module, per_example_loss, probe)
+        self.gradients, self.probe = tried(module, per_example_loss, probe)
         self.max_grad_norm = max_grad_norm
         self.clip = clip
         self.numbers_an_example = 0.0
-        if probe is not None:
-            found = self.gradients(probe.inputs, probe.targets)
-            self.numbers_an_example = sum(c.numbers() for c in found) / len(probe.targets)
+        if self.probe is not None:
+            found = self.gradients(self.probe.inputs, self.probe.targets)
+            self.numbers_an_example = sum(c.numbers() for c in found) / len(self.probe.targets)
 
     def __call__(self, inputs: Tensor, targets: Tensor, shares: Shares | None = None) -> None:
         """Add the clipped sum over this batch to ``grad`` of every parameter.
@@ -104,7 +111,7 @@ class ClippedGradientSum:
 
     def _factors(self, squared: Tensor) -> Tensor:
         """Return what is left of each example: numpy takes less time over so few numbers."""
-        if not squared.is_cpu:
+        if not numpy_sees(squared):
             return self.clip(squared, squared.sum(0), self.max_grad_norm)
         with np.errstate(all="ignore"):
             values = squared.numpy()
