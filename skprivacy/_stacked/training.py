@@ -21,6 +21,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
+from sklearn.base import clone
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_X_y
@@ -33,7 +34,15 @@ from .dpsgd import PrivateTask, train_private
 from .mlp import MLPTask, is_plain_mlp, train_mlps
 from .perceptrons import Float32Array, Layers, with_facts
 
-__all__ = ["StackedMember", "is_mlp", "is_stackable", "train_alone", "train_stacked"]
+__all__ = [
+    "StackedMember",
+    "is_mlp",
+    "is_stackable",
+    "train_alone",
+    "train_apart",
+    "train_stacked",
+    "usable",
+]
 
 # Maximum number of models whose records are sent to a process at once.
 _PREPARED = 8
@@ -42,6 +51,10 @@ _PREPARED = 8
 _WORTHWHILE = 4e11
 # How many numbers networks trained side by side may hold and still fit the cache.
 _CACHED = 3 << 19
+# What is trained on by ``dpsgd`` and ``mlp``, and how many numbers another device may hold if it
+# does not say what it has.
+_PROCESSORS = {"cpu"}
+_ROOM = 1 << 28
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "identity": lambda z: z,
     "logistic": expit,
@@ -97,6 +110,7 @@ def train_stacked(
     seeds: Sequence[int],
     *,
     n_jobs: int | None = None,
+    device: str | None = None,
     done: Callable[[int, StackedMember], Any] = lambda index, member: None,
 ) -> list[StackedMember]:
     """Train one network for each of ``rows`` on these rows of ``X``.
@@ -113,6 +127,9 @@ def train_stacked(
         Number of processes, or of whatever joblib is configured to use; of threads if the work is
         short. None: as many as joblib is configured for, or else as many as the linear algebra
         library would use threads.
+    device : str, default=None
+        Where to train: a device of torch, on which as many networks are trained at once as its
+        memory holds, or "auto" for a GPU if there is one. None: where the estimator would train.
     done : callable, default does nothing
         Called in this process with the index and the model as soon as it is trained.
 
@@ -122,11 +139,17 @@ def train_stacked(
     rows. Each model has its own seed: how models are distributed changes nothing but rounding.
     """
     members: dict[int, StackedMember] = {}
+    device = usable(getattr(_network(estimator), "device", "cpu") if device is None else device)
     n_jobs = min(_n_jobs(n_jobs), max(1, len(rows)))
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")  # the target raised the same ones
         prepare = _preparation(estimator, X, y, np.unique(y), rows, seeds)
-        for index, member in _trained(map(prepare, range(len(rows))), len(rows), n_jobs):
+        prepared = map(prepare, range(len(rows)))
+        for index, member in (
+            _trained(prepared, len(rows), n_jobs)
+            if device is None
+            else _trained_on(prepared, device)
+        ):
             members[index] = member
             done(index, member)
     return [members[index] for index in range(len(rows))]
@@ -176,6 +199,68 @@ def train_alone(
     return prepared.member(layers)
 
 
+def train_apart(
+    estimator: MLPClassifier,
+    parts: Sequence[tuple[Any, NDArray[Any]]],
+    n_features: int,
+    classes: NDArray[Any],
+    seeds: Sequence[int] | NDArray[np.int64],
+    device: str,
+) -> list[StackedMember | None]:
+    """Train an ``MLPClassifier`` on each part, all at once on a device of torch.
+
+    Parameters
+    ----------
+    estimator : MLPClassifier
+        One that :func:`is_mlp`, and no pipeline. Never changed.
+    parts : sequence of (records, labels)
+    n_features : int
+    classes : ndarray of shape (n_classes,)
+        All classes, sorted: the networks have an output for each.
+    seeds : sequence of int
+    device : str
+
+    Returns
+    -------
+    list of StackedMember or None
+        ``None`` for a part that :func:`train_alone` would refuse.
+
+    Notes
+    -----
+    **Guarantees.** Those of :func:`train_alone`, on the device: a network is a function of its own
+    part, to the last bit.
+    """
+    import torch
+
+    from ..neural_network._training.environment import ordinary_torch
+    from . import apart
+
+    net = clone(estimator)
+    net._validate_params()
+    records = [_records_of(X, y, n_features, classes) for X, y in parts]
+    with ordinary_torch(device), torch.no_grad(), np.errstate(all="ignore"):
+        trained = apart.train_apart(net, records, n_features, classes, seeds, device)
+    return [
+        StackedMember(classes, layers, net.activation)
+        if layers is not None and all(np.isfinite(v).all() for layer in layers for v in layer)
+        else None
+        for layers in trained
+    ]
+
+
+def _records_of(
+    X: Any, y: NDArray[Any], n_features: int, classes: NDArray[Any]
+) -> Float32Array | None:
+    """Return records as networks take them, or None if they cannot be."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            records = _dense(X, y, label_columns(y, classes))
+    except ValueError:  # due to a private record
+        return None
+    return records if records.shape[1] == n_features + 2 else None
+
+
 def _trained(
     prepared: Iterator[_Prepared], n_models: int, n_jobs: int
 ) -> Iterator[tuple[int, StackedMember]]:
@@ -205,6 +290,65 @@ def _trained(
             yield index, member(layers)
     if failed:
         raise failed[0]
+
+
+def usable(device: str) -> str | None:
+    """Return the device of torch on which to train; None for the processor.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be used here.
+    """
+    if device in _PROCESSORS:
+        return None
+    from ..neural_network._training.environment import usable_device
+
+    device = usable_device(device)
+    return None if device in _PROCESSORS else device
+
+
+def _trained_on(prepared: Iterator[_Prepared], device: str) -> Iterator[tuple[int, StackedMember]]:
+    """Yield models with their indices, trained on a device in groups that its memory holds."""
+    import torch
+
+    from ..neural_network._training.environment import ordinary_torch
+    from . import device_dpsgd, device_mlp
+
+    for group in _that_fit(prepared, _room(device)):
+        tasks: list[Any] = [model.task for model in group]
+        kind: Any = device_mlp.train_mlps if isinstance(tasks[0], MLPTask) else None
+        with ordinary_torch(device), torch.no_grad(), np.errstate(all="ignore"):
+            trained = (kind or device_dpsgd.train_private)(tasks, device)
+        for model, layers in zip(group, trained, strict=True):
+            yield model.position, model.member(layers)
+
+
+def _room(device: str) -> int:
+    """Return how many numbers may be on a device: a quarter of what is free."""
+    import torch
+
+    if torch.device(device).type != "cuda":
+        return _ROOM
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(free // 16)
+
+
+def _that_fit(prepared: Iterator[_Prepared], room: int) -> Iterator[list[_Prepared]]:
+    """Yield groups of models of one kind that take that much room together, or of one."""
+    groups: dict[Hashable, list[_Prepared]] = {}
+    for model in prepared:
+        group = groups.setdefault(model.task.kind, [])
+        if group and _numbers([*group, model]) > room:
+            yield list(group)
+            group.clear()
+        group.append(model)
+    yield from groups.values()
+
+
+def _numbers(group: list[_Prepared]) -> int:
+    sources = {id(model.task.source): model.task.source.size for model in group}
+    return sum(model.task.numbers for model in group) + sum(sources.values())
 
 
 def _train(tasks: list[Any]) -> list[Layers]:

@@ -45,6 +45,7 @@ def train_shadows(
     shared: Pipeline | None,
     stacked: bool,
     n_jobs: int | None,
+    device: str | None,
     verbose: int,
 ) -> list[Any]:
     """Train a clone for each job, or load it if its file exists.
@@ -54,7 +55,7 @@ def train_shadows(
     """
     with _safe_backend():
         if stacked:
-            return _train_stacked(estimator, *data[:2], jobs, shared, n_jobs, verbose)
+            return _train_stacked(estimator, *data[:2], jobs, shared, n_jobs, device, verbose)
         with one_blas_thread():  # of this process; joblib sees to others
             parallel = joblib.Parallel(
                 n_jobs=workers(n_jobs, len(jobs.rows)),
@@ -101,6 +102,7 @@ def _train_stacked(
     jobs: Jobs,
     shared: Pipeline | None,
     n_jobs: int | None,
+    device: str | None,
     verbose: int,
 ) -> list[Any]:
     """Load the models that are saved and train the others."""
@@ -120,6 +122,7 @@ def _train_stacked(
             [rows[i] for i in missing],
             [seeds[i] for i in missing],
             n_jobs=n_jobs,
+            device=device,
             done=keep,
         )
     return models

@@ -78,6 +78,11 @@ class ShadowPool(BaseEstimator):
         does so if the estimator can be stacked: ``MLPClassifier(solver="adam",
         early_stopping=False)`` or ``DPSGDClassifier`` with its perceptron, alone or at the end of
         a pipeline. True refuses other estimators, False trains every model separately.
+    device : str, default=None
+        Where stacked networks are trained: "cpu", "cuda" or another device of torch of that kind,
+        on which as many are trained at once as its memory holds, or "auto" for a GPU if there is
+        one. ``None`` means where the estimator trains, by its own ``device``. Results are equal to
+        rounding, but for the noise of private ones, which a device makes itself.
     verbose : int, default=0
         Verbosity of joblib; a progress bar if models are stacked.
 
@@ -123,6 +128,7 @@ class ShadowPool(BaseEstimator):
         "random_state": ["random_state"],
         "path": [None, str, os.PathLike],
         "stacked": ["boolean", StrOptions({"auto"})],
+        "device": [None, str],
         "verbose": ["verbose"],
     }
 
@@ -135,6 +141,7 @@ class ShadowPool(BaseEstimator):
         random_state: Any = None,
         path: Any = None,
         stacked: bool | str = "auto",
+        device: str | None = None,
         verbose: int = 0,
     ) -> None:
         self.estimator = estimator
@@ -143,6 +150,7 @@ class ShadowPool(BaseEstimator):
         self.random_state = random_state
         self.path = path
         self.stacked = stacked
+        self.device = device
         self.verbose = verbose
 
     @undone_if_refused
@@ -225,6 +233,7 @@ class ShadowPool(BaseEstimator):
             shared=self._shared,
             stacked=stacked,
             n_jobs=self.n_jobs,
+            device=self.device,
             verbose=self.verbose,
         )
         self.fingerprints_, self.masks_ = prints, masks[:, units[first]]
