@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import metrics
 
-__all__ = ["N_RECORDS", "Variant", "best_setting", "found_members", "powers", "trials"]
+__all__ = ["N_RECORDS", "Rehearsal", "Variant", "found_members", "trials"]
 
 Float64Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Setting = TypeVar("Setting")
+Setting = Any  # hashable
 
 N_ATTACKED = 8
 N_RECORDS = 4000
@@ -23,59 +24,65 @@ RATES = np.geomspace(0.01, 1, 25)
 
 
 class Variant(NamedTuple):
-    """One way to attack: ``compare(view(target), view(shadow), out)`` of log-odds is the score."""
+    """Ways to attack that see log-odds alike, one for each of ``settings``.
 
-    view: Callable[[Float64Array], Float64Array]
-    compare: Callable[[Float64Array, Float64Array, Mask], Float64Array]
-
-
-def best_setting(
-    shadow: Float64Array, trained: Mask, variants: Sequence[tuple[Setting, Variant]]
-) -> tuple[Setting, float]:
-    """Return the setting with which shadow models are attacked best, and its power.
-
-    **Edge cases.** The first one and 0 if no shadow model can be attacked: a pool of two, or one
-    that does not know these records.
+    ``compare(view(target), view(shadow), out)`` yields their scores.
     """
-    found = powers(shadow, trained, [variant for _, variant in variants])
-    best = int(np.argmax(found))
-    return variants[best][0], float(found[best])
+
+    settings: Sequence[Setting]
+    view: Callable[[Float64Array], Float64Array]
+    compare: Callable[[Float64Array, Float64Array, Mask], Iterable[Float64Array]]
 
 
-def powers(shadow: Float64Array, trained: Mask, variants: Sequence[Variant]) -> Float64Array:
-    """Return what share of the members of shadow models each variant finds.
+@dataclass(frozen=True)
+class Rehearsal:
+    """Records on which shadow models are attacked, and who attacks whom.
 
-    The mean over attacked models and over false positive rates from 1% to 100% on a logarithmic
-    scale.
-
-    Parameters
+    Attributes
     ----------
     shadow : ndarray of shape (n_shadows, n_records)
-        Log-odds of the true class, of records that the pool knows.
+        Log-odds of the true class.
     trained : bool ndarray of shape (n_shadows, n_records)
-    variants : sequence of Variant
-
-    Returns
-    -------
-    power : ndarray of shape (n_variants,)
-        All 0 if no model can be attacked.
+    trials : tuple
+        The models to attack, each with the models to attack it with.
 
     Notes
     -----
     **Guarantees.** Nothing but the shadow models' predictions for their own training records is
     used. The order of the records is not: members may come first in it.
     """
-    order = np.lexsort((*trained, *shadow))
-    rows = order[np.random.default_rng(0).permutation(len(order))[:N_RECORDS]]
-    shadow, trained = shadow[:, rows], trained[:, rows]
-    tried = list(trials(trained))
-    found = np.zeros(len(variants))
-    for i, (view, compare) in enumerate(variants):
-        values = view(shadow)
-        for attacked, others in tried:
-            score = compare(values[attacked], values[others], ~trained[others])
-            found[i] += found_members(score, trained[attacked]) / len(tried)
-    return found
+
+    shadow: Float64Array
+    trained: Mask
+    trials: tuple[tuple[int, list[int]], ...]
+
+    @classmethod
+    def of(cls, shadow: Float64Array, trained: Mask) -> Rehearsal:
+        """Draw some of the records that a pool knows."""
+        order = np.lexsort((*trained, *shadow))
+        rows = order[np.random.default_rng(0).permutation(len(order))[:N_RECORDS]]
+        return cls(shadow[:, rows], trained[:, rows], tuple(trials(trained[:, rows])))
+
+    def powers(self, variants: Iterable[Variant]) -> dict[Setting, float]:
+        """Return what share of the members of shadow models each setting finds.
+
+        The mean over attacked models and over false positive rates from 1% to 100% on a logarithmic
+        scale.
+
+        **Edge cases.** All 0 if no shadow model can be attacked: a pool of two, or one that does
+        not know these records.
+        """
+        found: dict[Setting, float] = {}
+        for settings, view, compare in variants:
+            values = view(self.shadow)
+            found |= dict.fromkeys(settings, 0.0)
+            for attacked, others in self.trials:
+                scores = compare(values[attacked], values[others], ~self.trained[others])
+                for setting, score in zip(settings, scores, strict=True):
+                    found[setting] += found_members(score, self.trained[attacked]) / len(
+                        self.trials
+                    )
+        return found
 
 
 def trials(trained: Mask) -> Iterator[tuple[int, list[int]]]:

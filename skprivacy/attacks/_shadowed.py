@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from .._validation import Interval, label_columns
 from ._answers import answers_of
 from ._modules import askable
 from ._predictions import class_list
+from ._rehearsal import Rehearsal
 from .membership import MembershipAttack
 from .shadow import NOT_LEARNING, ShadowPool
 
@@ -24,7 +27,8 @@ __all__ = ["Known", "ShadowedAttack"]
 View = Callable[[NDArray[np.float64], NDArray[np.intp]], NDArray[np.float64]]
 
 
-class Known(NamedTuple):
+@dataclass(frozen=True)
+class Known:
     """The records of an attacker that the pool knows, and what its models say of them.
 
     Attributes
@@ -42,6 +46,11 @@ class Known(NamedTuple):
     rows: NDArray[np.bool_]
     shadow: NDArray[np.float64]
     trained: NDArray[np.bool_]
+
+    @cached_property
+    def rehearsal(self) -> Rehearsal:
+        """Some of them, on which the pool's models attack each other."""
+        return Rehearsal.of(self.shadow, self.trained)
 
 
 class ShadowedAttack(MembershipAttack):

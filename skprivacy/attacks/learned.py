@@ -15,6 +15,7 @@ from .._blas import one_blas_thread
 from .._sklearn import safe_indexing
 from . import scores
 from ._answers import one_label
+from ._moments import Moments, column_means, log_ratio, standard_score
 from ._records import fingerprints
 from ._rehearsal import N_RECORDS, found_members, trials
 from ._shadowed import Known, ShadowedAttack
@@ -28,7 +29,6 @@ Pooled = tuple[float, float]
 
 FLOORS = (1e-3, 0.03)
 PRIOR = 4.0
-COMPARE = (scores.lira_online, scores.lira_offline)
 NEIGHBOURS = (1, 5, 25)
 # Beyond these, neighbours are not worth their time: records, and differences of their features.
 MOST_SEARCHED = 10_000
@@ -214,14 +214,16 @@ def _figures(
     columns = []
     for floor, of_all in zip(FLOORS, pooled, strict=True):
         own, others = scores.smoothed(target, floor), scores.smoothed(shadow, floor)
-        columns += [compare(own, others, out, prior=PRIOR, pooled=of_all) for compare in COMPARE]
+        without, within = Moments.of(others, out), Moments.of(others, ~out)
+        columns.append(log_ratio(own, without, within, PRIOR, of_all))
+        columns.append(standard_score(own, without, PRIOR, of_all[0]))
     p, p_all = expit(target), expit(shadow)
-    p_out, p_in = (np.mean(p_all, axis=0, where=of) for of in (out, ~out))
+    p_out, p_in = (column_means(p_all, of) for of in (out, ~out))
     mean = (p_in + p_out) / 2
     columns += [np.log((p + FLOORS[0]) / (q + FLOORS[0])) for q in (mean, p_out)]
-    m_out, sd_out = scores._spread(others, out, PRIOR, of_all[0])
-    m_in, sd_in = scores._spread(others, ~out, PRIOR, of_all[1])
-    excess, effect, variance = own - (m_in + m_out) / 2, m_in - m_out, sd_in**2 + sd_out**2
+    sd_out, sd_in = without.deviation(PRIOR, of_all[0]), within.deviation(PRIOR, of_all[1])
+    excess, effect = own - (within.mean + without.mean) / 2, within.mean - without.mean
+    variance = sd_in**2 + sd_out**2
     columns += [p, mean, excess, effect, sd_out, sd_in, excess * effect]
     columns += [excess * effect / variance, effect**2 / variance, excess / np.sqrt(variance)]
     return np.arcsinh(np.column_stack(columns))
@@ -230,7 +232,7 @@ def _figures(
 def _excess(target: Float64Array, shadow: Float64Array, out: Mask) -> Float64Array:
     """Return how far the target's log-odds are above the middle of the shadow models'."""
     own, others = scores.smoothed(target, FLOORS[-1]), scores.smoothed(shadow, FLOORS[-1])
-    return own - sum(np.mean(others, axis=0, where=of) for of in (out, ~out)) / 2
+    return own - sum(column_means(others, of) for of in (out, ~out)) / 2
 
 
 def _around(excess: Float64Array, near: NDArray[np.intp], same: Mask) -> Float64Array:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import product
 from numbers import Real
 from typing import Any
 
@@ -15,8 +14,9 @@ from numpy.typing import NDArray
 from .._sklearn import StrOptions
 from .._validation import Interval
 from . import scores
+from ._moments import Moments, log_ratio, standard_score
 from ._records import parts_of
-from ._rehearsal import Variant, best_setting
+from ._rehearsal import Variant
 from ._shadowed import Known, ShadowedAttack
 
 __all__ = ["LiRA"]
@@ -145,15 +145,32 @@ class LiRA(ShadowedAttack):
         floors = FLOORS if self.floor == "auto" else (float(self.floor),)
         priors = PRIORS if self.variance == "auto" else (PRIOR_OF[self.variance],)
         variants = [
-            (
-                (floor, prior),
-                Variant(partial(scores.smoothed, floor=floor), partial(self._compare, prior=prior)),
+            Variant(
+                [(floor, prior) for prior in priors],
+                partial(scores.smoothed, floor=floor),
+                partial(self._compared, priors=priors),
             )
-            for floor, prior in sorted(product(floors, priors), key=_unusual)
+            for floor in floors
         ]
-        (self.floor_, self.prior_), self.power_ = best_setting(
-            known.shadow, known.trained, variants
-        )
+        found = known.rehearsal.powers(variants)
+        best = max(sorted(found, key=_unusual), key=found.__getitem__)  # the most usual of equals
+        (self.floor_, self.prior_), self.power_ = best, found[best]
+
+    def _compared(
+        self,
+        target: NDArray[np.float64],
+        shadow: NDArray[np.float64],
+        out: NDArray[np.bool_],
+        priors: Iterable[float],
+    ) -> Iterator[NDArray[np.float64]]:
+        """Yield the score for each prior, of the same moments."""
+        without = Moments.of(shadow, out)
+        within = Moments.of(shadow, ~out) if self.online else None
+        for prior in priors:
+            if within is None:
+                yield standard_score(target, without, prior)
+            else:
+                yield log_ratio(target, without, within, prior)
 
     def _meet(self, X: Any, y: NDArray[Any]) -> None:
         """Settle the variance of all records, so that no score depends on what else is asked."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -13,7 +14,8 @@ from scipy.special import expit
 from .._sklearn import StrOptions
 from .._validation import Interval
 from . import scores
-from ._rehearsal import Variant, best_setting
+from ._moments import column_means
+from ._rehearsal import Variant
 from ._shadowed import Known, ShadowedAttack
 
 __all__ = ["RMIA"]
@@ -128,8 +130,10 @@ class RMIA(ShadowedAttack):
         if self.online:  # without effect there
             tried = tried[:1]
         # higher ratios beat more records, whatever the population and gamma are
-        variants = [(a, Variant(expit, partial(self._compare, a=a))) for a in tried]
-        self.offline_a_, self.power_ = best_setting(known.shadow, known.trained, variants)
+        every = Variant(tried, expit, partial(self._compared, tried=tried))
+        found = known.rehearsal.powers([every])
+        self.offline_a_ = max(found, key=found.__getitem__)
+        self.power_ = found[self.offline_a_]
 
     def _meet(self, X: Any, y: NDArray[Any]) -> None:
         self.population_ratio_ = self._ratio(X, y)
@@ -143,14 +147,19 @@ class RMIA(ShadowedAttack):
         if self.online:
             self._check_known(X)
         target, shadow = expit(self._target_logit(X, y)), expit(self.pool_.logits(X, y))
-        return self._compare(target, shadow, self.pool_.left_out(X), a=self.offline_a_)
+        (ratio,) = self._compared(target, shadow, self.pool_.left_out(X), [self.offline_a_])
+        return ratio
 
-    def _compare(
-        self, target: Float64Array, shadow: Float64Array, out: NDArray[np.bool_], *, a: float
-    ) -> Float64Array:
-        """Return probabilities of the true class over their means over models."""
-        mean_out = np.mean(shadow, axis=0, where=out)
-        if self.online:
-            # both kinds have equal weight; a pool's halves are balanced, so this is the plain mean
-            return target / ((mean_out + np.mean(shadow, axis=0, where=~out)) / 2)
-        return target / (((1 + a) * mean_out + 1 - a) / 2)
+    def _compared(
+        self,
+        target: Float64Array,
+        shadow: Float64Array,
+        out: NDArray[np.bool_],
+        tried: Iterable[float],
+    ) -> Iterator[Float64Array]:
+        """Yield probabilities of the true class over their means over models, for each share a."""
+        mean_out = column_means(shadow, out)
+        # both kinds have equal weight; a pool's halves are balanced, so this is the plain mean
+        mean = (mean_out + column_means(shadow, ~out)) / 2 if self.online else None
+        for a in tried:
+            yield target / (((1 + a) * mean_out + 1 - a) / 2 if mean is None else mean)

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ._moments import Moments, log_ratio, standard_score
+
 __all__ = [
     "SIGNALS",
     "break_ties",
@@ -261,36 +263,7 @@ def pooled_variance(values: Float64Array, used: NDArray[np.bool_]) -> float:
     float
         0 if no column has two rows.
     """
-    _, squares, free = _deviations(values, used)
-    return float(squares.sum() / max(int(free.sum()), 1))
-
-
-def _deviations(
-    values: Float64Array, used: NDArray[np.bool_]
-) -> tuple[Float64Array, Float64Array, NDArray[np.intp]]:
-    """Return means, sums of squared deviations and degrees of freedom of columns."""
-    count = used.sum(axis=0)
-    mean = np.sum(values, axis=0, where=used) / np.maximum(count, 1)
-    squares = np.sum((values - mean) ** 2, axis=0, where=used)
-    return mean, squares, np.maximum(count - 1, 0)
-
-
-def _spread(
-    values: Float64Array, used: NDArray[np.bool_], prior: float, pooled: float | None
-) -> tuple[Float64Array, Float64Array]:
-    """Return mean and standard deviation of each column over the rows where ``used``.
-
-    The variance of each column is averaged with the pooled one, which counts for ``prior`` rows.
-    The result never falls below ``1e-6`` of log-odds, so that models that do not vary at all cause
-    no division by zero.
-    """
-    mean, squares, free = _deviations(values, used)
-    pooled = pooled_variance(values, used) if pooled is None else pooled
-    if math.isinf(prior):
-        variance = np.full(len(mean), pooled)
-    else:
-        variance = (squares + prior * pooled) / np.maximum(free + prior, 1)
-    return mean, np.sqrt(np.maximum(variance, 1e-12))
+    return Moments.of(values, used).pooled()
 
 
 def lira_offline(
@@ -332,8 +305,7 @@ def lira_offline(
     >>> lira_offline(np.array([3.0]), np.array([[0.0], [2.0]]), np.array([[True], [True]]))
     array([1.41421356])
     """
-    mean, deviation = _spread(shadow, out, prior, pooled and pooled[0])
-    return (target - mean) / deviation
+    return standard_score(target, Moments.of(shadow, out), prior, pooled and pooled[0])
 
 
 def lira_online(
@@ -370,10 +342,7 @@ def lira_online(
     >>> lira_online(np.array([3.0, ]), shadow, out)   # half-way
     array([0.])
     """
-    mean_out, sd_out = _spread(shadow, out, prior, pooled and pooled[0])
-    mean_in, sd_in = _spread(shadow, ~out, prior, pooled and pooled[1])
-    z_out, z_in = (target - mean_out) / sd_out, (target - mean_in) / sd_in
-    return (z_out**2 - z_in**2) / 2 + np.log(sd_out) - np.log(sd_in)
+    return log_ratio(target, Moments.of(shadow, out), Moments.of(shadow, ~out), prior, pooled)
 
 
 def rmia(

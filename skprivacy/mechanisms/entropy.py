@@ -213,14 +213,14 @@ class SecureRandom:
         np.copyto(radius, size, casting="unsafe")
         radius += np.float32(0.5)
         if size.min() < _TAIL:
-            tail = np.flatnonzero(size < _TAIL)
+            tail = (size < _TAIL).nonzero()[0]
             fine = (self._uint(tail.size, np.uint32) + 0.5) * 2.0**-32
             radius[tail] = (size[tail] + fine).astype(np.float32)
         radius *= np.float32(2.0**-32)
         np.log(radius, out=radius)
         # Close to one, single precision cannot represent the distance to one: the noise would round
         # to zero. There the logarithm of the exact distance is used.
-        near = np.flatnonzero(size > _NEAR_ONE)
+        near = (size > _NEAR_ONE).nonzero()[0]
         radius[near] = np.log1p((~size[near] + 0.5) * -(2.0**-32))
         radius *= np.float32(-2.0)
         np.sqrt(radius, out=radius)
@@ -246,6 +246,8 @@ class _Buffers:
 
 def check_count(name: str, n: int) -> None:
     """Refuse what is no number of random numbers."""
+    if type(n) is int and 0 <= n <= _MOST:  # asked several times a step
+        return
     whole(name, n, least=0)
     if n > _MOST:
         raise ValueError(f"{name}={n!r} must be an integer from 0 to {_MOST}.")

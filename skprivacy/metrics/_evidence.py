@@ -11,7 +11,7 @@ import numpy as np
 from .._validation import generator
 from ._area import auc
 from ._mean import mean_lower_bound
-from ._rates import clopper_pearson
+from ._rates import high_rates, low_rates
 from ._samples import Float64Array
 
 __all__ = ["Evidence", "Rates", "area_bound", "epsilon_of_rates", "gather", "split_points"]
@@ -177,5 +177,4 @@ def _bounds(
 ) -> tuple[Float64Array, Float64Array]:
     """Return the low ends of one sample's rates above ``cuts`` and the high ends of the other's."""
     of_hit, of_missed = (len(s) - np.searchsorted(np.sort(s), cuts) for s in (hit, missed))
-    low = clopper_pearson(of_hit, len(hit), alpha)[0]
-    return low, clopper_pearson(of_missed, len(missed), alpha)[1]
+    return low_rates(of_hit, len(hit), alpha), high_rates(of_missed, len(missed), alpha)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
 from .._validation import is_number, open_unit
 from ._samples import Float64Array, Interval, as_numbers, check_scores
 
-__all__ = ["OperatingPoint", "advantage", "clopper_pearson", "roc", "tpr_at_fpr"]
+__all__ = [
+    "OperatingPoint",
+    "advantage",
+    "clopper_pearson",
+    "high_rates",
+    "low_rates",
+    "roc",
+    "tpr_at_fpr",
+]
 
 
 _LEAST_ALPHA = 1e-100
@@ -55,24 +64,63 @@ def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
     >>> low, round(high, 4)
     (0.0, 0.0362)
     """
-    alpha = open_unit("alpha", alpha)
+    alpha = _checked_alpha(alpha)
     if not (isinstance(n, Integral) and is_number(n) and n >= 1):
         raise ValueError(
             f"n={n!r} must be at least 1: without trials there is no interval. Pass more records."
         )
     hits = check_hits("k", k, n)
+    low, high = _low(hits, n, alpha), _high(hits, n, alpha)
+    if not (low <= high).all():  # False for NaN
+        raise _broken(f"{low} to {high}", k, n, alpha)
+    return (low, high) if hits.ndim else (float(low), float(high))
+
+
+def _checked_alpha(alpha: float) -> float:
+    alpha = open_unit("alpha", alpha)
     if alpha < _LEAST_ALPHA:
         raise ValueError(f"alpha={alpha!r} must be at least {_LEAST_ALPHA:g}: quantiles underflow.")
-    # betaincinv needs positive parameters; the two clipped cases are overwritten by 0 and 1.
-    low = np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), n - hits + 1, alpha / 2))
-    high = np.where(hits == n, 1.0, betaincinv(hits + 1, np.maximum(n - hits, 1), 1 - alpha / 2))
-    if not (low <= high).all():  # False for NaN
-        raise ArithmeticError(
-            f"clopper_pearson computed {low} to {high} for k={k} hits in n={n} trials at "
-            f"alpha={alpha}. This is a bug of skprivacy or of betaincinv in the installed scipy. "
-            "Update scipy, or report it."
-        )
-    return (low, high) if hits.ndim else (float(low), float(high))
+    return alpha
+
+
+def low_rates(k: NDArray[np.intp], n: int, alpha: float) -> Float64Array:
+    """Return the low ends of :func:`clopper_pearson`, computed once for equal numbers of hits."""
+    return _once_each(_low, k, n, alpha, lambda low, rate: low <= rate)
+
+
+def high_rates(k: NDArray[np.intp], n: int, alpha: float) -> Float64Array:
+    """Return the high ends of :func:`clopper_pearson`, computed once for equal numbers of hits."""
+    return _once_each(_high, k, n, alpha, lambda high, rate: rate <= high)
+
+
+def _once_each(
+    end: Callable[..., Float64Array],
+    k: NDArray[np.intp],
+    n: int,
+    alpha: float,
+    right: Callable[[Float64Array, Float64Array], NDArray[np.bool_]],
+) -> Float64Array:
+    hits, places = np.unique(k, return_inverse=True)
+    ends = end(hits, n, _checked_alpha(alpha))
+    if not right(ends, hits / n).all():  # False for NaN
+        raise _broken(f"ends of {ends}", k, n, alpha)
+    return ends[places]
+
+
+# betaincinv needs positive parameters; the two clipped cases are overwritten by 0 and 1.
+def _low(hits: Any, n: int, alpha: float) -> Float64Array:
+    return np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), n - hits + 1, alpha / 2))
+
+
+def _high(hits: Any, n: int, alpha: float) -> Float64Array:
+    return np.where(hits == n, 1.0, betaincinv(hits + 1, np.maximum(n - hits, 1), 1 - alpha / 2))
+
+
+def _broken(found: str, k: Any, n: int, alpha: float) -> ArithmeticError:
+    return ArithmeticError(
+        f"clopper_pearson computed {found} for k={k} hits in n={n} trials at alpha={alpha}. This "
+        "is a bug of skprivacy or of betaincinv in the installed scipy. Update scipy, or report it."
+    )
 
 
 def check_hits(name: str, k: Any, n: int) -> Float64Array:
@@ -247,7 +295,10 @@ def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
 
 def _hits(members: Float64Array, others: Float64Array) -> tuple[Any, Any, Float64Array]:
     """Count members and others at or above each distinct score, in decreasing order."""
-    thresholds = np.append(np.unique(np.concatenate([members, others])), np.inf)[::-1]
-    true_hits = len(members) - np.searchsorted(np.sort(members), thresholds)
-    false_hits = len(others) - np.searchsorted(np.sort(others), thresholds)
-    return true_hits, false_hits, thresholds
+    values = np.concatenate([members, others])
+    order = np.argsort(values)[::-1]
+    values, inside = values[order], order < len(members)
+    last = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of those that are equal
+    true_hits = np.append(0, np.cumsum(inside)[last])
+    false_hits = np.append(0, last + 1) - true_hits
+    return true_hits, false_hits, np.append(np.inf, values[last])

@@ -243,7 +243,8 @@ class DPGANSynthesizer(Synthesizer):
         Raises
         ------
         ValueError
-            If a parameter or a shape is not as described. Nothing has been released then.
+            If a parameter or a shape is not as described. Nothing has been released then, but if
+            ``learning_rate`` is so large that weights overflow, which shows in the end.
         BudgetExceededError
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         ImportError
@@ -285,8 +286,10 @@ class DPGANSynthesizer(Synthesizer):
                     random,
                 )
                 training.learn(_placed(features.rows(codes), kept), _placed(labels, kept), who)
+                generator = training.generator()
+                self._check_finite(generator)
             self._keep(facts, domain)
-            self.generator_, self.rates_ = training.generator(), noisy / noisy.sum()
+            self.generator_, self.rates_ = generator, noisy / noisy.sum()
             self.n_records_ = config.n_records
             self.noise_multiplier_, self.n_steps_ = config.noise_multiplier, config.n_steps
         return self
@@ -317,6 +320,12 @@ class DPGANSynthesizer(Synthesizer):
             per_group=None if who is None else PerGroup(who.unit, most, "mean"),
         )
         check_delta(self.delta, config.n_records)
+        if config.n_steps < self.discriminator_steps:
+            raise ValueError(
+                f"discriminator_steps={self.discriminator_steps!r} are more than all "
+                f"{config.n_steps} steps, so that the generator would take none. Pass fewer, or "
+                "more epochs, or a smaller batch_size."
+            )
 
         def event(noise: float) -> Event:
             return Composed((_counts(noise).event, config.event_at(noise)))
@@ -325,6 +334,14 @@ class DPGANSynthesizer(Synthesizer):
             event, float(self.epsilon), float(self.delta), config.relation
         )
         return replace(config, noise_multiplier=float(noise))
+
+    def _check_finite(self, generator: Generator) -> None:
+        """Refuse weights that make no records: all that is told of them has been released."""
+        if not all(bool(weight.isfinite().all()) for weight in generator.parameters()):
+            raise ValueError(
+                f"learning_rate={self.learning_rate!r} is too large: the generator has weights "
+                "that are not finite. The noise has been paid for. Pass a smaller one."
+            )
 
     def _drawn(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
         features = Features(self.domain_, self.label_)

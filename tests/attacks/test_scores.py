@@ -84,3 +84,24 @@ def test_rmia_against_its_definition(gamma):
     ratio, population = rng.gamma(2, size=20), rng.gamma(2, size=31)
     expected = (ratio[:, None] / population >= gamma).mean(1)
     assert scores.rmia(ratio, population, gamma=gamma) == pytest.approx(expected)
+
+
+def test_a_score_depends_on_no_other_record_to_the_last_bit():
+    """Sums of numpy round by the number of columns and by how these are kept."""
+    rng = np.random.default_rng(0)
+    target, shadow = rng.normal(size=300), rng.normal(size=(126, 300))
+    out = rng.random(shadow.shape) < 0.5
+    given = {"prior": 4.0, "pooled": (1.5, 0.7)}
+    for compare in (scores.lira_offline, scores.lira_online):
+        whole = compare(target, shadow, out, **given)
+        turned = compare(target, np.asfortranarray(shadow), np.asfortranarray(out), **given)
+        each = [compare(target[[i]], shadow[:, [i]], out[:, [i]], **given)[0] for i in range(300)]
+        assert np.array_equal(whole, turned)
+        assert np.array_equal(whole, each)
+
+
+def test_signals_of_models_that_do_not_count_may_be_infinite():
+    shadow, out = np.array([[0.0, np.inf], [2.0, 1.0], [1.0, 3.0]]), np.ones((3, 2), dtype=bool)
+    out[0] = False
+    found = scores.lira_offline(np.array([3.0, 3.0]), shadow, out)
+    assert np.array_equal(found, scores.lira_offline(np.array([3.0, 3.0]), shadow[1:], out[1:]))

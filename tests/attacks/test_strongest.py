@@ -74,14 +74,11 @@ def test_power_is_the_share_of_members_found():
     halves = [rng.permuted(np.arange(5000) < 2500) for _ in range(4)]
     trained = np.concatenate([[half, ~half] for half in halves])
     said = logit(np.where(trained, 0.9, 0.6))
-    told, reversed_, constant = _rehearsal.powers(
-        said,
-        trained,
-        [
-            _rehearsal.Variant(view, lambda target, shadow, out: target)
-            for view in (np.asarray, np.negative, np.zeros_like)
-        ],
+    found = _rehearsal.Rehearsal.of(said, trained).powers(
+        _rehearsal.Variant([view.__name__], view, lambda target, shadow, out: [target])
+        for view in (np.asarray, np.negative, np.zeros_like)
     )
+    told, reversed_, constant = found.values()
     assert told == pytest.approx(1)
     assert reversed_ < 0.1  # all at a rate of 1, nothing below
     assert constant == pytest.approx(_rehearsal.RATES.mean())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -52,6 +54,7 @@ MARKED = np.column_stack([y, X])
 ATTRIBUTE = attacks.AttributeInference(LogisticRegression().fit(MARKED, y)).fit(MARKED, y)
 HUGE = np.where(np.arange(3) == 0, 1e300, X)
 NETWORK = MLPClassifier((4,)).partial_fit(X, y, classes=[0, 1])
+INVERSION = attacks.GradientInversion(NETWORK, n_iter=1).fit(X, y)
 CANARIES = attacks.LabelInferenceAttack(TARGET, n_canaries=5, random_state=0).fit(X, y)
 LABEL_ONLY = attacks.LabelOnlyAttack(TARGET, n_queries=9).fit(X, y)
 
@@ -60,6 +63,12 @@ def swept(**params):
     model = OutputPerturbationClassifier(bounds=(0, 1), classes=[0, 1])
     given = {"epsilons": [1.0], "cv": 2, "baseline": None, "refit": 1.0, **params}
     return model_selection.PrivacySweepCV(model, **given)
+
+
+def raised(records, labels, train=np.copy):
+    return attacks.gradient_ascent(
+        NETWORK, train, records, labels, ascent=0.1, n_rounds=1, step=0.1, n_records=24
+    )
 
 
 # The parameter that a refusal has to name, and the call: all failed in another way.
@@ -188,6 +197,18 @@ FOUND = [
     ("cv", lambda: swept(cv=[([0, 1, 99], [2, 3])]).fit(X, y)),
     ("cv", lambda: swept(cv=[(y > 0, [True])]).fit(X, y)),
     ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=[([0], [1], [2])])),
+    ("ridge", lambda: fine_tuning.SoftmaxHead(ridge=Fraction(1, 3))),
+    ("noise_multiplier", lambda: GaussianEvent(Fraction(1, 3))),
+    ("reinforce", lambda: ensemble.InteractiveGNMax(threshold=3, max_answers=2,
+                                                    reinforce=Fraction(1, 3))),
+    ("train", lambda: raised(X, y, train=object)),
+    ("train", lambda: raised(X, y, train=len)),
+    ("reference", lambda: attacks.NearestGenerated().fit(X, X[:, :2])),
+    ("labels", lambda: INVERSION.reconstruct(
+        attacks.party_gradient(NETWORK, X[:2], y[:2]), 2, labels=y[:1])),
+    ("loss", lambda: attacks.GradientInversion(NETWORK, loss=3).fit(X, y)),
+    ("y", lambda: raised(X, ["a"] * 24)),
+    ("y", lambda: raised(X, MARKED)),
     ("image_shape", lambda: neural_network.ScatteringTransformer(3.5).fit(X).transform(X)),
 ]  # fmt: skip
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skprivacy.metrics import (
+    _rates,
     advantage,
     auc,
     auc_interval,
@@ -79,3 +80,18 @@ def test_epsilon_grows_with_hits_and_falls_with_false_alarms(n_in, n_out, data):
     if false < n_out:
         assert epsilon_from_counts(hits, n_in, false + 1, n_out) <= epsilon
     assert epsilon_from_counts(hits, n_in, false, n_out, delta=0.1) <= epsilon
+
+
+@given(st.lists(st.integers(0, 40), min_size=1), st.sampled_from([1e-9, 0.05, 0.5]))
+def test_ends_are_those_of_the_interval(hits, alpha):
+    low, high = clopper_pearson(hits, 40, alpha)
+    assert np.array_equal(low, _rates.low_rates(np.array(hits), 40, alpha))
+    assert np.array_equal(high, _rates.high_rates(np.array(hits), 40, alpha))
+
+
+@given(samples, samples)
+def test_the_curve_counts_who_reaches_each_score(members, others):
+    false, true, cuts = roc(members, others)
+    assert cuts.tolist() == [np.inf, *sorted({*members, *others}, reverse=True)]
+    assert true.tolist() == [np.mean(np.array(members) >= cut) for cut in cuts]
+    assert false.tolist() == [np.mean(np.array(others) >= cut) for cut in cuts]

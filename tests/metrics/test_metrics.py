@@ -156,6 +156,15 @@ def test_nan_is_an_error_and_never_an_interval(monkeypatch):
         epsilon_lower_bound(range(10, 30), range(20))
 
 
+@pytest.mark.parametrize("wrong", [lambda a, b, p: a * np.nan, lambda a, b, p: 1 - p])
+def test_ends_on_the_wrong_side_of_a_rate_are_an_error(monkeypatch, wrong):
+    """Whoever needs one end of an interval cannot compare it with the other."""
+    monkeypatch.setattr(_rates, "betaincinv", wrong)
+    for ends in (_rates.low_rates, _rates.high_rates):
+        with pytest.raises(ArithmeticError, match="betaincinv"):
+            ends(np.array([5, 3, 5]), 10, 0.05)
+
+
 def test_planted_ranks_of_an_old_scipy_are_caught(monkeypatch):
     """Before scipy 1.13 ``rankdata`` gave NaN for a sample that holds both infinities."""
     right = _area._share_below
@@ -255,10 +264,10 @@ def test_planted_choice_on_the_judging_half_is_caught(monkeypatch):
 
 def test_planted_point_estimates_are_caught(monkeypatch):
     def point(k, n, alpha):
-        rate = np.clip(k / n, 1 / n, 1 - 1 / n)
-        return rate, rate
+        return np.clip(k / n, 1 / n, 1 - 1 / n)
 
-    monkeypatch.setattr(_evidence, "clopper_pearson", point)
+    monkeypatch.setattr(_evidence, "low_rates", point)
+    monkeypatch.setattr(_evidence, "high_rates", point)
     assert null_failures(epsilon_lower_bound, 0.05) > ALLOWED[0.05]
 
 

@@ -62,7 +62,7 @@ def test_planted_fixed_coin_is_caught(monkeypatch):
         first, second = members[:n], others[:n]
         ties = int((first == second).sum())
         won = int((first > second).sum()) + np.random.default_rng(0).binomial(ties, 0.5)
-        return float(_evidence.clopper_pearson(won, n, 2 * alpha)[0])
+        return float(clopper_pearson(won, n, 2 * alpha)[0])
 
     monkeypatch.setattr(_evidence, "area_bound", area)
     with pytest.raises(AssertionError):

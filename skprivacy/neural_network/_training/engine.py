@@ -27,7 +27,7 @@ from .config import TrainingConfig
 from .environment import ordinary_torch, private_randomness, usable_device
 from .fixed_step import FIXED_ON, FixedStep, hindrance
 from .noise import Sampler
-from .optimizers import OPTIMIZERS, PrivateAdam
+from .optimizers import OPTIMIZERS, MomentumSGD, PrivateAdam
 from .people import People
 from .rows import MappedRows
 
@@ -225,11 +225,14 @@ class Training:
 
     def update(self, noisy: Tensor) -> None:
         """Move the weights by a sum that was released."""
-        torch.mul(noisy.to(self._grad), 1.0 / self.config.batch_size, out=self._grad)
+        if noisy.data_ptr() != self._grad.data_ptr():
+            self._grad.copy_(noisy)
+        if not isinstance(self._optimizer, MomentumSGD):  # which divides by itself
+            self._grad.mul_(1.0 / self.config.batch_size)
         share = self.config.share_of_step_size(self._step)
         self._optimizer.param_groups[0]["lr"] = self.rate * share
         self._optimizer.step()
-        self._average.add(self._weights.data)
+        self._average.add(self._weights)
         self._step += 1
 
     def _noisy(self, total: Tensor, peers: Peers) -> Tensor:
@@ -269,6 +272,8 @@ class Training:
         params = {"lr": 0.0, **config.optimizer_params}
         if issubclass(kind, PrivateAdam):
             params["noise_std"] = config.noise_std * config.max_grad_norm / config.batch_size
+        if issubclass(kind, MomentumSGD):
+            params["divisor"] = float(config.batch_size)
         return kind([self._weights], **params)
 
     def _result(self) -> nn.Module:
@@ -320,9 +325,9 @@ class WeightAverage:
         """Take the weights after one more step in."""
         if self._step >= self._first:
             if self._mean is None:
-                self._mean = torch.zeros_like(weights)
+                self._mean = torch.zeros_like(weights.data)
             self._mass = 1.0 + self._decay * self._mass
-            self._mean.lerp_(weights, 1.0 / self._mass)
+            self._mean.lerp_(weights.data, 1.0 / self._mass)
         self._step += 1
 
     def shares(self, n_steps: int) -> list[float]:
