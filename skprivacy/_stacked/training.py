@@ -21,7 +21,6 @@ from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
-from sklearn.base import clone
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_X_y
@@ -30,6 +29,7 @@ from .._blas import blas_threads, one_blas_thread
 from .._clones import shadow_clone
 from .._sklearn import safe_indexing
 from .._validation import label_columns
+from .devices import trained_on, usable
 from .dpsgd import PrivateTask, train_private
 from .mlp import MLPTask, is_plain_mlp, train_mlps
 from .perceptrons import Float32Array, Layers, with_facts
@@ -39,9 +39,7 @@ __all__ = [
     "is_mlp",
     "is_stackable",
     "train_alone",
-    "train_apart",
     "train_stacked",
-    "usable",
 ]
 
 # Maximum number of models whose records are sent to a process at once.
@@ -51,10 +49,6 @@ _PREPARED = 8
 _WORTHWHILE = 4e11
 # How many numbers networks trained side by side may hold and still fit the cache.
 _CACHED = 3 << 19
-# What is trained on by ``dpsgd`` and ``mlp``, and how many numbers another device may hold if it
-# does not say what it has.
-_PROCESSORS = {"cpu"}
-_ROOM = 1 << 28
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "identity": lambda z: z,
     "logistic": expit,
@@ -90,7 +84,9 @@ class StackedMember:
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
-class _Prepared(NamedTuple):
+class Prepared(NamedTuple):
+    """A network to train, and what makes a model of its layers."""
+
     position: int
     task: _Task
     member: Callable[[Layers], StackedMember]
@@ -148,7 +144,7 @@ def train_stacked(
         for index, member in (
             _trained(prepared, len(rows), n_jobs)
             if device is None
-            else _trained_on(prepared, device)
+            else trained_on(prepared, device)
         ):
             members[index] = member
             done(index, member)
@@ -199,70 +195,8 @@ def train_alone(
     return prepared.member(layers)
 
 
-def train_apart(
-    estimator: MLPClassifier,
-    parts: Sequence[tuple[Any, NDArray[Any]]],
-    n_features: int,
-    classes: NDArray[Any],
-    seeds: Sequence[int] | NDArray[np.int64],
-    device: str,
-) -> list[StackedMember | None]:
-    """Train an ``MLPClassifier`` on each part, all at once on a device of torch.
-
-    Parameters
-    ----------
-    estimator : MLPClassifier
-        One that :func:`is_mlp`, and no pipeline. Never changed.
-    parts : sequence of (records, labels)
-    n_features : int
-    classes : ndarray of shape (n_classes,)
-        All classes, sorted: the networks have an output for each.
-    seeds : sequence of int
-    device : str
-
-    Returns
-    -------
-    list of StackedMember or None
-        ``None`` for a part that :func:`train_alone` would refuse.
-
-    Notes
-    -----
-    **Guarantees.** Those of :func:`train_alone`, on the device: a network is a function of its own
-    part, to the last bit.
-    """
-    import torch
-
-    from ..neural_network._training.environment import ordinary_torch
-    from . import apart
-
-    net = clone(estimator)
-    net._validate_params()
-    records = [_records_of(X, y, n_features, classes) for X, y in parts]
-    with ordinary_torch(device), torch.no_grad(), np.errstate(all="ignore"):
-        trained = apart.train_apart(net, records, n_features, classes, seeds, device)
-    return [
-        StackedMember(classes, layers, net.activation)
-        if layers is not None and all(np.isfinite(v).all() for layer in layers for v in layer)
-        else None
-        for layers in trained
-    ]
-
-
-def _records_of(
-    X: Any, y: NDArray[Any], n_features: int, classes: NDArray[Any]
-) -> Float32Array | None:
-    """Return records as networks take them, or None if they cannot be."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            records = _dense(X, y, label_columns(y, classes))
-    except ValueError:  # due to a private record
-        return None
-    return records if records.shape[1] == n_features + 2 else None
-
-
 def _trained(
-    prepared: Iterator[_Prepared], n_models: int, n_jobs: int
+    prepared: Iterator[Prepared], n_models: int, n_jobs: int
 ) -> Iterator[tuple[int, StackedMember]]:
     """Yield models with their indices. Few are prepared at a time: each has its own records."""
     first = next(prepared, None)
@@ -290,65 +224,6 @@ def _trained(
             yield index, member(layers)
     if failed:
         raise failed[0]
-
-
-def usable(device: str) -> str | None:
-    """Return the device of torch on which to train; None for the processor.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be used here.
-    """
-    if device in _PROCESSORS:
-        return None
-    from ..neural_network._training.environment import usable_device
-
-    device = usable_device(device)
-    return None if device in _PROCESSORS else device
-
-
-def _trained_on(prepared: Iterator[_Prepared], device: str) -> Iterator[tuple[int, StackedMember]]:
-    """Yield models with their indices, trained on a device in groups that its memory holds."""
-    import torch
-
-    from ..neural_network._training.environment import ordinary_torch
-    from . import device_dpsgd, device_mlp
-
-    for group in _that_fit(prepared, _room(device)):
-        tasks: list[Any] = [model.task for model in group]
-        kind: Any = device_mlp.train_mlps if isinstance(tasks[0], MLPTask) else None
-        with ordinary_torch(device), torch.no_grad(), np.errstate(all="ignore"):
-            trained = (kind or device_dpsgd.train_private)(tasks, device)
-        for model, layers in zip(group, trained, strict=True):
-            yield model.position, model.member(layers)
-
-
-def _room(device: str) -> int:
-    """Return how many numbers may be on a device: a quarter of what is free."""
-    import torch
-
-    if torch.device(device).type != "cuda":
-        return _ROOM
-    free, _ = torch.cuda.mem_get_info(device)
-    return int(free // 16)
-
-
-def _that_fit(prepared: Iterator[_Prepared], room: int) -> Iterator[list[_Prepared]]:
-    """Yield groups of models of one kind that take that much room together, or of one."""
-    groups: dict[Hashable, list[_Prepared]] = {}
-    for model in prepared:
-        group = groups.setdefault(model.task.kind, [])
-        if group and _numbers([*group, model]) > room:
-            yield list(group)
-            group.clear()
-        group.append(model)
-    yield from groups.values()
-
-
-def _numbers(group: list[_Prepared]) -> int:
-    sources = {id(model.task.source): model.task.source.size for model in group}
-    return sum(model.task.numbers for model in group) + sum(sources.values())
 
 
 def _train(tasks: list[Any]) -> list[Layers]:
@@ -380,14 +255,14 @@ def _preparation(
     classes: NDArray[Any],
     rows: Sequence[NDArray[np.intp]],
     seeds: Sequence[int],
-) -> Callable[[int], _Prepared]:
+) -> Callable[[int], Prepared]:
     """Return a function from a model's index to the network prepared for training."""
     label = label_columns(y, classes)
     alone = _network(estimator) is estimator or len(estimator.steps) == 1
     # without steps that change them, all networks read the same records: they stay in the cache
-    shared = _dense(X, y, label) if alone and is_plain_mlp(_network(estimator)) else None
+    shared = dense(X, y, label) if alone and is_plain_mlp(_network(estimator)) else None
 
-    def prepare(i: int) -> _Prepared:
+    def prepare(i: int) -> Prepared:
         model, steps = shadow_clone(estimator, int(seeds[i])), None
         net = _network(model)
         inputs, labels, chosen = X, y, rows[i]
@@ -401,25 +276,25 @@ def _preparation(
             task = PrivateTask(describe(inputs, labels), int(seeds[i]))
         else:
             net._validate_params()
-            records = _dense(inputs, labels, label[rows[i]]) if shared is None else shared
+            records = dense(inputs, labels, label[rows[i]]) if shared is None else shared
             task = MLPTask(net, records, chosen, classes, int(seeds[i]))
         member = partial(
             StackedMember, task.classes, activation=task.activation, preprocessing=steps
         )
-        return _Prepared(i, task, member)
+        return Prepared(i, task, member)
 
     return prepare
 
 
-def _dense(X: Any, y: NDArray[Any], label: NDArray[np.intp]) -> Float32Array:
+def dense(X: Any, y: NDArray[Any], label: NDArray[np.intp]) -> Float32Array:
     checked, _ = check_X_y(X, y, accept_sparse="csr", dtype=np.float32)
     return with_facts(checked.toarray() if hasattr(checked, "toarray") else checked, label)
 
 
-def _side_by_side(prepared: Iterator[_Prepared], together: int) -> Iterator[list[_Prepared]]:
+def _side_by_side(prepared: Iterator[Prepared], together: int) -> Iterator[list[Prepared]]:
     """Yield groups of at most ``together`` models of one kind that fit the cache together."""
     while block := list(islice(prepared, together)):
-        kinds: dict[Hashable, list[_Prepared]] = {}
+        kinds: dict[Hashable, list[Prepared]] = {}
         for model in block:
             kinds.setdefault(model.task.kind, []).append(model)
         for group in kinds.values():

@@ -16,7 +16,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skprivacy._stacked import device_dpsgd, is_stackable, tensors, train_stacked, training
+from skprivacy._stacked import device_dpsgd, devices, is_stackable, tensors, train_stacked, training
 from skprivacy._stacked import dpsgd as host_dpsgd
 from skprivacy.attacks import ShadowPool
 from skprivacy.mechanisms import FloatGaussian
@@ -30,7 +30,7 @@ DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch):
     """Let the processor be treated as a device is, where a device is asked for."""
-    monkeypatch.setattr(training, "_PROCESSORS", {"the processor"})
+    monkeypatch.setattr(devices, "_PROCESSORS", {"the processor"})
 
 
 def problem(n=300, n_classes=3):
@@ -184,7 +184,7 @@ def test_groups_that_fit_are_trained_one_after_another(room):
     whole = train_stacked(net, X, y, rows, range(12), device="cpu")
     sizes.clear()
     with (
-        mock.patch.object(training, "_ROOM", room),
+        mock.patch.object(devices, "_ROOM", room),
         mock.patch.object(tensors.TensorStack, "__init__", counted),
     ):
         parts = train_stacked(net, X, y, rows, range(12), device="cpu")
@@ -222,7 +222,7 @@ def test_no_step_waits_for_the_device():
         warnings.simplefilter("error")
         for net in nets:
             with mock.patch.object(
-                training, "_trained_on", no_waits(training._trained_on, NoWaits)
+                training, "trained_on", no_waits(training.trained_on, NoWaits)
             ):
                 train_stacked(net, X, y, ROWS, range(4), device="cpu")
 

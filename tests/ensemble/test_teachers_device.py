@@ -10,7 +10,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from skprivacy._stacked import apart, training
+from skprivacy._stacked import apart, devices, train_alone, train_apart
 from skprivacy._stacked.device_mlp import train_mlps
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.ensemble import PATEClassifier, teachers
@@ -38,7 +38,7 @@ PLAIN["two classes"] = MLPClassifier((6,), "relu", batch_size=20, max_iter=15, s
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch):
     """Let "cpu:0", another name of the processor, be a device."""
-    monkeypatch.setattr(training, "_PROCESSORS", {"cpu"})
+    monkeypatch.setattr(devices, "_PROCESSORS", {"cpu"})
 
 
 def trained(net, X, y, parts, device):
@@ -46,7 +46,7 @@ def trained(net, X, y, parts, device):
     kept = {}
 
     def keeping(*args):
-        members = training.train_apart(*args)
+        members = train_apart(*args)
         for i, member in enumerate(members):
             if member is not None:
                 kept[i] = member
@@ -99,9 +99,9 @@ def test_shadows_trained_side_by_side_are_caught(change):
 def test_they_are_the_networks_of_the_processor(net, classes, device):
     y = np.where(np.isin(Y, classes), Y, classes[0])
     parts = [(X[i == PARTS], y[i == PARTS]) for i in range(N_TEACHERS)]
-    ours = training.train_apart(net, parts, 4, classes, SEEDS, device)
+    ours = train_apart(net, parts, 4, classes, SEEDS, device)
     for (records, labels), seed, member in zip(parts, SEEDS, ours, strict=True):
-        alone = training.train_alone(net, records, labels, classes, int(seed))
+        alone = train_alone(net, records, labels, classes, int(seed))
         for layer, its_layer in zip(member.layers, alone.layers, strict=True):
             for values, its_values in zip(layer, its_layer, strict=True):
                 np.testing.assert_allclose(values, its_values, atol=1e-4)
