@@ -221,9 +221,7 @@ def test_no_step_waits_for_the_device():
     with mock.patch("skprivacy.mechanisms.floating._AHEAD", {"cpu"}), warnings.catch_warnings():
         warnings.simplefilter("error")
         for net in nets:
-            with mock.patch.object(
-                training, "trained_on", no_waits(training.trained_on, NoWaits)
-            ):
+            with mock.patch.object(training, "trained_on", no_waits(training.trained_on, NoWaits)):
                 train_stacked(net, X, y, ROWS, range(4), device="cpu")
 
 

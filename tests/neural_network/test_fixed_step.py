@@ -444,6 +444,30 @@ def test_what_takes_the_other_way_says_why(params, why):
     assert why in kept[0].hindrance
 
 
+class Others(engine.Alone):
+    """Processes that train together, to which the sum goes by way of the processor."""
+
+    def release(self, mechanism, total, random):
+        assert isinstance(total, np.ndarray)
+        return super().release(mechanism, total, random)
+
+
+@pytest.mark.parametrize("clipping", ["flat", "adaptive"])
+def test_processes_that_train_together_take_the_other_way(clipping):
+    made = []
+    for gpu in (False, True):
+        torch.manual_seed(0)
+        settings = config(clipping=clipping)
+        with simulated_gpu() if gpu else nullcontext():
+            training = Training(
+                settings, MODULES["perceptron"](), LOSS, Probe.like((16,), 3), SecureRandom(1)
+            )
+            made.append(training.run(*data(), Others()))
+    assert training.hindrance == "several processes train together"
+    for p, q in zip(made[0].parameters(), made[1].parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+
+
 def out_of_memory(*args):
     raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
 
