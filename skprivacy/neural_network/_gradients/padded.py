@@ -25,7 +25,7 @@ __all__ = ["PaddedSum", "Table", "lengths_for"]
 # in a thousand million is longer than the last.
 _SPREADS = 1.0, 3.0, 6.0
 _MULTIPLE = 32
-_NUMBERS = 1 << 27  # that one forward pass may hold
+_NUMBERS = 1 << 26  # that one forward pass may hold
 
 
 def lengths_for(expected: int, sampled: bool) -> tuple[int, ...]:

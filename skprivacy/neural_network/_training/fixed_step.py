@@ -179,7 +179,9 @@ class Momentum:
         self._momentum = training._optimizer.param_groups[0]["momentum"]
         self._velocity, self._mean = torch.zeros_like(weights), torch.zeros_like(weights)
         self._at = torch.zeros(1, dtype=torch.int64, device=weights.device)
-        changes = [weights, self._velocity, self._mean, self._at, released, training._grad]
+        changes = [weights, self._velocity, self._mean, self._at, training._grad]
+        if released is not training._grad:
+            changes.append(released)
         if isinstance(training._clip, AdaptiveClippingOnDevice):
             changes.append(training._clip.state)
         released.zero_()
