@@ -255,14 +255,17 @@ class InversionAttack(ABC, BaseEstimator):
                 f"{len(gradients)} gradients and {len(batches)} batches; expected equally many, "
                 "one or more."
             )
-        rows, labels = [], []
-        for b, (X, y) in enumerate(batches):
-            checked, label = checked_rows(X, y, f"batches[{b}]")
-            if checked.shape != (np.shape(batches[0][0])[0], self.n_features_in_):
+        rows: list[Float64Array] = []
+        labels = []
+        for b, batch in enumerate(batches):
+            if not isinstance(batch, tuple | list) or len(batch) != 2:
+                raise TypeError(f"batches[{b}] must be a pair (X, y), of records and their labels.")
+            checked, label = checked_rows(*batch, f"batches[{b}]")
+            expected = len(rows[0] if rows else checked), self.n_features_in_
+            if checked.shape != expected:
                 raise ValueError(
-                    f"batches[{b}] has shape {checked.shape}; expected "
-                    f"{(np.shape(batches[0][0])[0], self.n_features_in_)}, as many rows as the "
-                    "first and the features of fit."
+                    f"batches[{b}] has shape {checked.shape}; expected {expected}, as many rows as "
+                    "the first and the features of fit."
                 )
             rows.append(checked)
             labels.append(self._gradients.targets(label))

@@ -200,6 +200,12 @@ FOUND = [
     ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=[([0], [1], [2])])),
     ("ridge", lambda: fine_tuning.SoftmaxHead(ridge=Fraction(1, 3))),
     ("steps", lambda: fine_tuning.GradientHead(steps=True)),
+    ("lift", lambda: accounting.SmoothGaussianEvent(1.5, 0.05, lift=np.zeros((2, 2)))),
+    ("X", lambda: attacks.StolenMemoriesAttack(NETWORK, epochs=1).fit(X[:, 0], y)),
+    ("batches[0]", lambda: INVERSION.evaluate(
+        [attacks.party_gradient(NETWORK, X[:2], y[:2])], [1])),
+    ("groups_in", lambda: attacks.AttackResult(*SCORES).by_group([[1], [2, 3]], y)),
+    ("groups_in", lambda: attacks.AttackResult(*SCORES).by_group(["a"] * 24, [None] * 24)),
     ("value", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).release(
         np.zeros((3, 2)), mechanisms.SecureRandom())),
     ("method", lambda: synthesis.PrivateSynthesizer(
