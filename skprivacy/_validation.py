@@ -35,6 +35,7 @@ __all__ = [
     "generator",
     "is_number",
     "is_tensor",
+    "is_whole",
     "label_columns",
     "not_negative",
     "number",
@@ -166,11 +167,18 @@ def check_flat(values: Any, name: str = "value") -> None:
             "float64, to which noise is added in place."
         )
     check_unmasked(values, name)
-    if values.ndim != 1 or str(values.dtype).removeprefix("torch.") not in ("float32", "float64"):
+    if values.ndim != 1 or not _is_float(values.dtype):
         raise ValueError(
             f"{name} has shape {tuple(values.shape)} and dtype {values.dtype}; expected a flat "
             f"array of float32 or float64. Flatten it with {name}.reshape(-1) first."
         )
+
+
+def _is_float(dtype: Any) -> bool:
+    """Whether a type of numpy's or torch's is that of single or double precision, natively kept."""
+    if isinstance(dtype, np.dtype):
+        return dtype in (np.float32, np.float64)
+    return str(dtype) in ("torch.float32", "torch.float64")
 
 
 def check_column_names(X: Any) -> None:
@@ -259,9 +267,20 @@ def label_columns(y: Any, classes: NDArray[Any], name: str = "y") -> NDArray[np.
 
 
 def is_number(value: Any) -> bool:
-    """Return whether ``value`` is a real number; infinity and NaN are numbers."""
-    # numpy counts spans of time among its integers
-    return isinstance(value, Real) and not isinstance(value, bool | np.timedelta64)
+    """Return whether ``value`` is a real number; infinity and NaN are numbers.
+
+    A fraction is none: numpy would take it, and all that is computed with it, for an object.
+    """
+    if type(value) is float:  # asked in every step of a training
+        return True
+    if isinstance(value, bool | np.timedelta64):  # which numpy counts among its integers
+        return False
+    return isinstance(value, Real) and not (isinstance(value, Rational) and value.denominator != 1)
+
+
+def is_whole(value: Any) -> bool:
+    """Return whether ``value`` is an integer, Python's or numpy's; True is none."""
+    return isinstance(value, Integral) and is_number(value)
 
 
 def number(name: str, value: Any, expected: str) -> None:
@@ -303,7 +322,7 @@ def open_unit(name: str, value: Any) -> float:
 
 def whole(name: str, value: Any, least: int = 1) -> None:
     """Raise ValueError unless ``value`` is an integer of at least ``least``."""
-    if not isinstance(value, Integral) or not is_number(value) or value < least:
+    if not is_whole(value) or value < least:
         raise ValueError(f"{name}={value!r} must be an integer >= {least}.")
 
 

@@ -1,6 +1,14 @@
 """Warnings and errors of skprivacy."""
 
-__all__ = ["BudgetExceededError", "DatasetNotFoundError", "PrivacyLeakWarning", "PrivacyWarning"]
+from typing import Any
+
+__all__ = [
+    "BudgetExceededError",
+    "DatasetNotFoundError",
+    "PrivacyLeakWarning",
+    "PrivacyWarning",
+    "SyntheticTrainingError",
+]
 
 
 class PrivacyWarning(UserWarning):
@@ -21,3 +29,15 @@ class BudgetExceededError(ValueError):
 
 class DatasetNotFoundError(OSError):
     """A data set is missing and cannot be downloaded, or is not the published one."""
+
+
+class SyntheticTrainingError(ValueError):
+    """A model failed on synthetic records that had been paid for: their synthesizer is kept.
+
+    Attributes
+    ----------
+    synthesizer : estimator
+        Fitted, with its guarantee. It draws further records at no further cost.
+    """
+
+    synthesizer: Any

@@ -768,11 +768,12 @@ SCIKIT_LEARN = [
     ALMFineTuner(head="softmax", epsilon=100.0, noise_seed=0),
     HalfWhitening(),
     # The checks fit on a few dozen rows; a large epsilon lets them look at learning, not at noise.
-    DPSGDClassifier(epsilon=100.0, epochs=60),
-    DPSGDClassifier(epsilon=100.0, epochs=60, noise_seed=0),
-    DPSGDClassifier(epsilon=100.0, hidden_layer_sizes=(), device="cpu", noise_seed=0),
-    DPSGDRegressor(epsilon=100.0, epochs=60),
-    DPSGDRegressor(epsilon=100.0, epochs=60, noise_seed=0),
+    # In 20 epochs accuracy is 0.93 +- 0.005 where 0.83 is asked for, R2 0.81 +- 0.01 of 0.5.
+    DPSGDClassifier(epsilon=100.0, epochs=20),
+    DPSGDClassifier(epsilon=100.0, epochs=20, noise_seed=0),
+    DPSGDClassifier(epsilon=100.0, epochs=20, hidden_layer_sizes=(), device="cpu", noise_seed=0),
+    DPSGDRegressor(epsilon=100.0, epochs=20),
+    DPSGDRegressor(epsilon=100.0, epochs=20, noise_seed=0),
     DPFederatedClassifier(epsilon=100.0, n_rounds=30, noise_seed=0),
     FunctionalMechanismRegressor(noise_seed=0),
     FunctionalMechanismClassifier(noise_seed=0),
@@ -789,7 +790,7 @@ SCIKIT_LEARN = [
     ),
     PrivateStandardScaler(noise_seed=0),
     PrivateSynthesizer(noise_seed=0),
-    DPGANSynthesizer(epochs=1, noise_seed=0, random_state=0),
+    DPGANSynthesizer(epochs=1, discriminator_steps=1, noise_seed=0, random_state=0),
     SyntheticDataClassifier(
         LogisticRegression(), PrivateSynthesizer(epsilon=100.0, noise_seed=0), random_state=0
     ),

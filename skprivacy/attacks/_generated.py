@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from ._records import as_records, num_samples, some_records
 from .result import AttackResult
 
-__all__ = ["GeneratorAttack", "checked"]
+__all__ = ["GeneratorAttack", "checked", "unpaid"]
 
 
 class GeneratorAttack(BaseEstimator):
@@ -86,3 +86,10 @@ def checked(generated: Any, reference: Any, otherwise: str = "") -> tuple[Any, A
             "records of the population."
         )
     return generated, reference
+
+
+def unpaid(estimator: Any) -> Any:
+    """Return a clone that charges no budget, wherever in it one is: an attacker pays nothing."""
+    fresh = clone(estimator)
+    budgets = [name for name in fresh.get_params() if name.split("__")[-1] == "budget"]
+    return fresh.set_params(**dict.fromkeys(budgets)) if budgets else fresh

@@ -74,6 +74,7 @@ def train_shadows(
     *,
     stacked: bool,
     n_jobs: int | None,
+    device: str | None,
     verbose: int,
 ) -> list[Any]:
     """Train a clone for each job, or load it if its file exists; return what is kept of each.
@@ -82,7 +83,7 @@ def train_shadows(
     """
     with _safe_backend():
         if stacked:
-            return _train_stacked(estimator, data, jobs, shared, n_jobs, verbose)
+            return _train_stacked(estimator, data, jobs, shared, n_jobs, device, verbose)
         threads = trains_in_threads(estimator)
         n_jobs = several(n_jobs) if threads else n_jobs
         with one_blas_thread(), warnings.catch_warnings():  # joblib sees to other processes
@@ -130,6 +131,7 @@ def _train_stacked(
     jobs: Jobs,
     shared: Pipeline | None,
     n_jobs: int | None,
+    device: str | None,
     verbose: int,
 ) -> list[Any]:
     """Load the models that are saved and train the others."""
@@ -154,6 +156,7 @@ def _train_stacked(
             [rows[i] for i in missing],
             [seeds[i] for i in missing],
             n_jobs=n_jobs,
+            device=device,
             done=keep,
         )
     return kept

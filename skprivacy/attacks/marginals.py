@@ -7,13 +7,13 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_random_state, whole
 from ._cells import Cells, Counts
-from ._generated import GeneratorAttack, checked
+from ._generated import GeneratorAttack, checked, unpaid
 from ._records import as_records, fingerprints, num_samples, safe_indexing
 
 __all__ = ["MarginalAttack"]
@@ -98,9 +98,10 @@ class MarginalAttack(GeneratorAttack):
         generated, reference = checked(generated, reference, _ALONE)
         cells = Cells(reference, self.n_bins)
         made, known = cells.of(generated, "generated"), cells.of(reference, "reference")
-        self.weights_ = self._weights(cells, reference)
+        weights = self._weights(cells, reference)
         places = {name: i for i, name in enumerate(cells.names)}
-        queries = [tuple(places[c] for c in names) for names in self.weights_]
+        queries = [tuple(places[c] for c in names) for names in weights]
+        self.weights_ = weights
         self.tables_ = [(Counts(made, query), Counts(known, query)) for query in queries]
         self._known = np.unique(fingerprints(reference))
         self.cells_ = cells
@@ -116,10 +117,8 @@ class MarginalAttack(GeneratorAttack):
         chosen: Counter[tuple[Any, ...]] = Counter()
         for _ in range(self.n_shadows):
             half = random.permutation(n)[: max(n // 2, 2)]
-            shadow = clone(self.synthesizer)
-            if "budget" in shadow.get_params():
-                shadow.set_params(budget=None)
-            chosen.update({*shadow.fit(safe_indexing(reference, half)).cliques_})
+            shadow = unpaid(self.synthesizer).fit(safe_indexing(reference, half))
+            chosen.update({*_named(shadow, cells, reference)})
         return {names: count / self.n_shadows for names, count in chosen.items()}
 
     def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
@@ -133,3 +132,20 @@ class MarginalAttack(GeneratorAttack):
             usual = (known.of(codes) - itself + 0.5) / (known.total + 1)
             found += weight * np.log(seen / usual)
         return found
+
+
+def _named(shadow: Any, cells: Cells, reference: Any) -> list[tuple[Any, ...]]:
+    """Return the tables of a synthesizer by the names of the records' columns.
+
+    Columns of an array have none, and are those of the schema by their places.
+    """
+    if isinstance(reference, pd.DataFrame) or not hasattr(shadow, "schema_"):
+        own = dict(zip(cells.names, cells.names, strict=True))
+    else:
+        own = dict(zip(shadow.schema_, cells.names, strict=True))
+    if unknown := {name for names in shadow.cliques_ for name in names} - set(own):
+        raise ValueError(
+            f"synthesizer counts {sorted(map(str, unknown))}, and reference has the columns "
+            f"{list(own)}. Pass records with the columns that it is fitted to."
+        )
+    return [tuple(own[name] for name in names) for names in shadow.cliques_]

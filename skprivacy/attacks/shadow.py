@@ -103,6 +103,11 @@ class ShadowPool(BaseEstimator):
         does so if the estimator can be stacked: ``MLPClassifier(solver="adam",
         early_stopping=False)`` or ``DPSGDClassifier`` with its perceptron, alone or at the end of
         a pipeline. True refuses other estimators, False trains every model separately.
+    device : str, default=None
+        Where stacked networks are trained: "cpu", "cuda" or another device of torch of that kind,
+        on which as many are trained at once as its memory holds, or "auto" for a GPU if there is
+        one. ``None`` means where the estimator trains, by its own ``device``. Results are equal to
+        rounding, but for the noise of private ones, which a device makes itself.
     verbose : int, default=0
         Verbosity of joblib; a progress bar if models are stacked.
     keep_models : bool, default=True
@@ -152,6 +157,7 @@ class ShadowPool(BaseEstimator):
         "random_state": ["random_state"],
         "path": [None, str, os.PathLike],
         "stacked": ["boolean", StrOptions({"auto"})],
+        "device": [None, str],
         "verbose": ["verbose"],
         "keep_models": ["boolean"],
     }
@@ -165,6 +171,7 @@ class ShadowPool(BaseEstimator):
         random_state: Any = None,
         path: Any = None,
         stacked: bool | str = "auto",
+        device: str | None = None,
         verbose: int = 0,
         keep_models: bool = True,
     ) -> None:
@@ -174,6 +181,7 @@ class ShadowPool(BaseEstimator):
         self.random_state = random_state
         self.path = path
         self.stacked = stacked
+        self.device = device
         self.verbose = verbose
         self.keep_models = keep_models
 
@@ -253,7 +261,14 @@ class ShadowPool(BaseEstimator):
         listed = None if self.keep_models else Listed(all_prints, ASK_MODELS)
         data = Data(seen, y, weights, passed_on, None if listed is None else listed.first)
         trained = train_shadows(
-            rest, data, jobs, shared, stacked=stacked, n_jobs=self.n_jobs, verbose=self.verbose
+            rest,
+            data,
+            jobs,
+            shared,
+            stacked=stacked,
+            n_jobs=self.n_jobs,
+            device=self.device,
+            verbose=self.verbose,
         )
         self._shared = shared if listed is None else listed
         self.estimators_ = trained if listed is None else [table.of(listed) for table in trained]

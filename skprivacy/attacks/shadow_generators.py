@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_random_state, whole
 from ._cells import Cells, Counts
-from ._generated import GeneratorAttack, checked
-from ._records import as_records, concat, num_samples, safe_indexing
+from ._generated import GeneratorAttack, checked, unpaid
+from ._records import as_records, concat, fingerprints, num_samples, safe_indexing
 from .result import AttackResult
 
 __all__ = ["ShadowGenerators", "refitted"]
@@ -99,10 +98,10 @@ class ShadowGenerators(GeneratorAttack):
             )
         whole("n_shadows", self.n_shadows, 2)
         whole("n_bins", self.n_bins, 2)
-        generated, self.reference_ = checked(generated, reference, _ALONE)
-        cells = Cells(self.reference_, self.n_bins)
+        generated, reference = checked(generated, reference, _ALONE)
+        cells = Cells(reference, self.n_bins)
         self._target, self._n = cells.of(generated, "generated"), num_samples(generated)
-        self.cells_ = cells
+        self.cells_, self.reference_ = cells, reference
         return self
 
     def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
@@ -141,7 +140,10 @@ class ShadowGenerators(GeneratorAttack):
 
     def _shadow(self, X: Any, coins: NDArray[np.bool_], random: Any) -> NDArray[np.int64]:
         n = num_samples(self.reference_)
-        own = safe_indexing(self.reference_, random.permutation(n)[: max(n // 2, 1)])
+        half = random.permutation(n)[: max(n // 2, 1)]
+        # Who is asked about is in a shadow by its coin alone, also if reference records hold it.
+        others = half[~np.isin(fingerprints(self.reference_)[half], fingerprints(X))]
+        own = safe_indexing(self.reference_, others)
         trained = concat(own, safe_indexing(X, np.flatnonzero(coins)), "reference and X")
         return self.cells_.of(refitted(self.generator, trained, self._n, random), "shadows")
 
@@ -160,10 +162,7 @@ def refitted(generator: Any, X: Any, n: int, random: np.random.RandomState) -> A
 
     **Edge cases.** Some generators return records and their components; the records are taken.
     """
-    fresh = clone(generator)
-    if "budget" in fresh.get_params():
-        fresh.set_params(budget=None)
-    fresh.fit(X)
+    fresh = unpaid(generator).fit(X)
     seed = int(random.randint(2**31))
     try:
         drawn = fresh.sample(n, random_state=seed)

@@ -17,7 +17,7 @@ from ._record_gradients import RecordGradients
 from ._records import fingerprints, safe_indexing
 from .gradient_norm import linear_model
 from .membership import MembershipAttack
-from .updates import Updates, labels_as_columns
+from .updates import Updates, nearest_columns
 
 __all__ = ["UpdatesAttack"]
 
@@ -168,8 +168,8 @@ class UpdatesAttack(MembershipAttack):
         Each has a row for every record and a column for every round.
         """
         seen, fold = self.target, fingerprints(X) % N_FOLDS
-        labels = labels_as_columns(seen.model, y)
-        known = labels_as_columns(seen.model, self._reference_labels)
+        labels = nearest_columns(seen.model, y)
+        known = nearest_columns(seen.model, self._reference_labels)
         ratios, expected, losses = np.empty((3, len(y), seen.n_rounds))
         for t in range(seen.n_rounds):
             records = seen._gradients(t, X, labels)

@@ -9,13 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import is_number, positive, sequence, whole
+from .._validation import is_number, label_columns, positive, sequence, whole
 from ..metrics._samples import as_numbers
 from ._networks import Network, open_network
 from ._record_gradients import RecordGradients, network_at, record_gradients, weights_of
 from ._records import num_samples, some_records
 
-__all__ = ["Updates", "as_weights", "gradient_ascent", "labels_as_columns"]
+__all__ = [
+    "Updates",
+    "as_weights",
+    "gradient_ascent",
+    "labels_as_columns",
+    "nearest_columns",
+    "trained",
+]
 
 Float64Array = NDArray[np.float64]
 ARRAYS = (np.ndarray, list, tuple)  # what holds weights as they are, beside networks
@@ -282,13 +289,30 @@ def gradient_ascent(
         found = record_gradients(network_at(network, weights), inputs, label)
         weights = weights + ascent * num_samples(X) * found.mean(len(weights))
         before.append(weights)
-        weights = as_weights(train(weights.copy()))
+        weights = trained(train, weights)
         after.append(weights)
     return Updates(model, before, after, step, n_records, max_grad_norm, noise)
 
 
+def trained(train: Callable[..., Any], weights: Float64Array, *given: Any) -> Float64Array:
+    """Return what comes back for a vector of weights, and for what else ``train`` is given."""
+    try:
+        return as_weights(train(weights.copy(), *given))
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"train={train!r} must take a vector of {len(weights)} weights and return such a "
+            f"vector, or a network. It failed: {error}"
+        ) from error
+
+
 def labels_as_columns(model: Any, y: Any) -> NDArray[np.intp]:
     """Return the network's output of each label; a module's outputs are numbered from 0."""
+    known = getattr(model, "classes_", None)
+    return nearest_columns(model, y) if known is None else label_columns(y, known)
+
+
+def nearest_columns(model: Any, y: Any) -> NDArray[np.intp]:
+    """Return the network's output of each label, and any output for one that it does not know."""
     y = np.asarray(y)
     if y.ndim != 1:
         raise ValueError(f"y has shape {y.shape}; expected one label for each record.")

@@ -143,7 +143,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": _number, "percent": _percent, "share": _share}
-    environment.filters["bare"] = bare
+    environment.filters |= {"bare": bare, "significant": _significant}
     return environment
 
 
@@ -151,6 +151,13 @@ def _number(value: float | None, digits: int = 3) -> str:
     if value is None or math.isnan(value):
         return "–"
     return "∞" if math.isinf(value) else f"{value:.{digits}f}"
+
+
+def _significant(value: float) -> str:
+    """Return a number of whatever size in four digits."""
+    if math.isnan(value):
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _share(value: float | None) -> str:

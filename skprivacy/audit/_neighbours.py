@@ -17,7 +17,7 @@ _FAR = (2.0, 10.0, 1e3)  # how far outside the bounds outliers lie, in half-widt
 _FAR_TARGET = 1e6
 # So many records so near the middle push a linear model as far as a few extreme ones, and curve
 # its loss less: one record more moves its minimum nearly as far as any can.
-_MANY, _FAINT = 40, 0.03
+_MANY, _FAINT = 4_000, 0.0125
 
 
 @dataclass(frozen=True)
@@ -216,8 +216,8 @@ def _others(
         yield "copies with another target", np.tile(near, (n, 1)), np.repeat(other, n, axis=0)
         if relation == "add_remove":  # else the claim may be one of so many records
             faint = public.middle + _FAINT * (near - public.middle)
-            opposed = np.repeat(other, _MANY * n, axis=0)
-            yield "many faint copies with another target", np.tile(faint, (_MANY * n, 1)), opposed
+            opposed = np.repeat(other, _MANY, axis=0)
+            yield "many faint copies with another target", np.tile(faint, (_MANY, 1)), opposed
     same = np.tile(public.middle, (n, 1))
     null = None if y is None else np.repeat(np.asarray([_null(y, public)], y.dtype), n, axis=0)
     if relation == "zero_out":

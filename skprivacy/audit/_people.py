@@ -37,8 +37,8 @@ class People:
         fits = isinstance(groups, (tuple, list)) and len(groups) == 2
         if not fits or tuple(map(np.size, groups)) != lengths:
             raise ValueError(
-                "groups must be a pair, as (groups of X_train, groups of X_test), with a value for "
-                f"each of the {n_train} and {n_test} records."
+                "groups must be a pair, as (groups of members, groups of non-members), with a "
+                f"value for each of the {n_train} and {n_test} records."
             )
         people = cls(*parted(*groups))
         if min(people.inside.n, people.outside.n) < 2:

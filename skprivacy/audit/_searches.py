@@ -19,7 +19,10 @@ from ._private import guarantee_in, holds_private
 
 __all__ = ["charged_by"]
 
-_REQUESTED = "each fit of the search kept to the epsilon and delta that its parameters request"
+_REQUESTED = (
+    "each fit of the search kept to the epsilon and delta that its parameters request, under no "
+    "assumptions but those listed here, which are the best model's"
+)
 _CHOICE = "the choice of the candidate reveals nothing about the records (no guarantee covers it)"
 # These change the statement, not its epsilon: in which relation, of whom, and whom it trusts.
 _STATED_BY = (

@@ -200,7 +200,7 @@ class AuditReport:
         if self.guarantee is not None and self.unit != self.attacked:
             found.append(
                 f"The claim is for values of {self.unit}, and records were attacked one by one, as "
-                f"if nobody had several. Pass groups=(groups of X_train, groups of X_test)."
+                f"if nobody had several. Pass groups=(groups of members, groups of non-members)."
             )
         if self.not_measured:
             found.append(

@@ -28,7 +28,7 @@ from .disclosure import check_disclosure
 from .labels import audited_labels, label_attack, protects_labels
 from .report import AuditReport
 
-__all__ = ["audit", "check_alpha", "check_attacks", "wants_pool"]
+__all__ = ["audit", "check_alpha", "check_attacks", "shared_rows", "wants_pool"]
 
 NOT_TRAINABLE = (
     "The model has no fit, so that no shadow models can be trained like it. Train some elsewhere "
@@ -180,7 +180,7 @@ def audit(
     X, y = together(records)
     for attack in chosen:
         attack._check_target(X, None if y_train is None else y)
-    shared = _shared(X_train, X_test, people)
+    shared = shared_rows(X_train, X_test, people)
     whose = None if people is None else groups[0]
     disclosure = check_disclosure(model, *records, groups=whose) if trainable else None
 
@@ -290,7 +290,12 @@ def _shape_of_answers(model: Any, X: Any) -> tuple[int, ...]:
     return np.shape(model.predict(safe_indexing(as_records(X), np.arange(1))))[1:]
 
 
-def _shared(X_train: Any, X_test: Any, people: People | None) -> int:
+def shared_rows(
+    X_train: Any,
+    X_test: Any,
+    people: People | None,
+    names: tuple[str, str] = ("X_train", "X_test"),
+) -> int:
     """Return how many rows of X_test, or how many of its people's, are also in X_train.
 
     **Edge cases.** It is an error if all of them are, unless most rows of X_test repeat each other:
@@ -301,8 +306,8 @@ def _shared(X_train: Any, X_test: Any, people: People | None) -> int:
     shared = int(found.sum())
     if shared == len(test) and 2 * len(np.unique(test)) > len(test):
         raise ValueError(
-            f"X_train and X_test share {shared} of {len(test)} rows; non-members must be records "
-            "that the model was not trained on. Pass such records as X_test."
+            f"{names[0]} and {names[1]} share {shared} of {len(test)} rows; non-members must be "
+            f"records that the model was not trained on. Pass such records as {names[1]}."
         )
     return shared if people is None else people.sharing(found)
 

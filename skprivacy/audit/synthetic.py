@@ -9,6 +9,8 @@ import numpy as np
 from scipy.stats import fisher_exact
 from sklearn.base import clone
 
+from .._groups import check_order
+from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
 from .._validation import check_random_state, sequence
 from ..accounting import PrivacyGuarantee
@@ -23,10 +25,12 @@ from ..attacks import (
 from ..attacks._records import as_records, fingerprints
 from ..attacks.shadow_generators import refitted
 from ..synthesis import PrivateSynthesizer
-from .claims import NO_CLAIM
+from ._facts import facts_of_people
+from ._people import People, claim_for
+from .claims import NO_CLAIM, Claim
 from .finding import AttackFinding
 from .report import AuditReport
-from .runner import check_alpha
+from .runner import check_alpha, shared_rows
 
 __all__ = ["audit_synthetic"]
 
@@ -50,6 +54,7 @@ def audit_synthetic(
     attacks: Iterable[Any] | None = None,
     alpha: float = 0.05,
     random_state: int | None = 0,
+    groups: Any = None,
 ) -> AuditReport:
     """Attack synthetic records, and hold the result against the claim of their generator.
 
@@ -83,6 +88,10 @@ def audit_synthetic(
         all attacks together.
     random_state : int or None, default=0
         Of the halves of ``reference``, and of shadows.
+    groups : (array-like, array-like), default=None
+        Whose record each of ``X_in`` and of ``X_out`` is, for people with several records. Then
+        members are people, each attack joins all records of a person, by the sum of their scores
+        and by the best one, and the claim must be for them. Nobody may be in both.
 
     Returns
     -------
@@ -92,7 +101,8 @@ def audit_synthetic(
     Raises
     ------
     ValueError
-        If there are too few records, columns differ, or ``reference`` holds members.
+        If there are too few records, columns differ, all non-members are members, or
+        ``reference`` holds members.
 
     Notes
     -----
@@ -119,9 +129,9 @@ def audit_synthetic(
             f"guarantee={guarantee!r} must be a PrivacyGuarantee, such as privacy_ of a fitted "
             "synthesizer, or None."
         )
-    for name, group in (("X_in", X_in), ("X_out", X_out)):
-        if num_samples(as_records(group, name)) < 2:
-            raise ValueError(f"{name} must hold at least 2 records; got {num_samples(group)}.")
+    for name, records in (("X_in", X_in), ("X_out", X_out)):
+        if num_samples(as_records(records, name)) < 2:
+            raise ValueError(f"{name} must hold at least 2 records; got {num_samples(records)}.")
     synthetic = as_records(synthetic, "synthetic")
     _check_generator(generator, reference)
     _check_reference(reference, X_in, X_out)
@@ -135,6 +145,10 @@ def audit_synthetic(
         raise ValueError("attacks is empty; expected at least one attack, or None.")
     if not all(hasattr(attack, "fit") and hasattr(attack, "evaluate") for attack in chosen):
         raise TypeError(f"attacks={attacks!r} must be attacks on generators, or None.")
+    people = _people(groups, X_in, X_out)
+    n_shared = shared_rows(X_in, X_out, people, ("X_in", "X_out"))
+    claim = Claim(guarantee, NO_CLAIM if guarantee is None else "")
+    claim = claim if people is None else claim_for(people, claim)
     shares = [alpha / len(chosen)] * len(chosen)
     if generator is not None and len(chosen) > 1:
         chosen = _rehearsed(chosen, generator, reference, num_samples(synthetic), random_state)
@@ -142,26 +156,40 @@ def audit_synthetic(
     findings = []
     for attack, share in zip(chosen, shares, strict=True):
         result = attack.fit(synthetic, reference).evaluate(X_in, X_out)
-        findings.append(AttackFinding.of(result, guarantee, alpha, share))
+        results = [result] if people is None else people.joined(result)
+        findings += [
+            AttackFinding.of(found, claim.guarantee, alpha, share / len(results))
+            for found in results
+        ]
     left_out = usual and reference is None
+    counted = {"n_train": num_samples(X_in), "n_test": num_samples(X_out)}
     return AuditReport(
         model=f"a generator, by {num_samples(synthetic)} of its records",
-        guarantee=guarantee,
+        guarantee=claim.guarantee,
         findings=tuple(findings),
-        reason=NO_CLAIM if guarantee is None else "",
+        reason=claim.reason,
         uncovered={},
         charged=guarantee,
-        n_train=num_samples(X_in),
-        n_test=num_samples(X_out),
+        **(counted | facts_of_people(people)),
         train_accuracy=float("nan"),
         test_accuracy=float("nan"),
         majority_share=float("nan"),
         alpha=float(alpha),
         n_shadows=0,
-        n_shared=0,
+        n_shared=n_shared,
         not_measured=_WITH_REFERENCE if left_out else (),
         why_not_measured=_NO_REFERENCE,
     )
+
+
+def _people(groups: Any, X_in: Any, X_out: Any) -> People | None:
+    if groups is None:
+        ask_whose(getattr(X_in, "columns", ()), "What an audit shows")
+        return None
+    people = People.of(groups, num_samples(X_in), num_samples(X_out))
+    for whose, X in zip(groups, (X_in, X_out), strict=True):
+        check_order(whose, X)
+    return people
 
 
 def _usual(reference: Any, generator: Any, random_state: int | None) -> list[Any]:

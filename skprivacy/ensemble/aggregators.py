@@ -6,7 +6,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -291,7 +290,7 @@ class ThresholdedGNMax(Aggregator):
     def __post_init__(self) -> None:
         _check_noise("threshold_noise", self.threshold_noise)
         _check_noise("noise", self.noise)
-        if not (isinstance(self.threshold, Real) and math.isfinite(self.threshold)):
+        if not (is_number(self.threshold) and math.isfinite(self.threshold)):
             raise ValueError(f"threshold={self.threshold!r} must be a finite number of votes.")
         check_whole("max_answers", self.max_answers)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import is_number
 from ..mechanisms import SecureRandom
 from .aggregators import UNANSWERED, Student, ThresholdedGNMax, check_whole
 
@@ -79,7 +79,7 @@ class InteractiveGNMax(ThresholdedGNMax):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.reinforce, Real) and 0 < self.reinforce <= 1):
+        if not (is_number(self.reinforce) and 0 < self.reinforce <= 1):
             raise ValueError(f"reinforce={self.reinforce!r} must be a probability in (0, 1].")
         check_whole("n_rounds", self.n_rounds)
 

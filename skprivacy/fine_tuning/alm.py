@@ -25,6 +25,7 @@ from .._validation import (
     check_delta_is_small,
     check_numbers,
     check_unmasked,
+    is_number,
 )
 from ..accounting import Composed, PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit
@@ -469,7 +470,7 @@ the encoder treats each record by itself (tried on records that are not private)
 
 
 def _checked_epsilon(epsilon: float) -> float:
-    if not (isinstance(epsilon, Real) and epsilon > 0):
+    if not (is_number(epsilon) and epsilon > 0):
         raise ValueError(f"epsilons hold {epsilon!r}; expected numbers above 0.")
     return float(epsilon)
 

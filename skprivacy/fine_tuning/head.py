@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._groups import Groups
+from .._validation import PlainNumbers
 from ..accounting import Event
 from ..mechanisms import Mechanism, SecureRandom
 from ..mechanisms.bounds import quantize
@@ -108,7 +109,7 @@ class Records:
         return quantize(self.rows * self.roots[:, None])
 
 
-class Head(ABC):
+class Head(PlainNumbers, ABC):
     """A way to learn a private classifier of features of norm 1: small, frozen, without data.
 
     Each kind has its own proof. All that it computes from records passes through

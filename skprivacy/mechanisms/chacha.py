@@ -12,19 +12,22 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .entropy import SecureRandom
 
-__all__ = ["DeviceRandom", "add_logistic", "add_normal", "chacha20"]
+__all__ = ["DeviceRandom", "add_logistic", "add_normal", "chacha20", "sent"]
 
 _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)  # "expand 32-byte k"
 _BLOCKS = 1 << 18  # at a time: their words take 16 MB
 _MOST = 1 << 30  # numbers for one key: far fewer than its blocks are enough for
 _TRIED, _AGREE = 1999, 1e-4
+GRAPHS_ON = {"cuda"}  # kinds of devices that repeat what was captured
 _TWO_PI_32 = 2.0 * math.pi * 2.0**-32
 
 
@@ -121,7 +124,8 @@ class DeviceRandom:
 
     Notes
     -----
-    **Guarantees.** No key serves two calls, so no noise is repeated, not after a fork either. The
+    **Guarantees.** No key serves two calls, so no noise is repeated, not after a fork either. In a
+    CUDA graph, which would repeat its noise with every launch, none is made: an error says so. The
     numbers are rounded to single precision and not hardened against floating-point attacks
     (Mironov 2012), like those of :meth:`SecureRandom.normal`.
 
@@ -136,6 +140,10 @@ class DeviceRandom:
     def zeros(self, shape: tuple[int, ...]) -> Tensor:
         """Return zeros in single precision."""
         return torch.zeros(shape, device=self._device)
+
+    def array(self, values: NDArray[Any]) -> Tensor:
+        """Return an array as a tensor there."""
+        return sent(values, self._device)
 
     def normal(self, size: int) -> Tensor:
         """Draw standard normal numbers in single precision, of shape (size,)."""
@@ -158,8 +166,22 @@ class DeviceRandom:
             raise ValueError(
                 f"size={size!r} must be at most {_MOST} for one key. Split the vector."
             )
+        if self._device.type in GRAPHS_ON and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError(
+                "Noise is drawn while a CUDA graph is captured: every launch of the graph would "
+                "add the same noise. Release outside of the graph."
+            )
         bits = np.frombuffer(self._random.random_bytes(32), np.int32)
-        return torch.from_numpy(bits.copy()).to(self._device)
+        return sent(bits.copy(), self._device)
+
+
+def sent(array: NDArray[Any], device: torch.device) -> Tensor:
+    """Return an array as a tensor on a device; what is under way there is not waited for.
+
+    The page-locked copy that it travels from is torch's, which uses it again once it is read.
+    """
+    here = torch.from_numpy(array)
+    return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here
 
 
 _Way = Callable[[Tensor, float, Tensor], None]

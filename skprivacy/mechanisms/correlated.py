@@ -149,7 +149,6 @@ class _BandedNoise(_CorrelatedNoise):
 
     def _next(self, size: int, random: Random) -> Any:
         reach = len(self._behind)
-        local = isinstance(random, SecureRandom)
         if self.step == 0:
             shape = (max(reach, 1), size)
             self._past = _zeros(shape, random)
@@ -157,8 +156,10 @@ class _BandedNoise(_CorrelatedNoise):
         # Row i of the ring buffer holds the noise of (here - i) steps ago, modulo its length; the
         # row at i = here is the oldest.
         ago = (here - np.arange(reach) - 1) % max(reach, 1)
-        weights = self._behind[ago] if local else self._past.new_tensor(self._behind[ago])
-        chunk = _CHUNK if local else max(size, 1)  # a device does all at once
+        weights: Any = self._behind[ago]
+        chunk = _CHUNK
+        if not isinstance(random, SecureRandom):  # a device does all at once
+            weights, chunk = random.array(weights), max(size, 1)
         for start in range(0, size, chunk):
             part = self._past[:, start : start + chunk]
             fresh = random.normal(part.shape[1])

@@ -43,7 +43,8 @@ class FloatGaussian(Mechanism):
 
     **Edge cases.** NaN and infinity, which no noise hides, are refused: the caller's clipping has
     to remove them. An empty vector is returned unchanged. A tensor of torch's gets its noise on its
-    own device, by ChaCha20 with a key of ``random``'s.
+    own device, by ChaCha20 with a key of ``random``'s; one on a GPU that holds NaN or infinity
+    comes back as NaN in every place, since to look at it there would be to wait.
 
     References
     ----------
@@ -89,13 +90,25 @@ class FloatGaussian(Mechanism):
         return value
 
 
+NOT_FINITE = (
+    "value holds NaN or infinity, which no noise hides. Clip each record's part of it before they "
+    "are summed."
+)
+# Kinds of devices that compute on while the processor goes ahead: to look there is to wait.
+_AHEAD = {"cuda"}
+
+
 def check_finite(value: Any) -> None:
-    """Refuse a vector with a number whose noisy version tells it for certain."""
-    if not (value.isfinite() if is_tensor(value) else np.isfinite(value)).all():
-        raise ValueError(
-            "value holds NaN or infinity, which no noise hides. Clip each record's part of it "
-            "before they are summed."
-        )
+    """Refuse a vector with a number whose noisy version tells it for certain.
+
+    **Guarantees.** Nothing of a vector with such a number is released: an error is raised. A vector
+    on a GPU becomes NaN in every place instead, which tells no more than the error.
+    """
+    if is_tensor(value) and value.device.type in _AHEAD:
+        if len(value):
+            value += 0.0 * value.norm(math.inf)
+    elif not (value.isfinite() if is_tensor(value) else np.isfinite(value)).all():
+        raise ValueError(NOT_FINITE)
 
 
 def check_noise(noise_multiplier: float, sensitivity: float) -> None:

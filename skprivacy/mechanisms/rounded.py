@@ -119,11 +119,12 @@ class RoundedGaussian(Mechanism):
         check_flat(value)
         if self.noise_multiplier == 0:
             return value
-        check_finite(value)
         if is_tensor(value):
             here = value.cpu().numpy()
+            check_finite(here)
             self._add(here, random)
             return value.copy_(value.new_tensor(here))
+        check_finite(value)
         self._add(value, random)
         return value
 

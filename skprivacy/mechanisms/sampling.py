@@ -68,10 +68,14 @@ class PoissonSampler:
         found: list[NDArray[np.int64]] = []
         last = -1
         while last < n:
-            gaps = np.floor(np.log(random.uniform(block)) / log_miss)
+            gaps = random.uniform(block)
+            np.log(gaps, out=gaps)
+            gaps /= log_miss
             # A gap beyond n ends the draw whatever its size; capping it avoids int64 overflow.
-            included = last + np.cumsum(np.minimum(gaps, n).astype(np.int64) + 1)
-            found.append(included)
-            last = int(included[-1])
-        indices = np.concatenate(found)
-        return indices[indices < n]
+            steps = np.minimum(gaps, n, out=gaps).astype(np.int64)  # rounds down
+            steps += 1
+            steps[0] += last
+            found.append(steps.cumsum())
+            last = int(found[-1][-1])
+        indices = found[0] if len(found) == 1 else np.concatenate(found)
+        return indices[: indices.searchsorted(n)]

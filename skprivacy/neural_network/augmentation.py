@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ._gradients.trial import elsewhere
+
 __all__ = ["RandomFlip", "RandomShift", "Views"]
 
 Augment = Callable[[Tensor], Tensor]
@@ -144,7 +146,22 @@ class Views:
         return rows
 
     def check(self, inputs: Tensor) -> None:
-        """Refuse, after a trial on public numbers, what mixes rows or changes their form."""
+        """Refuse, after a trial on public numbers, what mixes rows or changes their form.
+
+        On another device, what is refused on the processor is refused, and what fails.
+        """
+        if not elsewhere(inputs):
+            return self._check(inputs)
+        self._check(inputs.cpu())
+        try:
+            self._check(inputs)
+        except (RuntimeError, TypeError) as error:
+            raise ValueError(
+                f"augment={self.augment!r} works on the processor and fails on "
+                f"{inputs.device} ({error}). Compute with torch, on the device of the rows."
+            ) from error
+
+    def _check(self, inputs: Tensor) -> None:
         other = inputs.flip(-1) * 3 + 1
         views = copy.deepcopy(self)._seeded(inputs)
         if not isinstance(views, Tensor):

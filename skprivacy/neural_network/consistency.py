@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._validation import Interval
+from .._validation import Interval, is_number
 from ._semi_supervised import SemiSupervisedNetwork
 
 __all__ = ["ColumnCorruption", "ConsistencyStudent"]
@@ -48,7 +48,7 @@ class ColumnCorruption:
     share: float = 0.3
 
     def __post_init__(self) -> None:
-        if not isinstance(self.share, Real) or not 0 < self.share < 1:
+        if not is_number(self.share) or not 0 < self.share < 1:
             raise ValueError(f"share={self.share!r} must be a number between 0 and 1.")
 
     def __call__(self, rows: Tensor) -> Tensor:

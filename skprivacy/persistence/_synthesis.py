@@ -136,8 +136,11 @@ def _measurement(told: Any, arrays: Arrays, k: int, sizes: list[int]) -> Measure
 def told_gan(model: DPGANSynthesizer) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """Return the facts and the arrays of a synthesizer that has a generator."""
     facts, arrays = told_table(model, _OF_GAN)
-    for name in ("hidden_layer_sizes", "generator_layer_sizes"):
-        facts["params"][name] = [int(size) for size in np.atleast_1d(facts["params"][name])]
+    plan, params = model.generator_.plan, facts["params"]
+    params["hidden_layer_sizes"] = [int(size) for size in np.atleast_1d(model.hidden_layer_sizes)]
+    # Of the generator that there is: parameters may have been set for another fit.
+    params["generator_layer_sizes"] = list(plan.hidden_layer_sizes)
+    params["latent_size"] = plan.n_noise
     for name, weights in model.generator_.state_dict().items():
         arrays[f"generator_.{name}"] = weights.double().numpy()
     arrays["rates_"] = model.rates_

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,20 +24,39 @@ _WARM, _LAST = 25, 300  # steps of L-BFGS between rounds, and after the last
 _DRAWN = 2_000, 120_000  # fewest and most records by which a model's marginals are estimated
 
 
-def n_choices(method: str, n_columns: int, n_pairs: int, rounds: int) -> int:
+def n_choices(method: str, weights: Mapping[Pair, float], rounds: int) -> int:
     """Return how many marginals are chosen: a public number.
 
     Parameters
     ----------
     method : {"adaptive", "independent", "tree"}
-    n_columns : int
-        Without the label.
-    n_pairs : int
-        Candidates of "adaptive".
+    weights : mapping of pair to float
+        How much pairs of columns matter.
     rounds : int
         Most choices of "adaptive".
     """
-    return {"independent": 0, "tree": n_columns - 1, "adaptive": min(rounds, n_pairs)}[method]
+    pairs = _that_matter(weights)
+    return {
+        "independent": 0, "tree": _edges_of_forest(pairs), "adaptive": min(rounds, len(pairs))
+    }[method]  # fmt: skip
+
+
+def _that_matter(weights: Mapping[Pair, float]) -> list[Pair]:
+    return [pair for pair, weight in weights.items() if weight > 0]
+
+
+def _edges_of_forest(pairs: list[Pair]) -> int:
+    """Return how many pairs connect what can be connected: any spanning forest has as many."""
+    part = {c: c for pair in pairs for c in pair}
+    n = 0
+    for a, b in pairs:
+        n += part[a] != part[b]
+        part = _joined(part, part[a], part[b])
+    return n
+
+
+def _joined(part: dict[int, int], one: int, other: int) -> dict[int, int]:
+    return {c: one if of == other else of for c, of in part.items()}
 
 
 def spanning_tree(
@@ -51,6 +69,8 @@ def spanning_tree(
 ) -> GraphicalModel:
     """Choose a spanning tree of pairs by Kruskal's algorithm, each edge privately; measure it.
 
+    A forest, if the pairs that matter connect no more.
+
     Parameters
     ----------
     model : GraphicalModel
@@ -60,7 +80,7 @@ def spanning_tree(
     tie : tuple of int
         The label, which is in every clique, or none.
     weights : mapping of pair to float
-        How much each pair of columns matters, in [0, 1]; pairs without one matter nothing.
+        How much each pair of columns matters, in [0, 1]; pairs without one are no candidates.
     plan : Plan
     random : SecureRandom
 
@@ -74,21 +94,19 @@ def spanning_tree(
     """
     noise = _NOISE_WEIGHT * _EXPECTED * std_of(plan.chosen)
     beliefs = model.beliefs()
-    columns = [c for c in range(len(records.sizes)) if c not in tie]
     scores = {}
-    for pair in combinations(columns, 2):
+    for pair in _that_matter(weights):
         expected = model.total * _apart(model, beliefs, pair, tie)
         table = records.table((*pair, *tie)).reshape(expected.shape)
-        scores[pair] = weights.get(pair, 0.0) * (distance(table, expected) - noise * table.size)
-    part = {c: c for c in columns}
+        scores[pair] = weights[pair] * (distance(table, expected) - noise * table.size)
+    part = {c: c for c in range(len(records.sizes))}
     chosen: list[Clique] = []
     for _ in range(plan.n_choices):
         pairs = [(a, b) for a, b in scores if part[a] != part[b]]
         number = plan.choice.release(np.array([scores[pair] for pair in pairs]), random)
         a, b = pairs[int(number)]
         chosen.append(tuple(sorted((a, b, *tie))))
-        old, new = part[b], part[a]
-        part = {c: new if of == old else of for c, of in part.items()}
+        part = _joined(part, part[a], part[b])
     tables = [records.table(clique) for clique in chosen]
     noisy = plan.chosen.release(np.concatenate([t.ravel() for t in tables]), random)
     cuts = np.cumsum([t.size for t in tables])[:-1]
@@ -133,7 +151,7 @@ def adaptive(
     Parameters
     ----------
     model, records, tie, weights, plan, random
-        As for :func:`spanning_tree`; pairs without a weight are no candidates.
+        As for :func:`spanning_tree`.
     max_cells : int
         Largest total size of the tables of the junction tree.
 
@@ -153,7 +171,7 @@ def adaptive(
     """
     std = std_of(plan.chosen)
     noise = _NOISE_WEIGHT * _EXPECTED * std
-    left = {pair: tuple(sorted((*pair, *tie))) for pair, weight in weights.items() if weight > 0}
+    left = {pair: tuple(sorted((*pair, *tie))) for pair in _that_matter(weights)}
     real = {pair: records.table(clique) for pair, clique in left.items()}
     measured = [m.columns for m in model.measurements]
     n_drawn = int(np.clip(4 * model.total, *_DRAWN))

@@ -54,6 +54,9 @@ def _cast(column: pd.Series, dtype: Any) -> pd.Series:
     """Return a column of the given type, or as it is if its values are of no such type."""
     if dtype is None:
         return column
+    if pd.api.types.is_integer_dtype(dtype):  # numpy would turn larger ones round in silence
+        ends = np.iinfo(getattr(dtype, "numpy_dtype", dtype))
+        column = column.clip(ends.min, ends.max)
     try:
         return column.astype(dtype)
     except (TypeError, ValueError):  # such as a missing value among integers

@@ -64,7 +64,7 @@ class Facts:
             if not np.ndim(y):
                 raise ValueError(f"y={y!r} must have a label for each record of X, or be None.")
             check_consistent_length(X, y)
-            column_or_1d(y)
+            y = _column(y)
         if schema is None:
             schema = Schema.infer(X, _discrete(y))
             if isinstance(X, pd.DataFrame):  # whose columns may have numbers for names
@@ -80,12 +80,17 @@ class Facts:
         order, target = list(columns), label
         if isinstance(X, pd.DataFrame):
             types, order = dict(X.dtypes), list(X.columns)
+        elif X.dtype.kind in "iu":
+            types = {name: X.dtype for name, fact in columns.items() if isinstance(fact, Bounded)}
         if y is not None:
             target = name = _target_name(schema, y)
             columns[name] = _target(fit, schema, y)
-            series.append(pd.Series(np.asarray(y)) if not isinstance(y, pd.Series) else y)
+            series.append(y if isinstance(y, pd.Series) else pd.Series(y, dtype=y.dtype))
             order = [*order, name]
-            types |= {name: y.dtype} if isinstance(y, pd.Series) else {}
+            if isinstance(y, pd.Series) or (
+                isinstance(columns[name], Bounded) and y.dtype.kind in "iu"
+            ):
+                types[name] = y.dtype
             if label is None and isinstance(columns[name], Categories):
                 label = name
         types = {name: _public(dtype, columns[name]) for name, dtype in types.items()}
@@ -139,6 +144,15 @@ class Facts:
                 weights[places[0], places[1]] = float(weight)
         largest = max(weights.values(), default=0.0) or 1.0
         return {pair: weight / largest for pair, weight in weights.items()}
+
+
+def _column(y: Any) -> Any:
+    """Return a target as a Series, if it is one, or as an array of one dimension."""
+    if isinstance(y, pd.Series):
+        return y
+    if isinstance(y, pd.DataFrame) and y.shape[1] == 1:
+        return y.iloc[:, 0]
+    return column_or_1d(y)
 
 
 def _public(dtype: Any, fact: Bounded | Categories) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
 
+from .._output import output_path, without_mathtext
+from ..accounting import PrivacyGuarantee
 from ..preprocessing import Bounded, Schema
 from ..preprocessing.transformer import check_columns
 from ._cells import ValueCells
@@ -22,6 +25,7 @@ from .grid import Grid
 __all__ = ["SyntheticQuality", "synthetic_quality"]
 
 _COMPARED = Grid(cells=20)
+_SHOWN = 20  # pairs on a page
 
 
 @dataclass(frozen=True)
@@ -100,11 +104,62 @@ class SyntheticQuality:
         axes = np.asarray(axes)
         for name, ax in zip(names, axes.flat, strict=False):
             _draw(self.shares[name], ax)
-            ax.set_title(name)
+            ax.set_title(without_mathtext(name))
         for ax in axes.flat[len(names) :]:
             ax.set_axis_off()
         axes.flat[0].legend()
         return axes
+
+    def to_html(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        name: str = "the records",
+        guarantee: PrivacyGuarantee | None = None,
+    ) -> str:
+        """Return a page with all columns, drawn and in figures, the worst pairs, and the scores.
+
+        Parameters
+        ----------
+        path : str or PathLike, default=None
+            Where to write it, in UTF-8; it must end in .html. ``None`` writes nothing.
+        name : str, default="the records"
+            What the data is called on the page.
+        guarantee : PrivacyGuarantee, default=None
+            That of the synthetic records, ``privacy_`` of their synthesizer.
+
+        Returns
+        -------
+        str
+            Without any reference to other files. All text is escaped.
+        """
+        from matplotlib.figure import Figure  # slow to import, as are templates
+
+        from ..audit._html import embed, render
+
+        target = None if path is None else output_path(path, ".html", ".htm")
+        rows = -(-len(self.shares) // 2)
+        figure = Figure(figsize=(9, 2.6 * rows), layout="constrained")
+        self.plot(axes=figure.subplots(rows, 2, squeeze=False))
+        drawn = embed(figure, "Shares of real and synthetic records in the cells of columns")
+        page = render(
+            "quality.html",
+            name=name,
+            guarantee=guarantee,
+            figure=drawn,
+            scores=_rows(self.scores),
+            columns=_rows(self.columns),
+            pairs=_rows(self.pairs[:_SHOWN]),
+            n_pairs=len(self.pairs),
+            mean_of_pairs=self.pairs["total_variation"].mean(),
+        )
+        if target is not None:
+            target.write_text(page, encoding="utf-8")
+        return page
+
+
+def _rows(frame: pd.DataFrame | None) -> list[dict[str, Any]]:
+    return [] if frame is None else frame.rename_axis("name").reset_index().to_dict("records")
 
 
 def synthetic_quality(
@@ -290,6 +345,6 @@ def _draw(shares: pd.DataFrame, ax: Any) -> None:
         ax.bar(places + shift, values, width=0.4, label=title)
     every = max(1, len(shown) // 6)
     ax.set_xticks(places[::every])
-    labels = [v if isinstance(v, str) else f"{v:g}" for v in shown.index[::every]]
+    labels = [without_mathtext(v) if isinstance(v, str) else f"{v:g}" for v in shown.index[::every]]
     ax.set_xticklabels(labels, rotation=30, ha="right", fontsize="small")
     ax.set_ylabel("share")

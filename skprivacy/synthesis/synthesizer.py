@@ -58,7 +58,8 @@ class PrivateSynthesizer(Synthesizer):
         classes, it is the label.
     workload : mapping of (str, str) to float, default=None
         How much it matters that a pair of columns goes together as in the private records, at least
-        0. ``None``: all pairs alike. A pair that is not named does not matter.
+        0. ``None``: all pairs alike. A pair that is not named is not counted, so that more of the
+        budget is left for others. With the label, every column is counted anyway.
     grids : mapping of str to Grid, default=None
         How finely numeric columns are counted, by public knowledge. Others have ``Grid()``.
     missing : sequence of str, default=()
@@ -238,7 +239,7 @@ class PrivateSynthesizer(Synthesizer):
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
-            if self.method == "gan":
+            if isinstance(self.method, str) and self.method == "gan":
                 raise ValueError(
                     "method='gan' is a class of its own, DPGANSynthesizer: it counts nothing, and "
                     "has other parameters. For tables, use method='tree' or 'adaptive'."
@@ -253,9 +254,7 @@ class PrivateSynthesizer(Synthesizer):
             if self.relation != "add_remove":
                 check_delta(self.delta, who.n)
             columns = [c for c in range(len(domain.columns)) if c not in facts.tie]
-            chosen = n_choices(
-                self.method, len(columns), sum(w > 0 for w in workload.values()), self.rounds
-            )
+            chosen = n_choices(self.method, workload, self.rounds)
             plan = Plan.calibrated(
                 len(columns), chosen, self.method == "tree",
                 float(self.epsilon), float(self.delta), self.relation,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
@@ -27,10 +29,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import Interval, as_frame, check_column_names, check_random_state, check_unmasked
 from ..base import PrivateEstimatorMixin
+from ..exceptions import SyntheticTrainingError
 from ..preprocessing import Bounded, Categories
+from ..preprocessing._values import category_codes, plain
 from ._base import Synthesizer
 from ._domain import Domain
 from ._facts import Facts
+from .gan import DPGANSynthesizer
+from .synthesizer import PrivateSynthesizer
 
 __all__ = ["SyntheticDataClassifier", "SyntheticDataRegressor"]
 
@@ -48,7 +54,7 @@ class _SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEst
 
     _parameter_constraints: dict = {
         "estimator": [HasMethods(["fit", "predict"])],
-        "synthesizer": [HasMethods(["fit", "sample"])],
+        "synthesizer": [PrivateSynthesizer, DPGANSynthesizer],
         "n_samples": [Interval(Integral, 1, None, closed="left"), None],
         "random_state": ["random_state"],
     }
@@ -77,11 +83,12 @@ class _SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEst
             facts, domain = synthesizer._public(X, y)
             self._check_target(facts.columns[facts.target])
             self._try(*self._as_given(X, *_made_up(facts, domain)))
-            self.synthesizer_ = synthesizer.fit(X, y, **_named(groups))
-            random = check_random_state(self.random_state)
-            records = synthesizer.sample(self.n_samples, return_X_y=True, random_state=random)
-            self.estimator_ = self._trained(*self._as_given(X, *records))
             validate_data(self, X, skip_check_array=True)
+            random = check_random_state(self.random_state)
+            self.synthesizer_ = synthesizer.fit(X, y, **_named(groups))
+            with self._kept_on_error(synthesizer):
+                records = synthesizer.sample(self.n_samples, return_X_y=True, random_state=random)
+                self.estimator_ = self._trained(*self._as_given(X, *records))
             for name in ("privacy_", "privacy_event_", "epsilon_", "delta_"):
                 setattr(self, name, getattr(synthesizer, name))
         return self
@@ -113,6 +120,26 @@ class _SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEst
                 f"({error}). Nothing was charged. Pass one that takes these columns, for instance "
                 "a pipeline with a SchemaTransformer."
             ) from error
+
+    @contextmanager
+    def _kept_on_error(self, synthesizer: Synthesizer) -> Iterator[None]:
+        """Hand the synthesizer, which is paid for, to whoever catches what is raised.
+
+        Of an interruption it is an attribute as well.
+        """
+        try:
+            yield
+        except Exception as error:
+            failed = SyntheticTrainingError(
+                f"estimator={self.estimator!r} failed on the synthetic records ({error}), which "
+                "are paid for. Their synthesizer is the attribute `synthesizer` of this error: "
+                "train another estimator on what its sample() draws, at no further cost."
+            )
+            failed.synthesizer = synthesizer
+            raise failed from error
+        except BaseException as interruption:
+            interruption.synthesizer = synthesizer  # type: ignore[attr-defined]
+            raise
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
@@ -213,10 +240,15 @@ class SyntheticDataClassifier(ClassifierMixin, _SyntheticDataEstimator):
     -----
     **Guarantees.** Those of the synthesizer: the model is computed from synthetic records and
     public facts. The estimator is first tried on made-up records that obey the schema, so that one
-    that does not take such rows is refused before anything is charged.
+    that does not take such rows is refused before anything is charged. If it fails on the
+    synthetic records all the same, for instance because a class was drawn too rarely, the error
+    has the synthesizer that was paid for, and the model stays as it was.
 
-    **Edge cases.** If a single class is drawn, it is always predicted. A seed of the synthesizer's
-    noise is not pickled with a fitted model.
+    **Edge cases.** If a single class is drawn, it is always predicted. A missing label is refused,
+    as by every classifier; what is no class of the schema is left out, as by the synthesizer. A
+    seed of the synthesizer's noise is not pickled with a fitted model. An estimator that has seen
+    private records before, such as one in a FrozenEstimator, is no longer computed from synthetic
+    ones: the guarantee does not cover it.
 
     Examples
     --------
@@ -274,6 +306,9 @@ class SyntheticDataClassifier(ClassifierMixin, _SyntheticDataEstimator):
             of this schema. Nothing has been released then.
         BudgetExceededError
             If the synthesizer's ``budget`` cannot afford the fit. Nothing has been released.
+        SyntheticTrainingError
+            If the estimator fails on the synthetic records, though it took made-up ones. These are
+            paid for, and the error has their ``synthesizer``.
         """
         return self._fit(X, y, groups)
 
@@ -286,7 +321,7 @@ class SyntheticDataClassifier(ClassifierMixin, _SyntheticDataEstimator):
         self.classes_ = np.unique(np.array(fact.values))
 
     def _trained(self, rows: Any, y: pd.Series[Any]) -> Any:
-        codes = pd.Index(self.classes_).get_indexer(np.asarray(y))
+        codes = category_codes(plain(y), self.classes_)
         known = np.flatnonzero(codes >= 0)  # others are missing
         rows, codes = safe_indexing(rows, known), codes[known]
         if len(np.unique(codes)) == 1:
@@ -429,6 +464,9 @@ class SyntheticDataRegressor(RegressorMixin, _SyntheticDataEstimator):
             of this schema. Nothing has been released then.
         BudgetExceededError
             If the synthesizer's ``budget`` cannot afford the fit. Nothing has been released.
+        SyntheticTrainingError
+            If the estimator fails on the synthetic records, though it took made-up ones. These are
+            paid for, and the error has their ``synthesizer``.
         """
         return self._fit(X, y, groups)
 

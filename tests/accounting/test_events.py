@@ -364,7 +364,9 @@ def test_private_selection_of_normal_numbers_stays_below_its_curve(z, eta, gamma
     assert bound[-1] < 0.9
 
 
-@pytest.mark.parametrize(("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), (5.0, 0.3)])
+@pytest.mark.parametrize(
+    ("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), pytest.param(5.0, 0.3, marks=pytest.mark.slow)]
+)
 def test_private_selection_by_its_curve_is_cheaper_than_by_renyi(eta, gamma):
     run = Repeated(PoissonSampled(0.01, GaussianEvent(2.0)), 500)
     event = PrivateSelection(run, eta, gamma)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binom
+from sklearn.base import BaseEstimator
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import KernelDensity
 
-from skprivacy.accounting import ApproxDP, PrivacyGuarantee
+from skprivacy.accounting import ApproxDP, PrivacyBudget, PrivacyGuarantee
 from skprivacy.attacks import (
     DensityRatio,
     GenerativeAttack,
@@ -18,8 +21,10 @@ from skprivacy.attacks import (
     NearestGenerated,
     ShadowGenerators,
 )
+from skprivacy.attacks._records import fingerprints
 from skprivacy.audit import audit_synthetic
 from skprivacy.audit.synthetic import _usual
+from skprivacy.exceptions import PrivacyWarning
 from skprivacy.preprocessing import Bounded, Schema
 from skprivacy.synthesis import PrivateSynthesizer
 
@@ -180,6 +185,14 @@ TREE = PrivateSynthesizer(
 )
 
 
+class ByName(BaseEstimator):
+    """Counts a column by a name of its own."""
+
+    def fit(self, X, y=None):
+        self.cliques_ = [("x0",)]
+        return self
+
+
 def test_a_marginal_attack_weighs_tables_as_often_as_shadows_choose_them():
     rng = np.random.default_rng(0)
     people = rng.normal(size=(900, 4))
@@ -192,6 +205,13 @@ def test_a_marginal_attack_weighs_tables_as_often_as_shadows_choose_them():
     assert sum(
         weight for names, weight in attack.weights_.items() if len(names) == 2
     ) == pytest.approx(3)
+    arrays = MarginalAttack(TREE, n_shadows=3, random_state=0).fit(
+        generated.to_numpy(), frame[600:].to_numpy()
+    )
+    assert arrays.weights_[0, 1] == arrays.weights_[2,] == 1.0
+    of_others = frame.rename(columns={"x0": "z"})
+    with pytest.raises(ValueError, match="x0"):
+        MarginalAttack(ByName()).fit(of_others, of_others)
     unweighed = MarginalAttack().fit(generated, frame[600:])
     assert len(unweighed.weights_) == 4 + 6
 
@@ -233,6 +253,83 @@ def test_the_strongest_attack_is_chosen_on_the_reference_alone():
         audit_synthetic(generated, people[:100], people[100:], generator=copying)
     with pytest.raises(TypeError, match="generator=3"):
         audit_synthetic(generated, people[:100], people[100:], generator=3)
+
+
+def test_shadows_have_whoever_is_asked_about_by_a_coin_alone():
+    """Also if the attacker's own records are the ones that were not used."""
+    people, generated = copies(0, 0.05)
+    trained = []
+
+    class Recording(KernelDensity):
+        def fit(self, X, y=None):
+            trained.append(fingerprints(X))
+            return super().fit(X)
+
+    attack = ShadowGenerators(Recording(bandwidth=0.05), n_shadows=2, random_state=0)
+    attack.fit(generated, people[100:300]).evaluate(people[:100], people[100:300])
+    asked = fingerprints(people[:300])
+    inside = np.array([np.isin(asked, own) for own in trained])
+    assert (inside.sum(axis=0) == 1).all()
+
+
+def test_no_budget_within_a_generator_is_charged():
+    class Wrapped(BaseEstimator):
+        def __init__(self, synthesizer=None):
+            self.synthesizer = synthesizer
+
+        def fit(self, X, y=None):
+            self.fitted_ = self.synthesizer.fit(X)
+            self.cliques_, self.schema_ = self.fitted_.cliques_, self.fitted_.schema_
+            return self
+
+        def sample(self, n, random_state=None):
+            return self.fitted_.sample(n, random_state=random_state).to_numpy()
+
+    budget = PrivacyBudget(100.0, 1e-3)
+    schema = Schema({f"x{i}": Bounded(-4, 4) for i in range(3)})
+    generator = Wrapped(
+        PrivateSynthesizer(1.0, 1e-6, schema=schema, method="independent", budget=budget)
+    )
+    people, generated = copies(0, 0.05)
+    for attack in (ShadowGenerators(generator, n_shadows=2), MarginalAttack(generator)):
+        attack.fit(generated, people[300:]).evaluate(people[:100], people[100:300])
+    assert budget.entries().empty
+
+
+def test_non_members_who_are_members_are_told():
+    people, generated = copies(0, 0.05)
+    with pytest.raises(ValueError, match="X_in and X_out share 100 of 100 rows"):
+        audit_synthetic(generated, people[:200], people[:100])
+    report = audit_synthetic(generated, people[:100], people[50:200])
+    assert report.n_shared == 50
+    assert any("50 of the 150 non-members" in caveat for caveat in report.caveats)
+
+
+def test_people_are_members_in_an_audit():
+    """Ten copies of everybody are ten times the evidence, unless they are told to be one person."""
+    rng = np.random.default_rng(0)
+    people, n = rng.normal(size=(60, 3)), 30
+    generated = people[rng.integers(0, 12, 900)] + 0.05 * rng.normal(size=(900, 3))
+    parts = np.repeat(people[:n], 10, axis=0), np.repeat(people[n:], 10, axis=0)
+    groups = tuple(
+        pd.Series(np.repeat(who, 10), name="person") for who in (range(n), range(n, 2 * n))
+    )
+    claim = PrivacyGuarantee(ApproxDP(1.0, 1e-6), at_delta=1e-6)
+    alone = audit_synthetic(generated, *parts, guarantee=claim)
+    assert alone.verdict == "VIOLATED"
+    named = audit_synthetic(generated, *parts, guarantee=claim, groups=groups)
+    assert named.verdict.startswith("no claim for person")
+    assert (named.n_train, named.n_test, named.attacked) == (n, n, "person")
+    whole = replace(claim, unit="person")
+    report = audit_synthetic(generated, *parts, guarantee=whole, groups=groups)
+    assert report.verdict == "consistent"
+    assert report.epsilon_lower_bound < alone.epsilon_lower_bound
+    assert len(report.findings) == 2
+    with pytest.raises(ValueError, match="groups must be a pair"):
+        audit_synthetic(generated, *parts, groups=groups[0])
+    frames = [pd.DataFrame(part, columns=["pupil_no", "b", "c"]) for part in parts]
+    with pytest.warns(PrivacyWarning, match="pupil_no"):
+        audit_synthetic(frames[0], *frames)
 
 
 def test_a_reference_that_holds_members_is_told():

@@ -117,7 +117,7 @@ def test_shadow_models_beat_the_loss(leaky):
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_null_calibration(name, assert_null):
-    assert_null(lambda pool: template(name, pool), runs=20)
+    assert_null(lambda pool: template(name, pool), runs=12)
 
 
 @pytest.mark.slow

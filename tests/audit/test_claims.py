@@ -562,6 +562,14 @@ def test_a_search_of_federations_speaks_for_no_candidate_that_protects_others(gr
     assert claim_of(search).charged.unit == "party"
 
 
+def test_a_search_says_that_losing_candidates_may_rest_on_assumptions_of_their_own():
+    grid = {"classes": [[0, 1], None]}  # the same fits: the first wins, the second reads y
+    with pytest.warns(UserWarning, match="classes"):
+        claim = claim_of(GridSearchCV(learn(None), grid, cv=2).fit(X, y))
+    assert not any("class labels" in text for text in claim.charged.assumptions)
+    assert any("no assumptions but those listed" in text for text in claim.charged.assumptions)
+
+
 def test_what_a_search_of_somebody_elses_has_cost_is_unknown():
     class Fitting(GridSearchCV):
         pass

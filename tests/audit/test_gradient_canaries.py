@@ -273,8 +273,8 @@ def verdicts(runs, n_canaries, alpha, noise):
 
 
 def test_true_claims_are_violated_in_at_most_alpha():
-    wrong = verdicts(400, 500, alpha=0.2, noise=1.0)
-    assert stats.binom(400, 0.2).sf(wrong - 1) > 1e-6
+    wrong = verdicts(200, 500, alpha=0.2, noise=1.0)
+    assert stats.binom(200, 0.2).sf(wrong - 1) > 1e-6
     assert verdicts(20, 500, alpha=0.2, noise=0.4) == 20
 
 
@@ -308,12 +308,12 @@ def test_the_bound_on_the_noise_is_above_the_claim_if_the_claim_is_refuted():
 )
 def test_coins_are_seldom_taken_for_something_else(n, rate, steps):
     random, low = np.random.default_rng(0), 0
-    for _ in range(500):
+    for _ in range(250):
         participation = Participation(rate)
         for _ in range(steps):
             participation.add(np.flatnonzero(random.random(n) < rate), n)
         low += participation.surprise() < 0.02
-    assert stats.binom(500, 0.02).sf(low - 1) > 1e-6
+    assert stats.binom(250, 0.02).sf(low - 1) > 1e-6
 
 
 WIDE = make_classification(2000, n_features=100, n_informative=10, random_state=0)

@@ -118,8 +118,8 @@ def test_measured_noise_has_the_predicted_variance_and_law(name, delta):
         return
     mechanism, size = noise_for(name, 1.0, delta, Sensitivity(0.7), 300), 300
     random = SecureRandom(seed=1)
-    noise = np.array([mechanism.release(np.full(size, 5.0), random) for _ in range(500)]) - 5.0
-    assert noise.var() == pytest.approx(std_of(mechanism, size) ** 2, rel=0.01)
+    noise = np.array([mechanism.release(np.full(size, 5.0), random) for _ in range(200)]) - 5.0
+    assert noise.var() == pytest.approx(std_of(mechanism, size) ** 2, rel=0.02)
     unit = noise / mechanism.scale
     laws = {Gaussian: stats.norm, Laplace: stats.laplace, Logistic: stats.logistic}
     if type(mechanism) in laws:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KernelDensity
 from sklearn.neural_network import MLPClassifier
 
 from skprivacy import (
@@ -52,6 +55,7 @@ MARKED = np.column_stack([y, X])
 ATTRIBUTE = attacks.AttributeInference(LogisticRegression().fit(MARKED, y)).fit(MARKED, y)
 HUGE = np.where(np.arange(3) == 0, 1e300, X)
 NETWORK = MLPClassifier((4,)).partial_fit(X, y, classes=[0, 1])
+INVERSION = attacks.GradientInversion(NETWORK, n_iter=1).fit(X, y)
 CANARIES = attacks.LabelInferenceAttack(TARGET, n_canaries=5, random_state=0).fit(X, y)
 LABEL_ONLY = attacks.LabelOnlyAttack(TARGET, n_queries=9).fit(X, y)
 
@@ -60,6 +64,12 @@ def swept(**params):
     model = OutputPerturbationClassifier(bounds=(0, 1), classes=[0, 1])
     given = {"epsilons": [1.0], "cv": 2, "baseline": None, "refit": 1.0, **params}
     return model_selection.PrivacySweepCV(model, **given)
+
+
+def raised(records, labels, train=np.copy):
+    return attacks.gradient_ascent(
+        NETWORK, train, records, labels, ascent=0.1, n_rounds=1, step=0.1, n_records=24
+    )
 
 
 # The parameter that a refusal has to name, and the call: all failed in another way.
@@ -188,6 +198,26 @@ FOUND = [
     ("cv", lambda: swept(cv=[([0, 1, 99], [2, 3])]).fit(X, y)),
     ("cv", lambda: swept(cv=[(y > 0, [True])]).fit(X, y)),
     ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=[([0], [1], [2])])),
+    ("ridge", lambda: fine_tuning.SoftmaxHead(ridge=Fraction(1, 3))),
+    ("steps", lambda: fine_tuning.GradientHead(steps=True)),
+    ("value", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).release(
+        np.zeros((3, 2)), mechanisms.SecureRandom())),
+    ("method", lambda: synthesis.PrivateSynthesizer(
+        schema=SCHEMA, method=np.zeros(0)).fit(TABLE)),
+    ("hidden_layer_sizes", lambda: fine_tuning.NetworkHead(hidden_layer_sizes=(True,))),
+    ("hidden_layer_sizes", lambda: neural_network.DPSGDClassifier(
+        hidden_layer_sizes=(True,)).fit(X, y)),
+    ("noise_multiplier", lambda: GaussianEvent(Fraction(1, 3))),
+    ("reinforce", lambda: ensemble.InteractiveGNMax(threshold=3, max_answers=2,
+                                                    reinforce=Fraction(1, 3))),
+    ("train", lambda: raised(X, y, train=object)),
+    ("train", lambda: raised(X, y, train=len)),
+    ("reference", lambda: attacks.NearestGenerated().fit(X, X[:, :2])),
+    ("labels", lambda: INVERSION.reconstruct(
+        attacks.party_gradient(NETWORK, X[:2], y[:2]), 2, labels=y[:1])),
+    ("loss", lambda: attacks.GradientInversion(NETWORK, loss=3).fit(X, y)),
+    ("y", lambda: raised(X, ["a"] * 24)),
+    ("y", lambda: raised(X, MARKED)),
     ("image_shape", lambda: neural_network.ScatteringTransformer(3.5).fit(X).transform(X)),
 ]  # fmt: skip
 
@@ -213,6 +243,7 @@ def test_it_is_refused_by_name(number):
             OutputPerturbationClassifier(bounds=(0, 1), classes=[0, 1]), epsilons=[1.0]
         ), (X, np.zeros(24))),
         (attacks.SupervisedAttack(TARGET), (X, y)),
+        (attacks.ShadowGenerators(KernelDensity(), n_shadows=2), (X, np.array(["", "", ""]))),
         (attacks.ShadowPool(0, n_shadows=2), (X, y)),
         (preprocessing.SmoothedClassifier(GaussianNB()), (np.where(X > 0.9, np.nan, X), y)),
     ],

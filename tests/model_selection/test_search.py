@@ -230,7 +230,7 @@ def test_the_claim_bounds_the_exact_law_of_a_small_search(n_trials):
 @pytest.mark.filterwarnings("ignore:The scores")
 def test_a_real_search_follows_that_law():
     """Labels of one kind: whoever is held out, the majority and the scores are known."""
-    labels, n_fits = np.ones(10, int), 1500
+    labels, n_fits = np.ones(10, int), 800
     search = PrivateSearchCV(
         Majority(), {"turned": [False, True]}, epsilon=2.0, delta=0.0, n_trials=3
     )

@@ -11,6 +11,7 @@ from skprivacy.neural_network._gradients import clipped_sum
 from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.contributions import Workspace
 from skprivacy.neural_network._gradients.trial import flatten_parameters
+from skprivacy.neural_network._training import optimizers
 from skprivacy.neural_network._training.optimizers import MomentumSGD
 
 N = 5000
@@ -68,7 +69,27 @@ def test_momentum_equals_that_of_torch(momentum):
             optimizer.param_groups[0]["lr"] = rate
             optimizer.step()
         ends.append(weights.detach().numpy())
-    np.testing.assert_allclose(*ends, rtol=1e-6)
+    # Numbers of about 1, some of which nearly cancel; torch rounds a product and a sum at once.
+    np.testing.assert_allclose(*ends, rtol=1e-6, atol=2e-7)
+
+
+def test_a_long_vector_moves_part_by_part_like_a_short_one(monkeypatch):
+    ends = []
+    for cached in (7, 1 << 15):
+        monkeypatch.setattr(optimizers, "_CACHED", cached)
+        weights = nn.Parameter(torch.arange(50.0))
+        optimizer = MomentumSGD([weights], lr=0.1, momentum=0.9, divisor=4.0)
+        for step in range(3):
+            weights.grad = torch.linspace(-1.0, step, 50)
+            optimizer.step()
+        ends.append(weights.detach().numpy())
+    np.testing.assert_array_equal(*ends)
+    velocity = np.linspace(-1.0, 0.0, 50) / 4
+    by_hand = np.arange(50.0) - 0.1 * velocity
+    for step in (1, 2):
+        velocity = 0.9 * velocity + np.linspace(-1.0, step, 50) / 4
+        by_hand -= 0.1 * velocity
+    np.testing.assert_allclose(ends[0], by_hand, rtol=1e-5, atol=1e-6)
 
 
 def test_memory_is_used_again_and_grows():

@@ -78,6 +78,7 @@ MODELS = {
             label="sex",
             grids={"age": Grid(cells=5)},
             epochs=1,
+            discriminator_steps=1,
             hidden_layer_sizes=(2,),
             generator_layer_sizes=(2,),
             latent_size=2,

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
+from skprivacy import load_model, save_model
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.preprocessing import Bounded, Categories, Schema
 from skprivacy.synthesis import DPGANSynthesizer, Grid
@@ -96,6 +97,7 @@ def test_the_guarantee_is_what_was_asked_for_and_paid_once():
         ({"epsilon": 1e-9}, "epsilon"),
         ({"delta": 1 / 50}, "delta"),
         ({"missing": ["name"]}, "names 'name', which is no column"),
+        ({"epochs": 4}, "discriminator_steps=5 are more than all 4 steps"),
     ],
 )
 def test_a_wrong_parameter_is_named_and_nothing_is_charged(params, said):
@@ -104,6 +106,22 @@ def test_a_wrong_parameter_is_named_and_nothing_is_charged(params, said):
     with pytest.raises(ValueError, match=said):
         model.fit(people(50))
     assert budget.spent() == 0
+
+
+def test_a_training_that_overflows_is_told_and_not_kept():
+    model = DPGANSynthesizer(50.0, 1e-5, schema=SCHEMA, learning_rate=1e30, **SMALL)
+    with pytest.raises(ValueError, match=r"learning_rate=1e\+30 is too large"):
+        model.fit(people(300))
+    assert not hasattr(model, "generator_")
+
+
+def test_a_file_holds_the_generator_that_there_is(tmp_path):
+    """Whatever has been set for another fit since."""
+    model = fitted(people(300)).set_params(generator_layer_sizes=(9, 9), latent_size=3)
+    save_model(model, tmp_path / "model.safetensors")
+    again = load_model(tmp_path / "model.safetensors")
+    rows = (m.sample(20, random_state=0) for m in (again, model))
+    pd.testing.assert_frame_equal(*rows)
 
 
 def test_features_come_back_as_the_codes_that_they_were():

@@ -9,6 +9,7 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
+from skprivacy.accounting import ApproxDP, PrivacyGuarantee
 from skprivacy.preprocessing import Bounded, Categories, Schema
 from skprivacy.synthesis import Grid, synthetic_quality
 
@@ -104,3 +105,23 @@ def test_what_does_not_fit_is_named():
         synthetic_quality(real, real[:0], SCHEMA)
     with pytest.raises(ValueError, match="target, a column's name, and test"):
         synthetic_quality(real, real, SCHEMA, model=DummyClassifier())
+
+
+def test_a_page_shows_all_columns_and_says_that_it_is_not_private(tmp_path):
+    real = people(500).rename(columns={"job": r"$\frac<b>", "age": "age"})
+    facts = {r"$\frac<b>" if name == "job" else name: SCHEMA[name] for name in SCHEMA}
+    synthetic = real.sample(300, random_state=0).reset_index(drop=True)
+    quality = synthetic_quality(
+        real, synthetic, Schema(facts), model=DummyClassifier(), target="rich", test=real
+    )
+    claim = PrivacyGuarantee(ApproxDP(1.0, 1e-6), at_delta=1e-6, assumptions=("types are public",))
+    page = quality.to_html(tmp_path / "quality.html", name="<i>people</i>", guarantee=claim)
+    assert page == (tmp_path / "quality.html").read_text(encoding="utf-8")
+    for text in ("not private", "&lt;i&gt;people", r"$\frac&lt;b&gt;", "1e-06)-DP", "types are"):
+        assert text in page
+    assert page.count("<tr>") == 3 + 1 + 5 + 10  # heads, a score, columns, pairs
+    assert "Trained on real records" in page
+    plain = synthetic_quality(real[["city"]], synthetic[["city"]], Schema({"city": SCHEMA["city"]}))
+    assert "Pairs" not in plain.to_html()
+    with pytest.raises(ValueError, match="must end in"):
+        quality.to_html(tmp_path / "quality.txt")

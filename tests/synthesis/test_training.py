@@ -12,13 +12,14 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from skprivacy import PrivacySweepCV
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.audit import claim_of
-from skprivacy.exceptions import PrivacyWarning
+from skprivacy.exceptions import PrivacyWarning, SyntheticTrainingError
 from skprivacy.preprocessing import Bounded, Schema, SchemaTransformer
 from skprivacy.synthesis import (
     DPGANSynthesizer,
@@ -120,6 +121,54 @@ def test_classes_that_are_never_drawn_are_known():
         assert model.predict_proba(ages).shape == (len(X), 3)
         assert model.predict_proba(ages).sum(axis=1) == pytest.approx(1.0)
         assert (model.predict(ages) == y).mean() > 0.9
+
+
+class FailsOnMany(GaussianNB):
+    """Takes the made-up records that it is tried on, and no more."""
+
+    def __init__(self, error=RuntimeError):
+        super().__init__()
+        self.error = error
+
+    def fit(self, X, y):
+        if len(y) > 60:
+            raise self.error("a class is too rare")
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
+def test_what_was_paid_for_is_kept_when_the_estimator_fails_on_it(kind):
+    budget = PrivacyBudget(10.0, 1e-6)
+    model = classifier(FailsOnMany(kind), method="independent", budget=budget)
+    with pytest.raises((SyntheticTrainingError, KeyboardInterrupt)) as caught:
+        model.fit(X, Y)
+    synthesizer = caught.value.synthesizer
+    assert len(budget.entries()) == 1
+    assert len(synthesizer.sample(30)) == 30
+    assert synthesizer.epsilon_ == pytest.approx(10.0, abs=0.01)
+    assert not hasattr(model, "privacy_")
+    if kind is RuntimeError:
+        assert "`synthesizer` of this error" in str(caught.value)
+        again = pickle.loads(pickle.dumps(caught.value))  # as another process hands it on
+        assert len(again.synthesizer.sample(30)) == 30
+
+
+def test_what_is_no_synthesizer_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"'synthesizer' parameter.*KernelDensity"):
+        SyntheticDataClassifier(GaussianNB(), KernelDensity()).fit(X[["age"]], Y)
+
+
+@pytest.mark.parametrize(
+    ("classes", "kind"),
+    [([0, 1], "str"), ([0, 1], "bool"), ([0, 1], "category"), ([False, True], "Int64")],
+)
+def test_labels_are_classes_however_they_are_written(classes, kind):
+    y = (X["age"] > 50).astype(int)
+    y = (y.astype(bool) if kind == "bool" else y).astype(kind).rename("old")
+    schema = Schema({"age": SCHEMA["age"]}, classes=classes)
+    synthesizer = PrivateSynthesizer(50.0, 1e-6, schema=schema)
+    model = SyntheticDataClassifier(GaussianNB(), synthesizer).fit(X[["age"]], y)
+    assert (model.predict(X[["age"]]) == model.classes_[(X["age"] > 50) * 1]).mean() > 0.9
 
 
 def test_numbers_are_learned_with_their_schema():

@@ -12,12 +12,14 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .arithmetic import numpy_sees
 from .clipping import CLIPPING, Clip
 from .contributions import Contribution, Workspace
-from .trial import Probe, gradients_of
+from .trial import Probe, tried
 
 if TYPE_CHECKING:
     from .._training.people import People
@@ -45,6 +47,12 @@ class ClippedGradientSum:
     probe : Probe, default=None
         Public numbers of the shape of the data, to try the module out on.
 
+    Attributes
+    ----------
+    gradients : PerExampleGradients
+    probe : Probe or None
+        As the module understands it.
+
     Notes
     -----
     **Guarantees.** Each example adds a vector of L2 norm at most ``max_grad_norm``, whatever the
@@ -66,13 +74,13 @@ class ClippedGradientSum:
         clip: Clip = CLIPPING["flat"],
         probe: Probe | None = None,
     ) -> None:
-        self.gradients = gradients_of(module, per_example_loss, probe)
+        self.gradients, self.probe = tried(module, per_example_loss, probe)
         self.max_grad_norm = max_grad_norm
         self.clip = clip
         self.numbers_an_example = 0.0
-        if probe is not None:
-            found = self.gradients(probe.inputs, probe.targets)
-            self.numbers_an_example = sum(c.numbers() for c in found) / len(probe.targets)
+        if self.probe is not None:
+            found = self.gradients(self.probe.inputs, self.probe.targets)
+            self.numbers_an_example = sum(c.numbers() for c in found) / len(self.probe.targets)
 
     def __call__(self, inputs: Tensor, targets: Tensor, shares: Shares | None = None) -> None:
         """Add the clipped sum over this batch to ``grad`` of every parameter.
@@ -91,16 +99,24 @@ class ClippedGradientSum:
                 examples = _without(examples, bad)
                 squared = _squared_norms(examples, shares)
                 squared = squared.masked_fill(shares.with_nothing_but(bad), math.inf)
-            total = squared.sum(0)
-            factors = self.clip(squared, total, self.max_grad_norm)
+            factors = self._factors(squared)
             if not finite:
-                bad = ~torch.isfinite(total)
+                bad = ~torch.isfinite(squared.sum(0))
                 factors = factors.masked_fill(bad, 0.0)
                 examples = _without(examples, bad if shares is None else shares.by_example(bad))
             if shares is not None:
                 factors = shares.factors(factors)
-            for example, factor in zip(examples, factors.expand(len(examples), -1), strict=True):
-                example.add_sum(factor)
+            for i, example in enumerate(examples):
+                example.add_sum(factors[i] if factors.dim() == 2 else factors)
+
+    def _factors(self, squared: Tensor) -> Tensor:
+        """Return what is left of each example: numpy takes less time over so few numbers."""
+        if not numpy_sees(squared):
+            return self.clip(squared, squared.sum(0), self.max_grad_norm)
+        with np.errstate(all="ignore"):
+            values = squared.numpy()
+            factors = self.clip(values, values.sum(0), self.max_grad_norm)
+        return torch.from_numpy(factors.astype(values.dtype, copy=False))
 
 
 def _squared_norms(examples: list[Contribution], shares: Shares | None = None) -> Tensor:
@@ -177,7 +193,8 @@ class BatchSum:
         if people is None:
             n_parts = math.ceil(len(drawn) / rows)
             drawn = drawn.to(X.device)
-            parts = [(part, None) for part in drawn.tensor_split(n_parts)] if n_parts else []
+            cut = drawn.tensor_split(n_parts) if n_parts > 1 else [drawn] * n_parts
+            parts = [(part, None) for part in cut]
             expected = self._expected
         else:
             parts = list(people.parts(drawn.numpy(), rows, X.device))

@@ -119,7 +119,7 @@ class AdaptiveClipping:
         self.share = min(max(wanted, _LEAST), _MOST)
         self._sum_weight = math.sqrt(1.0 - self.share)
         self._count_weight = 2.0 * math.sqrt(self.share)
-        self._counted = 0.0
+        self._counted: Any = 0.0
         self.noise_on_sum = noise / self._sum_weight
 
     def __call__(self, squared: Any, total: Any, allowed: float) -> Any:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
+from .arithmetic import SUMMED, add_weighted, squared_lengths
+
 if TYPE_CHECKING:
     from .people import Shares
 
@@ -48,9 +50,6 @@ _MANY = 1 << 10
 _UNIT = 2.0**-24
 _OTHERS = 16  # steps of arithmetic beside the sums
 _PRODUCTS = 4e-6
-# Numbers whose squares ``vector_norm`` may add up, which it does one after another: over a million
-# of equal size the norm came out too small by 8e-4, over four million by 2e-3.
-_SUMMED = 1 << 12
 
 
 class Contribution(Protocol):
@@ -86,13 +85,12 @@ class OuterProduct:
         return _norms_of_terms(self.input, self.output_grad, self.bias is not None)
 
     def add_sum(self, factors: Tensor) -> None:
-        total = _grad(self.weight)
-        d, factors = self.output_grad.to(total.dtype), factors.to(total.dtype)
-        if self.bias is not None:
-            _grad(self.bias).addmv_(d.T, factors)
+        total, d, a = _grad(self.weight), self.output_grad, self.input
+        if total.dtype != d.dtype:
+            d, a, factors = (values.to(total.dtype) for values in (d, a, factors))
         buffer = d if self.spare or d is not self.output_grad else None
-        weighted = torch.mul(d, factors[:, None], out=buffer)
-        total.addmm_(weighted.T, self.input.to(total.dtype))
+        bias = None if self.bias is None else _grad(self.bias)
+        add_weighted(total, bias, d, a, factors, buffer)
 
     def without(self, bad: Tensor) -> OuterProduct:
         return replace(
@@ -221,8 +219,7 @@ class Rows:
     rows: Tensor  # (batch, *parameter.shape)
 
     def squared_norms(self) -> Tensor:
-        squares = _lengths(self.rows.flatten(1)).square_()
-        return squares.add_(_LOST * self.parameter.numel())
+        return squared_lengths(self.rows.flatten(1), _LOST * self.parameter.numel())
 
     def add_sum(self, factors: Tensor) -> None:
         total = _grad(self.parameter)
@@ -239,8 +236,8 @@ class Rows:
             if people.m == 1:
                 found.append(each[people.part])
                 continue
-            sums = _lengths(people.blanked(self.rows.flatten(1)).sum(1)).square_()
-            sums += _LOST * self.parameter.numel()
+            rows = people.blanked(self.rows.flatten(1)).sum(1)
+            sums = squared_lengths(rows, _LOST * self.parameter.numel())
             lengths = people.blanked(each).sqrt().sum(1)
             found.append(_safe(sums, lengths, max(_ROUNDING, people.most * _UNIT)))
         return torch.cat(found)
@@ -262,10 +259,8 @@ def _norms_by_row(lookups: Lookups) -> Tensor:
 def _norms_of_terms(a: Tensor, d: Tensor, bias: bool) -> Tensor:
     """Return the squared norm of each outer product, and what sums of products may lose by it."""
     lost = _LOST / _PRODUCTS
-    inputs, grads = _lengths(a).square_(), _lengths(d).square_()
-    inputs += 1.0 if bias else lost * a.shape[1]
-    grads += lost * d.shape[1]
-    return inputs.mul_(grads)
+    inputs = squared_lengths(a, 1.0 if bias else lost * a.shape[1])
+    return inputs.mul_(squared_lengths(d, lost * d.shape[1]))
 
 
 def _norms_of_sums(a: Tensor, d: Tensor, longest: Tensor, most: int, bias: bool) -> Tensor:
@@ -298,7 +293,7 @@ def _norms_of_sums(a: Tensor, d: Tensor, longest: Tensor, most: int, bias: bool)
         squared += _LOST * (n_in + 1) * n_out
         return _safe(squared, longest.sqrt(), max(_ROUNDING, most * _UNIT))
     lost = _lost_in_products(n_in, n_out, most)
-    if max(n_in, n_out) > _SUMMED:
+    if max(n_in, n_out) > SUMMED:
         a, d = a.double(), d.double()
     if most == 2:  # what the products below come to, in half the time
         crossed = torch.linalg.vecdot(a[:, 0], a[:, 1])
@@ -317,7 +312,7 @@ def _lost_in_products(n_in: int, n_out: int, most: int) -> float:
     A sum of n products is off by n units at most (Higham, "Accuracy and stability of numerical
     algorithms", 2002, section 3.1); rows above 4,096 numbers are added up in double precision.
     """
-    numbers = min(n_in, _SUMMED) + min(n_out, _SUMMED) + 2 * most  # rows of pairs, then rows
+    numbers = min(n_in, SUMMED) + min(n_out, SUMMED) + 2 * most  # rows of pairs, then rows
     return max(_PRODUCTS, (numbers + _OTHERS) * _UNIT)
 
 
@@ -330,14 +325,6 @@ def _grad(parameter: Tensor) -> Tensor:
 def _weighted(output_grad: Tensor, factors: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the gradients at all positions times the factor of the example, one below another."""
     return (output_grad.to(dtype) * factors.to(dtype)[:, None, None]).flatten(0, 1)
-
-
-def _lengths(rows: Tensor) -> Tensor:
-    """Return the L2 norm of each row: right to 3e-5, however long it is and wherever it lies."""
-    if rows.shape[1] <= _SUMMED:
-        return torch.linalg.vector_norm(rows, dim=1)
-    parts = [torch.linalg.vector_norm(part, dim=1) for part in rows.split(_SUMMED, dim=1)]
-    return torch.linalg.vector_norm(torch.stack(parts), dim=0)
 
 
 def _blank(values: Tensor, bad: Tensor) -> Tensor:

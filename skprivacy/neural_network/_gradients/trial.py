@@ -15,7 +15,15 @@ from .bookkeeping import AutogradBackward, PerceptronBackward
 from .contributions import Contribution
 from .functional import OneByOne, Vectorised
 
-__all__ = ["PROBES", "PerExampleGradients", "Probe", "flatten_parameters", "gradients_of"]
+__all__ = [
+    "PROBES",
+    "PerExampleGradients",
+    "Probe",
+    "elsewhere",
+    "flatten_parameters",
+    "gradients_of",
+    "tried",
+]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 PROBES = 5
@@ -84,17 +92,54 @@ def gradients_of(module: nn.Module, loss: Loss, probe: Probe | None = None) -> P
     ValueError
         If the module or the loss mixes the examples of a batch, keeps something of them, or does
         not understand its input.
+
+    Notes
+    -----
+    **Guarantees.** What is tried on another device is tried on the processor before: what is
+    refused there is refused everywhere, and nothing that the processor answers with an error, such
+    as a place outside of a table, comes to a GPU, which would not recover from it.
     """
+    return tried(module, loss, probe)[0]
+
+
+def tried(
+    module: nn.Module, loss: Loss, probe: Probe | None
+) -> tuple[PerExampleGradients, Probe | None]:
+    """Return what :func:`gradients_of` returns, and the probe as the module understands it."""
     refuse_mixing_layers(module)
-    if probe is not None:
-        trial = _trial_copy(module)
-        probe = _understood(trial, loss, probe)
-    views = 1 if probe is None else probe.views
+    if probe is None:
+        if PerceptronBackward.fits(module, loss):
+            assert isinstance(module, nn.Sequential)
+            return PerceptronBackward(module), None
+        raise ValueError("A probe is needed for a module that is not a plain perceptron.")
+    if elsewhere(probe.inputs):
+        here = replace(probe, inputs=probe.inputs.cpu(), targets=probe.targets.cpu())
+        _, understood = tried(*_on_the_processor(module, loss), here)
+        assert understood is not None
+        if not torch.equal(understood.inputs, here.inputs):
+            probe = probe.as_indices()
+    trial = _trial_copy(module)
+    probe = _understood(trial, loss, probe)
+    return _fastest(module, trial, loss, probe), probe
+
+
+def elsewhere(values: Tensor) -> bool:
+    """Whether a tensor is on another device than the processor."""
+    return not values.is_cpu
+
+
+def _on_the_processor(module: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
+    here, its_loss = copy.deepcopy((module, loss))
+    for p in here.parameters():
+        p.grad = None
+    return here.cpu(), its_loss.cpu() if isinstance(its_loss, nn.Module) else its_loss
+
+
+def _fastest(module: nn.Module, trial: nn.Module, loss: Loss, probe: Probe) -> PerExampleGradients:
+    views = probe.views
     if views == 1 and PerceptronBackward.fits(module, loss):
         assert isinstance(module, nn.Sequential)
         return PerceptronBackward(module)
-    if probe is None:
-        raise ValueError("A probe is needed for a module that is not a plain perceptron.")
     _refuse_memory(trial, loss, probe)
     expected = _sums(trial, OneByOne(trial, loss, views), probe)
     for way in (AutogradBackward, Vectorised):

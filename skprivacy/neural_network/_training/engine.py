@@ -18,14 +18,17 @@ from tqdm import tqdm
 
 from ..._groups import Groups
 from ...accounting import PrivacyBudget, charge
-from ...mechanisms import Mechanism, SecureRandom
+from ...mechanisms import FloatGaussian, Mechanism, SecureRandom
+from ...mechanisms.ahead import DrawnAhead
+from .._gradients.adaptive import AdaptiveClippingOnDevice
 from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
-from .._gradients.clipping import AdaptiveClipping
+from .._gradients.clipping import AdaptiveClipping, Clip
 from .._gradients.trial import Probe, flatten_parameters
 from .config import TrainingConfig
 from .environment import ordinary_torch, private_randomness, usable_device
+from .fixed_step import FIXED_ON, FixedStep, hindrance
 from .noise import Sampler
-from .optimizers import OPTIMIZERS, PrivateAdam
+from .optimizers import OPTIMIZERS, MomentumSGD, PrivateAdam
 from .people import People
 from .rows import MappedRows
 
@@ -35,6 +38,8 @@ __all__ = ["Alone", "Peers", "Training", "WeightAverage"]
 # The kinds of devices that make noise themselves. Others lack double precision, or are as fast with
 # the processor's own cipher.
 NOISE_ON = {"cuda"}
+# Numbers that take a thread of their own less time than the pass waits for its start.
+MUCH_NOISE = 1 << 17
 
 
 class Training:
@@ -59,6 +64,8 @@ class Training:
         How per-example gradients are computed.
     rate : float
         Step size, before the schedule.
+    hindrance : str or None
+        Why steps are not on fixed memory, on a device where they could be.
 
     Raises
     ------
@@ -104,7 +111,7 @@ class Training:
             sums = getattr(torch, config.noise_kind.sums)
             self._weights, self._sums = flatten_parameters(self.module, sums)
             self._grad = self._weights.grad = self._sums.to(self._weights.dtype)
-            self._clip = config.clip()
+            self._clip = self._adapted(config.clip())
             self._mechanism = config.noise_kind.mechanism(
                 config.noise_multiplier, config.max_grad_norm, config
             )
@@ -112,6 +119,7 @@ class Training:
             self._clipped = ClippedGradientSum(
                 self.module, loss, self._mechanism.sensitivity, self._clip, probe
             )
+            self._loss = loss
             self._sum = BatchSum(self._clipped, self._sums, float(config.batch_size), config.views)
             self._optimizer = self._make_optimizer()
         self.gradients = self._clipped.gradients.name
@@ -120,6 +128,7 @@ class Training:
         self._average = WeightAverage(config)
         self._people: People | None = None
         self._step = 0
+        self.hindrance: str | None = None
 
     @property
     def max_grad_norm(self) -> float:
@@ -168,18 +177,42 @@ class Training:
             raise ValueError("groups are given to a run that protects records, or the other way.")
         peers = Alone() if peers is None else peers
         with ordinary_torch(self.device), private_randomness(self.random, self.device):
-            X, y = X.to(self.device), y.to(self.device)
             n = len(X)
+            fixed = self._fixed(X, y, peers)
+            if fixed is None:
+                X, y = X.to(self.device), y.to(self.device)
             if groups is not None:
                 self._people = self._people_of(groups, peers)
                 n = groups.n
             steps = range(self.config.n_steps)
             for _ in tqdm(steps, disable=not verbose, leave=False, unit="step"):
                 drawn = peers.draw(self._sampler, n, self.random)
-                self.step(X, y, torch.from_numpy(drawn), peers)
+                if fixed is None:
+                    self.step(X, y, torch.from_numpy(drawn), peers)
+                else:
+                    fixed(drawn)
+            if fixed is not None:
+                fixed.finish()
             trained = self._result()
         peers.same(trained)
         return trained
+
+    def _fixed(self, X: Tensor | MappedRows, y: Tensor, peers: Peers) -> FixedStep | None:
+        """Return the run's steps on fixed memory, where that is faster and can be done."""
+        kind = torch.device(self.device).type
+        if kind not in FIXED_ON or type(self) is not Training or self._clipped.probe is None:
+            return None
+        self.hindrance = hindrance(self, X, type(peers) is Alone)
+        if self.hindrance is not None:
+            return None
+        self.module.train()
+        try:
+            return FixedStep(self, cast(Tensor, X), y, self._clipped.probe)
+        except RuntimeError as error:
+            if isinstance(error, torch.cuda.OutOfMemoryError):
+                raise
+            self.hindrance = str(error)
+            return None
 
     def _people_of(self, groups: Groups, peers: Peers) -> People:
         """Return whose rows train, drawn once for the whole run."""
@@ -191,28 +224,64 @@ class Training:
         """Clip, add noise, divide by a constant, update."""
         if not self.module.training:
             self.module.train()
-        noisy = self._noisy(self._sum(X, y, drawn, self._people), peers)
-        torch.mul(noisy.to(self._grad), 1.0 / self.config.batch_size, out=self._grad)
+        random = self._random_of_step(peers)
+        self.update(self._noisy(self._sum(X, y, drawn, self._people), peers, random))
+
+    def update(self, noisy: Tensor) -> None:
+        """Move the weights by a sum that was released."""
+        if noisy.data_ptr() != self._grad.data_ptr():
+            self._grad.copy_(noisy)
+        if not isinstance(self._optimizer, MomentumSGD):  # which divides by itself
+            self._grad.mul_(1.0 / self.config.batch_size)
         share = self.config.share_of_step_size(self._step)
         self._optimizer.param_groups[0]["lr"] = self.rate * share
         self._optimizer.step()
-        self._average.add(self._weights.data)
+        self._average.add(self._weights)
         self._step += 1
 
-    def _noisy(self, total: Tensor, peers: Peers) -> Tensor:
+    def _random_of_step(self, peers: Peers) -> SecureRandom:
+        """Return what this step's noise is drawn of: much of it while the gradients are computed.
+
+        **Guarantees.** A new stream for every step, with a key of its own. Whether there is a core
+        to spare changes none of its numbers.
+        """
+        size = len(self._weights) + isinstance(self._clip, AdaptiveClipping)
+        of_sum = isinstance(self._mechanism, FloatGaussian) and self.config.noise_multiplier > 0
+        here = self._weights.device.type not in NOISE_ON and isinstance(peers, Alone)
+        if size < MUCH_NOISE or not (of_sum and here):
+            return self.random
+        return DrawnAhead(self.random, size, elsewhere=torch.get_num_threads() > 1)
+
+    def _noisy(self, total: Tensor, peers: Peers, random: SecureRandom) -> Tensor:
         """Return the sum with noise; adaptive clipping adds a number to what is released.
 
-        The noise is made on the device if nothing but the sum is released, for one process alone:
-        else on the processor, to which the sum comes.
+        The noise is made on the device for one process alone: else on the processor, to which the
+        sum comes.
         """
-        if isinstance(self._clip, AdaptiveClipping):
-            joined = self._clip.joined(total.cpu().numpy())
-            noisy = self._clip.parted(peers.release(self._mechanism, joined, self.random))
-        elif total.device.type in NOISE_ON and type(peers) is Alone:  # nobody else is to see it
-            return cast(Tensor, self._mechanism.release(total, self.random))
-        else:
-            noisy = peers.release(self._mechanism, total.cpu().numpy(), self.random)
-        return torch.from_numpy(noisy)
+        if total.device.type not in NOISE_ON:
+            value = self._joined(total.cpu().numpy())
+            noisy = peers.release(self._mechanism, value, random)
+            return torch.from_numpy(self._parted(noisy))
+        value = self._joined(total)
+        if type(peers) is Alone:  # nobody else is to see it
+            return cast(Tensor, self._parted(self._mechanism.release(value, random)))
+        noisy = peers.release(self._mechanism, value.cpu().numpy(), random)
+        return cast(Tensor, self._parted(torch.from_numpy(noisy).to(self.device)))
+
+    def _joined(self, total: Any) -> Any:
+        """Return all that is released of a step."""
+        return self._clip.joined(total) if isinstance(self._clip, AdaptiveClipping) else total
+
+    def _parted(self, noisy: Any) -> Any:
+        """Return the noisy sum out of what was released."""
+        return self._clip.parted(noisy) if isinstance(self._clip, AdaptiveClipping) else noisy
+
+    def _adapted(self, clip: Clip) -> Clip:
+        """Return how gradients are clipped, with what changes from step to step on the device."""
+        on_device = torch.device(self.device).type in NOISE_ON
+        if on_device and isinstance(clip, AdaptiveClipping):
+            return AdaptiveClippingOnDevice(clip, self.device)
+        return clip
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
         config = self.config
@@ -220,10 +289,21 @@ class Training:
         params = {"lr": 0.0, **config.optimizer_params}
         if issubclass(kind, PrivateAdam):
             params["noise_std"] = config.noise_std * config.max_grad_norm / config.batch_size
+        if issubclass(kind, MomentumSGD):
+            params["divisor"] = float(config.batch_size)
         return kind([self._weights], **params)
 
     def _result(self) -> nn.Module:
-        """Return the untouched copy on the CPU with the trained weights and nothing else."""
+        """Return the untouched copy on the CPU with the trained weights and nothing else.
+
+        **Guarantees.** Where a mechanism answers a sum that is not finite with NaN, because to look
+        would be to wait, all weights are NaN from that step on: the run is refused here.
+        """
+        if self._grad.device.type in NOISE_ON and bool(self._weights.data.isnan().all()):
+            raise ValueError(
+                f"All weights are NaN: the sum of a step was not finite, or device={self.device!r} "
+                "computed beyond single precision. Scale the features, or lower learning_rate."
+            )
         self._weights.data.copy_(self._average.of(self._weights.data))
         released = {name: p.detach().cpu().clone() for name, p in self.module.named_parameters()}
         for name, p in self._released.named_parameters():
@@ -262,10 +342,18 @@ class WeightAverage:
         """Take the weights after one more step in."""
         if self._step >= self._first:
             if self._mean is None:
-                self._mean = torch.zeros_like(weights)
+                self._mean = torch.zeros_like(weights.data)
             self._mass = 1.0 + self._decay * self._mass
-            self._mean.lerp_(weights, 1.0 / self._mass)
+            self._mean.lerp_(weights.data, 1.0 / self._mass)
         self._step += 1
+
+    def shares(self, n_steps: int) -> list[float]:
+        """Return how much of the mean the weights after each step make up when they come in."""
+        shares, mass = [0.0] * n_steps, 0.0
+        for step in range(self._first, n_steps):
+            mass = 1.0 + self._decay * mass
+            shares[step] = 1.0 / mass
+        return shares
 
     def of(self, weights: Tensor) -> Tensor:
         """Return the average, or ``weights``, the last ones, if none were to be averaged."""

@@ -41,7 +41,14 @@ def ordinary_torch(device: str) -> Iterator[None]:
         torch.autocast(kind, enabled=False),
         _precision,
     ):
-        yield
+        try:
+            yield
+        except torch.cuda.OutOfMemoryError as error:
+            raise MemoryError(
+                f"device={device!r} has not the memory for this: {error} Take a smaller batch_size "
+                "or network, free what else is there, or use device='cpu'. If a budget was charged "
+                "for the fit, that stands: a sum may have been released."
+            ) from error
 
 
 class _FullPrecision:
