@@ -17,7 +17,7 @@ from skprivacy.mechanisms import FloatGaussian, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, RandomFlip
 from skprivacy.neural_network._gradients.padded import PaddedSum, Table, lengths_for
 from skprivacy.neural_network._gradients.trial import Probe
-from skprivacy.neural_network._training import engine, fixed_step, recorded
+from skprivacy.neural_network._training import engine, fixed_step, recorded, rows
 from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.neural_network._training.fixed_step import FixedStep
@@ -442,6 +442,19 @@ def test_what_takes_the_other_way_says_why(params, why):
         model = DPSGDClassifier(classes=[0, 1], epochs=2, **params)
         model.fit(X, (X[:, 0] > 0).astype(int), groups=groups)
     assert why in kept[0].hindrance
+
+
+@pytest.mark.parametrize("free", [1, 10**9])
+def test_records_that_do_not_fit_are_sent_step_by_step(free):
+    """The same sums, while only the rows of a step are on the device."""
+    with mock.patch.dict(rows._FREE, {"cpu": lambda device: free}):
+        ours, released, training = trained(MODULES["perceptron"], gpu=True)
+    theirs, expected, _ = trained(MODULES["perceptron"], gpu=False)
+    assert training.hindrance == ("the records are not on the device" if free == 1 else None)
+    for (*_, value), (*_, its_value) in zip(released, expected, strict=True):
+        np.testing.assert_allclose(value, its_value, atol=2e-5)
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
 
 
 class Others(engine.Alone):

@@ -29,7 +29,7 @@ from .fixed_step import FIXED_ON, FixedStep, hindrance
 from .noise import Sampler
 from .optimizers import OPTIMIZERS, MomentumSGD, PrivateAdam
 from .people import People
-from .rows import MappedRows
+from .rows import MappedRows, that_fit
 
 __all__ = ["Alone", "Peers", "Training", "WeightAverage"]
 
@@ -174,7 +174,7 @@ class Training:
             raise ValueError("groups are given to a run that protects records, or the other way.")
         peers = Alone() if peers is None else peers
         with ordinary_torch(self.device), private_randomness(self.random, self.device):
-            n = len(X)
+            n, X = len(X), that_fit(X, self.device)
             fixed = self._fixed(X, y, peers)
             if fixed is None:
                 X, y = X.to(self.device), y.to(self.device)

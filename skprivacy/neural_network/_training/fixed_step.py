@@ -52,7 +52,7 @@ def hindrance(training: Training, X: Tensor | MappedRows, alone: bool) -> str | 
     if config.views is not None:
         return "records are shown as several views"
     if isinstance(X, MappedRows):
-        return "the records are in a file"
+        return "the records are not on the device"
     if not alone:
         return "several processes train together"
     if config.noise == "exact":
