@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 SOURCES = pyproject.toml constraints.txt
+# What pytest has rewritten of the tests is kept between runs: 5 s of processor time for each worker.
+unexport PYTHONDONTWRITEBYTECODE
 # Each worker begins with its part of the tests, in order, so that what the tests of a file share is
 # made once; who has finished takes over from the others. A worker for each core, eight at most: each
 # takes about 1 GB of memory.

@@ -35,6 +35,7 @@ __all__ = [
     "generator",
     "is_number",
     "is_tensor",
+    "is_whole",
     "label_columns",
     "not_negative",
     "number",
@@ -277,6 +278,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not (isinstance(value, Rational) and value.denominator != 1)
 
 
+def is_whole(value: Any) -> bool:
+    """Return whether ``value`` is an integer, Python's or numpy's; True is none."""
+    return isinstance(value, Integral) and is_number(value)
+
+
 def number(name: str, value: Any, expected: str) -> None:
     """Raise ValueError unless ``value`` is a real number; infinity and NaN are numbers."""
     if not is_number(value):
@@ -316,7 +322,7 @@ def open_unit(name: str, value: Any) -> float:
 
 def whole(name: str, value: Any, least: int = 1) -> None:
     """Raise ValueError unless ``value`` is an integer of at least ``least``."""
-    if not isinstance(value, Integral) or not is_number(value) or value < least:
+    if not is_whole(value) or value < least:
         raise ValueError(f"{name}={value!r} must be an integer >= {least}.")
 
 

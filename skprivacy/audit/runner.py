@@ -197,6 +197,7 @@ def audit(
                 random_state=random_state,
                 n_jobs=n_jobs,
                 verbose=verbose,
+                keep_models=any(getattr(attack, "_needs_models", True) for attack in served),
             ).fit(*_unordered(X, y, sample_weight, people))
         unmeasured = [] if pool is None or pool.answers_vary(X) else served
     if unmeasured and len(unmeasured) == len(chosen):

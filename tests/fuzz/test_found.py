@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KernelDensity
 from sklearn.neural_network import MLPClassifier
 
 from skprivacy import (
@@ -198,6 +199,14 @@ FOUND = [
     ("cv", lambda: swept(cv=[(y > 0, [True])]).fit(X, y)),
     ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=[([0], [1], [2])])),
     ("ridge", lambda: fine_tuning.SoftmaxHead(ridge=Fraction(1, 3))),
+    ("steps", lambda: fine_tuning.GradientHead(steps=True)),
+    ("value", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).release(
+        np.zeros((3, 2)), mechanisms.SecureRandom())),
+    ("method", lambda: synthesis.PrivateSynthesizer(
+        schema=SCHEMA, method=np.zeros(0)).fit(TABLE)),
+    ("hidden_layer_sizes", lambda: fine_tuning.NetworkHead(hidden_layer_sizes=(True,))),
+    ("hidden_layer_sizes", lambda: neural_network.DPSGDClassifier(
+        hidden_layer_sizes=(True,)).fit(X, y)),
     ("noise_multiplier", lambda: GaussianEvent(Fraction(1, 3))),
     ("reinforce", lambda: ensemble.InteractiveGNMax(threshold=3, max_answers=2,
                                                     reinforce=Fraction(1, 3))),
@@ -234,6 +243,7 @@ def test_it_is_refused_by_name(number):
             OutputPerturbationClassifier(bounds=(0, 1), classes=[0, 1]), epsilons=[1.0]
         ), (X, np.zeros(24))),
         (attacks.SupervisedAttack(TARGET), (X, y)),
+        (attacks.ShadowGenerators(KernelDensity(), n_shadows=2), (X, np.array(["", "", ""]))),
         (attacks.ShadowPool(0, n_shadows=2), (X, y)),
         (preprocessing.SmoothedClassifier(GaussianNB()), (np.where(X > 0.9, np.nan, X), y)),
     ],

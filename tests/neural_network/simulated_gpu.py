@@ -15,8 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from skprivacy.mechanisms import chacha, floating
-from skprivacy.neural_network._gradients import arithmetic, bookkeeping
-from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
+from skprivacy.neural_network._gradients import arithmetic
 from skprivacy.neural_network._training import engine, fixed_step, recorded
 
 # What makes the processor wait for a device, or what a graph cannot do.
@@ -69,14 +68,6 @@ def graph_of(body):
     return graph.replay
 
 
-def by_torch(kind, values):
-    return arithmetic._IN_PLACE[kind](values)
-
-
-def factors_by_torch(self, squared):
-    return self.clip(squared, squared.sum(0), self.max_grad_norm)
-
-
 @contextmanager
 def simulated_gpu(graphs=True):
     """Let the processor be treated as a GPU is."""
@@ -87,12 +78,7 @@ def simulated_gpu(graphs=True):
             stack.enter_context(mock.patch.object(owner, name, {"cpu"}))
         capturing = mock.patch.object(torch.cuda, CAPTURING, return_value=False)
         stack.enter_context(capturing)
-        for name in ("_is_small", "_is_few"):  # numpy's work would not be recorded
-            stack.enter_context(mock.patch.object(arithmetic, name, return_value=False))
-        plain = mock.patch.object(bookkeeping, "activate", by_torch)
-        stack.enter_context(plain)
-        factors = mock.patch.object(ClippedGradientSum, "_factors", factors_by_torch)
-        stack.enter_context(factors)
+        stack.enter_context(mock.patch.object(arithmetic, "NUMPY_ON", set()))  # is not recorded
         record = {"cpu": graph_of} if graphs else {}
         stack.enter_context(mock.patch.object(recorded, "RECORD", record))
         yield

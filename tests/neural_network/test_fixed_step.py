@@ -253,7 +253,8 @@ def test_large_batches_are_added_up_in_double_precision():
                 training.run(X, y)
             sums.append(torch.as_tensor(seen[0]))
     assert sums[1].dtype == torch.float64
-    torch.testing.assert_close(*sums, rtol=1e-5, atol=1e-5)  # norms are in single precision
+    # Parts of 1,200 and of 2,048 rows, each in single precision, round off by a few millionths.
+    torch.testing.assert_close(*sums, rtol=1e-5, atol=5e-6)
 
 
 class Sampler:

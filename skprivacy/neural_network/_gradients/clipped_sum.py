@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .arithmetic import numpy_sees
 from .clipping import CLIPPING, Clip
 from .contributions import Contribution, Workspace
 from .trial import Probe, tried
@@ -110,7 +111,7 @@ class ClippedGradientSum:
 
     def _factors(self, squared: Tensor) -> Tensor:
         """Return what is left of each example: numpy takes less time over so few numbers."""
-        if not squared.is_cpu:
+        if not numpy_sees(squared):
             return self.clip(squared, squared.sum(0), self.max_grad_norm)
         with np.errstate(all="ignore"):
             values = squared.numpy()
