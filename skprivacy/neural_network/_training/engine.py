@@ -208,10 +208,10 @@ class Training:
         self.module.train()
         try:
             return FixedStep(self, cast(Tensor, X), y, self._clipped.probe)
-        except RuntimeError as error:
-            if isinstance(error, torch.cuda.OutOfMemoryError):
-                raise
-            self.hindrance = str(error)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:  # on public rows: the module's own may be choosy
+            self.hindrance = f"{type(error).__name__}: {error}"
             return None
 
     def _people_of(self, groups: Groups, peers: Peers) -> People:
