@@ -19,6 +19,7 @@ from .._validation import (
     check_numbers,
     check_random_state,
     check_unmasked,
+    flag,
     sequence,
     whole,
 )
@@ -167,6 +168,7 @@ class InversionAttack(ABC, BaseEstimator):
             The attack and its null models, judged alike.
         """
         check_is_fitted(self, "layout_")
+        flag("labels_known", labels_known)
         truth, labels = self._checked_batches(gradients, batches)
         n = truth.shape[1]
         import torch
