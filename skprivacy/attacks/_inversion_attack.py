@@ -262,7 +262,8 @@ class InversionAttack(ABC, BaseEstimator):
         for b, batch in enumerate(batches):
             if not isinstance(batch, tuple | list) or len(batch) != 2:
                 raise TypeError(f"batches[{b}] must be a pair (X, y), of records and their labels.")
-            checked, label = checked_rows(*batch, f"batches[{b}]")
+            X, y = batch
+            checked, label = checked_rows(X, y, f"batches[{b}]")
             expected = len(rows[0] if rows else checked), self.n_features_in_
             if checked.shape != expected:
                 raise ValueError(
