@@ -32,7 +32,7 @@ from .test_teachers import (
 
 DEVICES = ["cpu:0"] + ["cuda"] * torch.cuda.is_available()
 PLAIN = {name: net for name, net in NETS.items() if isinstance(net, MLPClassifier)}
-PLAIN["two classes"] = MLPClassifier((6,), "relu", batch_size=20, max_iter=15, shuffle=False)
+PLAIN["in order"] = MLPClassifier((6,), "relu", batch_size=40, max_iter=4, shuffle=False)
 
 
 @pytest.fixture(autouse=True)

@@ -115,9 +115,9 @@ def test_steps_are_launched_as_graphs():
     made = []
     record = recorded.RECORD[GPU]
 
-    def counted(body):
+    def counted(body, room):
         made.append(body)
-        return record(body)
+        return record(body, room)
 
     with mock.patch.dict(recorded.RECORD, {GPU: counted}), warnings.catch_warnings():
         warnings.simplefilter("error")
