@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import contextmanager
 from unittest import mock
 
+import numpy as np
 import pytest
+import torch
 
 from skprivacy.base import PrivateEstimatorMixin
+from skprivacy.exceptions import PrivacyWarning
 from skprivacy.mechanisms import chacha
+from skprivacy.mechanisms.ahead import DrawnAhead
 from skprivacy.neural_network import DPNeuralNet
 from skprivacy.neural_network._training import engine
 from skprivacy.preprocessing import LocalPerturbation
@@ -84,6 +89,60 @@ def test_contract_of_noise_made_on_the_device(name, check, monkeypatch):
     monkeypatch.setattr(chacha, "chacha20", made)
     check(CASES[name])
     assert made.called
+
+
+AHEAD = [
+    contracts.check_replay,
+    contracts.check_noise,
+    contracts.check_fresh_noise,
+    contracts.check_no_traces,
+]
+
+
+@contextmanager
+def noise_drawn_ahead():
+    """As in a network of many weights, on a machine with a core to spare."""
+    with (
+        mock.patch.object(engine, "MUCH_NOISE", 1),
+        mock.patch.object(torch, "get_num_threads", return_value=2),
+        mock.patch.object(DrawnAhead, "_draw", autospec=True, side_effect=DrawnAhead._draw) as drew,
+    ):
+        yield
+    assert drew.called
+
+
+@pytest.mark.parametrize("check", AHEAD, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", ["DPSGDClassifier", "DPSGDClassifier-adaptive"])
+def test_contract_of_noise_drawn_ahead(name, check):
+    with noise_drawn_ahead():
+        check(CASES[name])
+
+
+@pytest.mark.parametrize("check", [contracts.check_noise, contracts.check_fresh_noise])
+def test_planted_noise_of_an_earlier_step_or_run_is_caught(check, monkeypatch):
+    kept = {}
+
+    def again(self, size):
+        if size not in kept:
+            kept[size] = self.normal(size)
+        self._drawn.append(kept[size].copy())
+
+    monkeypatch.setattr(DrawnAhead, "_draw", again)
+    with noise_drawn_ahead(), pytest.raises(AssertionError):
+        check(CASES["DPSGDClassifier"])
+
+
+def test_a_seeded_run_does_not_depend_on_the_cores(monkeypatch):
+    monkeypatch.setattr(engine, "MUCH_NOISE", 1)
+    case = CASES["DPSGDClassifier"]
+    found = []
+    for threads in (1, 2, 2):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        model = case.make().set_params(noise_seed=1, random_state=0)
+        with pytest.warns(PrivacyWarning, match="noise_seed"):
+            found.append(model.fit(*case.data(24)).predict_proba(case.data(24)[0]))
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[1], found[2])
 
 
 @pytest.mark.parametrize("check", STREAMS, ids=lambda f: f.__name__)

@@ -514,7 +514,7 @@ def test_a_counter_that_starts_again_under_its_key_is_caught(method):
 
         def drawn(self, *args):
             if next(calls) % 4096 == 0:
-                self._streams = {place: entropy._new_stream(KEY) for place in self._streams}
+                self._streams = {place: entropy.new_stream(KEY) for place in self._streams}
             return original(self, *args)
 
         return drawn

@@ -58,7 +58,7 @@ class SecureRandom:
                 f"seed={seed!r} must be an integer or None. Use None outside of tests."
             )
         self._seed = seed
-        self._streams = {process(): _new_stream(self._key())}
+        self._streams = {process(): new_stream(self._key())}
 
     @property
     def seeded(self) -> bool:
@@ -106,7 +106,7 @@ class SecureRandom:
         if stream is None:
             # After a fork: create a new key, and a new lock, as the parent may have held the old
             # one. setdefault is atomic, so concurrent threads agree; the parent's key is dropped.
-            stream = self._streams.setdefault(current, _new_stream(self._key()))
+            stream = self._streams.setdefault(current, new_stream(self._key()))
             self._streams = {current: stream}
         return stream
 
@@ -194,9 +194,7 @@ class SecureRandom:
         std : float
             At least 0.
         """
-        check_flat(values, "values")
-        if not is_number(std) or not 0 <= std < math.inf:
-            raise ValueError(f"std={std!r} must be a finite number >= 0.")
+        check_addition(values, std)
         buffers, scale = _Buffers(len(values)), np.float32(std)
         for start in range(0, len(values), _CHUNK):
             part = values[start : start + _CHUNK]
@@ -244,6 +242,23 @@ class _Buffers:
         self.noise = np.empty(2 * half, np.float32)
 
 
+def add_scaled(values: NDArray, noise: NDArray[np.float32], std: float) -> None:
+    """Add numbers that were drawn before, times ``std``, and overwrite them with what is added."""
+    check_addition(values, std)
+    scale = np.float32(std)
+    for start in range(0, len(values), _CHUNK):
+        part = noise[start : start + _CHUNK]
+        part *= scale
+        values[start : start + _CHUNK] += part
+
+
+def check_addition(values: NDArray, std: float) -> None:
+    """Refuse what noise cannot be added to, and a size that noise cannot have."""
+    check_flat(values, "values")
+    if not is_number(std) or not 0 <= std < math.inf:
+        raise ValueError(f"std={std!r} must be a finite number >= 0.")
+
+
 def check_count(name: str, n: int) -> None:
     """Refuse what is no number of random numbers."""
     if type(n) is int and 0 <= n <= _MOST:  # asked several times a step
@@ -253,5 +268,5 @@ def check_count(name: str, n: int) -> None:
         raise ValueError(f"{name}={n!r} must be an integer from 0 to {_MOST}.")
 
 
-def _new_stream(key: bytes) -> tuple[threading.Lock, CipherContext]:
+def new_stream(key: bytes) -> tuple[threading.Lock, CipherContext]:
     return threading.Lock(), Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()

@@ -10,12 +10,12 @@ from contextlib import ExitStack, contextmanager
 from unittest import mock
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from skprivacy.mechanisms import chacha, floating
-from skprivacy.neural_network._gradients import bookkeeping
+from skprivacy.neural_network._gradients import arithmetic
 from skprivacy.neural_network._training import engine, fixed_step, recorded
 
 # What makes the processor wait for a device, or what a graph cannot do.
@@ -61,7 +61,7 @@ class Graph(NoWaits):
                     old.copy_(new)
 
 
-def graph_of(body):
+def graph_of(body, room=None):
     graph = Graph()
     with mock.patch.object(torch.cuda, CAPTURING, return_value=True), graph:
         body()
@@ -78,8 +78,7 @@ def simulated_gpu(graphs=True):
             stack.enter_context(mock.patch.object(owner, name, {"cpu"}))
         capturing = mock.patch.object(torch.cuda, CAPTURING, return_value=False)
         stack.enter_context(capturing)
-        plain = {**bookkeeping._IN_PLACE, nn.Tanh: torch.tanh_}  # numpy's would not be recorded
-        stack.enter_context(mock.patch.object(bookkeeping, "_IN_PLACE", plain))
+        stack.enter_context(mock.patch.object(arithmetic, "NUMPY_ON", set()))  # is not recorded
         record = {"cpu": graph_of} if graphs else {}
         stack.enter_context(mock.patch.object(recorded, "RECORD", record))
         yield

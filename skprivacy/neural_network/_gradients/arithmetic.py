@@ -6,6 +6,9 @@ less. Its products are slower than torch's where they are large.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -13,14 +16,17 @@ from torch import Tensor, nn
 
 __all__ = [
     "ACTIVATIONS",
+    "NUMPY_ON",
     "SUMMED",
     "activate",
     "add_weighted",
     "affine",
     "multiply_by_slope",
+    "numpy_sees",
     "product",
     "softmax_gradient",
     "squared_lengths",
+    "tiny_numbers_as_zeros",
 ]
 
 _SMALL = 1 << 22  # multiplications of a product
@@ -28,9 +34,32 @@ _FEW = 1 << 16  # numbers that are worked on one by one
 # Numbers whose squares are added up one after another: over a million of equal size the norm came
 # out too small by 8e-4, over four million by 2e-3.
 SUMMED = 1 << 12
+# Rows that numpy adds up: over more, its products of few columns round off more than torch's.
+_SUMMED_ROWS = 512
+# Where numpy takes part: it sees the memory of no other device.
+NUMPY_ON = {"cpu"}
+
+_SMALLEST = np.finfo(np.float32).tiny
+np.finfo(np.float64)  # numpy remembers it, and would warn where there are no tiny numbers
 
 _ATEN = torch.ops.aten
 ACTIVATIONS = frozenset({nn.Tanh, nn.ReLU, nn.Sigmoid})
+
+
+@contextmanager
+def tiny_numbers_as_zeros() -> Iterator[None]:
+    """Let this thread take numbers below 1e-38 for zero, which processors are slow with.
+
+    The gradients of records that a network is sure of are such numbers when they are squared: a
+    fifth of the time of a run went there. Norms allow for what squares lose (``contributions.py``);
+    what a contribution loses makes it shorter.
+    """
+    before = bool(_SMALLEST * np.float32(0.5) == 0)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)
 
 
 def affine(bias: Tensor, a: Tensor, weight: Tensor, out: Tensor) -> Tensor:
@@ -59,7 +88,8 @@ def add_weighted(
     To ``bias`` the rows of ``d`` are added likewise. ``out``, if there is one, is overwritten, and
     may be ``d``.
     """
-    if out is not None and weight.dtype == torch.float32 and _is_small(a, d.shape[1]):
+    short = len(d) <= _SUMMED_ROWS and weight.dtype == torch.float32
+    if out is not None and short and _is_small(a, d.shape[1]):
         rows, scale, weighted, sums = d.numpy(), factors.numpy(), out.numpy(), weight.numpy()
         if bias is not None:
             shift = bias.numpy()
@@ -91,7 +121,7 @@ def squared_lengths(rows: Tensor, lost: float) -> Tensor:
 
 def activate(kind: type[nn.Module], values: Tensor) -> Tensor:
     """Apply an activation in place."""
-    if kind is nn.Tanh and values.is_cpu:
+    if kind is nn.Tanh and numpy_sees(values):
         # numpy's takes a sixth of the time of torch's.
         array = values.numpy()
         np.tanh(array, out=array)
@@ -117,13 +147,18 @@ def softmax_gradient(outputs: Tensor, targets: Tensor, out: Tensor) -> Tensor:
     return grad.scatter_add_(1, targets[:, None], grad.new_full((len(grad), 1), -1.0))
 
 
+def numpy_sees(values: Tensor) -> bool:
+    """Whether numpy can work on the memory of a tensor."""
+    return values.device.type in NUMPY_ON
+
+
 def _is_small(a: Tensor, n: int) -> bool:
     """Whether numpy is to multiply a matrix by another one of ``n`` columns."""
-    return a.is_cpu and a.dtype == torch.float32 and a.numel() * n <= _SMALL
+    return numpy_sees(a) and a.dtype == torch.float32 and a.numel() * n <= _SMALL
 
 
 def _is_few(values: Tensor) -> bool:
-    return values.is_cpu and values.numel() <= _FEW and values.dtype == torch.float32
+    return numpy_sees(values) and values.numel() <= _FEW and values.dtype == torch.float32
 
 
 def _slope_of_tanh(value: NDArray) -> NDArray:

@@ -217,9 +217,9 @@ class AdversarialTraining(Training):
         if learned and self._step % self._generator.plan.every == 0:
             self._step_of_generator()
 
-    def _noisy(self, total: Tensor, peers: Peers) -> Tensor:
+    def _noisy(self, total: Tensor, peers: Peers, random: SecureRandom) -> Tensor:
         """Return the released sum over real rows, and that over as many made ones."""
-        noisy = super()._noisy(total, peers).clone()  # the next sum takes the same place
+        noisy = super()._noisy(total, peers, random).clone()  # the next sum takes the same place
         labels = self._labels()
         with torch.no_grad():
             rows = self._generator(labels, self._chance)

@@ -18,7 +18,8 @@ from tqdm import tqdm
 
 from ..._groups import Groups
 from ...accounting import PrivacyBudget, charge
-from ...mechanisms import Mechanism, SecureRandom
+from ...mechanisms import FloatGaussian, Mechanism, SecureRandom
+from ...mechanisms.ahead import DrawnAhead
 from .._gradients.adaptive import AdaptiveClippingOnDevice
 from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from .._gradients.clipping import AdaptiveClipping, Clip
@@ -29,7 +30,7 @@ from .fixed_step import FIXED_ON, FixedStep, hindrance
 from .noise import Sampler
 from .optimizers import OPTIMIZERS, MomentumSGD, PrivateAdam
 from .people import People
-from .rows import MappedRows
+from .rows import MappedRows, that_fit
 
 __all__ = ["Alone", "Peers", "Training", "WeightAverage"]
 
@@ -37,6 +38,8 @@ __all__ = ["Alone", "Peers", "Training", "WeightAverage"]
 # The kinds of devices that make noise themselves. Others lack double precision, or are as fast with
 # the processor's own cipher.
 NOISE_ON = {"cuda"}
+# Numbers that take a thread of their own less time than the pass waits for its start.
+MUCH_NOISE = 1 << 17
 
 
 class Training:
@@ -174,7 +177,7 @@ class Training:
             raise ValueError("groups are given to a run that protects records, or the other way.")
         peers = Alone() if peers is None else peers
         with ordinary_torch(self.device), private_randomness(self.random, self.device):
-            n = len(X)
+            n, X = len(X), that_fit(X, self.device)
             fixed = self._fixed(X, y, peers)
             if fixed is None:
                 X, y = X.to(self.device), y.to(self.device)
@@ -205,10 +208,10 @@ class Training:
         self.module.train()
         try:
             return FixedStep(self, cast(Tensor, X), y, self._clipped.probe)
-        except RuntimeError as error:
-            if isinstance(error, torch.cuda.OutOfMemoryError):
-                raise
-            self.hindrance = str(error)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:  # on public rows: the module's own may be choosy
+            self.hindrance = f"{type(error).__name__}: {error}"
             return None
 
     def _people_of(self, groups: Groups, peers: Peers) -> People:
@@ -221,7 +224,8 @@ class Training:
         """Clip, add noise, divide by a constant, update."""
         if not self.module.training:
             self.module.train()
-        self.update(self._noisy(self._sum(X, y, drawn, self._people), peers))
+        random = self._random_of_step(peers)
+        self.update(self._noisy(self._sum(X, y, drawn, self._people), peers, random))
 
     def update(self, noisy: Tensor) -> None:
         """Move the weights by a sum that was released."""
@@ -235,7 +239,20 @@ class Training:
         self._average.add(self._weights)
         self._step += 1
 
-    def _noisy(self, total: Tensor, peers: Peers) -> Tensor:
+    def _random_of_step(self, peers: Peers) -> SecureRandom:
+        """Return what this step's noise is drawn of: much of it while the gradients are computed.
+
+        **Guarantees.** A new stream for every step, with a key of its own. Whether there is a core
+        to spare changes none of its numbers.
+        """
+        size = len(self._weights) + isinstance(self._clip, AdaptiveClipping)
+        of_sum = isinstance(self._mechanism, FloatGaussian) and self.config.noise_multiplier > 0
+        here = self._weights.device.type not in NOISE_ON and isinstance(peers, Alone)
+        if size < MUCH_NOISE or not (of_sum and here):
+            return self.random
+        return DrawnAhead(self.random, size, elsewhere=torch.get_num_threads() > 1)
+
+    def _noisy(self, total: Tensor, peers: Peers, random: SecureRandom) -> Tensor:
         """Return the sum with noise; adaptive clipping adds a number to what is released.
 
         The noise is made on the device for one process alone: else on the processor, to which the
@@ -243,12 +260,12 @@ class Training:
         """
         if total.device.type not in NOISE_ON:
             value = self._joined(total.cpu().numpy())
-            noisy = peers.release(self._mechanism, value, self.random)
+            noisy = peers.release(self._mechanism, value, random)
             return torch.from_numpy(self._parted(noisy))
         value = self._joined(total)
         if type(peers) is Alone:  # nobody else is to see it
-            return cast(Tensor, self._parted(self._mechanism.release(value, self.random)))
-        noisy = peers.release(self._mechanism, value.cpu().numpy(), self.random)
+            return cast(Tensor, self._parted(self._mechanism.release(value, random)))
+        noisy = peers.release(self._mechanism, value.cpu().numpy(), random)
         return cast(Tensor, self._parted(torch.from_numpy(noisy).to(self.device)))
 
     def _joined(self, total: Any) -> Any:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..._validation import is_number, not_negative, sequence
+from .._gradients.arithmetic import numpy_sees
 
 __all__ = ["OPTIMIZERS", "MomentumSGD", "PrivateAdam"]
 
@@ -116,7 +117,7 @@ class MomentumSGD(torch.optim.Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
-                    update = _update_on_processor if p.is_cpu else _update
+                    update = _update_in_parts if numpy_sees(p) else _update
                     update(
                         p.detach(),
                         self._velocity(p),
@@ -142,7 +143,7 @@ def _update(
     p.add_(velocity.mul_(momentum).add_(grad, alpha=scale), alpha=-lr)
 
 
-def _update_on_processor(
+def _update_in_parts(
     p: Tensor, velocity: Tensor, grad: Tensor, lr: float, momentum: float, scale: float
 ) -> None:
     """Do the same a cache's worth at a time."""

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from ...mechanisms.chacha import sent
 
 __all__ = [
     "MappedRows",
@@ -22,6 +25,7 @@ __all__ = [
     "chunks",
     "is_mapped",
     "single_precision",
+    "that_fit",
     "without_huge",
 ]
 
@@ -31,12 +35,16 @@ _HELD_BYTES = 1 << 25
 # records there are, would decide whether a record's gradient is finite.
 _LARGEST = 1e15
 _AT_A_TIME = 1 << 14  # rows that are compared together
+# How much memory is free on a device that has its own.
+_FREE: dict[str, Callable[[str], int]] = {"cuda": lambda device: torch.cuda.mem_get_info(device)[0]}
 # What one access to a mapping may bring in: Linux maps up to this much around it.
 _AROUND = 1 << 16
 
 
 class MappedRows:
     """The rows of a memory-mapped matrix, to a training step like a tensor in single precision.
+
+    So are those of a matrix in main memory that is too large for the device.
 
     Parameters
     ----------
@@ -70,7 +78,15 @@ class MappedRows:
         """Return a copy of the rows with these numbers; ``dim`` is 0."""
         assert dim == 0
         rows = _read(self.matrix, index.cpu().numpy(), self.dtype)
-        return without_huge(torch.from_numpy(rows)).to(self.device)
+        return sent(without_huge(torch.from_numpy(rows)).numpy(), self.device)
+
+
+def that_fit(X: Tensor | MappedRows, device: str) -> Tensor | MappedRows:
+    """Return rows as they are, or what sends those of a step if a device has no room for all."""
+    free = _FREE.get(torch.device(device).type)
+    if isinstance(X, MappedRows) or free is None or 2 * X.nbytes <= free(device):
+        return X
+    return MappedRows(X.numpy(), device, X.numpy().dtype)
 
 
 def is_mapped(X: Any) -> TypeGuard[NDArray]:
@@ -140,23 +156,44 @@ def _give_back(X: NDArray) -> None:
 
 
 def single_precision(rows: NDArray | MappedRows | Tensor) -> Tensor | MappedRows:
-    """Return rows in single precision; what is too large is infinite, hence adds nothing."""
+    """Return rows in single precision; what is too large is infinite, hence adds nothing.
+
+    **Guarantees.** What is given is not changed. If it is as training takes it, no copy is made:
+    then the result is the same memory, which training reads alone.
+    """
     if isinstance(rows, MappedRows):
         return rows
     if not isinstance(rows, Tensor):
         with np.errstate(over="ignore"):
-            rows = torch.from_numpy(rows.astype(np.float32))
-    return without_huge(rows)
+            rows = _as_tensor(np.ascontiguousarray(rows, dtype=np.float32))
+    return without_huge(rows.clone()) if _has_huge(rows) else rows
+
+
+def _as_tensor(array: NDArray) -> Tensor:
+    """Return a tensor on the memory of an array, also on memory that may be read only."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
+def _has_huge(rows: Tensor) -> bool:
+    """Whether there are numbers that are too large to compute with; part by part."""
+    if not rows.is_floating_point():
+        return False
+    return any(bool((part.abs() > _LARGEST).any()) for part in rows.split(_AT_A_TIME))
 
 
 def as_rows(X: Any) -> Tensor | MappedRows:
-    """Return a tensor in single precision or of integers; a memory-mapped array stays on disk."""
+    """Return a tensor in single precision or of integers; a memory-mapped array stays on disk.
+
+    **Edge cases.** It may be the caller's own memory: it is only read.
+    """
     if is_mapped(X):
         return MappedRows(X, dtype=np.float32 if X.dtype.kind == "f" else np.int64)
     array = _numbers(X, "X")
     if array.ndim < 2:
         raise ValueError(f"X has shape {array.shape}; it must have a row for each record.")
-    return torch.from_numpy(array)
+    return _as_tensor(np.ascontiguousarray(array))
 
 
 def as_targets(y: Any, n: int) -> NDArray:
@@ -166,7 +203,7 @@ def as_targets(y: Any, n: int) -> NDArray:
     array = _numbers(y, "y")
     if len(array) != n:
         raise ValueError(f"X has {n} records and y has {len(array)}.")
-    return array
+    return array.copy()
 
 
 def _numbers(values: Any, name: str) -> NDArray:
@@ -186,4 +223,4 @@ def _numbers(values: Any, name: str) -> NDArray:
     if len(array) == 0:
         raise ValueError(f"{name} has 0 records: at least one is needed.")
     with np.errstate(over="ignore"):  # infinite, hence ignored
-        return np.array(array, dtype=np.int64 if array.dtype.kind in "iu" else np.float32)
+        return np.asarray(array, dtype=np.int64 if array.dtype.kind in "iu" else np.float32)
