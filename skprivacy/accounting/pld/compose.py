@@ -116,16 +116,14 @@ def _coarsened(lattice: _Lattice) -> _Lattice:
 
 
 def _power(base: Array, exponent: int) -> Array:
-    """Return ``base`` to a power of 1 or more, by squaring."""
-    base, result = base.copy(), None
-    while True:
+    base, result = base.copy(), np.ones_like(base)
+    while exponent:
         if exponent & 1:
-            result = base.copy() if result is None else np.multiply(result, base, out=result)
+            np.multiply(result, base, out=result)
         exponent >>= 1
-        if not exponent:
-            assert result is not None
-            return result
-        np.multiply(base, base, out=base)
+        if exponent:
+            np.multiply(base, base, out=base)
+    return result
 
 
 @dataclass(frozen=True)
