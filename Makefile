@@ -4,11 +4,19 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 SOURCES = pyproject.toml constraints.txt
+# What pytest has rewritten of the tests is kept between runs: 5 s of processor time for each worker.
+unexport PYTHONDONTWRITEBYTECODE
 # Each worker begins with its part of the tests, in order, so that what the tests of a file share is
 # made once; who has finished takes over from the others. A worker for each core, eight at most: each
 # takes about 1 GB of memory.
 JOBS ?= logical
 PARALLEL = --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal
+
+# What asks a GPU, where there is one, and what shows the rest without.
+GPU_TESTS = tests/mechanisms/test_chacha.py tests/neural_network/test_gpu.py \
+	tests/neural_network/test_fixed_step.py tests/neural_network/test_fixed_step_contracts.py \
+	tests/neural_network/test_trial_on_device.py tests/attacks/test_stacked_device.py \
+	tests/ensemble/test_teachers_device.py
 
 .PHONY: help demo quick test test-slow test-gpu test-clusters verification durations lint bench bench-pate doc dist clean
 
@@ -18,7 +26,7 @@ help:
 	@echo "make test       install, check style and types, run the tests and the doctests"
 	@echo "make test-slow  the long proofs: many models, whole data sets"
 	@echo "make test-matrix  the tests with the oldest and newest versions of all, on each Python"
-	@echo "make test-gpu   the tests that need a GPU, and the kernels' own by Triton's interpreter"
+	@echo "make test-gpu   the tests that need a GPU, and what shows on the processor what it does"
 	@echo "make test-clusters  sweeps on Dask and Ray, with a worker killed on the way"
 	@echo "make fuzz       ten thousand odd inputs into every public entry"
 	@echo "make verification  planted bugs by estimator, shown by verify_privacy: an hour or two"
@@ -60,7 +68,7 @@ test-slow: $(VENV)/.installed-test
 
 test-gpu: $(VENV)/.installed-test
 	$(PIP) triton
-	$(BIN)/python -m pytest -q tests/mechanisms/test_chacha.py tests/neural_network/test_gpu.py
+	$(BIN)/python -m pytest -q -m "" $(GPU_TESTS)
 
 test-clusters: $(VENV)/.installed-test
 	$(PIP) distributed ray

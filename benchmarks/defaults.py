@@ -1,15 +1,18 @@
-"""How the automatic settings of ``DPSGDClassifier`` were chosen, and how well they do.
+"""How the automatic settings of ``DPSGDClassifier`` and ``DPSGDRegressor`` were chosen.
 
-``python benchmarks/defaults.py [PART ...] [--tables NAME ...] [--seeds N]``; what the tables need
-is in ``defaults_tables.py``.
+Also how well they do: ``python benchmarks/defaults.py [PART ...] [--tables NAME ...] [--seeds N]``;
+what the tables need is in ``defaults_tables.py`` and in ``regression_tables.py``.
 
 tune     on the tables of the tuning: accuracy by training time, for a network and a linear model,
          and the loss against the best time of each table and epsilon. ``_defaults.py`` has what
          came out of it
 held     on 8 tables that nothing was chosen on: as it comes, the settings before this rule, and the
-         best of a search over 12 settings that is not private
+         best of a search over 60 settings that is not private
 without  epsilon = inf on the same tables, beside scikit-learn's perceptron and boosted trees
 adult    Adult, with and without public bins
+
+tune_regression, regression and without_regression are tune, held and without for numbers: R2
+instead of accuracy.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from defaults_regression import regression, tune_regression, without_regression
 from defaults_tables import HELD_BACK, TUNING, Split, split
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.neural_network import MLPClassifier
@@ -40,9 +44,11 @@ BEFORE = {  # the defaults before the rule
 SEARCHED = [
     {
         "hidden_layer_sizes": hidden, "learning_rate": rate, "schedule": "linear",
-        "batch_size": 1024, "steps": steps,
+        "batch_size": batch, "steps": steps,
     }
-    for hidden, steps, rate in product([(), (64,)], [150, 600], [0.1, 0.4, 1.6])
+    for hidden, batch, steps, rate in product(
+        [(), (64,)], [256, 1024], [100, 300, 1000], [0.05, 0.15, 0.5, 1.5, 4.0]
+    )
 ]  # fmt: skip
 
 
@@ -92,7 +98,7 @@ def tune(names: Iterable[str], seeds: int) -> None:
 
 
 def held(names: Iterable[str], seeds: int) -> None:
-    print("table          epsilon  default  before  best of 12")
+    print("table          epsilon  default  before  best of 60")
     for name, epsilon in product(names or HELD_BACK, EPSILONS):
         splits = [split(name, seed, 10**6) for seed in range(seeds)]
 
@@ -149,7 +155,11 @@ def main() -> None:
     parser.add_argument("--tables", nargs="*", default=[])
     parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args()
-    parts = {"tune": tune, "held": held, "without": without, "adult": adult}
+    parts = {
+        "tune": tune, "held": held, "without": without, "adult": adult,
+        "tune_regression": tune_regression, "regression": regression,
+        "without_regression": without_regression,
+    }  # fmt: skip
     if unknown := set(options.parts) - set(parts):
         parser.error(f"unknown parts {sorted(unknown)}; there are {list(parts)}")
     with warnings.catch_warnings():

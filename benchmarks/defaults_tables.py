@@ -18,8 +18,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
-from skprivacy.datasets import fetch_location30
-
 TUNING = (
     "banana", "breast_cancer", "chess", "german", "led7digit", "letter", "location", "optdigits",
     "page-blocks0", "penbased", "satimage", "segment", "spambase", "splice", "titanic", "twonorm",
@@ -55,20 +53,26 @@ def split(name: str, seed: int, most: int) -> Split:
 def table(name: str) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
     """Return the encoded records, and the labels as numbers."""
     if name == "location":
+        from skprivacy.datasets import fetch_location30  # peers are run without us
+
         X, y = fetch_location30(return_X_y=True)
         return np.asarray(X, np.float32), np.unique(y, return_inverse=True)[1]
-    if name == "breast_cancer":
-        frame, labels = load_breast_cancer(return_X_y=True, as_frame=True)
-    elif name == "diamonds":
-        frame = pd.read_csv(os.environ["DIAMONDS"])
-        labels = frame.pop("cut")
-    else:
-        root = Path(os.environ["KEEL_DATA"])
-        (path,) = list(root.glob(f"*balanced/raw/{name}.dat"))[:1]
-        frame = pd.read_csv(path, header=None, skipinitialspace=True)
-        labels = frame.pop(frame.columns[-1])
+    frame, labels = raw(name)
     columns = [_encoded(frame[k], k in CATEGORIES.get(name, ())) for k in frame.columns]
     return np.hstack(columns), np.unique(labels.astype(str), return_inverse=True)[1]
+
+
+def raw(name: str) -> tuple[pd.DataFrame, pd.Series]:
+    """Return the records as they are, and the labels."""
+    if name == "breast_cancer":
+        return load_breast_cancer(return_X_y=True, as_frame=True)
+    if name == "diamonds":
+        frame = pd.read_csv(os.environ["DIAMONDS"])
+        return frame, frame.pop("cut")
+    root = Path(os.environ["KEEL_DATA"])
+    (path,) = list(root.glob(f"*balanced/raw/{name}.dat"))[:1]
+    frame = pd.read_csv(path, header=None, skipinitialspace=True)
+    return frame, frame.pop(frame.columns[-1])
 
 
 def _encoded(column: pd.Series, names: bool) -> NDArray[np.float32]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any
 
+from joblib.parallel import get_active_backend
+
+from ._blas import blas_threads
 from ._validation import Interval, is_number
 
-__all__ = ["N_JOBS", "check_n_jobs", "workers"]
+__all__ = ["N_JOBS", "check_n_jobs", "several", "workers"]
 
 # The same as a constraint of an estimator's parameter.
 N_JOBS = [
@@ -32,3 +35,9 @@ def workers(n_jobs: int | None, n_tasks: int) -> int | None:
     if n_jobs is None or n_jobs < 0:
         return n_jobs
     return min(int(n_jobs), max(1, n_tasks))
+
+
+def several(n_jobs: int | None) -> int | None:
+    """Return ``n_jobs``; for None as many as joblib is configured for, or linear algebra uses."""
+    _, configured = get_active_backend()
+    return blas_threads() if n_jobs is None and configured is None else n_jobs

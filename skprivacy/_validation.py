@@ -32,9 +32,11 @@ __all__ = [
     "check_numbers",
     "check_random_state",
     "check_unmasked",
+    "flag",
     "generator",
     "is_number",
     "is_tensor",
+    "is_whole",
     "label_columns",
     "not_negative",
     "number",
@@ -277,6 +279,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not (isinstance(value, Rational) and value.denominator != 1)
 
 
+def is_whole(value: Any) -> bool:
+    """Return whether ``value`` is an integer, Python's or numpy's; True is none."""
+    return isinstance(value, Integral) and is_number(value)
+
+
 def number(name: str, value: Any, expected: str) -> None:
     """Raise ValueError unless ``value`` is a real number; infinity and NaN are numbers."""
     if not is_number(value):
@@ -316,8 +323,14 @@ def open_unit(name: str, value: Any) -> float:
 
 def whole(name: str, value: Any, least: int = 1) -> None:
     """Raise ValueError unless ``value`` is an integer of at least ``least``."""
-    if not isinstance(value, Integral) or not is_number(value) or value < least:
+    if not is_whole(value) or value < least:
         raise ValueError(f"{name}={value!r} must be an integer >= {least}.")
+
+
+def flag(name: str, value: Any) -> None:
+    """Raise TypeError unless ``value`` is True or False: of others the truth is a guess."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}={value!r} must be True or False.")
 
 
 def generator(name: str, seed: Any) -> np.random.Generator:

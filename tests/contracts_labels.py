@@ -21,7 +21,7 @@ from .contracts import N, Tape, fingerprint, fitted, recording, replaying
 from .private_estimators import Case
 
 CHANCE = 1e-9
-MANY = 3000
+MANY = 1000
 PLENTY = 12_000  # so that what is planted shows by far more than chance
 
 

@@ -49,6 +49,7 @@ ANYWHERE = {
     "_identifiers",
     "_jobs",
     "_output",
+    "_pages",
     "_sklearn",
     "_torch",
     "_validation",
@@ -58,9 +59,15 @@ ANYWHERE = {
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 LAYER_OF["display"] = LAYER_OF["attacks"]
 LAYER_OF["__main__"] = LAYER_OF["cli"]
-# Attacks that look into torch modules; torch is imported when it is used.
+# Attacks that look into torch modules, and what trains on a device; torch is imported when it is
+# used.
 MAY_IMPORT_TORCH = {
     "neural_network",
+    "_stacked/apart.py",
+    "_stacked/device_dpsgd.py",
+    "_stacked/devices.py",
+    "_stacked/device_mlp.py",
+    "_stacked/tensors.py",
     "attacks/_candidate_rows.py",
     "attacks/_first_layer.py",
     "attacks/_gradient_labels.py",

@@ -27,9 +27,10 @@ from skprivacy.neural_network._gradients import clipping
 from skprivacy.neural_network._training.adversarial import AdversarialTraining
 from skprivacy.preprocessing import Bounded, Schema, scaler
 from skprivacy.preprocessing._columns import Columns
-from skprivacy.synthesis import SyntheticDataClassifier, gan, synthesizer
+from skprivacy.synthesis import DPGANSynthesizer, SyntheticDataClassifier, gan, synthesizer
 from skprivacy.synthesis._counts import Records
 from skprivacy.synthesis._facts import Facts
+from skprivacy.synthesis._moments import Moments
 from skprivacy.synthesis._plan import Plan
 
 from . import contracts, contracts_once, contracts_refused
@@ -286,18 +287,27 @@ def trained_beside_private_rows(original):
     return staticmethod(as_given)
 
 
-def rates_of_the_data(original):
-    """Make as many records of each label as there are, and release no count."""
+def moments_of_the_data(original):
+    """Start from the moments that there are, and release none."""
 
     class Bare(Gaussian):
         def release(self, value, random):
             return value
 
-    return lambda noise: Bare(original(noise).noise_multiplier, 1.0)
+    def first(self, config):
+        mechanism = original(self, config)
+        return Bare(mechanism.noise_multiplier, mechanism.sensitivity)
+
+    return first
 
 
-def rates_are_not_charged(original):
+def moments_are_not_charged(original):
     return lambda events: original(events[1:])
+
+
+def only_labels_pay(original):
+    """Say that a record adds nothing but its label."""
+    return 1.0
 
 
 MUTANTS = {
@@ -413,11 +423,14 @@ MUTANTS = {
     "a generator taught by real rows": (
         AdversarialTraining, "learn", taught_by_real_rows, REPLAY, "DPGANSynthesizer",
     ),
-    "label rates unpaid by a generator": (
-        gan, "_counts", rates_of_the_data, REPLAY, "DPGANSynthesizer",
+    "moments unpaid by a generator": (
+        DPGANSynthesizer, "_first", moments_of_the_data, REPLAY, "DPGANSynthesizer",
     ),
-    "label rates of a generator uncharged": (
-        gan, "Composed", rates_are_not_charged, contracts.check_accounting, "DPGANSynthesizer",
+    "moments of a generator uncharged": (
+        gan, "Composed", moments_are_not_charged, contracts.check_accounting, "DPGANSynthesizer",
+    ),
+    "moments as long as their label": (
+        Moments, "sensitivity", only_labels_pay, REPLAY, "DPGANSynthesizer",
     ),
     "epsilon spent twice": (
         functional.FunctionalMechanism, "_noise", doubled_epsilon, ACCOUNTING,

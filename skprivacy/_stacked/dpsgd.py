@@ -73,6 +73,11 @@ class PrivateTask:
         return count_numbers(self._sizes, self._batch)
 
     @property
+    def source(self) -> Float32Array:
+        """The array of its records, perhaps shared."""
+        return self.fit.inputs
+
+    @property
     def multiplications(self) -> float:
         """How many multiplications training takes."""
         return self.fit.config.n_steps * count_multiplications(self._sizes, self._batch)
@@ -93,10 +98,13 @@ def train_private(tasks: list[PrivateTask]) -> list[Layers]:
     first = configs[0]
     stack = PerceptronStack([fit.layers for fit in fits], fits[0].activation, _N_FACTS)
     records = [_with_facts(fit) for fit in fits]
-    draws = [Draws(task.fit, stack.weights.shape[1], task.seed) for task in tasks]
+    size = stack.weights.shape[1]
+    draws = [Draws(task.fit, size, task.seed) for task in tasks]
     update = (_Momentum if first.optimizer == "sgd" else _Adam)(stack, configs)
     divisor = np.array([[config.batch_size] for config in configs], np.float32)
-    rates = np.array([_step_sizes(config, stack) for config in configs], np.float32)
+    rates = np.array(
+        [_step_sizes(config, stack.weights.shape[1]) for config in configs], np.float32
+    )
     clip = first.clip()
     average = np.zeros_like(stack.weights)
     for step in range(first.n_steps):
@@ -112,8 +120,8 @@ def train_private(tasks: list[PrivateTask]) -> list[Layers]:
     return [stack.network(i, final) for i in range(len(fits))]
 
 
-def _step_sizes(config: TrainingConfig, stack: PerceptronStack) -> list[float]:
-    size = config.step_size(stack.weights.shape[1])
+def _step_sizes(config: TrainingConfig, n_parameters: int) -> list[float]:
+    size = config.step_size(n_parameters)
     return [size * config.share_of_step_size(step) for step in range(config.n_steps)]
 
 

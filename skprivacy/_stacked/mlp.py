@@ -70,6 +70,11 @@ class MLPTask:
         return count_numbers(self.sizes, self.batch)
 
     @property
+    def source(self) -> Float32Array:
+        """The array of its records, perhaps shared."""
+        return self.records
+
+    @property
     def multiplications(self) -> float:
         """How many multiplications training takes, unless it stops early."""
         steps = self.net.max_iter * -(-len(self.rows) // self.batch)

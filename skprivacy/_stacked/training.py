@@ -29,11 +29,18 @@ from .._blas import blas_threads, one_blas_thread
 from .._clones import shadow_clone
 from .._sklearn import safe_indexing
 from .._validation import label_columns
+from .devices import trained_on, usable
 from .dpsgd import PrivateTask, train_private
 from .mlp import MLPTask, is_plain_mlp, train_mlps
 from .perceptrons import Float32Array, Layers, with_facts
 
-__all__ = ["StackedMember", "is_mlp", "is_stackable", "train_alone", "train_stacked"]
+__all__ = [
+    "StackedMember",
+    "is_mlp",
+    "is_stackable",
+    "train_alone",
+    "train_stacked",
+]
 
 # Maximum number of models whose records are sent to a process at once.
 _PREPARED = 8
@@ -77,7 +84,9 @@ class StackedMember:
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
-class _Prepared(NamedTuple):
+class Prepared(NamedTuple):
+    """A network to train, and what makes a model of its layers."""
+
     position: int
     task: _Task
     member: Callable[[Layers], StackedMember]
@@ -97,6 +106,7 @@ def train_stacked(
     seeds: Sequence[int],
     *,
     n_jobs: int | None = None,
+    device: str | None = None,
     done: Callable[[int, StackedMember], Any] = lambda index, member: None,
 ) -> list[StackedMember]:
     """Train one network for each of ``rows`` on these rows of ``X``.
@@ -113,6 +123,9 @@ def train_stacked(
         Number of processes, or of whatever joblib is configured to use; of threads if the work is
         short. None: as many as joblib is configured for, or else as many as the linear algebra
         library would use threads.
+    device : str, default=None
+        Where to train: a device of torch, on which as many networks are trained at once as its
+        memory holds, or "auto" for a GPU if there is one. None: where the estimator would train.
     done : callable, default does nothing
         Called in this process with the index and the model as soon as it is trained.
 
@@ -122,11 +135,17 @@ def train_stacked(
     rows. Each model has its own seed: how models are distributed changes nothing but rounding.
     """
     members: dict[int, StackedMember] = {}
+    device = usable(getattr(_network(estimator), "device", "cpu") if device is None else device)
     n_jobs = min(_n_jobs(n_jobs), max(1, len(rows)))
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")  # the target raised the same ones
         prepare = _preparation(estimator, X, y, np.unique(y), rows, seeds)
-        for index, member in _trained(map(prepare, range(len(rows))), len(rows), n_jobs):
+        prepared = map(prepare, range(len(rows)))
+        for index, member in (
+            _trained(prepared, len(rows), n_jobs)
+            if device is None
+            else trained_on(prepared, device)
+        ):
             members[index] = member
             done(index, member)
     return [members[index] for index in range(len(rows))]
@@ -177,7 +196,7 @@ def train_alone(
 
 
 def _trained(
-    prepared: Iterator[_Prepared], n_models: int, n_jobs: int
+    prepared: Iterator[Prepared], n_models: int, n_jobs: int
 ) -> Iterator[tuple[int, StackedMember]]:
     """Yield models with their indices. Few are prepared at a time: each has its own records."""
     first = next(prepared, None)
@@ -236,14 +255,14 @@ def _preparation(
     classes: NDArray[Any],
     rows: Sequence[NDArray[np.intp]],
     seeds: Sequence[int],
-) -> Callable[[int], _Prepared]:
+) -> Callable[[int], Prepared]:
     """Return a function from a model's index to the network prepared for training."""
     label = label_columns(y, classes)
     alone = _network(estimator) is estimator or len(estimator.steps) == 1
     # without steps that change them, all networks read the same records: they stay in the cache
-    shared = _dense(X, y, label) if alone and is_plain_mlp(_network(estimator)) else None
+    shared = dense(X, y, label) if alone and is_plain_mlp(_network(estimator)) else None
 
-    def prepare(i: int) -> _Prepared:
+    def prepare(i: int) -> Prepared:
         model, steps = shadow_clone(estimator, int(seeds[i])), None
         net = _network(model)
         inputs, labels, chosen = X, y, rows[i]
@@ -257,25 +276,25 @@ def _preparation(
             task = PrivateTask(describe(inputs, labels), int(seeds[i]))
         else:
             net._validate_params()
-            records = _dense(inputs, labels, label[rows[i]]) if shared is None else shared
+            records = dense(inputs, labels, label[rows[i]]) if shared is None else shared
             task = MLPTask(net, records, chosen, classes, int(seeds[i]))
         member = partial(
             StackedMember, task.classes, activation=task.activation, preprocessing=steps
         )
-        return _Prepared(i, task, member)
+        return Prepared(i, task, member)
 
     return prepare
 
 
-def _dense(X: Any, y: NDArray[Any], label: NDArray[np.intp]) -> Float32Array:
+def dense(X: Any, y: NDArray[Any], label: NDArray[np.intp]) -> Float32Array:
     checked, _ = check_X_y(X, y, accept_sparse="csr", dtype=np.float32)
     return with_facts(checked.toarray() if hasattr(checked, "toarray") else checked, label)
 
 
-def _side_by_side(prepared: Iterator[_Prepared], together: int) -> Iterator[list[_Prepared]]:
+def _side_by_side(prepared: Iterator[Prepared], together: int) -> Iterator[list[Prepared]]:
     """Yield groups of at most ``together`` models of one kind that fit the cache together."""
     while block := list(islice(prepared, together)):
-        kinds: dict[Hashable, list[_Prepared]] = {}
+        kinds: dict[Hashable, list[Prepared]] = {}
         for model in block:
             kinds.setdefault(model.task.kind, []).append(model)
         for group in kinds.values():

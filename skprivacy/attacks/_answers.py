@@ -20,7 +20,15 @@ from .._validation import label_columns
 from . import scores
 from ._predictions import predict_aligned
 
-__all__ = ["PROBABILITIES", "Answers", "answers_of", "learns_classes", "one_label", "targets_of"]
+__all__ = [
+    "KINDS",
+    "PROBABILITIES",
+    "Answers",
+    "answers_of",
+    "learns_classes",
+    "one_label",
+    "targets_of",
+]
 
 Float64Array = NDArray[np.float64]
 Classes = Any  # an array, or None
@@ -32,7 +40,7 @@ _LOWEST = -1e9
 class Answers(NamedTuple):
     """What a model is asked for, and what its answers say of records.
 
-    ``ask(model, X, classes)`` returns an array with one row for each record;
+    ``method`` of the model gives the answers, one row for each record;
     ``minus_loss(answer, y, model, classes)`` how well it fits, higher for members.
     ``log_odds`` of the same arguments is the same on the scale of log-odds; None where the model
     gives no probability, so that nothing but other models' answers tells what is much.
@@ -40,11 +48,17 @@ class Answers(NamedTuple):
     """
 
     name: str
-    ask: Callable[[Any, Any, Classes], Any]
+    method: str
     minus_loss: Callable[[Any, NDArray[Any], Any, Classes], Float64Array]
     log_odds: Callable[[Any, NDArray[Any], Any, Classes], Float64Array] | None = None
     needs_y: bool = True
     by_class: bool = False
+
+    def ask(self, model: Any, X: Any, classes: Classes) -> Any:
+        """Return the answers about records; probabilities with a column for each class."""
+        return (
+            predict_aligned(model, X, classes) if self.by_class else getattr(model, self.method)(X)
+        )
 
     def signal(self, model: Any, X: Any, y: NDArray[Any], classes: Classes) -> Float64Array:
         """Return log-odds, or minus the loss where there are none."""
@@ -226,13 +240,13 @@ def _residual(answer: Any, y: NDArray[Any], model: Any, classes: Classes) -> Flo
     return -np.linalg.norm(answer - truth, axis=1)
 
 
-PROBABILITIES = Answers("class probabilities", predict_aligned, _loss, _logit, by_class=True)
-LABEL_SETS = Answers(
-    "label probabilities", lambda model, X, _: model.predict_proba(X), _mean_log, _mean_logit
-)
-MARGINS = Answers("margins", lambda model, X, _: model.decision_function(X), _margin)
-DENSITIES = Answers(
-    "log-densities", lambda model, X, _: model.score_samples(X), _given, needs_y=False
-)
-DISTANCES = Answers("distances", lambda model, X, _: model.transform(X), _nearest, needs_y=False)
-RESIDUALS = Answers("residuals", lambda model, X, _: model.predict(X), _residual)
+PROBABILITIES = Answers("class probabilities", "predict_proba", _loss, _logit, by_class=True)
+LABEL_SETS = Answers("label probabilities", "predict_proba", _mean_log, _mean_logit)
+MARGINS = Answers("margins", "decision_function", _margin)
+DENSITIES = Answers("log-densities", "score_samples", _given, needs_y=False)
+DISTANCES = Answers("distances", "transform", _nearest, needs_y=False)
+RESIDUALS = Answers("residuals", "predict", _residual)
+KINDS = {
+    kind.name: kind
+    for kind in (PROBABILITIES, LABEL_SETS, MARGINS, DENSITIES, DISTANCES, RESIDUALS)
+}

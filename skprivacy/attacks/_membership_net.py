@@ -23,6 +23,7 @@ __all__ = ["Scorer", "View", "train_decoded", "train_labelled"]
 
 Float64Array = NDArray[np.float64]
 
+NETWORKS = 5
 KERNELS = 8
 PART = 32
 HIDDEN = (64, 32)
@@ -116,26 +117,35 @@ class Scorer:
 
 
 def train_labelled(view: View, member: NDArray[np.bool_], epochs: int, seed: int) -> Scorer:
-    """Return membership scores learned from known members."""
+    """Return membership scores learned from known members.
+
+    Of few records one network learns much that is chance. ``NETWORKS`` of them, each stopped by
+    another part of the records, are averaged.
+    """
     scaled, linear = Scaled(view), linear_model().fit(view.signals, member)
+    data, truth = scaled(view), torch.as_tensor(member, dtype=torch.float32)
+    start = torch.as_tensor(linear.decision_function(view.signals), dtype=torch.float32)
+    balance = torch.as_tensor((~member).sum() / member.sum(), dtype=torch.float32)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        encoder = _Encoder(view)
-        nn.init.zeros_(encoder.last.weight)
-        nn.init.zeros_(encoder.last.bias)
-        truth = torch.as_tensor(member, dtype=torch.float32)
-        start = torch.as_tensor(linear.decision_function(view.signals), dtype=torch.float32)
-        balance = torch.as_tensor((~member).sum() / member.sum(), dtype=torch.float32)
+        part = torch.randperm(len(member)) % NETWORKS
+        encoders: list[nn.Module] = []
+        for k in range(NETWORKS):
+            encoder = _Encoder(view)
+            encoders.append(encoder)
+            nn.init.zeros_(encoder.last.weight)
+            nn.init.zeros_(encoder.last.bias)
 
-        def cost(data: dict[str, Any], rows: torch.Tensor) -> torch.Tensor:
-            return nn.functional.binary_cross_entropy_with_logits(
-                start[rows] + encoder(_rows(data, rows)), truth[rows], pos_weight=balance
-            )
+            def cost(
+                data: dict[str, Any], rows: torch.Tensor, encoder: _Encoder = encoder
+            ) -> torch.Tensor:
+                return nn.functional.binary_cross_entropy_with_logits(
+                    start[rows] + encoder(_rows(data, rows)), truth[rows], pos_weight=balance
+                )
 
-        order = torch.randperm(len(member))
-        held_out, learned = order[: len(order) // 5], order[len(order) // 5 :]
-        _train(encoder, scaled(view), cost, epochs, learned, held_out)
-    return Scorer(encoder, scaled, linear=linear)
+            learned, held_out = (torch.nonzero(rows)[:, 0] for rows in (part != k, part == k))
+            _train(encoder, data, cost, epochs, learned, held_out)
+    return Scorer(_Mean(encoders), scaled, linear=linear)
 
 
 def train_decoded(view: View, epochs: int, seed: int) -> Scorer:
@@ -161,6 +171,15 @@ def train_decoded(view: View, epochs: int, seed: int) -> Scorer:
     code = Scorer(encoder, scaled)(view)
     rises = np.sum((code - code.mean()) * view.signals[:, NORM]) > 0
     return Scorer(encoder, scaled, -1.0 if rises else 1.0)
+
+
+class _Mean(nn.Module):
+    def __init__(self, encoders: list[nn.Module]) -> None:
+        super().__init__()
+        self.encoders = nn.ModuleList(encoders)
+
+    def forward(self, data: dict[str, Any]) -> torch.Tensor:
+        return torch.stack([encoder(data) for encoder in self.encoders]).mean(0)
 
 
 class _Encoder(nn.Module):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,16 +15,19 @@ import numpy as np
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
+from sklearn.utils.parallel import Parallel, delayed
 from tqdm import tqdm
 
 from .._blas import one_blas_thread
 from .._clones import train_clone
 from .._groups import Groups
-from .._jobs import workers
+from .._jobs import several, workers
 from .._stacked import train_stacked
-from ._shared_steps import behind
+from ._shared_steps import behind, inside
+from ._tables import AnswerTable
+from ._threads import trains_in_threads
 
-__all__ = ["Jobs", "files_of", "open_folder", "train_shadows"]
+__all__ = ["Data", "Jobs", "files_of", "open_folder", "train_shadows"]
 
 
 class Jobs(NamedTuple):
@@ -34,35 +38,63 @@ class Jobs(NamedTuple):
     files: list[Path | None]
 
 
+class Data(NamedTuple):
+    """What models are trained on.
+
+    Attributes
+    ----------
+    X, y : the records, behind the steps that all models share, and what is predicted of them
+    weights, groups : what ``fit`` takes beside them, or None
+    asked : ndarray of int or None
+        The rows that each model is asked about; its answers then stand in for it.
+    """
+
+    X: Any
+    y: NDArray[Any]
+    weights: NDArray[np.float64] | None
+    groups: Groups | None
+    asked: NDArray[np.intp] | None
+
+    def left_of(self, model: Any, shared: Pipeline | None) -> Any:
+        """Return what is kept of a trained model that takes records as they are."""
+        if self.asked is None:
+            return model
+        behind_steps = model if shared is None else inside(shared, model)
+        return AnswerTable.asking(behind_steps, self.X, self.y, self.asked)
+
+
 _BAR: dict[str, Any] = {"desc": "shadow models", "unit": "model"}
 
 
 def train_shadows(
     estimator: Any,
-    data: tuple[Any, NDArray[Any], NDArray[Any] | None, Groups | None],
+    data: Data,
     jobs: Jobs,
-    *,
     shared: Pipeline | None,
+    *,
     stacked: bool,
     n_jobs: int | None,
+    device: str | None,
     verbose: int,
 ) -> list[Any]:
-    """Train a clone for each job, or load it if its file exists.
+    """Train a clone for each job, or load it if its file exists; return what is kept of each.
 
-    ``data`` holds the records, what is predicted, and weights and groups or None. Models are what
-    comes ``behind`` the steps that all share, which the records have taken already.
+    Models are what comes ``behind`` the steps that all share.
     """
     with _safe_backend():
         if stacked:
-            return _train_stacked(estimator, *data[:2], jobs, shared, n_jobs, verbose)
-        with one_blas_thread():  # of this process; joblib sees to others
-            parallel = joblib.Parallel(
+            return _train_stacked(estimator, data, jobs, shared, n_jobs, device, verbose)
+        threads = trains_in_threads(estimator)
+        n_jobs = several(n_jobs) if threads else n_jobs
+        with one_blas_thread(), warnings.catch_warnings():  # joblib sees to other processes
+            warnings.simplefilter("ignore")  # here, as what each thread does would undo another's
+            parallel = Parallel(
                 n_jobs=workers(n_jobs, len(jobs.rows)),
+                prefer="threads" if threads else None,
                 return_as="generator" if verbose else "list",
             )
             trained = parallel(
-                joblib.delayed(_train)(estimator, data, shared, *job)
-                for job in zip(*jobs, strict=True)
+                delayed(_train)(estimator, data, shared, *job) for job in zip(*jobs, strict=True)
             )
             return list(tqdm(trained, total=len(jobs.rows), disable=not verbose, **_BAR))
 
@@ -81,48 +113,53 @@ def _safe_backend() -> AbstractContextManager[Any]:
 
 def _train(
     estimator: Any,
-    data: tuple[Any, Any, Any, Any],
+    data: Data,
     shared: Pipeline | None,
     rows: NDArray[np.intp],
     seed: int,
     file: Path | None,
 ) -> Any:
     if file is not None and file.exists():
-        return joblib.load(file)
-    X, y, weights, groups = data
-    trained = train_clone(estimator, X, y, rows, seed, weights, groups)
-    return _save(behind(shared, trained), file)
+        return data.left_of(joblib.load(file), shared)
+    trained = train_clone(estimator, data.X, data.y, rows, seed, data.weights, data.groups)
+    return data.left_of(_save(behind(shared, trained), file), shared)
 
 
 def _train_stacked(
     estimator: Any,
-    X: Any,
-    y: NDArray[Any],
+    data: Data,
     jobs: Jobs,
     shared: Pipeline | None,
     n_jobs: int | None,
+    device: str | None,
     verbose: int,
 ) -> list[Any]:
     """Load the models that are saved and train the others."""
     rows, seeds, files = jobs
-    models = [joblib.load(file) if file is not None and file.exists() else None for file in files]
-    missing = [i for i, model in enumerate(models) if model is None]
+    saved = [file is not None and file.exists() for file in files]
+    kept = [
+        data.left_of(joblib.load(file), shared) if there else None
+        for file, there in zip(files, saved, strict=True)
+    ]
+    missing = [i for i, there in enumerate(saved) if not there]
     with tqdm(total=len(missing), disable=not verbose, **_BAR) as bar:
 
         def keep(i: int, model: Any) -> None:
-            models[missing[i]] = _save(behind(shared, model), files[missing[i]])
+            whole = _save(behind(shared, model), files[missing[i]])
+            kept[missing[i]] = data.left_of(whole, shared)
             bar.update()
 
         train_stacked(
             estimator,
-            X,
-            y,
+            data.X,
+            data.y,
             [rows[i] for i in missing],
             [seeds[i] for i in missing],
             n_jobs=n_jobs,
+            device=device,
             done=keep,
         )
-    return models
+    return kept
 
 
 def _save(model: Any, file: Path | None) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from ._modules import askable
 from ._predictions import class_list
 from ._rehearsal import Rehearsal
 from .membership import MembershipAttack
-from .shadow import NOT_LEARNING, ShadowPool
+from .shadow import NOT_LEARNING, Said, ShadowPool
 
 __all__ = ["Known", "ShadowedAttack"]
 
@@ -36,6 +36,8 @@ class Known:
     X, y : the records and their classes
     rows : bool ndarray of shape (n_records_of_attacker,)
         Which of the attacker's records they are.
+    prints : ndarray of shape (n_known,)
+        Their fingerprints.
     shadow : ndarray of shape (n_shadows, n_known)
         Log-odds of the true class.
     trained : bool ndarray of shape (n_shadows, n_known)
@@ -44,6 +46,7 @@ class Known:
     X: Any
     y: NDArray[Any]
     rows: NDArray[np.bool_]
+    prints: NDArray[np.uint64]
     shadow: NDArray[np.float64]
     trained: NDArray[np.bool_]
 
@@ -57,6 +60,8 @@ class ShadowedAttack(MembershipAttack):
     """Base of attacks with parameters ``n_shadows``, ``pool``, ``n_jobs`` and ``random_state``."""
 
     _needs_classes = False
+    # Whether the pool is asked about no records but those given to ``fit`` and scored.
+    _asks_of_given_records: ClassVar[bool] = False
 
     n_shadows: int
     pool: Any
@@ -76,6 +81,12 @@ class ShadowedAttack(MembershipAttack):
         if self.classes_ is not None and self.pool_.classes_ is not None:
             self.classes_ = class_list(self.classes_, self.pool_.classes_)
 
+    @property
+    def _needs_models(self) -> bool:
+        """Whether answers about the records of the pool may not be enough; so of any subclass."""
+        sure = vars(type(self)).get("_asks_of_given_records", False)
+        return not sure or getattr(self, "augment", None) is not None
+
     def _take_pool(self, X: Any, y: NDArray[Any]) -> None:
         if self.pool is None:
             pool = ShadowPool(
@@ -92,14 +103,15 @@ class ShadowedAttack(MembershipAttack):
         if not self.pool_.answers_vary(X):
             raise ValueError(f"{type(self).__name__} cannot measure anything. {NOT_LEARNING}")
 
-    def _meet(self, X: Any, y: NDArray[Any]) -> None:
+    def _meet(self, said: Said, X: Any, y: NDArray[Any]) -> None:
         """Learn from the population once the settings are chosen; nothing by default."""
 
-    def _known_to_pool(self, X: Any, y: NDArray[Any]) -> Known:
-        trained, rows = self.pool_.membership(X)
-        shadow = self.pool_.logits(X, y)[:, rows]
+    def _known_to_pool(self, said: Said, X: Any, y: NDArray[Any]) -> Known:
+        rows = said.known
         records = X if rows.all() else safe_indexing(X, rows)  # no copy of what is all of them
-        return Known(records, y[rows], rows, shadow, trained[:, rows])
+        return Known(
+            records, y[rows], rows, said.prints[rows], said.logits[:, rows], said.trained[:, rows]
+        )
 
     def _seen_by_shadows(
         self, X: Any, y: NDArray[Any], classes: NDArray[Any], view: View
@@ -125,8 +137,8 @@ class ShadowedAttack(MembershipAttack):
         signal = answers_of(model, y).signal(model, X, y, self.classes_)
         return self.pool_.as_log_odds(signal)
 
-    def _check_known(self, X: Any) -> None:
-        trained, known = self.pool_.membership(X)
+    def _check_known(self, trained: NDArray[np.bool_], known: NDArray[np.bool_]) -> None:
+        """Refuse records of which :meth:`ShadowPool.membership` says that some model is missing."""
         if unknown := int(np.sum(~known)):
             raise ValueError(
                 f"online=True needs shadow models trained on every scored record, but {unknown} "

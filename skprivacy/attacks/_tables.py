@@ -1,4 +1,4 @@
-"""A table of predictions that passes for a model, on the records that it holds."""
+"""Tables of answers that pass for the model that gave them, on the records that they hold."""
 
 from __future__ import annotations
 
@@ -7,47 +7,126 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._records import as_records, fingerprints
+from ._answers import KINDS, PROBABILITIES, Answers, answers_of
+from ._records import as_records, fingerprints, num_samples, parts_of, safe_indexing
 
-__all__ = ["PredictionTable", "check_table", "check_trained"]
+__all__ = ["AnswerTable", "Listed", "PredictionTable", "check_table", "check_trained"]
 
 Float64Array = NDArray[np.float64]
 _TOLERANCE = 0.01  # probabilities that were printed with few digits
+LEAVE_OUT = "Leave the others out."
 
 
-class PredictionTable:
+class Listed:
+    """Records that are known by their fingerprints; of equal rows the first counts.
+
+    Attributes
+    ----------
+    first : ndarray of int of shape (n_listed,)
+        The row of each.
+    """
+
+    def __init__(self, prints: NDArray[np.uint64], advice: str = LEAVE_OUT) -> None:
+        self._prints, self.first = np.unique(prints, return_index=True)
+        self._advice = advice
+
+    def places(self, prints: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Return where each record of these fingerprints is listed.
+
+        Raises
+        ------
+        ValueError
+            If one is not.
+        """
+        found = np.minimum(np.searchsorted(self._prints, prints), len(self._prints) - 1)
+        if unknown := int((self._prints[found] != prints).sum()):
+            raise ValueError(
+                f"X holds {unknown} records of which the table has no predictions; expected those "
+                f"that it was made of. {self._advice}"
+            )
+        return found
+
+
+class AnswerTable:
+    """What a model answers about listed records, where these are asked for by their places.
+
+    ``of`` passes for the model on the records themselves.
+
+    Parameters
+    ----------
+    asked : Answers
+        What it was asked for.
+    answer : ndarray of shape (n_listed, ...) or list of these
+        What its method returned.
+    classes : ndarray or list of these or None
+        Those of a classifier.
+    """
+
+    def __init__(self, asked: Answers, answer: Any, classes: Any = None) -> None:
+        self.kind, self._answer = asked.name, answer
+        if classes is not None:
+            self.classes_ = classes
+
+    @classmethod
+    def asking(cls, model: Any, X: Any, y: NDArray[Any], rows: NDArray[np.intp]) -> AnswerTable:
+        """Ask a fitted model about records, some at a time, and keep what it says of ``rows``."""
+        asked = answers_of(model, y)
+        ask, few = getattr(model, asked.method), parts_of(num_samples(X))
+        told = [ask(X if len(few) == 1 else safe_indexing(X, part)) for part in few]
+        answer: Any
+        if isinstance(told[0], list):  # one table for each label
+            answer = [np.concatenate(parts)[rows] for parts in zip(*told, strict=True)]
+        else:
+            answer = np.concatenate(told)[rows]
+        return cls(asked, answer, getattr(model, "classes_", None))
+
+    def __getattr__(self, name: str) -> Any:
+        kind = self.__dict__.get("kind")  # there is none yet while it is unpickled
+        if kind is not None and name == KINDS[kind].method:
+            return self._at
+        raise AttributeError(f"{type(self).__name__} has no {name!r}")
+
+    def _at(self, places: NDArray[np.intp]) -> Any:
+        if isinstance(self._answer, list):
+            return [part[places] for part in self._answer]
+        return self._answer[places]
+
+    def of(self, listed: Listed) -> AnswerTable:
+        """Return the table that is asked about records as the model was."""
+        return _TableOf(self, listed)
+
+
+class _TableOf(AnswerTable):
+    def __init__(self, table: AnswerTable, listed: Listed) -> None:
+        super().__init__(KINDS[table.kind], table._answer, getattr(table, "classes_", None))
+        self.by_place, self._listed = table, listed
+
+    def _at(self, X: Any) -> Any:
+        return super()._at(self._listed.places(fingerprints(as_records(X))))
+
+
+class PredictionTable(_TableOf):
     """Probabilities of classes by record; nothing can be trained.
 
     Parameters
     ----------
-    X : records
+    listed : Listed
+        The records.
     proba : ndarray of shape (n_records, n_classes)
     classes : ndarray of shape (n_classes,)
         The class of each column, in any order.
     """
 
-    def __init__(self, X: Any, proba: Float64Array, classes: NDArray[Any]) -> None:
+    def __init__(self, listed: Listed, proba: Float64Array, classes: NDArray[Any]) -> None:
         order = np.argsort(classes)
-        self.classes_ = np.asarray(classes)[order]
-        # of rows that are alike, the first is taken
-        self._prints, first = np.unique(fingerprints(as_records(X)), return_index=True)
-        self._proba = proba[first][:, order]
-
-    def predict_proba(self, X: Any) -> Float64Array:
-        prints = fingerprints(as_records(X))
-        rows = np.minimum(np.searchsorted(self._prints, prints), len(self._prints) - 1)
-        if unknown := int((self._prints[rows] != prints).sum()):
-            raise ValueError(
-                f"X holds {unknown} records of which the table has no predictions; expected those "
-                "that it was made of. Leave the others out."
-            )
-        return self._proba[rows]
+        sorted_ = proba[listed.first][:, order]
+        super().__init__(AnswerTable(PROBABILITIES, sorted_, np.asarray(classes)[order]), listed)
 
     def predict(self, X: Any) -> NDArray[Any]:
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def __repr__(self) -> str:
-        return f"table of {len(self._proba):,} x {len(self.classes_)} probabilities"
+        return f"table of {len(self._answer):,} x {len(self.classes_)} probabilities"
 
 
 def check_table(name: str, proba: Any, *, ndim: int = 2) -> Float64Array:

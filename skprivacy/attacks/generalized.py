@@ -107,8 +107,8 @@ class VulnerableRecordsAttack(ShadowedAttack):
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
         distance = self._neighbours.kneighbors(self._coordinates(X))[0]
-        near = np.sum(distance < self.radius, axis=1) - np.isin(fingerprints(X), self._prints)
-        shadow, out = self.pool_.logits(X, y), self.pool_.left_out(X)
-        z = scores.lira_offline(self._target_logit(X, y), shadow, out)
+        said = self.pool_._says_of(X, y)
+        near = np.sum(distance < self.radius, axis=1) - np.isin(said.prints, self._prints)
+        z = scores.lira_offline(self._target_logit(X, y), said.logits, said.out)
         rank = z / (1 + np.abs(z))  # within (-1, 1), without saturating early
         return np.where(near <= self.max_neighbours, rank + 2, rank)

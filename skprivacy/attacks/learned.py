@@ -16,10 +16,10 @@ from .._sklearn import safe_indexing
 from . import scores
 from ._answers import one_label
 from ._moments import Moments, column_means, log_ratio, standard_score
-from ._records import fingerprints
 from ._rehearsal import N_RECORDS, found_members, trials
 from ._shadowed import Known, ShadowedAttack
 from ._surroundings import Surroundings
+from .shadow import Said
 
 __all__ = ["LearnedRatio"]
 
@@ -101,6 +101,7 @@ class LearnedRatio(ShadowedAttack):
     """
 
     online = True  # every record is compared with models that were trained on it, too
+    _asks_of_given_records = True
 
     def __init__(
         self,
@@ -121,18 +122,19 @@ class LearnedRatio(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: Mask | None) -> None:
         super()._learn(X, y, member)
-        self._check_known(X)
-        self._tune(self._known_to_pool(X, y))
+        said = self.pool_._says_of(X, y)
+        self._check_known(said.trained, said.known)
+        self._tune(self._known_to_pool(said, X, y))
         if self.model_ is None:
             raise ValueError(
                 f"pool holds {self.pool_.n_shadows} shadow models, which cannot be attacked with "
                 "each other on these records; expected at least 4, and records on which all of "
                 "them differ in training. Pass a larger pool and all of its records."
             )
-        self._meet(X, y)
+        self._meet(said, X, y)
 
     def _tune(self, known: Known) -> None:
-        prints, classes = fingerprints(known.X), one_label(known.y)
+        prints, classes = known.prints, one_label(known.y)
         labels = np.unique(classes, return_inverse=True)[1]
         order = np.lexsort((labels, prints))
         shadow, out = known.shadow[:, order], ~known.trained[:, order]
@@ -162,21 +164,19 @@ class LearnedRatio(ShadowedAttack):
         self.power_ = _power(seen, member)
         self.model_: Any = _fitted(seen, member) if self.power_ else None
 
-    def _meet(self, X: Any, y: NDArray[Any]) -> None:
+    def _meet(self, said: Said, X: Any, y: NDArray[Any]) -> None:
         """Ask the target about the neighbours, and settle the variance of all records."""
-        target, shadow, out = self._asked(X, y)
+        target, shadow, out = self._target_logit(X, y), said.logits, said.out
         self._pooled = [_pooled(shadow, out, floor) for floor in FLOORS]
         self._excess = _excess(target, shadow, out)[self._places]
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        self._check_known(X)
-        seen = _figures(*self._asked(X, y), self._pooled)
+        said = self.pool_._says_of(X, y)
+        self._check_known(said.trained, said.known)
+        seen = _figures(self._target_logit(X, y), said.logits, said.out, self._pooled)
         if self._near is not None:
             seen = np.hstack([seen, _around(self._excess, *self._near.of(X, one_label(y)))])
         return np.asarray(self.model_.decision_function(seen))
-
-    def _asked(self, X: Any, y: NDArray[Any]) -> tuple[Float64Array, Float64Array, Mask]:
-        return self._target_logit(X, y), self.pool_.logits(X, y), self.pool_.left_out(X)
 
 
 class _Near(NamedTuple):

@@ -18,6 +18,7 @@ from ._moments import Moments, log_ratio, standard_score
 from ._records import parts_of
 from ._rehearsal import Variant
 from ._shadowed import Known, ShadowedAttack
+from .shadow import Said
 
 __all__ = ["LiRA"]
 
@@ -111,6 +112,8 @@ class LiRA(ShadowedAttack):
         "variance": [StrOptions({"auto", "global", "per_example"})],
     }
 
+    _asks_of_given_records = True
+
     def __init__(
         self,
         target: Any = None,
@@ -138,8 +141,9 @@ class LiRA(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        self._tune(self._known_to_pool(X, y))
-        self._meet(X, y)
+        said = self.pool_._says_of(X, y)
+        self._tune(self._known_to_pool(said, X, y))
+        self._meet(said, X, y)
 
     def _tune(self, known: Known) -> None:
         floors = FLOORS if self.floor == "auto" else (float(self.floor),)
@@ -172,9 +176,9 @@ class LiRA(ShadowedAttack):
             else:
                 yield log_ratio(target, without, within, prior)
 
-    def _meet(self, X: Any, y: NDArray[Any]) -> None:
+    def _meet(self, said: Said, X: Any, y: NDArray[Any]) -> None:
         """Settle the variance of all records, so that no score depends on what else is asked."""
-        shadow, out = scores.smoothed(self.pool_.logits(X, y), self.floor_), self.pool_.left_out(X)
+        shadow, out = scores.smoothed(said.logits, self.floor_), said.out
         self._pooled = scores.pooled_variance(shadow, out), scores.pooled_variance(shadow, ~out)
 
     @property
@@ -182,12 +186,15 @@ class LiRA(ShadowedAttack):
         return scores.lira_online if self.online else scores.lira_offline
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        out = self.pool_.left_out(X)
+        said = self.pool_._says_of(X, y)
+        out = said.out
         if self.online:
-            self._check_known(X)
+            self._check_known(said.trained, said.known)
         total = np.zeros(len(y))
-        for query in [X, *(self.augment(X) if self.augment else [])]:
-            target, shadow = self._target_logit(query, y), self.pool_.logits(query, y)
+        queries = [] if self.augment is None else [(q, None) for q in self.augment(X)]
+        for query, known in [(X, said.logits), *queries]:
+            target = self._target_logit(query, y)
+            shadow = self.pool_.logits(query, y) if known is None else known
             for rows in parts_of(len(y)):  # each step holds the answers of all models once more
                 total[rows] += self._compare(
                     scores.smoothed(target[rows], self.floor_),

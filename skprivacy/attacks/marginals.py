@@ -98,9 +98,10 @@ class MarginalAttack(GeneratorAttack):
         generated, reference = checked(generated, reference, _ALONE)
         cells = Cells(reference, self.n_bins)
         made, known = cells.of(generated, "generated"), cells.of(reference, "reference")
-        self.weights_ = self._weights(cells, reference)
+        weights = self._weights(cells, reference)
         places = {name: i for i, name in enumerate(cells.names)}
-        queries = [tuple(places[c] for c in names) for names in self.weights_]
+        queries = [tuple(places[c] for c in names) for names in weights]
+        self.weights_ = weights
         self.tables_ = [(Counts(made, query), Counts(known, query)) for query in queries]
         self._known = np.unique(fingerprints(reference))
         self.cells_ = cells

@@ -17,6 +17,7 @@ from . import scores
 from ._moments import column_means
 from ._rehearsal import Variant
 from ._shadowed import Known, ShadowedAttack
+from .shadow import Said
 
 __all__ = ["RMIA"]
 
@@ -97,6 +98,8 @@ class RMIA(ShadowedAttack):
         "offline_a": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
     }
 
+    _asks_of_given_records = True
+
     def __init__(
         self,
         target: Any = None,
@@ -122,8 +125,9 @@ class RMIA(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        self._tune(self._known_to_pool(X, y))
-        self._meet(X, y)
+        said = self.pool_._says_of(X, y)
+        self._tune(self._known_to_pool(said, X, y))
+        self._meet(said, X, y)
 
     def _tune(self, known: Known) -> None:
         tried = SHARES if self.offline_a == "auto" else (float(self.offline_a),)
@@ -135,19 +139,19 @@ class RMIA(ShadowedAttack):
         self.offline_a_ = max(found, key=found.__getitem__)
         self.power_ = found[self.offline_a_]
 
-    def _meet(self, X: Any, y: NDArray[Any]) -> None:
-        self.population_ratio_ = self._ratio(X, y)
+    def _meet(self, said: Said, X: Any, y: NDArray[Any]) -> None:
+        self.population_ratio_ = self._ratio(said, X, y)
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        ratio = self._ratio(X, y)
+        ratio = self._ratio(self.pool_._says_of(X, y), X, y)
         beaten = scores.rmia(ratio, self.population_ratio_, gamma=self.gamma)
         return scores.break_ties(beaten, np.log(ratio), len(self.population_ratio_))
 
-    def _ratio(self, X: Any, y: NDArray[Any]) -> Float64Array:
+    def _ratio(self, said: Said, X: Any, y: NDArray[Any]) -> Float64Array:
         if self.online:
-            self._check_known(X)
-        target, shadow = expit(self._target_logit(X, y)), expit(self.pool_.logits(X, y))
-        (ratio,) = self._compared(target, shadow, self.pool_.left_out(X), [self.offline_a_])
+            self._check_known(said.trained, said.known)
+        target, shadow = expit(self._target_logit(X, y)), expit(said.logits)
+        (ratio,) = self._compared(target, shadow, said.out, [self.offline_a_])
         return ratio
 
     def _compared(

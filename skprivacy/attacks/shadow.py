@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
@@ -25,25 +25,50 @@ from .._stacked import is_stackable
 from .._validation import Interval, check_random_state
 from ..base import undone_if_refused
 from . import scores
-from ._answers import PROBABILITIES, answers_of, learns_classes, targets_of
+from ._answers import KINDS, PROBABILITIES, answers_of, learns_classes, targets_of
+from ._halves import complementary_halves
 from ._people import hanging_together
 from ._predictions import class_list, predict_aligned
 from ._records import as_records, fingerprints, num_samples, safe_indexing
-from ._shadow_training import Jobs, files_of, open_folder, train_shadows
+from ._shadow_training import Data, Jobs, files_of, open_folder, train_shadows
 from ._shared_steps import inside, split
-from ._tables import PredictionTable, check_table, check_trained
+from ._tables import Listed, PredictionTable, check_table, check_trained
 
-__all__ = ["ShadowPool"]
+__all__ = ["Said", "ShadowPool"]
 
 Mask = NDArray[np.bool_]
-REDRAWS = 20
 N_ASKED_FIRST = 200
+ASK_MODELS = (
+    "The shadow models were dropped once they had answered (keep_models=False). Pass records of "
+    "the pool, or train it with keep_models=True."
+)
 NOT_LEARNING = (
     "All shadow models answer exactly alike, so they cannot show what a model learns from a "
     "record. Either fit ignores its records (a table of probabilities, a frozen model), or nothing "
     "in the answers depends on them. For a table, use LossThreshold or SignalThreshold, or pass a "
     "pool of models that are trained like the one that made it."
 )
+
+
+class Said(NamedTuple):
+    """What the models of a pool say of records, and which of them were trained on each.
+
+    Attributes
+    ----------
+    prints : ndarray of shape (n_records,)
+        Fingerprints of the records.
+    logits : ndarray of shape (n_shadows, n_records)
+    trained, out : ndarray of bool of shape (n_shadows, n_records)
+        Which models were trained on it, and which count as not trained on it.
+    known : ndarray of bool of shape (n_records,)
+        Which of them the pool was trained on.
+    """
+
+    prints: NDArray[np.uint64]
+    logits: NDArray[np.float64]
+    trained: Mask
+    known: Mask
+    out: Mask
 
 
 class ShadowPool(BaseEstimator):
@@ -62,10 +87,10 @@ class ShadowPool(BaseEstimator):
     n_shadows : int, default=16
         Number of models; even.
     n_jobs : int, default=None
-        Number of models trained in parallel, as in joblib, whose backend is honoured. If models
-        are stacked, each job trains several, in threads if that takes only seconds; None then
-        means as many jobs as joblib is configured for, or else as many as the linear algebra
-        library uses threads.
+        Number of models trained in parallel, as in joblib, whose backend is honoured. None: as many
+        as joblib is configured for, or else one; but as many as the linear algebra library uses
+        threads where models are stacked, of which each job trains several, or are such of
+        scikit-learn as train in threads, like forests.
     random_state : int, RandomState instance or None, default=None
         Seeds the halves, and the models if they take a ``random_state``.
     path : str or path-like, default=None
@@ -78,14 +103,23 @@ class ShadowPool(BaseEstimator):
         does so if the estimator can be stacked: ``MLPClassifier(solver="adam",
         early_stopping=False)`` or ``DPSGDClassifier`` with its perceptron, alone or at the end of
         a pipeline. True refuses other estimators, False trains every model separately.
+    device : str, default=None
+        Where stacked networks are trained: "cpu", "cuda" or another device of torch of that kind,
+        on which as many are trained at once as its memory holds, or "auto" for a GPU if there is
+        one. ``None`` means where the estimator trains, by its own ``device``. Results are equal to
+        rounding, but for the noise of private ones, which a device makes itself.
     verbose : int, default=0
         Verbosity of joblib; a progress bar if models are stacked.
+    keep_models : bool, default=True
+        Whether the models stay in memory. False keeps what each answers about the records of
+        ``fit``, 8 bytes a record and class, and the pool then serves attacks on these records
+        alone: a forest of 20 MiB becomes 160 KB for 10,000 records and two classes.
 
     Attributes
     ----------
     estimators_ : list of estimators
         The trained shadow models. Stacked ones have ``classes_``, ``predict_proba`` and
-        ``predict`` only.
+        ``predict`` only; with ``keep_models=False`` tables of their answers stand in for them.
     classes_ : ndarray of shape (n_classes,) or None
         All classes, those missing in some halves included; None if one class a record is not what
         the models predict.
@@ -123,7 +157,9 @@ class ShadowPool(BaseEstimator):
         "random_state": ["random_state"],
         "path": [None, str, os.PathLike],
         "stacked": ["boolean", StrOptions({"auto"})],
+        "device": [None, str],
         "verbose": ["verbose"],
+        "keep_models": ["boolean"],
     }
 
     def __init__(
@@ -135,7 +171,9 @@ class ShadowPool(BaseEstimator):
         random_state: Any = None,
         path: Any = None,
         stacked: bool | str = "auto",
+        device: str | None = None,
         verbose: int = 0,
+        keep_models: bool = True,
     ) -> None:
         self.estimator = estimator
         self.n_shadows = n_shadows
@@ -143,7 +181,9 @@ class ShadowPool(BaseEstimator):
         self.random_state = random_state
         self.path = path
         self.stacked = stacked
+        self.device = device
         self.verbose = verbose
+        self.keep_models = keep_models
 
     @undone_if_refused
     def fit(
@@ -210,32 +250,38 @@ class ShadowPool(BaseEstimator):
             further = (weights,) if people is None else (weights, people.codes)
             content = joblib.hash(known if weights is None and people is None else known + further)
             seed = open_folder(folder, content, seed, self.n_shadows)
-        masks = _halves(units, classes, self.n_shadows, np.random.default_rng(seed))
+        masks = complementary_halves(units, classes, self.n_shadows, np.random.default_rng(seed))
         jobs = Jobs(
             [np.flatnonzero(mask[units]) for mask in masks],
             np.random.SeedSequence(seed).generate_state(self.n_shadows) >> 1,
             files_of(folder, self.n_shadows),
         )
         alike = weights is None and passed_on is None
-        self._shared, rest = split(self.estimator, X) if alike else (None, self.estimator)
-        self.estimators_ = train_shadows(
+        shared, rest, seen = split(self.estimator, X) if alike else (None, self.estimator, X)
+        listed = None if self.keep_models else Listed(all_prints, ASK_MODELS)
+        data = Data(seen, y, weights, passed_on, None if listed is None else listed.first)
+        trained = train_shadows(
             rest,
-            (X if self._shared is None else self._shared.transform(X), y, weights, passed_on),
+            data,
             jobs,
-            shared=self._shared,
+            shared,
             stacked=stacked,
             n_jobs=self.n_jobs,
+            device=self.device,
             verbose=self.verbose,
         )
+        self._shared = shared if listed is None else listed
+        self.estimators_ = trained if listed is None else [table.of(listed) for table in trained]
         self.fingerprints_, self.masks_ = prints, masks[:, units[first]]
-        self._asks = answers_of(self.estimators_[0], y)
+        first_model = trained[0]
+        self._asks = answers_of(first_model, y) if listed is None else KINDS[first_model.kind]
         self._cached: tuple[str, Any] | None = None
         self.classes_ = None
         if self._asks.by_class:
             self.classes_ = class_list(y, *(model.classes_ for model in self.estimators_))
         self._scale = (0.0, 1.0)
         if self._asks.log_odds is None:
-            self._scale = _scale(self._signals(X, y))
+            self._scale = _scale(self._signals(X, y, all_prints))
         return self
 
     @classmethod
@@ -286,14 +332,16 @@ class ShadowPool(BaseEstimator):
                 f"probas has shape {tables.shape}; expected (n_shadows, {num_samples(X)}, "
                 f"{len(columns)}), for the records of X and the classes."
             )
-        prints, groups = np.unique(fingerprints(X), return_inverse=True)
+        all_prints = fingerprints(X)
+        prints, groups = np.unique(all_prints, return_inverse=True)
+        listed = Listed(all_prints)
         pool = cls(None, n_shadows=len(tables))
-        pool.estimators_ = [PredictionTable(X, table, columns) for table in tables]
+        pool.estimators_ = [PredictionTable(listed, table, columns) for table in tables]
         pool.fingerprints_ = prints
         pool.masks_ = np.stack([np.bincount(groups, weights=row) > 0 for row in inside])
         pool.classes_ = np.unique(columns)
         pool._asks, pool._scale, pool._cached = PROBABILITIES, (0.0, 1.0), None
-        pool._shared = None
+        pool._shared = listed
         return pool
 
     def _stacks(self, weights: NDArray[np.float64] | None, people: Groups | None) -> bool:
@@ -324,7 +372,7 @@ class ShadowPool(BaseEstimator):
             Which rows equal a record of the pool.
         """
         check_is_fitted(self)
-        columns, known = self._columns(X)
+        columns, known = self._columns(fingerprints(as_records(X)))
         return self.masks_[:, columns] & known, known
 
     def left_out(self, X: Any) -> Mask:
@@ -345,14 +393,15 @@ class ShadowPool(BaseEstimator):
             True where the model counts.
         """
         check_is_fitted(self)
-        columns, known = self._columns(X)
+        return self._left_out(*self._columns(fingerprints(as_records(X))))
+
+    def _left_out(self, columns: NDArray[np.intp], known: Mask) -> Mask:
         if not known.any():
             return np.ones((self.n_shadows, len(known)), dtype=bool)
         return ~self.masks_[:, columns]
 
-    def _columns(self, X: Any) -> tuple[NDArray[np.intp], Mask]:
+    def _columns(self, prints: NDArray[np.uint64]) -> tuple[NDArray[np.intp], Mask]:
         """Return the column of each row in ``masks_``; for unknown rows, one chosen by hash."""
-        prints = fingerprints(as_records(X))
         columns = np.minimum(np.searchsorted(self.fingerprints_, prints), self.masks_.shape[1] - 1)
         known = self.fingerprints_[columns] == prints
         stand_in = (prints % self.masks_.shape[1]).astype(np.intp)
@@ -432,25 +481,46 @@ class ShadowPool(BaseEstimator):
         """
         check_is_fitted(self)
         X = as_records(X)
+        return self._logits(X, y, fingerprints(X))
+
+    def _logits(self, X: Any, y: Any, prints: NDArray[np.uint64]) -> NDArray[np.float64]:
         y = targets_of(y, num_samples(X))
         check_consistent_length(X, as_records(y, "y"))
-        key = joblib.hash((fingerprints(X), fingerprints(y)))
+        key = joblib.hash((prints, fingerprints(y)))
         if self._cached is None or self._cached[0] != key:
-            self._cached = key, self.as_log_odds(self._signals(X, y))
+            self._cached = key, self.as_log_odds(self._signals(X, y, prints))
         return self._cached[1]
 
-    def _signals(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+    def _says_of(self, X: Any, y: Any) -> Said:
+        """Return all that an attack compares a target with, each record being looked up once."""
+        check_is_fitted(self)
+        X = as_records(X)
+        prints = fingerprints(X)
+        columns, known = self._columns(prints)
+        return Said(
+            prints,
+            self._logits(X, y, prints),
+            self.masks_[:, columns] & known,
+            known,
+            self._left_out(columns, known),
+        )
+
+    def _signals(self, X: Any, y: NDArray[Any], prints: NDArray[np.uint64]) -> NDArray[np.float64]:
         classes = None if self.classes_ is None else class_list(self.classes_, y)
-        models, seen = self._behind_shared_steps(X)
+        models, seen = self._behind_shared_steps(X, prints)
         return np.stack([self._asks.signal(model, seen, y, classes) for model in models])
 
-    def _behind_shared_steps(self, X: Any) -> tuple[list[Any], Any]:
+    def _behind_shared_steps(
+        self, X: Any, prints: NDArray[np.uint64] | None = None
+    ) -> tuple[list[Any], Any]:
         """Return the models without the steps that are alike in all, and what those make of X."""
         if self._shared is None:
             return self.estimators_, X
-        return [inside(self._shared, model) for model in self.estimators_], self._shared.transform(
-            X
-        )
+        if isinstance(self._shared, Listed):
+            places = self._shared.places(fingerprints(X) if prints is None else prints)
+            return [table.by_place for table in self.estimators_], places
+        models = [inside(self._shared, model) for model in self.estimators_]
+        return models, self._shared.transform(X)
 
     def as_log_odds(self, signal: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return a model's signal on the scale of log-odds, by what is usual of shadow models.
@@ -482,25 +552,3 @@ def _scale(signals: NDArray[np.float64]) -> tuple[float, float]:
     low, centre, high = np.quantile(signals, [0.25, 0.5, 0.75])
     unit = (high - low) / 1.349 or float(signals.std())
     return float(centre), float(unit) or 1.0
-
-
-def _halves(
-    groups: NDArray[np.intp], y: NDArray[Any] | None, n_shadows: int, rng: np.random.Generator
-) -> Mask:
-    """Draw complementary halves of the groups, each with at least two classes if there are any."""
-    n_groups = int(groups.max()) + 1
-    masks = np.zeros((n_shadows, n_groups), dtype=bool)
-    for pair in range(0, n_shadows, 2):
-        for _ in range(REDRAWS):
-            half = np.zeros(n_groups, dtype=bool)
-            half[rng.permutation(n_groups)[: n_groups // 2]] = True
-            taken = half[groups]
-            if y is None or min(len(np.unique(y[taken])), len(np.unique(y[~taken]))) > 1:
-                break
-        else:
-            raise ValueError(
-                f"y has a class that is too rare: each of {REDRAWS} random halvings left a half "
-                "with a single class. Pass more records of that class."
-            )
-        masks[pair], masks[pair + 1] = half, ~half
-    return masks

@@ -98,10 +98,10 @@ class ShadowGenerators(GeneratorAttack):
             )
         whole("n_shadows", self.n_shadows, 2)
         whole("n_bins", self.n_bins, 2)
-        generated, self.reference_ = checked(generated, reference, _ALONE)
-        cells = Cells(self.reference_, self.n_bins)
+        generated, reference = checked(generated, reference, _ALONE)
+        cells = Cells(reference, self.n_bins)
         self._target, self._n = cells.of(generated, "generated"), num_samples(generated)
-        self.cells_ = cells
+        self.cells_, self.reference_ = cells, reference
         return self
 
     def _scored(self, name: str, X: Any) -> NDArray[np.float64]:

@@ -83,6 +83,7 @@ class StrongestAttack(ShadowedAttack):
     }
 
     fpr: float
+    _asks_of_given_records = True
 
     def __init__(
         self,
@@ -105,15 +106,16 @@ class StrongestAttack(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
+        said = self.pool_._says_of(X, y)
         if self.online:
-            self._check_known(X)
-        tried, known = self._candidates(), self._known_to_pool(X, y)
+            self._check_known(said.trained, said.known)
+        tried, known = self._candidates(), self._known_to_pool(said, X, y)
         for attack in tried:
             attack.pool_, attack.classes_ = self.pool_, self.classes_
             attack._tune(known)
         self.powers_ = {_name(attack): attack.power_ for attack in tried}
         self.attack_ = max(tried, key=lambda attack: attack.power_)
-        self.attack_._meet(X, y)
+        self.attack_._meet(said, X, y)
 
     def _candidates(self) -> list[Any]:
         """Return the attacks to choose from; the first of equal ones is taken."""
@@ -125,8 +127,8 @@ class StrongestAttack(ShadowedAttack):
         return [*formulas, LearnedRatio(self.target, **given)] if self.online else formulas
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        if self.online and not self.attack_.online:
-            self._check_known(X)  # no more is accepted because of what was chosen
+        if self.online and not self.attack_.online:  # no more is accepted because of what is chosen
+            self._check_known(*self.pool_.membership(X))
         return self.attack_._score(X, y)
 
     @property

@@ -130,6 +130,8 @@ class ReferenceThreshold(ShadowedAttack):
     True
     """
 
+    _asks_of_given_records = True
+
     def __init__(
         self,
         target: Any = None,
@@ -148,8 +150,8 @@ class ReferenceThreshold(ShadowedAttack):
         self.fpr = fpr
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        signal, shadow = self._target_logit(X, y), self.pool_.logits(X, y)
-        out = self.pool_.left_out(X)
+        said = self.pool_._says_of(X, y)
+        signal, shadow, out = self._target_logit(X, y), said.logits, said.out
         lower = (np.sign(signal - shadow) + 1) / 2
         share = np.mean(lower, axis=0, where=out)
         above_mean = signal - np.mean(shadow, axis=0, where=out)

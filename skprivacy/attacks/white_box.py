@@ -39,8 +39,9 @@ class WhiteBoxAttack(MembershipAttack):
         ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear
         layers and returns logits; alone or at the end of a pipeline.
     epochs : int, default=15
-        Passes over the attacker's records when the attack network is trained. With ``member``, the
-        network of the pass that is best on a fifth of these records is kept.
+        Passes over the attacker's records when the attack network is trained. With ``member``, five
+        networks are trained and averaged; each is kept as it was after the pass that is best on
+        another fifth of these records.
     random_state : int, RandomState instance or None, default=None
         Seed of the attack network.
     fpr : float, default=0.05

@@ -21,7 +21,8 @@ from ..attacks import (
     StrongestAttack,
     SupervisedAttack,
 )
-from ..attacks._tables import PredictionTable, check_table, check_trained
+from ..attacks._records import fingerprints
+from ..attacks._tables import Listed, PredictionTable, check_table, check_trained
 from ._attacking import findings_of
 from ._exposure import group_exposures, partitions_of
 from ._facts import facts_of, facts_of_people
@@ -136,7 +137,7 @@ def audit_predictions(
     records = X[:n_in], np.asarray(y_in), X[n_in:], np.asarray(y_out)
     people = None if groups is None else People.of(groups, n_in, len(outside))
     pool = _pool(X, n_in, shadow_probas, shadow_trained, names, people)
-    model = PredictionTable(X, everything, names)
+    model = PredictionTable(Listed(fingerprints(X)), everything, names)
     unit = "record" if people is None else people.unit
     claim = Claim(None, NO_CLAIM) if epsilon is None else Claim(_guarantee(epsilon, delta, unit))
     chosen = [

@@ -197,6 +197,7 @@ def audit(
                 random_state=random_state,
                 n_jobs=n_jobs,
                 verbose=verbose,
+                keep_models=any(getattr(attack, "_needs_models", True) for attack in served),
             ).fit(*_unordered(X, y, sample_weight, people))
         unmeasured = [] if pool is None or pool.answers_vary(X) else served
     if unmeasured and len(unmeasured) == len(chosen):
@@ -242,12 +243,11 @@ def _unordered(
             )
         keys = (weights, *keys)
     order = np.lexsort(keys)
-    return (
-        safe_indexing(X, order),
-        y[order],
-        None if weights is None else weights[order],
-        None if people is None else people.together.named(order),
-    )
+    rows, whose = safe_indexing(X, order), None
+    if people is not None:
+        whose = people.together.named(order)
+        whose.index = getattr(rows, "index", whose.index)  # a frame's, in its new order
+    return rows, y[order], None if weights is None else weights[order], whose
 
 
 def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None:

@@ -96,7 +96,7 @@ class SynthesizerAudit:
 
     @property
     def epsilon_lower_bound(self) -> float:
-        """The larger of the bounds that assume nothing of the mechanism."""
+        """The larger of the bounds that assume nothing of the mechanism, under ``tables.coin``."""
         return max(self.tables.epsilon_lower_bound, self.rows.epsilon_lower_bound)
 
     def __repr__(self) -> str:

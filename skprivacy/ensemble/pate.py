@@ -84,6 +84,9 @@ class PATEClassifier(TaughtByVotes):
         Whether the noisy labels are kept as ``labels_``. They are released anyway.
     n_jobs : int, default=None
         Teachers trained at once, through joblib.
+    device : str, default="cpu"
+        Where teachers are trained that are an ``MLPClassifier`` as above and no pipeline: "cuda"
+        trains all at once on a GPU, "auto" if there is one. Others need "cpu".
     random_state : int, RandomState instance or None, default=None
         Drives the cut, the teachers' and the student's seeds and the choice of queries, never the
         noise.
@@ -169,6 +172,7 @@ no private record
         "marginal_share": [Interval(Real, 0, 1, closed="left")],
         "keep_labels": ["boolean"],
         "n_jobs": N_JOBS,
+        "device": [str],
         "random_state": ["random_state"],
         "budget": [PrivacyBudget, None],
         "noise_seed": [Integral, None],
@@ -191,6 +195,7 @@ no private record
         marginal_share: float = 0.0,
         keep_labels: bool = False,
         n_jobs: int | None = None,
+        device: str = "cpu",
         random_state: int | np.random.RandomState | None = None,
         budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
@@ -209,6 +214,7 @@ no private record
         self.marginal_share = marginal_share
         self.keep_labels = keep_labels
         self.n_jobs = n_jobs
+        self.device = device
         self.random_state = random_state
         self.budget = budget
         self.noise_seed = noise_seed
@@ -260,7 +266,7 @@ no private record
             queries = chosen_queries(public, min(self.n_queries, num_samples(public)), random)
             self._check_student()
             teacher = LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher
-            try_teacher(teacher, public, self.classes_)
+            try_teacher(teacher, public, self.classes_, self.device)
             self._try_student(public, queries)
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
             if relation != "add_remove":
@@ -278,6 +284,7 @@ no private record
                 votes = count_votes(
                     teacher, X, y, self._parts(X, y, who, random), self.n_teachers,
                     safe_indexing(public, queries), self.classes_, seeds, self.n_jobs,
+                    self.device,
                 )  # fmt: skip
                 answers = self.aggregator_.release(
                     votes, moved, noise, self._expecting(public, queries, self.n_teachers)

@@ -7,17 +7,19 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._clones import shadow_clone
 from .._global_chance import seeded_globally
 from .._jobs import workers
 from .._sklearn import num_samples, safe_indexing
-from .._stacked import is_mlp, train_alone
+from .._stacked import is_mlp, train_alone, train_apart, usable
 
 __all__ = ["count_votes", "try_teacher", "votes_of_each"]
 
@@ -34,6 +36,7 @@ def count_votes(
     classes: NDArray[Any],
     seeds: NDArray[np.int64],
     n_jobs: int | None = None,
+    device: str = "cpu",
 ) -> NDArray[np.int64]:
     """Return for how many teachers each query has each class.
 
@@ -51,6 +54,8 @@ def count_votes(
         All classes, sorted.
     seeds : ndarray of shape (n_teachers,)
     n_jobs : int, default=None
+    device : str, default="cpu"
+        Where networks are trained, all at once if it is no processor.
 
     Returns
     -------
@@ -62,7 +67,7 @@ def count_votes(
     **Guarantees.** So that a record moves one vote of each query at the most for each part that it
     changes, see :func:`votes_of_each`.
     """
-    votes = votes_of_each(teacher, X, y, parts, n_teachers, queries, classes, seeds, n_jobs)
+    votes = votes_of_each(teacher, X, y, parts, n_teachers, queries, classes, seeds, n_jobs, device)
     counts = np.zeros((num_samples(queries), len(classes)), np.int64)
     for vote in votes:
         counts[np.arange(len(counts)), vote] += 1
@@ -79,6 +84,7 @@ def votes_of_each(
     classes: NDArray[Any],
     seeds: NDArray[np.int64],
     n_jobs: int | None = None,
+    device: str = "cpu",
 ) -> list[NDArray[np.int64]]:
     """Return each teacher's class of each query, as an index.
 
@@ -96,6 +102,14 @@ def votes_of_each(
     order = np.argsort(parts, kind="stable")
     ends = np.searchsorted(parts[order], np.arange(1, n_teachers))
     rows = np.split(order, ends)
+    if (there := usable(device)) is not None:
+        own_parts = [(safe_indexing(X, own), y[own]) for own in rows]
+        members = train_apart(teacher, own_parts, np.shape(queries)[1], classes, seeds, there)
+        return [
+            _vote(partial(_given, member), teacher, *part, queries, classes, int(seed),
+                  i % len(classes))
+            for i, (member, part, seed) in enumerate(zip(members, own_parts, seeds, strict=True))
+        ]  # fmt: skip
     votes: list[NDArray[np.int64]] = Parallel(n_jobs=workers(n_jobs, len(rows)))(
         delayed(_vote)(
             train, teacher, safe_indexing(X, own), y[own], queries, classes, int(seeds[i]),
@@ -106,7 +120,7 @@ def votes_of_each(
     return votes
 
 
-def try_teacher(teacher: Any, public: Any, classes: NDArray[Any]) -> None:
+def try_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str = "cpu") -> None:
     """Fit a teacher to public records with made-up labels: what breaks each must show in time.
 
     Later an error may be due to a private record, and is not told: every teacher would vote by a
@@ -117,18 +131,31 @@ def try_teacher(teacher: Any, public: Any, classes: NDArray[Any]) -> None:
     teacher : classifier
     public : public records of shape (n_public, n_features)
     classes : ndarray of shape (n_classes,)
+    device : str, default="cpu"
 
     Raises
     ------
     ValueError
-        If the teacher cannot be fitted, or its answers are not classes.
+        If the teacher cannot be fitted, or its answers are not classes, or the device cannot be
+        used or trains no such teachers.
     """
+    there = usable(device)
+    if there is not None and (isinstance(teacher, Pipeline) or not is_mlp(teacher)):
+        raise ValueError(
+            f"device={device!r} trains teachers that are an MLPClassifier(solver='adam', "
+            f"early_stopping=False), got teacher={teacher!r}. Nothing was charged. Use "
+            "device='cpu', or transform the records before by public facts."
+        )
     some = safe_indexing(public, np.arange(_TRIED) % num_samples(public))
     made_up = classes[np.arange(_TRIED) % 2]
     with _own_chance(0), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            answers = _training(teacher)(teacher, some, made_up, classes, 0).predict(some)
+            train = _training(teacher)
+            if there is not None:
+                part, width = [(some, made_up)], np.shape(some)[1]
+                train = partial(_given, *train_apart(teacher, part, width, classes, [0], there))
+            answers = train(teacher, some, made_up, classes, 0).predict(some)
         except Exception as error:
             raise ValueError(
                 f"teacher={teacher!r} cannot be fitted to public records with made-up labels "
@@ -172,6 +199,13 @@ def _vote(
         return np.full(n, otherwise, np.int64)
     known = np.minimum(found, len(classes) - 1)
     return np.where(classes[known] == answers, known, otherwise).astype(np.int64)
+
+
+def _given(member: Any, *_: Any) -> Any:
+    """Return a teacher that is trained already, where it could be."""
+    if member is None:
+        raise ValueError("This part trains no teacher.")
+    return member
 
 
 def _training(teacher: Any) -> Callable[..., Any]:

@@ -55,7 +55,7 @@ class GradientHead(Head):
     clip: float = 0.2
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.steps, int) and 1 <= self.steps <= 10_000):
+        if not (type(self.steps) is int and 1 <= self.steps <= 10_000):
             raise ValueError(f"steps={self.steps!r} must be a whole number from 1 to 10000.")
         if not (is_number(self.clip) and 1e-3 <= self.clip <= 2):
             raise ValueError(

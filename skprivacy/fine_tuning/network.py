@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._validation import sequence
+from .._validation import is_whole, sequence
 from ..accounting import Event
 from ..mechanisms import SecureRandom
 from .head import Head, Records, Task
@@ -65,7 +65,7 @@ class NetworkHead(Head):
     def __post_init__(self) -> None:
         sizes = self.hidden_layer_sizes
         given = sequence("hidden_layer_sizes", sizes)
-        if not all(isinstance(size, int) and size > 0 for size in given):
+        if not all(is_whole(size) and size > 0 for size in given):
             raise ValueError(
                 f"hidden_layer_sizes={sizes!r} must hold positive whole numbers, such as (64,)."
             )

@@ -58,6 +58,10 @@ class LabelPATEClassifier(TaughtByVotes):
         Whether the noisy labels are kept as ``labels_``. They are released anyway.
     n_jobs : int, default=None
         Teachers trained at once, through joblib.
+    device : str, default="cpu"
+        Where teachers are trained that are an ``MLPClassifier(solver="adam",
+        early_stopping=False)`` and no pipeline: "cuda" trains all at once on a GPU, "auto" if there
+        is one. Others need "cpu".
     random_state : int, RandomState instance or None, default=None
         Drives the cut, the teachers' and the student's seeds and the choice of queries, never the
         noise.
@@ -127,6 +131,7 @@ class LabelPATEClassifier(TaughtByVotes):
         "classes": ["array-like", None],
         "keep_labels": ["boolean"],
         "n_jobs": N_JOBS,
+        "device": [str],
         "random_state": ["random_state"],
         "budget": [PrivacyBudget, None],
         "noise_seed": [Integral, None],
@@ -145,6 +150,7 @@ class LabelPATEClassifier(TaughtByVotes):
         classes: ArrayLike | None = None,
         keep_labels: bool = False,
         n_jobs: int | None = None,
+        device: str = "cpu",
         random_state: int | np.random.RandomState | None = None,
         budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
@@ -159,6 +165,7 @@ class LabelPATEClassifier(TaughtByVotes):
         self.classes = classes
         self.keep_labels = keep_labels
         self.n_jobs = n_jobs
+        self.device = device
         self.random_state = random_state
         self.budget = budget
         self.noise_seed = noise_seed
@@ -200,7 +207,7 @@ class LabelPATEClassifier(TaughtByVotes):
             queries = chosen_queries(X, min(self.n_queries, n), random)
             self._check_student()
             teacher = LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher
-            try_teacher(teacher, X, self.classes_)
+            try_teacher(teacher, X, self.classes_, self.device)
             self._try_student(X, queries)
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
             self.aggregator_ = self._aggregator(len(queries), _MOVED, "label")
@@ -210,6 +217,7 @@ class LabelPATEClassifier(TaughtByVotes):
                 votes = count_votes(
                     teacher, X, y, parts, self.n_teachers,
                     safe_indexing(X, queries), self.classes_, seeds, self.n_jobs,
+                    self.device,
                 )  # fmt: skip
                 answers = self.aggregator_.release(
                     votes,

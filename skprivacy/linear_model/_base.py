@@ -38,12 +38,13 @@ __all__ = [
 # The constant column, next to features in [-1, 1]: small, because it adds to the norm and so to the
 # noise, but not so small compared with records of large norm that the ridge suppresses it.
 _CONSTANT = 0.35
-_CONSTANT_SHARE = 0.25
 _HUGE = 1e150  # so that no prediction overflows
 
 
 class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
     """Parameters and methods that all private linear models share."""
+
+    _constant_share = 0.25  # of the radius: the constant column next to the features
 
     _parameter_constraints: dict = {
         "epsilon": [Interval(Real, 0, None, closed="right")],
@@ -87,7 +88,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         lower, upper = self.bounds_ = public_bounds(fit, X, self.bounds)
         radius = 0.5 * math.sqrt(d) if self.radius is None else float(self.radius)
         radius = min(radius, math.sqrt(d))
-        constant = max(_CONSTANT, _CONSTANT_SHARE * radius)
+        constant = max(_CONSTANT, self._constant_share * radius)
         return UnitBall(
             tuple(lower.tolist()),
             tuple(upper.tolist()),

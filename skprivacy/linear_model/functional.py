@@ -39,7 +39,8 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         features, pass a tuple of two arrays if they could also be one pair per feature. Values
         outside are clipped. Tighter bounds mean less noise.
     target_bounds : tuple (lower, upper), default=None
-        Public bounds of the target. If nothing can be learned, their middle is predicted.
+        Public bounds of the target. If nothing can be learned, their middle is predicted; if no
+        more than the mean can be, the mean.
     radius : float, default=None
         Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
         weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
@@ -117,6 +118,10 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     1.00-DP, add-remove, proved
     """
 
+    # Beside features of norm 1: where records are few, the mean, which the constant finds, is worth
+    # more than any feature.
+    _constant_share = 0.7
+
     _parameter_constraints: dict = {
         **PrivateLinearRegressor._parameter_constraints,
         **FunctionalMechanism._parameter_constraints,
@@ -186,8 +191,12 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
                 fit.assume(self.objective.assumption)
                 self._release(fit, X, np.clip(y, *self.target_bounds_), self.objective, who)
                 self.target_bounds_ = (-math.inf, math.inf)
-            self.coef_, self.intercept_ = self._solution(self.polynomial_.minimize([self.alpha])[0])
+            self.coef_, self.intercept_ = self._solution(self._minimisers([self.alpha])[0])
         return self
+
+    def _minimisers(self, alphas: ArrayLike) -> NDArray[np.float64]:
+        """Return the weights of the rows for each strength of regularisation."""
+        return self.polynomial_.minimize(alphas, constant=self._ball_.intercept > 0)
 
     def _solution(self, solution: NDArray) -> tuple[NDArray, float]:
         if self.objective is None:
@@ -214,7 +223,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
             Of each alpha.
         """
         check_is_fitted(self, "polynomial_")
-        solutions = [self._solution(s) for s in self.polynomial_.minimize(checked_alphas(alphas))]
+        solutions = [self._solution(s) for s in self._minimisers(checked_alphas(alphas))]
         coefs, intercepts = zip(*solutions, strict=True)
         return np.array(coefs), np.array(intercepts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,9 @@ _INWARDS = 1.0 - 2.0**-40
 _RIDGE = 0.6
 _STEIN = 0.5
 _EVIDENCE = 2.0
+_DOUBT = 0.5
+_DOUBT_AROUND = 0.35
+_DOUBT_CONSTANT = 1.5
 # Number of public targets that a slope is tried on, and the relative tolerance for equal slopes: a
 # function that mixes records differs by far more, rounding by less.
 _TRIED, _AGREE = 100, 2.0**-40
@@ -283,13 +286,15 @@ class NoisyPolynomial:
     trace_std: float
     unit: float
 
-    def minimize(self, alphas: ArrayLike) -> NDArray[np.float64]:
+    def minimize(self, alphas: ArrayLike, constant: bool = False) -> NDArray[np.float64]:
         """Return the minimisers for several strengths of regularisation.
 
         Parameters
         ----------
         alphas : array-like of shape (n_alphas,)
             1 is matched to the noise, 0 means no regularisation.
+        constant : bool, default=False
+            Whether the last column of the rows is the constant one.
 
         Returns
         -------
@@ -297,28 +302,61 @@ class NoisyPolynomial:
 
         Notes
         -----
-        Negative eigenvalues are noise and are set to 0. With s half the typical spectral norm of
-        the noise, an eigenvalue e then becomes t = e + 0.6 s, a ridge, and its direction is
-        weighted by t / (t**2 + s**2) instead of 1 / t: directions that the data determine well are
-        unchanged, and those dominated by noise shrink towards 0, the public midpoint. In the manner
-        of James and Stein, the solution shrinks by half the share of noise in the square of the
-        linear part, and by twice that share of the trace, a noisy measure of the number of
-        records. So if everything is noise, the midpoint is predicted. All of this depends on the
-        records only through the released numbers.
+        A ``constant`` is solved for by itself, and the rest around it, as in an ordinary ridge
+        regression, whose penalty spares the intercept: where noise dominates the features, the
+        mean is predicted, not the public midpoint. The constant shrinks towards 0, the midpoint,
+        only where noise is about as large as the count of the records that it rests on.
+
+        Of the other columns, or of all, negative eigenvalues are noise and are set to 0. With s
+        half the typical spectral norm of the noise (0.35 of it beside a constant), an eigenvalue e
+        then becomes t = e + 0.6 s, a ridge, and its direction is weighted by t / (t**2 + s**2)
+        instead of 1 / t: directions that the data determine well are unchanged, and those dominated
+        by noise shrink towards 0. In the manner of James and Stein, the solution shrinks by half
+        the share of noise in the square of the linear part, and by twice that share of the trace, a
+        noisy measure of the number of records. So if everything is noise, the midpoint is
+        predicted. All of this depends on the records only through the released numbers.
         """
+        solve = self._around_the_constant if constant else self._of_all
+        return np.stack([-self.unit * solve(alpha) for alpha in np.asarray(alphas, np.float64)])
+
+    def _of_all(self, alpha: float) -> NDArray[np.float64]:
+        """Return the weights of all columns alike."""
+        return self._regularised(alpha, _DOUBT, float(np.trace(self.quadratic)))
+
+    def _around_the_constant(self, alpha: float) -> NDArray[np.float64]:
+        """Return the weights; those of the features minimise what the constant leaves."""
+        cross, count = self.quadratic[:-1, -1:], float(self.quadratic[-1, -1])
+        noise = alpha * self.trace_std / math.sqrt(len(self.quadratic))
+        kept = _gains(np.array([count]), _DOUBT_CONSTANT * noise, 0.0)[0]
+        mean = kept * _evidence(count, noise) * self.linear[-1:]
+        features = replace(
+            self,
+            linear=self.linear[:-1] - cross @ mean,
+            quadratic=self.quadratic[:-1, :-1] - kept * cross @ cross.T,
+        )._regularised(alpha, _DOUBT_AROUND, float(np.trace(self.quadratic)))
+        return np.vstack([features, mean - kept * cross.T @ features])
+
+    def _regularised(self, alpha: float, doubt: float, trace: float) -> NDArray[np.float64]:
+        """Return the weights. ``doubt``: as a share of the noise; ``trace``: of the whole."""
         eigenvalues, vectors = np.linalg.eigh(self.quadratic)
-        strengths = np.asarray(alphas, np.float64)[:, None]
-        doubt = strengths * (self.quadratic_norm / 2.0)
-        trimmed = np.maximum(eigenvalues, 0.0) + _RIDGE * doubt
         # Without noise, directions below the rounding of the rows carry no data.
-        floor = 2.0**-24 * max(float(eigenvalues[-1]), 0.0)
-        power = trimmed**2 + doubt**2
-        gains = np.divide(trimmed, power, out=np.zeros_like(power), where=trimmed > floor)
-        noise = _STEIN * self.linear.size * (strengths * self.linear_std) ** 2
-        gains *= np.maximum(0.0, 1.0 - noise / max(float(np.sum(self.linear**2)), 1e-300))
-        trace = max(float(np.trace(self.quadratic)), 1e-9 * self.trace_std, 1e-300)
-        gains *= np.maximum(0.0, 1.0 - _EVIDENCE * (strengths * self.trace_std / trace) ** 2)
-        return -self.unit * (vectors @ (gains[:, :, None] * (vectors.T @ self.linear)))
+        gains = _gains(eigenvalues, doubt * alpha * self.quadratic_norm, 2.0**-24 * trace)
+        noise = _STEIN * self.linear.size * (alpha * self.linear_std) ** 2
+        gains *= max(0.0, 1.0 - noise / max(float(np.sum(self.linear**2)), 1e-300))
+        gains *= _evidence(trace, alpha * self.trace_std)
+        return vectors @ (gains[:, None] * (vectors.T @ self.linear))
+
+
+def _gains(eigenvalues: NDArray, doubt: float, floor: float) -> NDArray[np.float64]:
+    """Return regularised inverses of noisy eigenvalues; 0 of those that say nothing."""
+    trimmed = np.maximum(eigenvalues, 0.0) + _RIDGE * doubt
+    power = trimmed**2 + doubt**2
+    return np.divide(trimmed, power, out=np.zeros_like(power), where=trimmed > max(floor, 0.0))
+
+
+def _evidence(records: float, noise: float) -> float:
+    """Return the factor, from 0 to 1, for a noisy measure of the number of records."""
+    return max(0.0, 1.0 - _EVIDENCE * (noise / max(records, 1e-9 * noise, 1e-300)) ** 2)
 
 
 def squared_objective() -> PolynomialObjective:

@@ -181,7 +181,9 @@ def sent(array: NDArray[Any], device: torch.device) -> Tensor:
     The page-locked copy that it travels from is torch's, which uses it again once it is read.
     """
     here = torch.from_numpy(array)
-    return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here
+    if device.type == "cuda":
+        return here.pin_memory().to(device, non_blocking=True)
+    return here.to(device)
 
 
 _Way = Callable[[Tensor, float, Tensor], None]

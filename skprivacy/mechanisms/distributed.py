@@ -171,8 +171,8 @@ class DistributedGaussian(Mechanism):
         steps = np.asarray(values)
         if steps.dtype != np.int64:
             raise ValueError(
-                f"values are of type {steps.dtype}; expected int64, whole numbers of steps of "
-                "which a contribution's norm is 2**36 at most."
+                f"values are of type {steps.dtype}; each value must be an int64, a whole number of "
+                "steps, of which a contribution's norm is 2**36 at most."
             )
         noisy = steps.astype(np.uint64)
         if self.noise_multiplier:

@@ -124,6 +124,7 @@ class Fits:
                 n_shadows=self.attack.n_shadows,
                 n_jobs=self.n_jobs,
                 random_state=self.attack.random_state,
+                keep_models=getattr(self.attack, "_needs_models", True),
             )
         pool = clone(asked).set_params(estimator=candidate.model)
         if pool.path is not None:

@@ -411,7 +411,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
 
 def _check_hidden(sizes: Any) -> tuple[int, ...]:
     values = tuple(np.atleast_1d(np.asarray(sizes)).tolist())
-    if not all(isinstance(v, int) and v > 0 for v in values):
+    if not all(type(v) is int and v > 0 for v in values):  # True is no size
         raise ValueError(
             f"hidden_layer_sizes={sizes!r} must be positive whole numbers, such as (64,) or (), "
             "one for each hidden layer."

@@ -78,13 +78,13 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     epochs : int or "auto", default="auto"
         Expected number of times that each record takes part. "auto" follows from public facts.
     optimizer : {"auto", "sgd", "adam"}, default="auto"
-        "adam" subtracts the known variance of the noise from its second moment. "sgd" needs a
-        smaller step than "auto" where hidden layers are wide. "auto" is "adam".
+        "adam" subtracts the known variance of the noise from its second moment. "auto" is "sgd",
+        but "adam" where the notes say so.
     learning_rate : float or "auto", default="auto"
         Step size. "auto" is 0.01 for "adam"; for "sgd" it follows from public facts.
     schedule : {"auto", "constant", "linear", "cosine"}, default="auto"
-        How the step size falls in the course of training: not, or to zero. "auto" is "constant",
-        and "linear" without privacy.
+        How the step size falls in the course of training: not, or to zero. "auto" is "linear",
+        but "constant" where the notes say so.
     momentum : float, default=0.9
         Momentum of the updates, in [0, 1); the first of Adam's two.
     averaging : float, "ema" or "auto", default="auto"
@@ -177,11 +177,18 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     another's gradient is so under zero-out, where it keeps its row of the batch, and an assumption
     of the guarantee under add/remove or with ``groups``. How long training takes is not protected.
 
-    **What "auto" is** follows from public facts alone: 64 tanh units, 30 epochs in batches of a
-    quarter of the records (``n_records``, if that is given), Adam at a constant 0.01. For "sgd" the
-    step size is ``min(1, 0.35 / sqrt(r)) / max_grad_norm``, where r is the norm of a step's noise
-    divided by the largest norm that a step's mean gradient can have. With ``epsilon=numpy.inf`` it
-    is as :class:`DPSGDClassifier` says.
+    **What "auto" is** follows from public facts alone: the number n of records (``n_records``, if
+    that is given), d of features, ``epsilon`` and ``delta``. Let mu be the Gaussian-DP parameter of
+    ``epsilon`` and ``delta``, and s = n * mu. Training lasts for the time t = 0.125 * s / sqrt(d),
+    as the number of steps times the learning rate. There are 64 * sqrt(t) steps, from 128 to 1,536,
+    in batches of min(n / 4, 1024); the learning rate is t over the steps, at most 2, and falls to
+    zero along a line. A step of another ``max_grad_norm`` is divided by it. There are 64 tanh
+    units, and none if s is below 5 * sqrt(64 * (d + 2) + 1): noise would outgrow what they learn.
+    What is given is obeyed, and the rest fits itself to it. With ``module`` or
+    ``noise_multiplier``, and for streams, it is 30 epochs in batches of n / 4 by Adam at a constant
+    0.01; for "sgd" the step size is then ``min(1, 0.35 / sqrt(r)) / max_grad_norm``, where r is the
+    norm of a step's noise divided by the largest norm that a step's mean gradient can have. With
+    ``epsilon=numpy.inf`` it is as :class:`DPSGDClassifier` says.
 
     **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and is
     ignored; whether there are such records must not show, so nothing is said about them. Of a group

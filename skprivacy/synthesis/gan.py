@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
@@ -18,9 +19,9 @@ from ..accounting import Composed, Event, PrivacyBudget, calibrate_noise_multipl
 from ..mechanisms import Gaussian, SecureRandom
 from ..preprocessing import Schema
 from ._base import Synthesizer
-from ._bins import nonnegative
 from ._facts import Facts
 from ._features import Features
+from ._moments import Moments
 
 if TYPE_CHECKING:
     from ..neural_network._training.adversarial import Generator, GeneratorPlan
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DPGANSynthesizer"]
 
-_NOISE_OF_COUNTS = 10.0  # beside that of a step: labels are counted at a hundredth of its cost
+_SHARE = 0.3  # of the square of what a Gaussian mechanism costs: for moments
 _MADE = 4096  # rows that are made at a time
 
 
@@ -39,9 +40,10 @@ class DPGANSynthesizer(Synthesizer):
     the same epsilon, in a hundredth of the time. This network is for records that marginals do not
     describe, such as small images, and because it is what many mean by private synthetic data.
 
-    A discriminator learns to tell private records from made ones, by private stochastic gradient
-    descent; the generator sees nothing but the discriminator. Both are told the label, so that
-    records are made of each.
+    The generator starts from noisy moments: the mean of each label's records, and the covariance of
+    all. A discriminator learns to tell private records from made ones, by private stochastic
+    gradient descent, and the generator learns from the discriminator. Both are told the label, so
+    that records are made of each.
 
     Parameters
     ----------
@@ -63,17 +65,18 @@ class DPGANSynthesizer(Synthesizer):
         Units in each hidden layer of the discriminator. More of them need more noise.
     generator_layer_sizes : sequence of int, default=(128, 128)
         Units in each hidden layer of the generator, which cost no privacy.
-    latent_size : int, default=50
-        How many random numbers a record is made of.
+    latent_size : int, default=100
+        How many random numbers a record is made of, and directions that the covariance may have.
     batch_size : int, default=300
         Expected number of private records in a step, and number of made ones.
-    epochs : int, default=100
+    epochs : int, default=20
         Expected number of times that each private record takes part.
     discriminator_steps : int, default=5
-        Steps of the discriminator for each of the generator. Noise makes many worth while.
-    learning_rate : float, default=5e-4
-        Step size of both optimizers, which are Adam.
-    max_grad_norm : float, default=1.0
+        Steps of the discriminator for each of the generator, which begins after three tenths of all
+        steps. Noise makes many worth while.
+    learning_rate : float, default=1e-3
+        Step size of the discriminator's optimizer; the generator's is 0.03 times it. Both are Adam.
+    max_grad_norm : float, default=0.3
         Norm to which the gradient of each record is clipped.
     n_records : int, default=None
         A public figure for the number of records, or of groups. The guarantee is then for
@@ -90,9 +93,9 @@ class DPGANSynthesizer(Synthesizer):
     Attributes
     ----------
     generator_ : torch.nn.Module
-        Makes rows for labels.
+        Makes rows for labels. ``means`` and ``factor`` are those that it started from.
     rates_ : ndarray of shape (n_classes,)
-        Share of each label among the records that are drawn, by noisy counts.
+        Share of each label among the records that are drawn, by the noisy moments.
     n_records_ : int
         The number of records, or of groups, that is public.
     domain_ : Domain
@@ -127,13 +130,15 @@ class DPGANSynthesizer(Synthesizer):
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy of the generator and of all
     records that are ever drawn, with a record as the unit; with ``groups`` a group. Private records
-    reach the result by two kinds of release alone: counts of the labels with discrete Gaussian
-    noise, once, and in each step the sum of the clipped gradients of a Poisson sample of them, with
-    Gaussian noise. What the generator learns is computed from these. The cost is that of all
-    releases together, by their privacy loss distributions.
+    reach the result by two kinds of release alone: sums of products, which tell how often labels
+    are, their means and the covariance of all, with discrete Gaussian noise, once; and in each step
+    the sum of the clipped gradients of a Poisson sample of them, with Gaussian noise. What the
+    generator is and learns is computed from these. The cost is that of all releases together, by
+    their privacy loss distributions; 30 % of it, as squares of Gaussian noise go, is for moments.
 
     **Edge cases.** Values beyond their range count as the end of it. A label that is hardly counted
-    is hardly made. Training may fail without telling: look at the records, by
+    is hardly made. Of records with more than 2,000 numbers, which categories have one each of, no
+    covariance is told. Training may fail without telling: look at the records, by
     :func:`synthetic_quality`, if you may see the private ones.
 
     References
@@ -189,12 +194,12 @@ class DPGANSynthesizer(Synthesizer):
         missing: Any = (),
         hidden_layer_sizes: Sequence[int] = (128,),
         generator_layer_sizes: Sequence[int] = (128, 128),
-        latent_size: int = 50,
+        latent_size: int = 100,
         batch_size: int = 300,
-        epochs: int = 100,
+        epochs: int = 20,
         discriminator_steps: int = 5,
-        learning_rate: float = 5e-4,
-        max_grad_norm: float = 1.0,
+        learning_rate: float = 1e-3,
+        max_grad_norm: float = 0.3,
         n_records: int | None = None,
         max_group_rows: int | None = 2,
         random_state: int | np.random.RandomState | None = None,
@@ -261,35 +266,38 @@ class DPGANSynthesizer(Synthesizer):
             features = Features(domain, facts.label)
             who = None if groups is None else check_groups(groups, X)
             config = self._config(len(X) if who is None else who.n, who)
-            counts = _counts(config.noise_multiplier)
-            plan = self._plan(features)
+            plan, moments = self._plan(features), Moments.of(features)
+            first = self._first(config)
+            config = self._with_noise(config, first.event)
             start = check_random_state(self.random_state)
             critic, generator = adversarial.networks(
                 plan, _sizes("hidden_layer_sizes", self.hidden_layer_sizes), start
             )
             with fit.charged(
-                Composed((counts.event, config.event)),
+                Composed((first.event, config.event)),
                 relation=config.relation, at_delta=self.delta, unit=config.unit,
             ):  # fmt: skip
                 random = SecureRandom(self.noise_seed)
                 codes, kept = domain.encoded(facts.series)
                 labels = features.labels(codes)
                 shares = None if who is None else who.exact_shares()[kept]
-                exact = np.bincount(labels, shares, plan.n_classes).astype(np.float64)
-                noisy = nonnegative(counts.release(exact, random), float(config.n_records))
+                rows = features.rows(codes)
+                noisy = first.release(moments.sums(rows, labels, shares), random)
+                begun = moments.start(noisy, first.std, plan.n_noise)
+                generator.start(begun.means, begun.factor)
                 training = adversarial.AdversarialTraining(
                     config,
                     critic,
                     generator,
-                    noisy / noisy.sum(),
+                    begun.rates,
                     int(start.randint(1 << 31)),
                     random,
                 )
-                training.learn(_placed(features.rows(codes), kept), _placed(labels, kept), who)
+                training.learn(_placed(rows, kept), _placed(labels, kept), who)
                 generator = training.generator()
                 self._check_finite(generator)
             self._keep(facts, domain)
-            self.generator_, self.rates_ = generator, noisy / noisy.sum()
+            self.generator_, self.rates_ = generator, begun.rates
             self.n_records_ = config.n_records
             self.noise_multiplier_, self.n_steps_ = config.noise_multiplier, config.n_steps
         return self
@@ -305,7 +313,7 @@ class DPGANSynthesizer(Synthesizer):
         )  # fmt: skip
 
     def _config(self, n: int, who: Groups | None) -> TrainingConfig:
-        """Return what is done to the discriminator, with the noise for both kinds of release."""
+        """Return what is done to the discriminator, but for the noise."""
         from ..neural_network._training.adversarial import discriminator_config
         from ..neural_network._training.config import PerGroup
 
@@ -327,11 +335,25 @@ class DPGANSynthesizer(Synthesizer):
                 "more epochs, or a smaller batch_size."
             )
 
-        def event(noise: float) -> Event:
-            return Composed((_counts(noise).event, config.event_at(noise)))
+        return config
 
+    def _first(self, config: TrainingConfig) -> Gaussian:
+        """Return what releases the moments, for its share of the budget."""
         noise = calibrate_noise_multiplier(
-            event, float(self.epsilon), float(self.delta), config.relation
+            lambda z: Gaussian(z, 1.0).event,
+            float(self.epsilon),
+            float(self.delta),
+            config.relation,
+        )
+        return Gaussian(noise / math.sqrt(_SHARE), Moments.sensitivity)
+
+    def _with_noise(self, config: TrainingConfig, first: Event) -> TrainingConfig:
+        """Return the same with noise for the steps, so that they and the first cost epsilon."""
+        noise = calibrate_noise_multiplier(
+            lambda z: Composed((first, config.event_at(z))),
+            float(self.epsilon),
+            float(self.delta),
+            config.relation,
         )
         return replace(config, noise_multiplier=float(noise))
 
@@ -348,11 +370,6 @@ class DPGANSynthesizer(Synthesizer):
         labels = random.choice(len(self.rates_), n, p=self.rates_)
         rows = made_rows(self.generator_, labels, random)
         return self.domain_.decoded(features.codes(rows, labels), random)
-
-
-def _counts(noise: float) -> Gaussian:
-    """Return what releases the counts of the labels, to which a record or a group adds 1."""
-    return Gaussian(_NOISE_OF_COUNTS * noise, 1.0)
 
 
 def _placed(values: NDArray[Any], kept: NDArray[np.bool_]) -> NDArray[Any]:

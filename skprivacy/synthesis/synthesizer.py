@@ -239,7 +239,7 @@ class PrivateSynthesizer(Synthesizer):
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
-            if self.method == "gan":
+            if isinstance(self.method, str) and self.method == "gan":
                 raise ValueError(
                     "method='gan' is a class of its own, DPGANSynthesizer: it counts nothing, and "
                     "has other parameters. For tables, use method='tree' or 'adaptive'."

@@ -75,7 +75,7 @@ def tuned(shadow, trained, **settings):
     """Let LiRA choose by these log-odds of shadow models."""
     attack = LiRA(**settings)
     rows = np.ones(shadow.shape[1], dtype=bool)
-    attack._tune(Known(None, None, rows, shadow, trained))
+    attack._tune(Known(None, None, rows, None, shadow, trained))
     return attack
 
 

@@ -87,7 +87,7 @@ def test_steps_that_learn_or_have_chance_of_their_own_stay_with_each_model(recor
     model = LogisticRegression()
 
     def shared(estimator):
-        steps, rest = split(estimator.fit(X, y), X)
+        steps, rest, _ = split(estimator.fit(X, y), X)
         assert steps is not None or rest is estimator
         return 0 if steps is None else len(steps.steps)
 
@@ -100,4 +100,51 @@ def test_steps_that_learn_or_have_chance_of_their_own_stay_with_each_model(recor
     assert shared(Pipeline([("only", model)])) == 0
     assert shared(model) == 0
     changed = make_pipeline(Centred(), model).fit(X, y).set_params(centred__learns=True)
-    assert split(changed, X) == (None, changed)
+    assert split(changed, X)[:2] == (None, changed)
+
+
+class Beside(SchemaTransformer):
+    """It inherits what its parent says of itself, and looks at what stands beside a record."""
+
+    def transform(self, X):
+        features = super().transform(X)
+        return features - features.mean(axis=0)
+
+
+class Blurring(SchemaTransformer):
+    def transform(self, X):
+        return super().transform(X) + np.random.default_rng().normal()
+
+
+class Sorting(SchemaTransformer):
+    def transform(self, X):
+        return super().transform(X)[np.argsort(np.asarray(X["age"]))]
+
+
+class Numbering(SchemaTransformer):
+    """It numbers ages as they come, in all calls together."""
+
+    def transform(self, X):
+        self.known_ = getattr(self, "known_", {})
+        number = [self.known_.setdefault(age, len(self.known_)) for age in X["age"]]
+        return np.column_stack([super().transform(X), number])
+
+
+class Learning(SchemaTransformer):
+    def fit(self, X, y=None):
+        self.mean_ = X["age"].mean()
+        return super().fit(X, y)
+
+    def transform(self, X):
+        return super().transform(X) - self.mean_
+
+
+@pytest.mark.parametrize("kind", [Beside, Blurring, Sorting, Numbering, Learning])
+def test_a_step_that_only_says_that_records_are_by_themselves_stays_with_each_model(records, kind):
+    X, y = records
+    pipeline = make_pipeline(kind(SCHEMA), LogisticRegression()).fit(X, y)
+    assert pipeline[0].data_independent_
+    assert split(pipeline, X)[:2] == (None, pipeline)
+    honest = make_pipeline(SchemaTransformer(SCHEMA), LogisticRegression()).fit(X, y)
+    shared, _, seen = split(honest, X)
+    assert np.array_equal(seen, shared.transform(X))

@@ -273,7 +273,7 @@ def test_a_new_loss_is_refused_by_construction(change, monkeypatch):
     "estimator",
     [
         DPSGDClassifier(module=nn.Linear(10, 3)),
-        DPSGDClassifier(device="cuda"),
+        DPSGDClassifier(device="mps"),
         type("Own", (DPSGDClassifier,), {})(),
         DecisionTreeClassifier(),
     ],

@@ -90,7 +90,7 @@ def test_torch_layers_equal_numpy_layers(n_classes):
     assert holder.module_.training
 
 
-ATTACKS = [GradientNormAttack(), WhiteBoxAttack(epochs=2, random_state=0)]
+ATTACKS = [GradientNormAttack(), WhiteBoxAttack(epochs=1, random_state=0)]
 on_networks = pytest.mark.parametrize("template", ATTACKS, ids=lambda a: type(a).__name__)
 
 
@@ -101,19 +101,16 @@ def test_finds_leakage_of_records_the_attack_model_did_not_see(template):
     target = make_pipeline(scaler, network(scaler.transform(X[:300]), y[:300], max_iter=60))
     known = np.arange(600) % 2 == 0
     attack = clone(template).set_params(target=target)
-    if isinstance(attack, WhiteBoxAttack):
-        attack.set_params(epochs=25)  # of few records
     attack.fit(X[known], y[known], (np.arange(600) < 300)[known])
     unknown_in, unknown_out = np.flatnonzero(~known)[:150], np.flatnonzero(~known)[150:]
     result = attack.evaluate(X[unknown_in], y[unknown_in], X[unknown_out], y[unknown_out])
-    # 300 known records are few for an attack network
-    assert result.auc_interval[0] > (0.55 if isinstance(attack, WhiteBoxAttack) else 0.6)
+    assert result.auc_interval[0] > 0.6
 
 
 @on_networks
 def test_null_although_the_attack_model_is_fitted_on_the_same_records(template):
     wrong = 0
-    for seed in range(12):
+    for seed in range(8):
         X, y = problem(seed, 500)
         attack = clone(template).set_params(target=network(X[:100], y[:100], max_iter=10))
         X, y, member = X[100:], y[100:], np.arange(400) < 200
@@ -121,7 +118,7 @@ def test_null_although_the_attack_model_is_fitted_on_the_same_records(template):
         low, high = result.auc_interval
         wrong += not low <= 0.5 <= high
         assert result.epsilon_lower_bound() == 0
-    assert wrong <= binom.ppf(0.999, 12, 0.05)
+    assert wrong <= binom.ppf(0.999, 8, 0.05)
 
 
 def test_white_box_mistakes():

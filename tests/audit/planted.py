@@ -78,7 +78,6 @@ __all__ = [
     "BUGS",
     "FAINT",
     "epsilon_of_bug",
-    "is_faint",
     "mechanism_of",
     "planted",
     "runs_for",
@@ -91,9 +90,14 @@ Patch = tuple[Any, str, Callable[[Any], Any]]
 Places = Mapping[str, tuple[Patch, ...] | str]
 Find = Callable[[str], tuple[Patch, ...] | str]
 
-# Epsilons at which mistakes show: of pure noise on few numbers, on three and on more, of Gaussian
-# noise, and where batches are drawn.
-PURE, THREE, MORE, GAUSSIAN, DRAWN = 2.0, 3.0, 4.0, 12.0, 24.0
+# Epsilons at which mistakes show: of pure noise on one number and on several, of Gaussian noise,
+# and where batches are drawn.
+PURE, VECTOR, GAUSSIAN, DRAWN = 2.0, 3.0, 12.0, 24.0
+
+# Laplace noise on two or three numbers: it reaches a claim in a corner alone.
+SEVERAL = {
+    "PrivateStandardScaler", "FunctionalMechanismRegressor", "FunctionalMechanismClassifier",
+}  # fmt: skip
 
 
 def mechanism_of(name: str) -> type[Mechanism]:
@@ -118,10 +122,8 @@ def epsilon_of_bug(name: str) -> float:
     """Return the epsilon at which a bug in an estimator shows; so no test has to look for it."""
     if name.endswith("-sampled"):
         return DRAWN
-    if mechanism_of(name) is KNorm:
-        return MORE
-    if name == "PrivateStandardScaler":
-        return THREE
+    if mechanism_of(name) is KNorm or name in SEVERAL:
+        return VECTOR
     pure = mechanism_of(name) in (Laplace, RandomizedResponse)
     return PURE if pure or _claims_one_point(name) else GAUSSIAN
 
@@ -209,9 +211,10 @@ BUGS: dict[str, Find] = {
         }),
         {
             "OutputPerturbation": "what it releases here is one number",
-            "PrivateKNN": "a vote moves from class to class, along which there is more noise",
-            # The noise of the winners of three queries of two classes is then alike by half.
-            "PATE": "its teachers vote alike on all queries, along which there is more noise",
+            **dict.fromkeys(
+                ("PrivateKNN", "PATE"),
+                "a vote moves from class to class, along which there is more noise",
+            ),
         },
     ),
     "one number bare": OfNoise({
@@ -308,18 +311,11 @@ FAINT = {
 }  # fmt: skip
 
 
-def is_faint(bug: str, name: str) -> bool:
-    """Return whether a bug leaves an estimator noise, only too little of it."""
-    # A winner is drawn from two counts, of which the other keeps its noise.
-    return bug in FAINT or (bug == "one number bare" and name.startswith("PATE"))
-
-
 def runs_for(bug: str, name: str) -> int:
     """Return how many fresh runs a side show a bug, so that no test fails by chance."""
-    if not is_faint(bug, name):
+    if bug not in FAINT:
         return 600
-    # Laplace noise on three numbers reaches a claim in a corner alone.
-    if name == "PrivateStandardScaler":
+    if name in SEVERAL:
         return 12_000
     return 16_000 if _claims_one_point(name) and name.endswith("-delta") else 4_000
 

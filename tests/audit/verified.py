@@ -52,7 +52,7 @@ def _network(kind: Any, **fixed: Any) -> Callable[[], Any]:
 def _votes(**fixed: Any) -> Callable[[], Any]:
     kept = {
         "teacher": DummyClassifier(), "student": DummyClassifier(), "n_teachers": 3,
-        "n_queries": 3, "classes": TWO, "delta": 1e-4, "keep_labels": True, **fixed,
+        "n_queries": 1, "classes": TWO, "delta": 1e-4, "keep_labels": True, **fixed,
     }  # fmt: skip
     return lambda: PATEClassifier(**kept)
 
@@ -103,9 +103,10 @@ VERIFIED: dict[str, Callable[[], Any]] = {
     "ALMFineTuner-least-squares-k-norm": lambda: ALMFineTuner(
         PCA(1), head="least_squares", mechanism="k_norm", classes=TWO, delta=1e-4
     ),
+    # One winner tells all that it is charged for, if two votes of three become one; several do not.
     "PATEClassifier": _votes(),
     # With a threshold below any count it answers all; fewer answers tell less than is claimed.
-    "PATEClassifier-confident": _votes(aggregator=ConfidentGNMax(threshold=-20.0, max_answers=3)),
+    "PATEClassifier-confident": _votes(aggregator=ConfidentGNMax(threshold=-20.0, max_answers=1)),
     "PrivateKNNClassifier": lambda: PrivateKNNClassifier(
         DummyClassifier(), n_neighbors=3, sampling_rate=1.0, n_queries=3, classes=TWO, delta=1e-4
     ),

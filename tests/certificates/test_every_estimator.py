@@ -199,6 +199,6 @@ def test_each_lie_of_the_issuer_is_refused_with_the_reason(name, folder, tmp_pat
         assert failed, lie["claim"]
         assert named is None or any(check.startswith(named) for check in failed), failed
         assert "the signature" not in failed
-        path.write_text(json.dumps({**lie, "signature": original["signature"]}))
-        found = verify_certificate(path, file, key=issued / "k.pub")  # somebody else altered it
-        assert "altered after signing" in found.checks[0].words
+    path.write_text(json.dumps({**lie, "signature": original["signature"]}))
+    found = verify_certificate(path, file, key=issued / "k.pub")  # somebody else altered it
+    assert "altered after signing" in found.checks[0].words

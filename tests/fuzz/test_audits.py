@@ -51,7 +51,7 @@ CALLS = {
     audit.audit_synthetic: {
         "synthetic": X[::2], "X_in": X, "X_out": OTHERS, "reference": None, "generator": None,
         "guarantee": None, "attacks": [attacks.NearestGenerated()], "alpha": 0.05,
-        "random_state": 0,
+        "random_state": 0, "groups": None,
     },
     audit.audit_synthesizer: {
         "synthesizer": SYNTHESIZER, "X": X, "y": None, "n_runs": 20, "n_canaries": 1,

@@ -65,6 +65,7 @@ EXEMPT = {
     "an exception or a warning": {
         "LedgerError", "NoLossDistributionError",
         "BudgetExceededError", "DatasetNotFoundError", "PrivacyLeakWarning", "PrivacyWarning",
+        "SyntheticTrainingError",
     },
     "a constant": {"ACCOUNTANTS", "DEFAULT_ORDERS", "RELATIONS", "__version__"},
     "as scikit-learn's displays, it keeps what it is given and matplotlib draws it": {

@@ -197,6 +197,19 @@ def test_a_few_hundred_records():
     assert score(epsilon=10.0) > 0.4
 
 
+@pytest.mark.filterwarnings("ignore:.*noise_seed:skprivacy.exceptions.PrivacyWarning")
+def test_where_noise_hides_the_features_the_mean_is_predicted():
+    """Wide bounds; the middle of the target's scores -0.19, as the regularised constant did."""
+    X, y = load_diabetes(return_X_y=True)
+    model = FunctionalMechanismRegressor(bounds=(-0.2, 0.2), target_bounds=(25, 346))
+    scores = [clone(model).set_params(noise_seed=i).fit(X, y).score(X, y) for i in range(50)]
+    assert np.median(scores) > 0
+    assert np.quantile(scores, 0.1) > -0.1
+    everything_is_noise = clone(model).set_params(epsilon=1e-4)
+    scores = [everything_is_noise.set_params(noise_seed=i).fit(X, y).score(X, y) for i in range(50)]
+    assert np.median(scores) == pytest.approx(1 - np.mean((y - 185.5) ** 2) / y.var())
+
+
 # ---------------------------------------------------------------- the guarantee
 
 

@@ -61,7 +61,7 @@ class Graph(NoWaits):
                     old.copy_(new)
 
 
-def graph_of(body):
+def graph_of(body, room=None):
     graph = Graph()
     with mock.patch.object(torch.cuda, CAPTURING, return_value=True), graph:
         body()

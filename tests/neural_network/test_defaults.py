@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_friedman1
 from sklearn.model_selection import train_test_split
 
 from skprivacy import load_model, save_model
+from skprivacy.exceptions import PrivacyWarning
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
 from skprivacy.neural_network._defaults import PublicFacts, chosen
 
@@ -55,6 +56,18 @@ def test_training_lasts_as_long_as_the_signal_allows():
         assert took == pytest.approx(min(2 * time, 2.0 * steps))  # a rate of at most 2
 
 
+def test_numbers_take_a_quarter_of_the_time_in_as_many_steps():
+    for epsilon in (0.3, 1.0, 3.0):
+        known = facts(epsilon=epsilon, classifies=False, n_outputs=1)
+        time = 0.125 * known.signal / 4
+        recipe = chosen(AUTO, known)
+        steps, took = run(recipe)
+        assert steps == pytest.approx(64 * math.sqrt(time), rel=0.03)
+        assert took == pytest.approx(time)
+        assert (recipe.optimizer, recipe.averaging) == ("sgd", 0.0)
+        assert run(chosen(AUTO | {"hidden_layer_sizes": ()}, known))[1] == pytest.approx(time)
+
+
 @pytest.mark.parametrize("given", [{"epochs": 7}, {"batch_size": 250}, {"epochs": 100}])
 def test_the_step_size_fits_itself_to_the_steps_that_are_given(given):
     recipe = chosen(AUTO | given, facts())
@@ -65,8 +78,9 @@ def test_the_step_size_fits_itself_to_the_steps_that_are_given(given):
 
 @pytest.mark.parametrize("epsilon", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("n", [1, 3, 50, 10**4, 10**8])
-def test_no_size_of_a_table_is_too_small_or_too_large(n, epsilon):
-    recipe = chosen(AUTO, facts(n_records=n, epsilon=epsilon))
+@pytest.mark.parametrize("classifies", [True, False])
+def test_no_size_of_a_table_is_too_small_or_too_large(n, epsilon, classifies):
+    recipe = chosen(AUTO, facts(n_records=n, epsilon=epsilon, classifies=classifies))
     steps, _ = run(recipe, n)
     assert 1 <= recipe.batch_size <= n
     assert 0 < recipe.learning_rate <= 2.0
@@ -86,7 +100,13 @@ def test_all_that_is_given_is_obeyed():
         "max_grad_norm": 3.0,
     }  # fmt: skip
     assert set(given) == set(AUTO)
-    for known in (facts(), facts(epsilon=np.inf), facts(studied=False), facts(perceptron=False)):
+    for known in (
+        facts(),
+        facts(classifies=False),
+        facts(epsilon=np.inf),
+        facts(studied=False),
+        facts(perceptron=False),
+    ):
         recipe = chosen(given, known)
         assert {name: getattr(recipe, name) for name in given} == given
         for name, value in given.items():
@@ -99,6 +119,16 @@ def test_a_rate_of_ones_own_is_of_clipped_gradient_descent_without_privacy_too()
     assert chosen(AUTO | {"optimizer": "sgd"}, facts(epsilon=np.inf)).learning_rate == 0.1
     assert chosen(AUTO | {"optimizer": "adam"}, facts()).learning_rate == "auto"
     assert chosen(AUTO, facts(epsilon=np.inf, clipping="adaptive")).max_grad_norm == 1.0
+
+
+def test_what_the_study_does_not_know_is_as_it_was():
+    for known in (
+        facts(classifies=False, studied=False),
+        facts(classifies=False, perceptron=False),
+    ):
+        recipe = chosen(AUTO, known)
+        assert (recipe.optimizer, recipe.epochs, recipe.batch_size) == ("adam", 30, 5000)
+        assert (recipe.schedule, recipe.averaging) == ("constant", 0.5)
 
 
 def test_a_step_is_divided_by_the_norm_that_is_given():
@@ -138,6 +168,14 @@ def test_further_training_keeps_the_network(rows):
     model.set_params(epsilon=0.01).partial_fit(X, y)
     assert model.settings_["hidden_layer_sizes"] == (64,)
     assert model.predict(X).shape == (400,)
+
+
+def test_numbers_are_learned_where_thirty_epochs_did_not():
+    X, y = make_friedman1(1500, noise=1.0, random_state=0)
+    X, X_test, y, y_test = train_test_split(2 * X - 1, y, test_size=500, random_state=0)
+    model = DPSGDRegressor(epsilon=40.0, target_bounds=(0, 30), random_state=0, noise_seed=0)
+    with pytest.warns(PrivacyWarning, match="noise_seed"):
+        assert model.fit(X, y).score(X_test, y_test) > 0.87  # by 30 epochs of Adam: 0.75
 
 
 def test_without_privacy_it_learns_what_can_be_learned():

@@ -17,7 +17,7 @@ from skprivacy.mechanisms import FloatGaussian, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, RandomFlip
 from skprivacy.neural_network._gradients.padded import PaddedSum, Table, lengths_for
 from skprivacy.neural_network._gradients.trial import Probe
-from skprivacy.neural_network._training import engine, fixed_step, recorded
+from skprivacy.neural_network._training import engine, fixed_step, recorded, rows
 from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.neural_network._training.fixed_step import FixedStep
@@ -124,12 +124,11 @@ def test_a_fixed_step_is_the_other_one(name):
         {"clipping": "per-layer", "schedule": "linear"},
         {"clipping": "automatic", "averaging": "ema"},
         {"clipping": "adaptive", "schedule": "cosine", "max_grad_norm": 2.0},
-        {"optimizer": "adam", "optimizer_params": {"betas": (0.9, 0.999)}},
         {"optimizer": "adam", "optimizer_params": {"betas": (0.9, 0.999)}, "clipping": "adaptive"},
         {"optimizer": torch.optim.AdamW, "optimizer_params": {}, "averaging": 0.0},
         {"optimizer_params": {"momentum": 0.0}, "averaging": 1.0},
         {"batch_size": 200, "epochs": 2},
-        {"batch_size": 1, "epochs": 1},
+        {"batch_size": 2, "n_records": 60, "epochs": 1},
     ],
     ids=str,
 )
@@ -185,18 +184,18 @@ def a_sum(make=MODULES["perceptron"], rows=64, norm=0.5, **params):
         return padded, table, numbers, padded.over(numbers), training
 
 
-@pytest.mark.parametrize("value", [0.0, 1e30, -1e38, torch.inf, torch.nan])
 @pytest.mark.parametrize("name", MODULES)
-@pytest.mark.parametrize("clipping", ["flat", "automatic", "per-layer", "adaptive"])
-def test_rows_that_fill_up_add_exactly_zero(value, name, clipping):
+@pytest.mark.parametrize("clipping", ["flat", "per-layer", "adaptive"])
+def test_rows_that_fill_up_add_exactly_zero(name, clipping):
     padded, table, numbers, add_up, _ = a_sum(MODULES[name], clipping=clipping)
     numbers[:20] = torch.arange(20)
     add_up()
     expected = padded.total.clone()
     assert expected.any()
-    table.X[table.n], table.y[table.n] = value, 2
-    add_up()
-    assert torch.equal(padded.total, expected)
+    for value in (1e30, -1e38, torch.inf, torch.nan):
+        table.X[table.n], table.y[table.n] = value, 2
+        add_up()
+        assert torch.equal(padded.total, expected)
     numbers.fill_(table.n)
     add_up()
     assert not padded.total.any()
@@ -220,6 +219,20 @@ def test_a_forgotten_mask_is_noticed(value):
     table.X[table.n] = value
     add_up()
     assert padded.total.any()
+
+
+def test_no_batch_moves_the_memory_of_a_graph():
+    """Which would go on to work in memory that others write to."""
+    with simulated_gpu():
+        training = Training(config(), MODULES["perceptron"](), LOSS, Probe.like((16,), 3))
+        fixed = FixedStep(training, *data(), training._clipped.probe)
+        kept = fixed._sum._gradients._workspace._kept
+        places = {name: tensor.data_ptr() for name, tensor in kept.items()}
+        assert places
+        for size in (0, 5, 30, 64, 65, 200, 1):
+            fixed(np.arange(size))
+    assert {name: tensor.data_ptr() for name, tensor in kept.items()} == places
+    assert training._clipped.gradients._workspace is not fixed._sum._gradients._workspace
 
 
 @pytest.mark.parametrize("expected", [1, 7, 100, 256, 1000, 1024, 4096, 100_000])
@@ -370,9 +383,9 @@ def test_other_weights_in_the_padded_sum_are_noticed():
     """The planted bug: a sum that is wrong on public rows; the other way is taken."""
     add = PaddedSum._add
 
-    def twice(self, gradients, part):
-        add(self, gradients, part)
-        add(self, gradients, part)
+    def twice(self, part):
+        add(self, part)
+        add(self, part)
 
     with mock.patch.object(PaddedSum, "_add", twice):
         _, released, training = trained(MODULES["perceptron"], gpu=True)
@@ -443,6 +456,61 @@ def test_what_takes_the_other_way_says_why(params, why):
         model = DPSGDClassifier(classes=[0, 1], epochs=2, **params)
         model.fit(X, (X[:, 0] > 0).astype(int), groups=groups)
     assert why in kept[0].hindrance
+
+
+class NoBlanks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(16, 3)
+
+    def forward(self, x):
+        if not x.any(1).all():
+            raise ValueError("a row of zeros")
+        return self.last(x)
+
+
+def test_a_module_that_takes_no_blank_rows_takes_the_other_way():
+    _, released, training = trained(NoBlanks, gpu=True)
+    assert "a row of zeros" in training.hindrance
+    _, expected, _ = trained(NoBlanks, gpu=False)
+    np.testing.assert_allclose(released[0][-1], expected[0][-1], atol=2e-5)
+
+
+@pytest.mark.parametrize("free", [1, 10**9])
+def test_records_that_do_not_fit_are_sent_step_by_step(free):
+    """The same sums, while only the rows of a step are on the device."""
+    with mock.patch.dict(rows._FREE, {"cpu": lambda device: free}):
+        ours, released, training = trained(MODULES["perceptron"], gpu=True)
+    theirs, expected, _ = trained(MODULES["perceptron"], gpu=False)
+    assert training.hindrance == ("the records are not on the device" if free == 1 else None)
+    for (*_, value), (*_, its_value) in zip(released, expected, strict=True):
+        np.testing.assert_allclose(value, its_value, atol=2e-5)
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+
+
+class Others(engine.Alone):
+    """Processes that train together, to which the sum goes by way of the processor."""
+
+    def release(self, mechanism, total, random):
+        assert isinstance(total, np.ndarray)
+        return super().release(mechanism, total, random)
+
+
+@pytest.mark.parametrize("clipping", ["flat", "adaptive"])
+def test_processes_that_train_together_take_the_other_way(clipping):
+    made = []
+    for gpu in (False, True):
+        torch.manual_seed(0)
+        settings = config(clipping=clipping)
+        with simulated_gpu() if gpu else nullcontext():
+            training = Training(
+                settings, MODULES["perceptron"](), LOSS, Probe.like((16,), 3), SecureRandom(1)
+            )
+            made.append(training.run(*data(), Others()))
+    assert training.hindrance == "several processes train together"
+    for p, q in zip(made[0].parameters(), made[1].parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
 
 
 def out_of_memory(*args):

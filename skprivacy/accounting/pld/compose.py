@@ -116,13 +116,16 @@ def _coarsened(lattice: _Lattice) -> _Lattice:
 
 
 def _power(base: Array, exponent: int) -> Array:
-    base, result = base.copy(), np.ones_like(base)
-    while exponent:
+    """Return ``base`` to a power of 1 or more, by squaring."""
+    base = base.copy()
+    while not exponent & 1:  # what comes first is copied, not multiplied by ones
+        np.multiply(base, base, out=base)
+        exponent >>= 1
+    result: Array = base.copy()
+    while exponent := exponent >> 1:
+        np.multiply(base, base, out=base)
         if exponent & 1:
             np.multiply(result, base, out=result)
-        exponent >>= 1
-        if exponent:
-            np.multiply(base, base, out=base)
     return result
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from torch import Tensor
 from .adaptive import AdaptiveClippingOnDevice
 from .clipped_sum import _SINGLE_PARTS, _SINGLE_ROWS, ClippedGradientSum
 from .contributions import Contribution, OuterProduct, Workspace
-from .trial import PerExampleGradients, Probe
+from .trial import Probe
 
 __all__ = ["PaddedSum", "Table", "lengths_for"]
 
@@ -25,7 +26,7 @@ __all__ = ["PaddedSum", "Table", "lengths_for"]
 # in a thousand million is longer than the last.
 _SPREADS = 1.0, 3.0, 6.0
 _MULTIPLE = 32
-_NUMBERS = 1 << 27  # that one forward pass may hold
+_NUMBERS = 1 << 26  # that one forward pass may hold
 
 
 def lengths_for(expected: int, sampled: bool) -> tuple[int, ...]:
@@ -109,7 +110,9 @@ class PaddedSum:
     shapes, nor addresses, nor which operations are done. Whether parts are added up in double
     precision, as :class:`~.clipped_sum.BatchSum` does, is public.
 
-    **Edge cases.** Blank rows alone make zeros.
+    **Edge cases.** Blank rows alone make zeros. What is computed in between stands in the same
+    memory for all lengths, which is reserved for the longest at first and is never moved: sums over
+    several vectors of numbers must not be computed at once.
     """
 
     def __init__(
@@ -127,43 +130,40 @@ class PaddedSum:
         self._rows = min(_SINGLE_ROWS, max(1, int(_NUMBERS / numbers)))
         whole = min(_SINGLE_ROWS, _SINGLE_PARTS * self._rows)
         self._single = max(2 * expected, longest) <= whole
-        self._adaptive = isinstance(clipped.clip, AdaptiveClippingOnDevice)
-        if self._single and not self._adaptive:
+        adaptive = isinstance(clipped.clip, AdaptiveClippingOnDevice)
+        if self._single and not adaptive:
             self.total = grad
         else:
             kind = grad.dtype if self._single else torch.float64
-            self.total = grad.new_zeros(len(grad) + self._adaptive, dtype=kind)
+            self.total = grad.new_zeros(len(grad) + adaptive, dtype=kind)
+        self._gradients: Any = copy.copy(clipped.gradients)
+        if hasattr(self._gradients, "_workspace"):
+            self._gradients._workspace = Workspace()
+        self.over(torch.full((longest,), table.n, device=grad.device))()
 
     def over(self, rows: Tensor) -> Callable[[], None]:
-        """Return what sums over the rows whose numbers stand in ``rows`` when it is called.
-
-        **Guarantees.** Its memory is its own: what others compute, and how long their batches are,
-        does not move it.
-        """
-        gradients = copy.copy(self._clipped.gradients)
-        if hasattr(gradients, "_workspace"):
-            gradients._workspace = Workspace()
+        """Return what sums over the rows whose numbers stand in ``rows`` when it is called."""
 
         def add_up() -> None:
             with torch.no_grad():
-                self._add_up(gradients, rows.split(self._rows))
+                self._add_up(rows.split(self._rows))
 
         return add_up
 
-    def _add_up(self, gradients: PerExampleGradients, parts: tuple[Tensor, ...]) -> None:
+    def _add_up(self, parts: tuple[Tensor, ...]) -> None:
         whole = self._grad if self._single else self.total[: len(self._grad)].zero_()
         self._grad.zero_()
         for part in parts:
-            self._add(gradients, part)
+            self._add(part)
             if not self._single:
                 whole += self._grad
                 self._grad.zero_()
         if isinstance(self._clipped.clip, AdaptiveClippingOnDevice):
             self.total.copy_(self._clipped.clip.joined(whole))
 
-    def _add(self, gradients: PerExampleGradients, part: Tensor) -> None:
+    def _add(self, part: Tensor) -> None:
         X, y = self._table.X.index_select(0, part), self._table.y.index_select(0, part)
-        examples = gradients(X, y)
+        examples = self._gradients(X, y)
         blank = part == self._table.n
         squared = torch.stack([c.squared_norms() for c in examples]).masked_fill_(blank, math.inf)
         total = squared.sum(0)

@@ -39,6 +39,9 @@ __all__ = [
 _LEAK = 0.2  # of the activations: an inactive unit still tells the generator where to go
 _MOMENTS = 0.5, 0.999  # of both Adams: a long memory lets the two networks chase each other
 _HEAT = 0.5  # of the soft choices: the nearer to 0, the nearer to one category
+_EDGE = 1e-3  # of normal numbers: nearer to 0 and 1 nothing could be learned
+_ALONE = 0.3  # of the steps: before, the discriminator knows too little to be learned from
+_SLOWER = 0.03  # steps of the generator beside those of the discriminator
 _MEMORY = 0.999  # of the average of the generator's weights
 
 
@@ -56,6 +59,7 @@ class GeneratorPlan:
         Random numbers that a row is made of.
     hidden_layer_sizes : tuple of int
     learning_rate : float
+        Of the discriminator; the generator's is 0.03 times it.
     every : int
         Steps of the discriminator for each of the generator.
     """
@@ -69,27 +73,49 @@ class GeneratorPlan:
 
 
 class Generator(nn.Module):
-    """Makes rows of noise and labels.
+    """Makes rows of noise and labels: normal ones, which a network corrects.
+
+    Before it has learned anything, the network adds nothing.
 
     Parameters
     ----------
     plan : GeneratorPlan
+
+    Attributes
+    ----------
+    means : torch.Tensor of shape (n_classes, sum of widths)
+        Of the rows of each label.
+    factor : torch.Tensor of shape (n_noise, sum of widths)
+        What a step of each random number adds to a row.
     """
 
     def __init__(self, plan: GeneratorPlan) -> None:
         super().__init__()
         self.plan = plan
-        sizes = plan.n_noise + plan.n_classes, *plan.hidden_layer_sizes, sum(plan.widths)
+        width = sum(plan.widths)
+        sizes = plan.n_noise + plan.n_classes, *plan.hidden_layer_sizes, width
         self.layers = _perceptron(sizes)
+        for last in self.layers[-1].parameters():
+            nn.init.zeros_(last)
+        self.register_buffer("means", torch.full((plan.n_classes, width), 0.5))
+        self.register_buffer("factor", torch.zeros(plan.n_noise, width))
+        self._number = [w == 1 for w in plan.widths for _ in range(w)]
 
     def forward(self, labels: Tensor, chance: torch.Generator) -> Tensor:
         """Return a row for each label, of shape (n, sum of widths)."""
         noise = torch.randn(len(labels), self.plan.n_noise, generator=chance)
+        normal = (self.means[labels] + noise @ self.factor).clamp(_EDGE, 1 - _EDGE)
         outputs = self.layers(torch.cat([noise, F.one_hot(labels, self.plan.n_classes)], 1))
         if set(self.plan.widths) == {1}:
-            return outputs.sigmoid()
+            return (normal.logit() + outputs).sigmoid()
+        outputs = outputs + torch.where(torch.tensor(self._number), normal.logit(), normal.log())
         parts = outputs.split(self.plan.widths, 1)
         return torch.cat([_number(p) if p.shape[1] == 1 else _choice(p, chance) for p in parts], 1)
+
+    def start(self, means: NDArray[np.float64], factor: NDArray[np.float64]) -> None:
+        """Say what normal rows are."""
+        self.means = torch.from_numpy(means).float()
+        self.factor = torch.from_numpy(factor).float()
 
 
 def _number(part: Tensor) -> Tensor:
@@ -182,12 +208,13 @@ class AdversarialTraining(Training):
         self._rates = torch.from_numpy(rates)
         self._chance = torch.Generator().manual_seed(seed)
         self._improve = torch.optim.Adam(
-            generator.parameters(), lr=plan.learning_rate, betas=_MOMENTS
+            generator.parameters(), lr=_SLOWER * plan.learning_rate, betas=_MOMENTS
         )
 
     def step(self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, peers: Peers) -> None:
         super().step(X, y, drawn, peers)
-        if self._step % self._generator.plan.every == 0:
+        learned = self._step > _ALONE * self.config.n_steps
+        if learned and self._step % self._generator.plan.every == 0:
             self._step_of_generator()
 
     def _noisy(self, total: Tensor, peers: Peers, random: SecureRandom) -> Tensor:
@@ -218,7 +245,8 @@ class AdversarialTraining(Training):
 
     def _memory(self) -> float:
         """Return how much the average remembers, less at first: the first weights say nothing."""
-        done = self._step // self._generator.plan.every
+        alone = _ALONE * self.config.n_steps
+        done = (self._step - alone) // self._generator.plan.every
         return done / (done + 10)
 
     def generator(self) -> Generator:

@@ -30,7 +30,7 @@ from .fixed_step import FIXED_ON, FixedStep, hindrance
 from .noise import Sampler
 from .optimizers import OPTIMIZERS, MomentumSGD, PrivateAdam
 from .people import People
-from .rows import MappedRows
+from .rows import MappedRows, that_fit
 
 __all__ = ["Alone", "Peers", "Training", "WeightAverage"]
 
@@ -177,7 +177,7 @@ class Training:
             raise ValueError("groups are given to a run that protects records, or the other way.")
         peers = Alone() if peers is None else peers
         with ordinary_torch(self.device), private_randomness(self.random, self.device):
-            n = len(X)
+            n, X = len(X), that_fit(X, self.device)
             fixed = self._fixed(X, y, peers)
             if fixed is None:
                 X, y = X.to(self.device), y.to(self.device)
@@ -208,10 +208,10 @@ class Training:
         self.module.train()
         try:
             return FixedStep(self, cast(Tensor, X), y, self._clipped.probe)
-        except RuntimeError as error:
-            if isinstance(error, torch.cuda.OutOfMemoryError):
-                raise
-            self.hindrance = str(error)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:  # on public rows: the module's own may be choosy
+            self.hindrance = f"{type(error).__name__}: {error}"
             return None
 
     def _people_of(self, groups: Groups, peers: Peers) -> People:

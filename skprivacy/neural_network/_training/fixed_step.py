@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from .._gradients.losses import LabelEntropy, PerExample, SquaredError
 from .._gradients.padded import PaddedSum, Table, lengths_for
 from .._gradients.trial import Probe
 from .optimizers import MomentumSGD
-from .recorded import WARM_UPS, Body, close, recorded
+from .recorded import WARM_UPS, Body, close, recorded, room_for
 from .rows import MappedRows
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def hindrance(training: Training, X: Tensor | MappedRows, alone: bool) -> str | 
     if config.views is not None:
         return "records are shown as several views"
     if isinstance(X, MappedRows):
-        return "the records are in a file"
+        return "the records are not on the device"
     if not alone:
         return "several processes train together"
     if config.noise == "exact":
@@ -102,10 +102,11 @@ class FixedStep:
             training._clipped, training._grad, self._table, float(config.batch_size), lengths[-1]
         )
         self._rows = {n: self._table.of_probe.new_full((n,), self._table.n) for n in lengths}
+        room = room_for(self._sum.total.device)
         steady = _is_steady(training.module) and _is_steady(training._loss)
         with _off_zero(training._weights.data):
-            self._sums = {n: self._summing(rows, steady) for n, rows in self._rows.items()}
-        self._move = self._moving()
+            self._sums = {n: self._summing(rows, steady, room) for n, rows in self._rows.items()}
+        self._move = self._moving(room)
 
     def __call__(self, drawn: NDArray[np.int64]) -> None:
         """Carry out a step on the records with these numbers."""
@@ -133,7 +134,7 @@ class FixedStep:
         self._sums[length]()
         return self._sum.total
 
-    def _summing(self, rows: Tensor, steady: bool) -> Body:
+    def _summing(self, rows: Tensor, steady: bool, room: Any) -> Body:
         """Return what sums over the rows named in ``rows``, tried on the probe's."""
         training, total = self._training, self._sum.total
         tried = self._table.of_probe[: len(rows)]
@@ -144,15 +145,15 @@ class FixedStep:
         if not close(total, expected):
             raise RuntimeError("the sum over rows that are filled up is another one")
         if steady:
-            add_up = _launched(add_up, [total])
+            add_up = _launched(add_up, [total], room)
         rows.fill_(self._table.n)
         return add_up
 
-    def _moving(self) -> Body:
+    def _moving(self, room: Any) -> Body:
         """Return what moves the weights by the released sum, which stands where the sum stood."""
         training, total = self._training, self._sum.total
         if type(training._optimizer) is MomentumSGD:
-            return Momentum(training, total)
+            return Momentum(training, total, room)
         return lambda: training.update(training._parted(total))
 
 
@@ -165,9 +166,11 @@ class Momentum:
         Whose weights move, as its own optimizer and average would move them.
     released : torch.Tensor
         Where the released sum stands.
+    room : object, default=None
+        See :func:`~.recorded.recorded`.
     """
 
-    def __init__(self, training: Training, released: Tensor) -> None:
+    def __init__(self, training: Training, released: Tensor, room: Any = None) -> None:
         config, weights = training.config, training._weights.data
         self._training = training
         self._released = released
@@ -179,12 +182,14 @@ class Momentum:
         self._momentum = training._optimizer.param_groups[0]["momentum"]
         self._velocity, self._mean = torch.zeros_like(weights), torch.zeros_like(weights)
         self._at = torch.zeros(1, dtype=torch.int64, device=weights.device)
-        changes = [weights, self._velocity, self._mean, self._at, released, training._grad]
+        changes = [weights, self._velocity, self._mean, self._at, training._grad]
+        if released is not training._grad:
+            changes.append(released)
         if isinstance(training._clip, AdaptiveClippingOnDevice):
             changes.append(training._clip.state)
         released.zero_()
         released += 1.0  # public, and of a size that shows
-        self._launch = _launched(self._move, changes)
+        self._launch = _launched(self._move, changes, room)
         released.zero_()
 
     def __call__(self) -> None:
@@ -221,10 +226,10 @@ def _off_zero(weights: Tensor) -> Iterator[None]:
         weights.copy_(before)
 
 
-def _launched(body: Body, changes: list[Tensor]) -> Body:
+def _launched(body: Body, changes: list[Tensor], room: Any) -> Body:
     """Return what launches a body as one, or the body where that cannot be done."""
     try:
-        return recorded(body, changes)
+        return recorded(body, changes, room)
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception as error:  # of a driver or a library that is somebody else's

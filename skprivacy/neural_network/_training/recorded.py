@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["WARM_UPS", "Body", "close", "recorded"]
+__all__ = ["WARM_UPS", "Body", "close", "recorded", "room_for"]
 
 WARM_UPS = 3  # times that something is done beforehand: what is done once for all is done then
 _AGREE = 1e-4  # relative: rounding is far less, anything else far more
 Body = Callable[[], None]
 
 
-def recorded(body: Body, changes: Sequence[Tensor]) -> Body:
+def recorded(body: Body, changes: Sequence[Tensor], room: Any = None) -> Body:
     """Return what does the same as ``body``, launched as one.
 
     Parameters
@@ -25,6 +26,9 @@ def recorded(body: Body, changes: Sequence[Tensor]) -> Body:
         between calls, and no noise be drawn.
     changes : sequence of torch.Tensor
         All that it leaves changed, on one device. They are as before when this returns.
+
+    room : object, default=None
+        What :func:`room_for` gave for things that are recorded and are never done at once.
 
     Returns
     -------
@@ -44,21 +48,21 @@ def recorded(body: Body, changes: Sequence[Tensor]) -> Body:
         for _ in range(WARM_UPS):
             body()
     with _undone(changes):
-        again = record(body)
+        again = record(body, room)
     with _undone(changes):
         body()
-        expected = [value.clone() for value in changes]
+        expected = [value.to("cpu", copy=True) for value in changes]
     with _undone(changes):
         again()
-        if not all(map(close, changes, expected)):
+        if not all(map(close, [value.cpu() for value in changes], expected)):
             raise RuntimeError("what was recorded makes other numbers")
     return again
 
 
 @contextmanager
 def _undone(changes: Sequence[Tensor]) -> Iterator[None]:
-    """Let tensors be changed inside; put them back after."""
-    before = [value.clone() for value in changes]
+    """Let tensors be changed inside; put them back after. The copies take no room on the device."""
+    before = [value.to("cpu", copy=True) for value in changes]
     try:
         yield
     finally:
@@ -72,14 +76,19 @@ def close(found: Tensor, expected: Tensor) -> bool:
     return bool(difference <= _AGREE * size)
 
 
-def _cuda_graph(body: Body) -> Body:
+def room_for(device: torch.device) -> Any:
+    """Return memory that things which are recorded may share for what they compute in between."""
+    return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+
+
+def _cuda_graph(body: Body, room: Any) -> Body:
     """Record a CUDA graph, which keeps the memory that it works in."""
     graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         body()  # on the stream of a capture, too, libraries set up at first
     torch.cuda.current_stream().wait_stream(side)
-    with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+    with torch.cuda.graph(graph, room, side, capture_error_mode="thread_local"):
         body()
 
     def launch(body: Body = body) -> None:  # keeps what the body holds: the graph works on it
@@ -89,4 +98,4 @@ def _cuda_graph(body: Body) -> Body:
 
 
 # How operations are recorded, by kind of device.
-RECORD: dict[str, Callable[[Body], Body]] = {"cuda": _cuda_graph}
+RECORD: dict[str, Callable[[Body, Any], Body]] = {"cuda": _cuda_graph}

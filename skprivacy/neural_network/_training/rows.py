@@ -8,13 +8,15 @@ from __future__ import annotations
 import math
 import mmap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from ...mechanisms.chacha import sent
 
 __all__ = [
     "MappedRows",
@@ -23,6 +25,7 @@ __all__ = [
     "chunks",
     "is_mapped",
     "single_precision",
+    "that_fit",
     "without_huge",
 ]
 
@@ -32,12 +35,16 @@ _HELD_BYTES = 1 << 25
 # records there are, would decide whether a record's gradient is finite.
 _LARGEST = 1e15
 _AT_A_TIME = 1 << 14  # rows that are compared together
+# How much memory is free on a device that has its own.
+_FREE: dict[str, Callable[[str], int]] = {"cuda": lambda device: torch.cuda.mem_get_info(device)[0]}
 # What one access to a mapping may bring in: Linux maps up to this much around it.
 _AROUND = 1 << 16
 
 
 class MappedRows:
     """The rows of a memory-mapped matrix, to a training step like a tensor in single precision.
+
+    So are those of a matrix in main memory that is too large for the device.
 
     Parameters
     ----------
@@ -71,7 +78,15 @@ class MappedRows:
         """Return a copy of the rows with these numbers; ``dim`` is 0."""
         assert dim == 0
         rows = _read(self.matrix, index.cpu().numpy(), self.dtype)
-        return without_huge(torch.from_numpy(rows)).to(self.device)
+        return sent(without_huge(torch.from_numpy(rows)).numpy(), self.device)
+
+
+def that_fit(X: Tensor | MappedRows, device: str) -> Tensor | MappedRows:
+    """Return rows as they are, or what sends those of a step if a device has no room for all."""
+    free = _FREE.get(torch.device(device).type)
+    if isinstance(X, MappedRows) or free is None or 2 * X.nbytes <= free(device):
+        return X
+    return MappedRows(X.numpy(), device, X.numpy().dtype)
 
 
 def is_mapped(X: Any) -> TypeGuard[NDArray]:

@@ -59,7 +59,7 @@ def _understood(config: TrainingConfig) -> TrainingConfig:
         known["clipping"] = config.clipping
     if config.averaging != "ema":
         known["averaging"] = config.averaging
-    if config.device == "auto":  # the trainer's results are those of any device, to rounding
+    if config.device.partition(":")[0] in ("auto", "cuda"):  # the trainer trains there, too
         known["device"] = config.device
     return TrainingConfig(
         n_records=config.n_records,

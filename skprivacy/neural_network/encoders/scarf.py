@@ -154,7 +154,7 @@ class SCARFEncoder(ContrastiveEncoder):
         layers: list[nn.Module] = [_Standardised(mean, scale)]
         width = len(mean)
         for wanted in np.atleast_1d(np.asarray(self.hidden_layer_sizes)).tolist():
-            if not isinstance(wanted, int) or wanted < 1:
+            if type(wanted) is not int or wanted < 1:
                 raise ValueError(
                     f"hidden_layer_sizes={self.hidden_layer_sizes!r} must be positive whole "
                     "numbers, such as (256, 256)."

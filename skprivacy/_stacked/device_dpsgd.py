@@ -1,0 +1,155 @@
+"""Training as in ``dpsgd`` on a device of torch, where the noise is made, too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import dpsgd
+from .dpsgd import PrivateTask, _noise_std, _step_sizes, _with_facts
+from .perceptrons import Layers
+from .tensors import TensorStack, gathered, sent, softmax_error
+
+if TYPE_CHECKING:
+    from ..neural_network._gradients.clipping import Clip
+    from ..neural_network._training.config import TrainingConfig
+    from ..neural_network._training.stacking import StackedFit
+
+__all__ = ["DeviceDraws", "train_private"]
+
+_STEPS = 16  # whose rows travel together
+_NORMALS = 1 << 26  # numbers of noise in memory, of all networks
+
+
+def train_private(tasks: list[PrivateTask], device: str) -> list[Layers]:
+    """Train several networks of one kind."""
+    fits = [task.fit for task in tasks]
+    configs = [fit.config for fit in fits]
+    first = configs[0]
+    stack = TensorStack([fit.layers for fit in fits], fits[0].activation, device)
+    table, begin = gathered([_with_facts(fit) for fit in fits], device)
+    size = stack.weights.shape[1]
+    draws = [DeviceDraws(task.fit, size, task.seed) for task in tasks]
+    update = (_Momentum if first.optimizer == "sgd" else _Adam)(stack, configs)
+    divisor = torch.tensor([[float(config.batch_size)] for config in configs], device=device)
+    rates = torch.tensor([_step_sizes(config, size) for config in configs], device=device)
+    average = torch.zeros_like(stack.weights)
+    noise = _noise(draws, first.n_steps, stack.gradient)
+    for step, rows in enumerate(_rows(draws, begin, first.n_steps, device)):
+        _average_clipped(stack, table[rows], rows > 0, first.clip(), first.max_grad_norm, divisor)
+        stack.gradient += next(noise)
+        update(rates[:, step, None])
+        if step >= first.first_averaged:
+            average += stack.weights
+    averaged = first.n_steps - first.first_averaged
+    return stack.networks(average / averaged if averaged else None)
+
+
+def _rows(
+    draws: list[DeviceDraws], begin: list[int], n_steps: int, device: str
+) -> Iterator[Tensor]:
+    """Yield the rows that each network takes in a step, filled up with the blank row, number 0."""
+    for start in range(0, n_steps, _STEPS):
+        steps = min(_STEPS, n_steps - start)
+        drawn = [list(islice(network.batches, steps)) for network in draws]
+        longest = max(len(rows) for network in drawn for rows in network)
+        table = np.zeros((steps, len(draws), longest), np.int64)
+        for i, (network, first) in enumerate(zip(drawn, begin, strict=True)):
+            for step, rows in enumerate(network):
+                table[step, i, : len(rows)] = rows + first
+        yield from sent(table, device)
+
+
+def _noise(draws: list[DeviceDraws], n_steps: int, like: Tensor) -> Iterator[Tensor]:
+    """Yield the noise in a step's mean gradients, shape (n_networks, n_parameters)."""
+    ahead = min(n_steps, max(1, _NORMALS // max(1, like.numel())))
+    drawn = like.new_empty((ahead, *like.shape))
+    while True:
+        for i, network in enumerate(draws):
+            drawn[:, i] = network.ahead(ahead, like)
+        yield from drawn
+
+
+class DeviceDraws(dpsgd.Draws):
+    """The batches and the noise of one network, the noise made on a device by its mechanism."""
+
+    def __init__(self, fit: StackedFit, n_parameters: int, seed: int) -> None:
+        self._config = fit.config
+        super().__init__(fit, n_parameters, seed)
+
+    def ahead(self, steps: int, like: Tensor) -> Tensor:
+        """Return the noise of some steps, shape (steps, n_parameters)."""
+        config = self._config
+        noise = like.new_zeros(steps * like.shape[1])
+        mechanism = config.noise_kind.mechanism(
+            config.noise_multiplier, config.max_grad_norm, config
+        )
+        released = mechanism.release(noise, self.random)
+        return released.view(steps, -1) / config.batch_size
+
+
+def _average_clipped(
+    stack: TensorStack, records: Tensor, real: Tensor, clip: Clip, norm: float, divisor: Tensor
+) -> None:
+    """Sum the clipped gradients of the batch and divide, without forming per-example gradients."""
+    n_in = stack.sizes[0]
+    label, weight, square = records[..., n_in + 1 :].unbind(-1)  # padding has weight zero
+    seen, logits = stack.forward(records[..., :n_in])
+    error, _ = softmax_error(logits, label)
+    errors = stack.backward(seen, error)
+    norms = [square, *(value.square().sum(-1) + 1.0 for value in seen[1:])]
+    pairs = list(zip(norms, errors, strict=True))[::-1]  # from the output, as the estimator has it
+    squared = torch.stack([n * error.square().sum(-1) for n, error in pairs]) * weight.square()
+    total = squared.sum(0)
+    lost = ~torch.isfinite(total) | ~real
+    factors = clip(squared, total, norm) * (weight / divisor)
+    per_layer = factors if factors.dim() == squared.dim() else [factors] * len(pairs)
+    for value, error, factor in zip(seen[::-1], errors[::-1], per_layer, strict=True):
+        error *= factor[..., None]
+        for values in (value, error):
+            values.masked_fill_(lost[..., None], 0.0)
+    stack.sum_gradients(seen, errors)
+
+
+class _Momentum:
+    """Stochastic gradient descent with momentum."""
+
+    def __init__(self, stack: TensorStack, configs: list[TrainingConfig]) -> None:
+        self.stack = stack
+        self.momentum = configs[0].optimizer_params["momentum"]
+        self.velocity = torch.zeros_like(stack.weights)
+
+    def __call__(self, rate: Tensor) -> None:
+        self.velocity.mul_(self.momentum).add_(self.stack.gradient)
+        self.stack.weights.addcmul_(self.velocity, rate, value=-1.0)
+
+
+class _Adam:
+    """Adam with the variance of the noise subtracted from its second moment."""
+
+    def __init__(self, stack: TensorStack, configs: list[TrainingConfig]) -> None:
+        self.stack = stack
+        self.first, self.second = configs[0].optimizer_params["betas"]
+        variance = [[_noise_std(config) ** 2] for config in configs]
+        self.noise = torch.tensor(variance, device=stack.weights.device)
+        self.mean, self.square = (torch.zeros_like(stack.weights) for _ in "mv")
+        self.steps = 0
+
+    def __call__(self, rate: Tensor) -> None:
+        self.steps += 1
+        gradient, second = self.stack.gradient, self.second
+        self.mean.lerp_(gradient, 1 - self.first)
+        self.square.lerp_(gradient.square(), 1 - second)
+        independent = min(self.steps, (1 + second) / (1 - second))
+        square = self.square / (1 - second**self.steps) - self.noise
+        square = torch.maximum(square, self.noise * math.sqrt(2 / independent))
+        spread = square.sqrt_().add_(dpsgd._Adam.EPSILON)
+        self.stack.weights.addcmul_(
+            self.mean / spread, rate, value=-1 / (1 - self.first**self.steps)
+        )

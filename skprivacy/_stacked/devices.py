@@ -1,0 +1,153 @@
+"""Training on a device of torch: as many networks at once as its memory holds.
+
+torch is imported when it is used: on the processor networks are trained without it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.neural_network import MLPClassifier
+
+from .._validation import label_columns
+from .mlp import MLPTask
+from .perceptrons import Float32Array
+
+if TYPE_CHECKING:
+    from .training import Prepared, StackedMember
+
+__all__ = ["train_apart", "trained_on", "usable"]
+
+# What is trained on by ``dpsgd`` and ``mlp``, and how many numbers another device may hold if it
+# does not say what it has.
+_PROCESSORS = {"cpu"}
+_ROOM = 1 << 28
+
+
+def usable(device: str) -> str | None:
+    """Return the device of torch on which to train; None for the processor.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be used here.
+    """
+    if device in _PROCESSORS:
+        return None
+    from ..neural_network._training.environment import usable_device
+
+    device = usable_device(device)
+    return None if device in _PROCESSORS else device
+
+
+def trained_on(prepared: Iterator[Prepared], device: str) -> Iterator[tuple[int, StackedMember]]:
+    """Yield models with their indices, trained on a device in groups that its memory holds."""
+    import torch
+
+    from ..neural_network._training.environment import ordinary_torch
+    from . import device_dpsgd, device_mlp
+
+    for group in _that_fit(prepared, _room(device)):
+        tasks: list[Any] = [model.task for model in group]
+        kind: Any = device_mlp.train_mlps if isinstance(tasks[0], MLPTask) else None
+        with ordinary_torch(device), torch.no_grad(), np.errstate(all="ignore"):
+            trained = (kind or device_dpsgd.train_private)(tasks, device)
+        for model, layers in zip(group, trained, strict=True):
+            yield model.position, model.member(layers)
+
+
+def _room(device: str) -> int:
+    """Return how many numbers may be on a device: a quarter of what is free."""
+    import torch
+
+    if torch.device(device).type != "cuda":
+        return _ROOM
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(free // 16)
+
+
+def _that_fit(prepared: Iterator[Prepared], room: int) -> Iterator[list[Prepared]]:
+    """Yield groups of models of one kind that take that much room together, or of one."""
+    groups: dict[Hashable, list[Prepared]] = {}
+    for model in prepared:
+        group = groups.setdefault(model.task.kind, [])
+        if group and _numbers([*group, model]) > room:
+            yield list(group)
+            group.clear()
+        group.append(model)
+    yield from groups.values()
+
+
+def _numbers(group: list[Prepared]) -> int:
+    sources = {id(model.task.source): model.task.source.size for model in group}
+    return sum(model.task.numbers for model in group) + sum(sources.values())
+
+
+def train_apart(
+    estimator: MLPClassifier,
+    parts: Sequence[tuple[Any, NDArray[Any]]],
+    n_features: int,
+    classes: NDArray[Any],
+    seeds: Sequence[int] | NDArray[np.int64],
+    device: str,
+) -> list[StackedMember | None]:
+    """Train an ``MLPClassifier`` on each part, all at once on a device of torch.
+
+    Parameters
+    ----------
+    estimator : MLPClassifier
+        One that :func:`is_mlp`, and no pipeline. Never changed.
+    parts : sequence of (records, labels)
+    n_features : int
+    classes : ndarray of shape (n_classes,)
+        All classes, sorted: the networks have an output for each.
+    seeds : sequence of int
+    device : str
+
+    Returns
+    -------
+    list of StackedMember or None
+        ``None`` for a part that :func:`train_alone` would refuse.
+
+    Notes
+    -----
+    **Guarantees.** Those of :func:`train_alone`, on the device: a network is a function of its own
+    part, to the last bit.
+    """
+    import torch
+
+    from ..neural_network._training.environment import ordinary_torch
+    from . import apart
+    from .training import StackedMember
+
+    net = clone(estimator)
+    net._validate_params()
+    records = [_records_of(X, y, n_features, classes) for X, y in parts]
+    with ordinary_torch(device), torch.no_grad(), np.errstate(all="ignore"):
+        trained = apart.train_apart(net, records, n_features, classes, seeds, device)
+    return [
+        StackedMember(classes, layers, net.activation)
+        if layers is not None and all(np.isfinite(v).all() for layer in layers for v in layer)
+        else None
+        for layers in trained
+    ]
+
+
+def _records_of(
+    X: Any, y: NDArray[Any], n_features: int, classes: NDArray[Any]
+) -> Float32Array | None:
+    """Return records as networks take them, or None if they cannot be."""
+    from .training import dense
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            records = dense(X, y, label_columns(y, classes))
+    except ValueError:  # due to a private record
+        return None
+    return records if records.shape[1] == n_features + 2 else None

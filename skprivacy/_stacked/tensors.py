@@ -1,0 +1,142 @@
+"""Several perceptrons of one shape side by side on a device of torch: what trains them there.
+
+The twin of ``perceptrons``: the same networks, in the same order of numbers, as tensors. Nothing
+that a step does waits for the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .perceptrons import Float32Array, Layers
+
+__all__ = ["TensorStack", "gathered", "logistic_error", "sent", "softmax_error"]
+
+_ATEN = torch.ops.aten
+# Each turns a layer's output into its activation, in place.
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "identity": lambda z: z,
+    "logistic": torch.sigmoid_,
+    "tanh": torch.tanh_,
+    "relu": torch.relu_,
+}
+# Each multiplies a gradient by the slope, given the activation.
+_SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "identity": lambda g, value: g,
+    "logistic": _ATEN.sigmoid_backward,
+    "tanh": _ATEN.tanh_backward,
+    "relu": lambda g, value: _ATEN.threshold_backward(g, value, 0),
+}
+
+
+class TensorStack:
+    """Networks of one shape, with all their weights in one matrix on a device.
+
+    Parameters
+    ----------
+    start : list of list of (weights, biases)
+        Initial layers of each network, weights of shape (n_in, n_out).
+    activation : {"identity", "logistic", "tanh", "relu"}
+    device : str
+
+    Attributes
+    ----------
+    weights, gradient : torch.Tensor of shape (n_networks, n_parameters)
+        Layer by layer, weights and then biases.
+    """
+
+    def __init__(self, start: Sequence[Layers], activation: str, device: str) -> None:
+        self.activation = activation
+        self.sizes = [len(start[0][0][0]), *(len(bias) for _, bias in start[0])]
+        flat = [np.concatenate([np.vstack(layer).ravel() for layer in layers]) for layers in start]
+        self.weights = torch.from_numpy(np.array(flat, dtype=np.float32)).to(device)
+        self.gradient = torch.zeros_like(self.weights)
+        self.layers = self._views(self.weights)
+        self.gradients = self._views(self.gradient)
+
+    def _views(self, flat: Tensor) -> list[Tensor]:
+        views, first = [], 0
+        for fan_in, fan_out in pairwise(self.sizes):
+            last = first + (fan_in + 1) * fan_out
+            views.append(flat[:, first:last].unflatten(1, (fan_in + 1, fan_out)))
+            first = last
+        return views
+
+    def forward(self, inputs: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Return what each layer sees, shape (n_networks, batch, n_in), and the logits."""
+        seen = [inputs]
+        for both in self.layers[:-1]:
+            outputs = torch.baddbmm(both[:, -1:], seen[-1], both[:, :-1])
+            seen.append(_ACTIVATIONS[self.activation](outputs))
+        last = self.layers[-1]
+        return seen, torch.baddbmm(last[:, -1:], seen[-1], last[:, :-1])
+
+    def backward(self, seen: list[Tensor], error: Tensor) -> list[Tensor]:
+        """Return the gradient of the loss at the output of each layer, given that of the last."""
+        errors = [error]
+        for both, value in zip(self.layers[:0:-1], seen[:0:-1], strict=True):
+            below = torch.bmm(errors[0], both[:, :-1].mT)
+            errors.insert(0, _SLOPES[self.activation](below, value))
+        return errors
+
+    def sum_gradients(self, seen: list[Tensor], errors: list[Tensor]) -> None:
+        """Fill ``gradient`` with the sum over the batch."""
+        for value, error, both in zip(seen, errors, self.gradients, strict=True):
+            both[:, :-1] = torch.bmm(value.mT, error)
+            both[:, -1] = error.sum(1)
+
+    def networks(self, flat: Tensor | None = None) -> list[Layers]:
+        """Return a copy of each network's layers, with weights from ``flat`` if it is given."""
+        here = (self.weights if flat is None else flat).cpu()
+        views = [view.numpy() for view in self._views(here)]
+        return [
+            [(both[i, :-1].copy(), both[i, -1].copy()) for both in views] for i in range(len(here))
+        ]
+
+
+def gathered(records: Sequence[Float32Array], device: str) -> tuple[Tensor, list[int]]:
+    """Return records on the device, a blank row before them, and where those of each network begin.
+
+    The blank row, number 0, is zeros. Records that several networks share are there once.
+    """
+    first: dict[int, int] = {}
+    parts, size = [np.zeros((1, records[0].shape[1]), np.float32)], 1
+    for rows in records:
+        if id(rows) not in first:
+            first[id(rows)] = size
+            parts.append(rows)
+            size += len(rows)
+    table = torch.empty((size, records[0].shape[1]), device=device)
+    for part, end in zip(parts, np.cumsum([len(part) for part in parts]), strict=True):
+        table[end - len(part) : end] = torch.from_numpy(part)
+    return table, [first[id(rows)] for rows in records]
+
+
+def sent(array: NDArray, device: str) -> Tensor:
+    """Return an array on the device; what is under way there is not waited for."""
+    here = torch.from_numpy(np.ascontiguousarray(array))
+    if torch.device(device).type == "cuda":
+        return here.pin_memory().to(device, non_blocking=True)
+    return here.to(device)
+
+
+def logistic_error(logits: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradient of the cross-entropy at logits of shape (..., 1), and the losses."""
+    z = logits[..., 0]
+    losses = (-z.abs()).exp().log1p() + z.clamp(min=0.0) - z * label
+    return (z.sigmoid() - label)[..., None], losses
+
+
+def softmax_error(logits: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradient of the cross-entropy at logits (..., n_classes), and the losses."""
+    error = torch.softmax(logits, -1)
+    place = label.long()[..., None]
+    chosen = error.gather(-1, place)
+    losses = -chosen[..., 0].clamp(min=torch.finfo(torch.float32).tiny).log()
+    return error.scatter_(-1, place, chosen - 1.0), losses

@@ -1,0 +1,135 @@
+"""Second moments of rows with their labels: where a generator starts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..mechanisms.bounds import exact_product, quantize
+from ._bins import nonnegative
+from ._features import Features
+
+__all__ = ["Moments", "Start"]
+
+Floats = NDArray[np.float64]
+_INWARDS = 1.0 - 2.0**-20  # outweighs the rounding of a norm in single precision
+_NUMBERS = 1 / 5  # square of a usual number in [0, 1]: below an even column's, above a picture's
+_WIDEST = 2000  # rows of more numbers have too many products
+_RARE = 5.0  # deviations of the noise that a label's mean takes from the mean of all
+
+
+@dataclass(frozen=True)
+class Start:
+    """A normal distribution for each label, all of one covariance.
+
+    Attributes
+    ----------
+    rates : ndarray of shape (n_classes,)
+        Share of each label.
+    means : ndarray of shape (n_classes, n_features)
+        In [0, 1].
+    factor : ndarray of shape (n_noise, n_features)
+        Independent standard normal numbers times it have the covariance.
+    """
+
+    rates: Floats
+    means: Floats
+    factor: Floats
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The sum over records of v v', where v is a record's label, as a unit vector, and its row.
+
+    Rows are divided by ``radius``; longer ones are shortened to length 1. Of wide rows, products
+    with the label alone are summed up.
+
+    Parameters
+    ----------
+    n_classes, width : int
+        Labels, and numbers in a row.
+    radius : float
+
+    Notes
+    -----
+    **Guarantees.** A record with row t adds 1 to the square of its label, t beside it, and the
+    products of t, each of which is released once: numbers of squares that add up to at most
+    1 + |t|^2 + |t|^4 <= 3. Records of a group count with the roots of their shares, so that what
+    the group adds is a convex combination of that. Sums are exact (``exact_product``).
+    """
+
+    n_classes: int
+    width: int
+    radius: float
+
+    sensitivity = math.sqrt(3.0)
+
+    @classmethod
+    def of(cls, features: Features) -> Moments:
+        """Return how rows of these features are summed up, by public facts alone."""
+        widths = np.array(features.widths)
+        choices = np.count_nonzero(widths > 1)  # one number of each is 1
+        usual = choices + _NUMBERS * np.count_nonzero(widths == 1)
+        return cls(features.n_classes, int(widths.sum()), math.sqrt(usual))
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        """How many of the numbers of v are multiplied by how many: by all."""
+        size = self.n_classes + self.width
+        return (size if self.width <= _WIDEST else self.n_classes), size
+
+    def sums(
+        self, rows: NDArray[np.float32], labels: NDArray[np.int64], shares: Floats | None
+    ) -> Floats:
+        """Return the sum, each product once, flat."""
+        short = rows.astype(np.float64) / self.radius
+        norms = np.linalg.norm(short, axis=1, keepdims=True)
+        short *= _INWARDS / np.maximum(norms, 1.0)
+        vectors = np.concatenate([np.eye(self.n_classes)[labels], short], axis=1)
+        if shares is not None:
+            vectors *= np.sqrt(shares)[:, None]
+        vectors = quantize(vectors)
+        n, size = self._shape
+        total = exact_product(vectors[:, :n], vectors)
+        return total[np.triu_indices(n, m=size)]
+
+    def start(self, noisy: Floats, std: float, n_noise: int) -> Start:
+        """Return what noisy sums say of rows.
+
+        Parameters
+        ----------
+        noisy : ndarray
+            As :meth:`sums` returns them.
+        std : float
+            Deviation of the noise of each.
+        n_noise : int
+            Directions that the covariance may have.
+        """
+        k, (n, size) = self.n_classes, self._shape
+        upper = np.zeros((n, size))
+        upper[np.triu_indices(n, m=size)] = noisy
+        total = max(float(np.diag(upper)[:k].sum()), 1.0)
+        counts = nonnegative(np.diag(upper)[:k], total)
+        sums, rates = upper[:k, k:] * self.radius, counts / counts.sum()
+        of_all = sums.sum(axis=0) / total
+        rare = _RARE * std
+        means = (sums + rare * of_all) / (counts[:, None] + rare)
+        if n == k:
+            return Start(rates, means.clip(0.0, 1.0), np.zeros((n_noise, self.width)))
+        square = (upper + np.triu(upper, 1).T)[k:, k:] * self.radius**2 / total
+        covariance = square - (means * rates[:, None]).T @ means
+        spread = std * math.sqrt(size) * self.radius**2 / total
+        return Start(rates, means.clip(0.0, 1.0), _factor(covariance, 2 * spread, n_noise))
+
+
+def _factor(covariance: Floats, noise: float, n_noise: int) -> Floats:
+    """Return a root of a covariance, of the directions in which it is more than noise alone."""
+    variances, directions = np.linalg.eigh(covariance)
+    variances, directions = variances[::-1][:n_noise], directions[:, ::-1][:, :n_noise]
+    kept = np.where(variances > noise, variances, 0.0)
+    factor = np.zeros((n_noise, len(covariance)))
+    factor[: len(kept)] = np.sqrt(kept)[:, None] * directions.T
+    return factor

@@ -1,0 +1,48 @@
+"""Frames of odd values: neighbours differ in what is released alone, as in tests/test_contracts."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+
+from skprivacy.preprocessing import Schema, SchemaTransformer
+from skprivacy.synthesis import DPGANSynthesizer, PrivateSynthesizer, SyntheticDataClassifier
+
+from .. import contracts
+from .tables import SCHEMA, people
+
+TABLE = Schema(
+    {name: SCHEMA[name] for name in SCHEMA if name != "rich"}, target="rich", classes=["no", "yes"]
+)
+COUNTING = PrivateSynthesizer(50.0, 1e-5, schema=TABLE, missing=["gain"], relation="zero_out")
+MODELS = {
+    "tree": COUNTING,
+    "generator": DPGANSynthesizer(
+        50.0, 1e-5, schema=TABLE, missing=["gain"], hidden_layer_sizes=(4,),
+        generator_layer_sizes=(4,), batch_size=20, epochs=1, discriminator_steps=1, random_state=0,
+    ),
+    "classifier": SyntheticDataClassifier(
+        make_pipeline(SchemaTransformer(TABLE), GaussianNB()), COUNTING, random_state=0
+    ),
+}  # fmt: skip
+ODD = ["no such", "12", 10**400, [1, 2], "\ud800", object()]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_record_with_an_odd_value_is_one_record(name):
+    X, y = people(60).drop(columns="rich").astype(object), people(60)["rich"]
+    null = X.copy()
+    null.iloc[0] = None
+    reached = []
+    for place, value in enumerate(ODD):
+        odd = X.copy()
+        column = odd.columns[place % 3]
+        values = odd[column].tolist()
+        values[0] = value
+        odd[column] = pd.Series(values, dtype=object)  # types are public
+        always = 0 if name == "generator" else None
+        data = (odd, y), (null, y)
+        reached += contracts.compare(MODELS[name], *data, f"{column}: {value!r}", always=always)
+    assert max(reached) > 0.5
