@@ -32,6 +32,7 @@ __all__ = [
     "check_numbers",
     "check_random_state",
     "check_unmasked",
+    "flag",
     "generator",
     "is_number",
     "is_tensor",
@@ -324,6 +325,12 @@ def whole(name: str, value: Any, least: int = 1) -> None:
     """Raise ValueError unless ``value`` is an integer of at least ``least``."""
     if not is_whole(value) or value < least:
         raise ValueError(f"{name}={value!r} must be an integer >= {least}.")
+
+
+def flag(name: str, value: Any) -> None:
+    """Raise TypeError unless ``value`` is True or False: of others the truth is a guess."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}={value!r} must be True or False.")
 
 
 def generator(name: str, seed: Any) -> np.random.Generator:

@@ -49,6 +49,7 @@ ANYWHERE = {
     "_identifiers",
     "_jobs",
     "_output",
+    "_pages",
     "_sklearn",
     "_torch",
     "_validation",

@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from ._records import numeric_columns
 
-__all__ = ["Coordinates", "parts"]
+__all__ = ["Coordinates", "as_table", "as_texts", "parts"]
 
 
 class Coordinates:
@@ -65,11 +65,25 @@ def parts(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
         X = np.asarray(X)
         X = X.reshape(len(X), math.prod(X.shape[1:]))
     number = numeric_columns(X)
-    frame = pd.DataFrame(X)
+    frame = as_table(X)
     texts = frame.loc[:, ~number].astype(object)
-    texts = texts.where(texts.notna(), "missing").astype(str)
+    known = texts.where(texts.notna(), "missing").to_numpy(dtype=object)
     numbers = frame.loc[:, number].to_numpy(dtype=np.float64, na_value=np.nan)
-    return numbers, texts.to_numpy(dtype=object)
+    return numbers, as_texts(known)
+
+
+def as_table(X: Any) -> pd.DataFrame:
+    """Return records as a table, in which text of an array stays Python's.
+
+    pandas' own cannot hold every one: no half of a surrogate pair.
+    """
+    of_text = isinstance(X, np.ndarray) and X.dtype.kind in "OUS"
+    return pd.DataFrame(X, dtype=object if of_text else None)
+
+
+def as_texts(values: NDArray[Any]) -> NDArray[Any]:
+    """Return each value as text of Python's."""
+    return np.asarray(np.vectorize(str, otypes=[object])(values))
 
 
 def _finite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ from .._validation import (
     check_numbers,
     check_random_state,
     check_unmasked,
+    flag,
     sequence,
     whole,
 )
@@ -167,6 +168,7 @@ class InversionAttack(ABC, BaseEstimator):
             The attack and its null models, judged alike.
         """
         check_is_fitted(self, "layout_")
+        flag("labels_known", labels_known)
         truth, labels = self._checked_batches(gradients, batches)
         n = truth.shape[1]
         import torch
@@ -255,14 +257,18 @@ class InversionAttack(ABC, BaseEstimator):
                 f"{len(gradients)} gradients and {len(batches)} batches; expected equally many, "
                 "one or more."
             )
-        rows, labels = [], []
-        for b, (X, y) in enumerate(batches):
+        rows: list[Float64Array] = []
+        labels = []
+        for b, batch in enumerate(batches):
+            if not isinstance(batch, tuple | list) or len(batch) != 2:
+                raise TypeError(f"batches[{b}] must be a pair (X, y), of records and their labels.")
+            X, y = batch
             checked, label = checked_rows(X, y, f"batches[{b}]")
-            if checked.shape != (np.shape(batches[0][0])[0], self.n_features_in_):
+            expected = len(rows[0] if rows else checked), self.n_features_in_
+            if checked.shape != expected:
                 raise ValueError(
-                    f"batches[{b}] has shape {checked.shape}; expected "
-                    f"{(np.shape(batches[0][0])[0], self.n_features_in_)}, as many rows as the "
-                    "first and the features of fit."
+                    f"batches[{b}] has shape {checked.shape}; expected {expected}, as many rows as "
+                    "the first and the features of fit."
                 )
             rows.append(checked)
             labels.append(self._gradients.targets(label))

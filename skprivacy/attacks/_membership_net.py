@@ -131,12 +131,13 @@ def train_labelled(view: View, member: NDArray[np.bool_], epochs: int, seed: int
         part = torch.randperm(len(member)) % NETWORKS
         encoders: list[nn.Module] = []
         for k in range(NETWORKS):
-            encoders.append(encoder := _Encoder(view))
+            encoder = _Encoder(view)
+            encoders.append(encoder)
             nn.init.zeros_(encoder.last.weight)
             nn.init.zeros_(encoder.last.bias)
 
             def cost(
-                data: dict[str, Any], rows: torch.Tensor, encoder: nn.Module = encoder
+                data: dict[str, Any], rows: torch.Tensor, encoder: _Encoder = encoder
             ) -> torch.Tensor:
                 return nn.functional.binary_cross_entropy_with_logits(
                     start[rows] + encoder(_rows(data, rows)), truth[rows], pos_weight=balance

@@ -141,6 +141,10 @@ class PlainNetwork(Network):
     def _inputs(self, X: Any, upto: int) -> list[Float64Array]:
         inputs = [np.asarray(X, dtype=float)]
         expected = len(self.weights[0])
+        if inputs[0].ndim != 2:
+            raise ValueError(
+                f"X has shape {inputs[0].shape}; expected {expected} features of each record."
+            )
         if inputs[0].shape[1] != expected:
             raise ValueError(
                 f"X has {inputs[0].shape[1]} features, but the target was fitted on {expected}. "

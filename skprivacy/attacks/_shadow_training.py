@@ -22,7 +22,6 @@ from .._blas import one_blas_thread
 from .._clones import train_clone
 from .._groups import Groups
 from .._jobs import several, workers
-from .._sklearn import safe_indexing
 from .._stacked import train_stacked
 from ._shared_steps import behind, inside
 from ._tables import AnswerTable
@@ -61,7 +60,7 @@ class Data(NamedTuple):
         if self.asked is None:
             return model
         behind_steps = model if shared is None else inside(shared, model)
-        return AnswerTable.asking(behind_steps, safe_indexing(self.X, self.asked), self.y)
+        return AnswerTable.asking(behind_steps, self.X, self.y, self.asked)
 
 
 _BAR: dict[str, Any] = {"desc": "shadow models", "unit": "model"}

@@ -44,24 +44,27 @@ def split(estimator: Any, X: Any) -> tuple[Pipeline | None, Any, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the target raised the same ones
         shared.fit(X)
-    if not all(step.data_independent_ for _, step in shared.steps):  # changed since it was fitted
-        return nothing
-    seen = shared.transform(X)
-    if not _takes_each_by_itself(shared, X, seen):
-        return nothing
+        if not all(step.data_independent_ for _, step in shared.steps):  # changed since its fit
+            return nothing
+        seen = shared.transform(X)
+        if not _is_of_each_by_itself(clone(shared), X, seen):
+            return nothing
     return shared, Pipeline(estimator.steps[n_shared:]), seen
 
 
-def _takes_each_by_itself(shared: Pipeline, X: Any, seen: Any) -> bool:
-    """Return whether steps make the same of a few records whatever stands beside them.
+def _is_of_each_by_itself(steps: Pipeline, X: Any, seen: Any) -> bool:
+    """Return whether new steps make of a few records what others made of them among all.
 
     A subclass that overrides ``transform`` inherits what its parent says of itself.
     """
     n = num_samples(X)
     few = np.unique(np.linspace(0, n - 1, min(n, _FEW)).astype(int))
-    alone = as_records(shared.transform(safe_indexing(X, few)))
-    beside = safe_indexing(as_records(seen), few)
-    return np.array_equal(fingerprints(alone), fingerprints(beside))
+    records = safe_indexing(X, few)
+    try:
+        alone = as_records(steps.fit(records).transform(records))
+    except ValueError:  # so few will not do
+        return False
+    return np.array_equal(fingerprints(alone), fingerprints(safe_indexing(as_records(seen), few)))
 
 
 def _is_independent(step: Any) -> bool:

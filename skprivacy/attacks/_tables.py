@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._answers import KINDS, PROBABILITIES, Answers, answers_of
-from ._records import as_records, fingerprints
+from ._records import as_records, fingerprints, num_samples, parts_of, safe_indexing
 
 __all__ = ["AnswerTable", "Listed", "PredictionTable", "check_table", "check_trained"]
 
@@ -68,11 +68,16 @@ class AnswerTable:
             self.classes_ = classes
 
     @classmethod
-    def asking(cls, model: Any, X: Any, y: NDArray[Any]) -> AnswerTable:
-        """Ask a fitted model about records."""
+    def asking(cls, model: Any, X: Any, y: NDArray[Any], rows: NDArray[np.intp]) -> AnswerTable:
+        """Ask a fitted model about records, some at a time, and keep what it says of ``rows``."""
         asked = answers_of(model, y)
-        answer = getattr(model, asked.method)(X)
-        answer = [*map(np.asarray, answer)] if isinstance(answer, list) else np.asarray(answer)
+        ask, few = getattr(model, asked.method), parts_of(num_samples(X))
+        told = [ask(X if len(few) == 1 else safe_indexing(X, part)) for part in few]
+        answer: Any
+        if isinstance(told[0], list):  # one table for each label
+            answer = [np.concatenate(parts)[rows] for parts in zip(*told, strict=True)]
+        else:
+            answer = np.concatenate(told)[rows]
         return cls(asked, answer, getattr(model, "classes_", None))
 
     def __getattr__(self, name: str) -> Any:

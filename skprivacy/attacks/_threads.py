@@ -21,7 +21,6 @@ _PARTS = (
     "linear_model",
     "multiclass",
     "multioutput",
-    "naive_bayes",
     "pipeline",
     "preprocessing",
     "tree",

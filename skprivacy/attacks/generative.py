@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils.validation import check_is_fitted
 
+from .._validation import flag
 from . import scores
 from ._generated import GeneratorAttack
 from ._records import (
@@ -87,8 +88,7 @@ class GenerativeAttack(GeneratorAttack):
         GenerativeAttack
             Itself, fitted.
         """
-        if not isinstance(self.own, bool | np.bool_):
-            raise TypeError(f"own={self.own!r} must be True or False.")
+        flag("own", self.own)
         if self.own:
             if self.discriminator is None:
                 raise ValueError(

@@ -14,6 +14,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import label_columns
 from . import scores
+from ._coordinates import as_table, as_texts
 from ._records import fingerprints
 from .membership import MembershipAttack
 
@@ -113,7 +114,7 @@ class QuantileAttack(MembershipAttack):
         label = label_columns(y, self.classes_)
         if sparse.issparse(X):
             X = X.toarray()
-        frame = pd.DataFrame(X)
+        frame = as_table(X)
         columns = [
             _as_numbers(frame.iloc[:, i], self._values.get(i)) for i in range(frame.shape[1])
         ]
@@ -123,13 +124,13 @@ class QuantileAttack(MembershipAttack):
 def _text_values(X: Any) -> dict[int, NDArray[Any]]:
     """Return the distinct texts of each column that is not numeric, by column index."""
     if not isinstance(X, pd.DataFrame):
-        X = pd.DataFrame(X.toarray() if sparse.issparse(X) else X)
+        X = as_table(X.toarray() if sparse.issparse(X) else X)
     columns = range(X.shape[1])
     text = [i for i in columns if not pd.api.types.is_numeric_dtype(X.iloc[:, i].dtype)]
-    return {i: np.unique(X.iloc[:, i].astype(str).to_numpy(dtype=object)) for i in text}
+    return {i: np.unique(as_texts(X.iloc[:, i].to_numpy(dtype=object))) for i in text}
 
 
 def _as_numbers(column: Any, values: NDArray[Any] | None) -> Float64Array:
     if values is None:
         return column.to_numpy(dtype=float, na_value=np.nan)
-    return np.searchsorted(values, column.astype(str).to_numpy(dtype=object)).astype(float)
+    return np.searchsorted(values, as_texts(column.to_numpy(dtype=object))).astype(float)

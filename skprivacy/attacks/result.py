@@ -231,14 +231,20 @@ class AttackResult:
         """
         import pandas as pd
 
-        members, others = np.asarray(groups_in), np.asarray(groups_out)
+        members, others = _names("groups_in", groups_in), _names("groups_out", groups_out)
         if members.shape != self.scores_in.shape or others.shape != self.scores_out.shape:
             raise ValueError(
                 f"groups_in and groups_out have shapes {members.shape} and {others.shape}; "
                 f"expected one group per score, {self.scores_in.shape} and "
                 f"{self.scores_out.shape}. Pass the groups in the order of the scores."
             )
-        names = np.unique(np.concatenate([members, others]))
+        try:
+            names = np.unique(np.concatenate([members, others]))
+        except TypeError:
+            raise TypeError(
+                "groups_in and groups_out hold names that have no order, such as None beside "
+                "text. Give all groups names of one type."
+            ) from None
         rows = {}
         for name in names:
             scores_in = self.scores_in[members == name]
@@ -393,6 +399,13 @@ class AttackResult:
             text += f", TPR {point.tpr:.2f} at 1% FPR [{low:.2f}, {high:.2f}]"
         text += f", epsilon at least {self.epsilon_lower_bound():.3g} at delta 0"
         return f"{text} (confidence {100 * (1 - self.alpha):.4g}%)"
+
+
+def _names(name: str, groups: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(groups)
+    except ValueError:  # lists of different lengths
+        raise ValueError(f"{name} must have one group for each score.") from None
 
 
 def _plain(value: Any) -> Any:

@@ -1,25 +1,16 @@
-"""Reports as self-contained HTML pages with escaped values and embedded figures."""
+"""What the pages of reports have in common, and their figures."""
 
 from __future__ import annotations
 
-import base64
-import io
-import math
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
+from .. import _pages
 from .._output import without_mathtext
-from .._version import __version__
-from ..accounting import PrivacyGuarantee
+from .._pages import bare, embed, share
 from ..display import MembershipRocDisplay
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["NARROW", "SHOWN_GROUPS", "bare", "embed", "groups_figure", "render", "roc_figure"]
 
@@ -33,25 +24,8 @@ NARROW = (5.0, 4.4)  # inches: letters stay readable on a screen of 400 pixels
 
 
 def render(template: str, **context: Any) -> str:
-    """Render a template of this package; all values except embedded images are escaped."""
-    constants = {"version": __version__, "shown_groups": SHOWN_GROUPS}
-    return _environment().get_template(template).render(**constants, **context)
-
-
-def bare(guarantee: PrivacyGuarantee | None, absent: str = "none") -> str:
-    """Return a guarantee in words without its assumptions, which are listed separately."""
-    return absent if guarantee is None else repr(replace(guarantee, assumptions=()))
-
-
-def embed(figure: Figure, alt: str) -> Markup:
-    """Return a figure as an ``img`` element with embedded data.
-
-    Its paper is transparent, so that a page with a dark ground can turn the colours round.
-    """
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=200, transparent=True, metadata={"Software": None})
-    data = base64.b64encode(stream.getvalue()).decode()
-    return Markup('<img src="data:image/png;base64,{}" alt="{}">').format(data, alt)
+    """Render a template; all values except embedded images are escaped."""
+    return _pages.render(template, shown_groups=SHOWN_GROUPS, **context)
 
 
 def roc_figure(report: Any) -> Markup:
@@ -78,7 +52,7 @@ def roc_figure(report: Any) -> Markup:
     )
     ax.set(xlabel=f"{alarms}, log scale", ylabel=f"{found}, log scale")
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(lambda value, _: _share(value))
+        axis.set_major_formatter(lambda value, _: share(value))
     _one_label_each(ax)
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(True, color="#d3d7da", linewidth=0.8)
@@ -131,45 +105,3 @@ def _one_label_each(ax: Any) -> None:
         if last in unique:
             unique[shown] = unique.pop(last)
     ax.legend(unique.values(), unique.keys(), loc="lower right", fontsize=8, edgecolor="none")
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("skprivacy.audit"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": _number, "percent": _percent, "share": _share}
-    environment.filters |= {"bare": bare, "significant": _significant}
-    return environment
-
-
-def _number(value: float | None, digits: int = 3) -> str:
-    if value is None or math.isnan(value):
-        return "–"
-    return "∞" if math.isinf(value) else f"{value:.{digits}f}"
-
-
-def _significant(value: float) -> str:
-    """Return a number of whatever size in four digits."""
-    if math.isnan(value):
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def _share(value: float | None) -> str:
-    """Return a share in per cent with enough digits for small values: 0.14 %, not 0.1 %."""
-    if value is None or math.isnan(value):
-        return "–"
-    percent = 100 * value
-    digits = 1 if percent >= 10 else 2
-    return f"{percent:.{digits}f}".rstrip("0").rstrip(".") + " %"
-
-
-def _percent(value: float | None, digits: int = 1) -> str:
-    if value is None or math.isnan(value):
-        return "–"
-    return f"{100 * value:.{digits}f} %"

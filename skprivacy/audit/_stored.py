@@ -88,10 +88,16 @@ def stored_records(contents: Contents, X_train: Any, X_new: Any, common: int) ->
         if not arrays or (numbers_alone and view.shape[1] == 1):
             continue
         table = _Table(view, _digest(view))
-        chance = table.chance(new)
-        identifying = table.identifying(common)
-        for array, digests in arrays:
-            hits = identifying & np.isin(table.digests, digests)
+        found = [
+            (array, digests, inside)
+            for array, digests in arrays
+            if (inside := np.isin(table.digests, digests)).any()
+        ]
+        if not found:  # as in most models: nothing is there to be explained
+            continue
+        identifying, chance = table.identifying(common), table.chance(new)
+        for array, digests, inside in found:
+            hits = identifying & inside
             if hits.any() and not chance.explains(table, identifying, hits, digests):
                 train |= hits
                 places |= dict.fromkeys(_places(array, contents.parts))

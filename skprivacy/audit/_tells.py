@@ -22,6 +22,7 @@ Score = Callable[[Matrix], NDArray[np.float64]]
 
 N_COUNTS = 2  # columns of a matrix that come before the numbers of a run
 _FAR = 20.0  # standardised numbers beyond are as good as this one
+_BEYOND = 1e9  # deviations from a middle beyond which squares need not be told apart
 _MANY = 400  # runs a side from which trees are worth growing
 _CUTS = 400
 # False positive rates that a claim is looked at.
@@ -124,8 +125,12 @@ class _Sum:
         return np.asarray(self.standard(values) @ self.weights)
 
 
-def _clipped(runs: Matrix, others: Matrix) -> Score:
-    """Return the sum of numbers clipped to between both middles: best for Laplace noise."""
+def _of_middles(runs: Matrix, others: Matrix) -> list[Score]:
+    """Return scores of the places between both middles: best for Laplace and for K-norm noise.
+
+    They are the sum of numbers clipped to between the middles, and by how much a run is nearer to
+    that of the record than to the other.
+    """
     a, b = np.median(runs, axis=0), np.median(others, axis=0)
     spread = np.mean(np.abs(runs - a), axis=0) + np.mean(np.abs(others - b), axis=0)
     shift = np.abs(a - b)
@@ -133,8 +138,21 @@ def _clipped(runs: Matrix, others: Matrix) -> Score:
     best = told[np.argsort(-shift[told] / (spread[told] + 1e-12 * shift[told]))][:_TOP]
     best = _each_on_its_own(np.vstack([runs - a, others - b]), best)
     low, high = np.minimum(a, b)[best], np.maximum(a, b)[best]
-    weight = np.sign(a - b)[best] / (spread[best] + 1e-9 * shift[best])
-    return lambda values: np.asarray(np.clip(values[:, best], low, high) @ weight)
+    unit = spread[best] + 1e-9 * shift[best]
+    weight = np.sign(a - b)[best] / unit
+
+    def clipped(values: Matrix) -> NDArray[np.float64]:
+        return np.asarray(np.clip(values[:, best], low, high) @ weight)
+
+    def away(values: Matrix, middle: NDArray[np.float64]) -> NDArray[np.float64]:
+        with np.errstate(over="ignore"):
+            apart = (values[:, best] - middle[best]) / unit
+        return np.asarray(np.linalg.norm(np.clip(apart, -_BEYOND, _BEYOND), axis=1))
+
+    def nearer(values: Matrix) -> NDArray[np.float64]:
+        return away(values, b) - away(values, a)
+
+    return [clipped, nearer]
 
 
 def _each_on_its_own(noise: Matrix, order: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -204,7 +222,9 @@ def plan(
     Gaussian curve, which says most about the middle of the curve.
     """
     sums = _linear(*learn)
-    scores = [*sums, _clipped(*learn), *_taking_part(*learn, steps), *_grown(*learn, sums)]
+    scores = [
+        *sums, *_of_middles(*learn), *_taking_part(*learn, steps), *_grown(*learn, sums),
+    ]  # fmt: skip
     found = [_judged(score, check, curve, delta, alpha) for score in scores]
     beyond = max(found, key=lambda f: f.beyond[0])
     middle = max(found, key=lambda f: f.mu[0])

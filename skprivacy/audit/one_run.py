@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from .._validation import flag
 from ..accounting import PrivacyGuarantee
 from ..attacks._predictions import class_list, predict_aligned
 from ..attacks._records import as_records
@@ -271,6 +272,7 @@ def audit_one_run(
     ('no claim', True)
     """
     X, y = as_records(X), np.asarray(y)
+    flag("independent_canaries", independent_canaries)
     check_one_run(estimator, X, y, n_canaries, canaries, n_guesses, score, alpha, random_state)
     # A stream of its own: with the seed of the model itself, its samples could follow the coins.
     random = np.random.default_rng(coin_entropy(random_state))

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from .._output import displayable, output_path
+from .._validation import flag
 from ..attacks.shadow import NOT_LEARNING
 from ..metrics._evidence import Evidence
 from . import _html, _page
@@ -342,6 +343,7 @@ class AuditReport:
         dict
             For JSON.
         """
+        flag("records", records)
         exposed = self.exposed_records()
         named = {"exposed_records": exposed.to_dict("records")} if records else {}
         return plain(
@@ -430,6 +432,7 @@ class AuditReport:
             Without any reference to other files. All labels, names and parameters are escaped.
         """
         target = None if path is None else output_path(path, ".html", ".htm")
+        flag("records", records)
         page = _page.page(self, about or About(), records=records)
         if target is not None:
             target.write_text(page, encoding="utf-8")

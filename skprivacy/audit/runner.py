@@ -243,12 +243,11 @@ def _unordered(
             )
         keys = (weights, *keys)
     order = np.lexsort(keys)
-    return (
-        safe_indexing(X, order),
-        y[order],
-        None if weights is None else weights[order],
-        None if people is None else people.together.named(order),
-    )
+    rows, whose = safe_indexing(X, order), None
+    if people is not None:
+        whose = people.together.named(order)
+        whose.index = getattr(rows, "index", whose.index)  # a frame's, in its new order
+    return rows, y[order], None if weights is None else weights[order], whose
 
 
 def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
+from .._validation import flag
 from ..preprocessing import Schema
 
 __all__ = ["as_bunch"]
@@ -26,9 +27,8 @@ def as_bunch(
 
     ``data`` has the schema's columns, in its order; ``schema`` knows the classes.
     """
-    for name, flag in {"as_frame": as_frame, "return_X_y": return_X_y}.items():
-        if not isinstance(flag, bool | np.bool_):
-            raise TypeError(f"{name}={flag!r} must be True or False.")
+    flag("as_frame", as_frame)
+    flag("return_X_y", return_X_y)
     classes = np.array(schema.classes)
     # Copies, because pandas returns read-only views, which torch and others refuse.
     X: Any = data if as_frame else data.to_numpy(copy=True)

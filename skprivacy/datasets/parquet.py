@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from .._validation import as_path, as_paths, sequence
+from .._validation import as_path, as_paths, flag, sequence
 
 __all__ = ["open_parquet"]
 
@@ -87,8 +87,7 @@ def open_parquet(
     >>> X, y = open_parquet("claims.parquet", target="fraud", return_X_y=True)  # doctest: +SKIP
     >>> DPSGDClassifier(classes=[0, 1], delta=1e-8).fit(X, y)  # doctest: +SKIP
     """
-    if not isinstance(return_X_y, bool | np.bool_):
-        raise TypeError(f"return_X_y={return_X_y!r} must be True or False.")
+    flag("return_X_y", return_X_y)
     files = [_open(file) for file in as_paths("path", path)]
     targets = _named("target", () if target is None else target)
     names = _columns(files, targets, columns)

@@ -147,14 +147,14 @@ def _choose(
     members: Float64Array, others: Float64Array, delta: float, alpha: float, curve: Curve | None
 ) -> list[_Test]:
     cuts = np.unique(np.concatenate([members, others]))
-    tests = [_Test(cut, reverse) for reverse in (False, True) for cut in cuts.tolist()]
     chosen = [int(np.argmax(epsilon_of_rates(*_all_rates(members, others, cuts, alpha), delta)))]
     if curve is not None:
         tpr, fpr = _all_rates(members, others, cuts, HOPEFUL)
         beyond = tpr - curve(fpr)
         if beyond.max() > 0 >= beyond[chosen[0]]:
             chosen.append(int(np.argmax(beyond)))
-    return [tests[i] for i in chosen]
+    # both rates of every cut come once in each direction
+    return [_Test(float(cuts[i % len(cuts)]), i >= len(cuts)) for i in chosen]
 
 
 def _all_rates(

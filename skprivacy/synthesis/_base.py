@@ -13,7 +13,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._validation import as_frame, check_column_names, check_random_state
+from .._validation import as_frame, check_column_names, check_random_state, flag
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..preprocessing import Schema
 from ._domain import Domain
@@ -78,6 +78,7 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
         n = self.n_records_ if n is None else n
         if isinstance(n, bool) or not isinstance(n, Integral) or n < 1:
             raise ValueError(f"n={n!r} must be an integer of at least 1, or None.")
+        flag("return_X_y", return_X_y)
         if return_X_y and self.target_ is None:
             raise ValueError(
                 "return_X_y=True needs a target, and there is none. Fit with label=, or with y."

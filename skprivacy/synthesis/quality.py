@@ -135,7 +135,7 @@ class SyntheticQuality:
         """
         from matplotlib.figure import Figure  # slow to import, as are templates
 
-        from ..audit._html import embed, render
+        from .._pages import embed, render
 
         target = None if path is None else output_path(path, ".html", ".htm")
         rows = -(-len(self.shares) // 2)

@@ -111,12 +111,9 @@ class Beside(SchemaTransformer):
         return features - features.mean(axis=0)
 
 
-class Counting(SchemaTransformer):
-    """What it makes of a record depends on how often it was asked."""
-
+class Blurring(SchemaTransformer):
     def transform(self, X):
-        self.asked_ = getattr(self, "asked_", 0) + 1
-        return super().transform(X) + self.asked_
+        return super().transform(X) + np.random.default_rng().normal()
 
 
 class Sorting(SchemaTransformer):
@@ -124,7 +121,25 @@ class Sorting(SchemaTransformer):
         return super().transform(X)[np.argsort(np.asarray(X["age"]))]
 
 
-@pytest.mark.parametrize("kind", [Beside, Counting, Sorting])
+class Numbering(SchemaTransformer):
+    """It numbers ages as they come, in all calls together."""
+
+    def transform(self, X):
+        self.known_ = getattr(self, "known_", {})
+        number = [self.known_.setdefault(age, len(self.known_)) for age in X["age"]]
+        return np.column_stack([super().transform(X), number])
+
+
+class Learning(SchemaTransformer):
+    def fit(self, X, y=None):
+        self.mean_ = X["age"].mean()
+        return super().fit(X, y)
+
+    def transform(self, X):
+        return super().transform(X) - self.mean_
+
+
+@pytest.mark.parametrize("kind", [Beside, Blurring, Sorting, Numbering, Learning])
 def test_a_step_that_only_says_that_records_are_by_themselves_stays_with_each_model(records, kind):
     X, y = records
     pipeline = make_pipeline(kind(SCHEMA), LogisticRegression()).fit(X, y)

@@ -90,9 +90,9 @@ Patch = tuple[Any, str, Callable[[Any], Any]]
 Places = Mapping[str, tuple[Patch, ...] | str]
 Find = Callable[[str], tuple[Patch, ...] | str]
 
-# Epsilons at which mistakes show: of pure noise on one number, on two or three and on more, of
-# Gaussian noise, and where batches are drawn.
-PURE, THREE, MORE, GAUSSIAN, DRAWN = 2.0, 3.0, 4.0, 12.0, 24.0
+# Epsilons at which mistakes show: of pure noise on one number and on several, of Gaussian noise,
+# and where batches are drawn.
+PURE, VECTOR, GAUSSIAN, DRAWN = 2.0, 3.0, 12.0, 24.0
 
 # Laplace noise on two or three numbers: it reaches a claim in a corner alone.
 SEVERAL = {
@@ -122,10 +122,8 @@ def epsilon_of_bug(name: str) -> float:
     """Return the epsilon at which a bug in an estimator shows; so no test has to look for it."""
     if name.endswith("-sampled"):
         return DRAWN
-    if mechanism_of(name) is KNorm:
-        return MORE
-    if name in SEVERAL:
-        return THREE
+    if mechanism_of(name) is KNorm or name in SEVERAL:
+        return VECTOR
     pure = mechanism_of(name) in (Laplace, RandomizedResponse)
     return PURE if pure or _claims_one_point(name) else GAUSSIAN
 

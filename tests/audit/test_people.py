@@ -1,6 +1,7 @@
 """Audits whose members are people: nobody on both sides, and the claim is one for them."""
 
 import json
+import warnings
 from unittest import mock
 
 import numpy as np
@@ -33,6 +34,21 @@ def test_groups_in_another_order_than_the_rows_are_refused():
     pair = people.set_axis(rows.index), people + 6
     with pytest.raises(ValueError, match="index of X in another order"):
         audit(model, rows, labels, rows + 1, labels, groups=pair)
+
+
+def test_people_of_a_frame_are_those_of_an_array():
+    """Rows in an order that tells nobody were taken for rows in another order than the groups."""
+    rng = np.random.default_rng(0)
+    rows, labels, people = rng.normal(size=(80, 2)), rng.integers(0, 2, 80), np.arange(80) // 2
+    model, found = LogisticRegression().fit(rows[:40], labels[:40]), []
+    for table in (rows, pd.DataFrame(rows)):
+        parts = table[:40], labels[:40], table[40:], labels[40:]
+        pair = people[:40], people[40:]
+        with warnings.catch_warnings():  # the model has not seen names of columns
+            warnings.simplefilter("ignore")
+            report = audit(model, *parts, groups=pair, n_shadows=4, random_state=0)
+        found.append([finding.result.scores_in for finding in report.findings])
+    assert np.array_equal(found[0], found[1])
 
 
 class Whispering(ClassifierMixin, BaseEstimator):

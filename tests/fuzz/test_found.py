@@ -200,6 +200,20 @@ FOUND = [
     ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=[([0], [1], [2])])),
     ("ridge", lambda: fine_tuning.SoftmaxHead(ridge=Fraction(1, 3))),
     ("steps", lambda: fine_tuning.GradientHead(steps=True)),
+    ("labels_known", lambda: INVERSION.evaluate(
+        [attacks.party_gradient(NETWORK, X[:2], y[:2])], [(X[:2], y[:2])], labels_known="no")),
+    ("return_X_y", lambda: synthesis.PrivateSynthesizer(schema=SCHEMA).fit(TABLE).sample(
+        return_X_y=np.zeros(0))),
+    ("records", lambda: audit.audit(TARGET, X, y, X + 1.0, y, n_shadows=2).to_dict(
+        records=np.zeros(2))),
+    ("independent_canaries", lambda: audit.audit_one_run(
+        TARGET, X, y, n_canaries=20, independent_canaries="no")),
+    ("lift", lambda: accounting.SmoothGaussianEvent(1.5, 0.05, lift=np.zeros((2, 2)))),
+    ("X", lambda: attacks.StolenMemoriesAttack(NETWORK, epochs=1).fit(X[:, 0], y)),
+    ("batches[0]", lambda: INVERSION.evaluate(
+        [attacks.party_gradient(NETWORK, X[:2], y[:2])], [1])),
+    ("groups_in", lambda: attacks.AttackResult(*SCORES).by_group([[1], [2, 3]], y)),
+    ("groups_in", lambda: attacks.AttackResult(*SCORES).by_group(["a"] * 24, [None] * 24)),
     ("value", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).release(
         np.zeros((3, 2)), mechanisms.SecureRandom())),
     ("method", lambda: synthesis.PrivateSynthesizer(
@@ -254,6 +268,13 @@ def test_a_refused_fit_leaves_nothing(estimator, given):
     with pytest.raises((ValueError, TypeError)):
         estimator.fit(*given)
     assert sorted(vars(estimator)) == before
+
+
+@pytest.mark.parametrize("attack", [attacks.NearestGenerated(), attacks.DensityRatio()])
+def test_text_that_is_no_utf_8_has_a_place_like_any_other(attack):
+    """pandas' own strings cannot hold it."""
+    words = np.array([["a"], ["\ud800"]] * 12, dtype=object)
+    assert np.isfinite(attack.fit(words, words).score_samples(words)).all()
 
 
 def test_a_ledger_with_damaged_text_is_refused_as_one(tmp_path):

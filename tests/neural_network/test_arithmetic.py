@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from skprivacy.neural_network._gradients import arithmetic
-from skprivacy.neural_network._gradients.arithmetic import squared_lengths
+from skprivacy.neural_network._gradients.arithmetic import squared_lengths, tiny_numbers_as_zeros
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
+from skprivacy.neural_network._gradients.contributions import OuterProduct
 from skprivacy.neural_network._gradients.trial import flatten_parameters
 from skprivacy.neural_network._training.net import make_mlp
 
@@ -58,6 +59,36 @@ def test_lengths_are_right_for_rows_of_any_length(n, few, monkeypatch):
 def test_what_is_too_small_to_square_is_not_lost():
     found = squared_lengths(torch.full((1, 8), 1e-30), 1e-20)
     assert found.item() == pytest.approx(1e-20)
+
+
+def has_tiny_numbers():
+    return bool(np.float32(2e-38) * np.float32(0.5) != 0)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_tiny_numbers_are_zero_inside_and_as_before_outside(before):
+    torch.set_flush_denormal(before)
+    try:
+        with tiny_numbers_as_zeros():
+            assert not has_tiny_numbers()
+            with tiny_numbers_as_zeros():
+                pass
+            assert not has_tiny_numbers()
+        assert has_tiny_numbers() is not before
+        with pytest.raises(KeyError), tiny_numbers_as_zeros():
+            raise KeyError
+        assert has_tiny_numbers() is not before
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def test_numbers_whose_squares_vanish_are_clipped_all_the_same():
+    """A thousand of them may add up to more than the norm allows."""
+    a, d = torch.full((1, 1000), 1e-20), torch.full((1, 1), 1e10)
+    product = OuterProduct(torch.zeros(1, 1000), None, a, d)
+    with tiny_numbers_as_zeros():
+        assert not (a * a).any()
+        assert product.squared_norms().double().sqrt() >= 1e-20 * 1e10 * 1000**0.5
 
 
 def test_what_is_too_long_to_square_is_infinite_and_nobody_is_warned():

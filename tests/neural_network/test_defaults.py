@@ -171,11 +171,11 @@ def test_further_training_keeps_the_network(rows):
 
 
 def test_numbers_are_learned_where_thirty_epochs_did_not():
-    X, y = make_friedman1(2500, noise=1.0, random_state=0)
+    X, y = make_friedman1(1500, noise=1.0, random_state=0)
     X, X_test, y, y_test = train_test_split(2 * X - 1, y, test_size=500, random_state=0)
-    model = DPSGDRegressor(epsilon=20.0, target_bounds=(0, 30), random_state=0, noise_seed=0)
+    model = DPSGDRegressor(epsilon=40.0, target_bounds=(0, 30), random_state=0, noise_seed=0)
     with pytest.warns(PrivacyWarning, match="noise_seed"):
-        assert model.fit(X, y).score(X_test, y_test) > 0.87  # by 30 epochs of Adam: 0.79
+        assert model.fit(X, y).score(X_test, y_test) > 0.87  # by 30 epochs of Adam: 0.75
 
 
 def test_without_privacy_it_learns_what_can_be_learned():

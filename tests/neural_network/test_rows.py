@@ -54,19 +54,16 @@ def test_rows_lie_one_after_another(given):
     np.testing.assert_array_equal(made.numpy(), table())
 
 
+TERMS = {"batch_size": 4000, "delta": 1e-6, "n_records": 100_000}
+
+
 @pytest.mark.parametrize(
     "model",
     [
-        DPSGDClassifier(
-            classes=[0, 1], batch_size=4000, epochs=1, delta=1e-6, n_records=100_000, device="cpu"
-        ),
+        DPSGDClassifier(classes=[0, 1], epochs=1, device="cpu", **TERMS),
         DPNeuralNet(
             lambda: torch.nn.Sequential(torch.nn.Linear(100, 2)),
-            criterion=torch.nn.CrossEntropyLoss,
-            batch_size=4000,
-            max_epochs=1,
-            delta=1e-6,
-            n_records=100_000,
+            criterion=torch.nn.CrossEntropyLoss, max_epochs=1, **TERMS,
         ),
     ],
     ids=lambda model: type(model).__name__,

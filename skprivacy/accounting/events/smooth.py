@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._checks import positive
+from .._checks import number, positive
 from .._event import Event, Orders
 
 __all__ = ["SmoothGaussianEvent"]
@@ -48,6 +48,7 @@ class SmoothGaussianEvent(
     def __post_init__(self) -> None:
         positive("noise_multiplier", self.noise_multiplier)
         positive("smoothness", self.smoothness)
+        number("lift", self.lift, "a finite number >= 0")
         if self.lift != 0:
             positive("lift", self.lift)
 

@@ -116,13 +116,16 @@ def _coarsened(lattice: _Lattice) -> _Lattice:
 
 
 def _power(base: Array, exponent: int) -> Array:
-    base, result = base.copy(), np.ones_like(base)
-    while exponent:
+    """Return ``base`` to a power of 1 or more, by squaring."""
+    base = base.copy()
+    while not exponent & 1:  # what comes first is copied, not multiplied by ones
+        np.multiply(base, base, out=base)
+        exponent >>= 1
+    result: Array = base.copy()
+    while exponent := exponent >> 1:
+        np.multiply(base, base, out=base)
         if exponent & 1:
             np.multiply(result, base, out=result)
-        exponent >>= 1
-        if exponent:
-            np.multiply(base, base, out=base)
     return result
 
 
@@ -151,6 +154,11 @@ class ComposedLoss:
     error: float
     _found: dict[float, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    @property
+    def step(self) -> float:
+        """Distance between neighbouring losses."""
+        return float(self.loss[1] - self.loss[0])
+
     def delta(self, epsilon: float) -> float:
         """Return an upper bound on delta at ``epsilon``."""
         start = int(np.searchsorted(self.loss, epsilon, side="right"))
@@ -176,35 +184,40 @@ class ComposedLoss:
     def _epsilon(self, delta: float) -> float:
         if self.infinity >= delta:
             return math.inf
-        if self.delta(0.0) <= delta:
-            return 0.0
         grid = np.r_[0.0, np.maximum(self.loss, 0.0)]  # the curve may cross delta below the window
-        if self.delta(float(grid[-1])) > delta:
+        if (at_first := self.delta(0.0)) <= delta:
+            return 0.0
+        if (at_last := self.delta(float(grid[-1]))) > delta:
             return math.inf
-        low, high = self._cell(grid, delta)
+        low, high, at_left, at_right = self._cell(grid, delta, at_first, at_last)
         # Within a cell the curve is linear in e^epsilon, and its error term decreases.
         left, right = float(grid[low]), float(grid[high])
         if right - left > 700:  # its exponential overflows
             return right
-        at_left, at_right = self.delta(left), self.delta(right)
         share = (at_left - delta) / (at_left - at_right)
         return min(right, left + math.log1p(share * math.expm1(right - left)))
 
-    def _cell(self, grid: Array, delta: float) -> tuple[int, int]:
-        """Return the indices of adjacent grid points between which the curve crosses ``delta``."""
+    def _cell(
+        self, grid: Array, delta: float, at_low: float, at_high: float
+    ) -> tuple[int, int, float, float]:
+        """Return adjacent grid points between which the curve crosses ``delta``, and it there.
+
+        ``at_low`` and ``at_high`` are its values at the first and the last point.
+        """
         low, high = 0, len(grid) - 1
         step = 1
         guess = self._guess(delta)
         while high - low > 1:
             middle = min(max(guess, low + 1), high - 1) if guess is not None else (low + high) // 2
-            if self.delta(float(grid[middle])) > delta:
-                low, guess = middle, middle + step
+            at_middle = self.delta(float(grid[middle]))
+            if at_middle > delta:
+                low, at_low, guess = middle, at_middle, middle + step
             else:
-                high, guess = middle, middle - step
+                high, at_high, guess = middle, at_middle, middle - step
             step *= 2
             if step > 64:
                 guess = None
-        return low, high
+        return low, high, at_low, at_high
 
     def _guess(self, delta: float) -> int | None:
         """Return about the index at which the curve crosses ``delta``, by sums from the top."""
@@ -226,11 +239,13 @@ def compose(
     saddle: SaddlePoint,
     tolerance: float,
     question: Callable[[ComposedLoss], float] | None = None,
+    probe: ComposedLoss | None = None,
 ) -> ComposedLoss:
     """Compose ``groups`` on a grid fine enough for an accuracy of ``question`` of ``tolerance``.
 
     Accuracy is estimated by the change of the answer, in units of ln delta, on a grid of twice the
-    step. Without a question, the saddle point determines the grid.
+    step, or on that of ``probe`` if its step is longer still. Without a question, the saddle point
+    determines the grid.
     """
     count = sum(g.count for g in groups)
     tail = max(math.exp(saddle.log_delta) * HARMLESS / count, 1e-300)
@@ -250,12 +265,17 @@ def compose(
         composed = _transform(groups, lattices, saddle)
         if question is None or aligned or step <= finest:
             return composed
-        coarse = [_coarsened(lattice) for lattice in lattices]
-        change = question(_transform(groups, coarse, saddle)) - question(composed)
+        if probe is not None and probe.step > 1.9 * step:
+            larger, ratio = probe, probe.step / step
+        else:
+            coarse = [_coarsened(lattice) for lattice in lattices]
+            larger, ratio = _transform(groups, coarse, saddle), 2.0
+        # The error grows with the square of the step: what twice the step would change.
+        change = (question(larger) - question(composed)) * 3.0 / (ratio**2 - 1.0)
         if change <= 3.3 * tolerance:
             return composed
-        ratio = math.sqrt(tolerance / change) if change < math.inf else 0.0
-        step *= min(max(1.5 * ratio, 1 / 16), 1 / 2)
+        share = math.sqrt(tolerance / change) if change < math.inf else 0.0
+        step *= min(max(1.5 * share, 1 / 16), 1 / 2)
 
 
 def _window(
@@ -296,8 +316,8 @@ def _transform(groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoin
         low, high, beyond = saddle.epsilon, saddle.epsilon + step, 1.0
     start = math.floor(low / step) - 1
     size = fft.next_fast_len(max(math.ceil(high / step) - start + 2, 8), real=True)
-    product = np.ones(size // 2 + 1, dtype=complex)
-    length, error = np.ones(size // 2 + 1), np.zeros(size // 2 + 1)  # length: |product|
+    product = None
+    length = error = np.zeros(0)  # length: |product|
     log_mgf = log_finite = 0.0
     for group, lattice in zip(groups, lattices, strict=True):
         value, tilted = lattice.tilted(theta)
@@ -314,11 +334,16 @@ def _transform(groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoin
         modulus, one = np.abs(power), np.abs(factor)
         # |factor|^(count - 1); values too small for a quotient are negligible
         fewer = np.divide(modulus, one, out=np.zeros_like(one), where=one > 1e-300)
-        error = error * modulus + length * off * fewer
-        product = product * power
-        length = length * modulus
+        if product is None:
+            product, length, error = power, modulus, np.multiply(fewer, off, out=fewer)
+        else:
+            error = error * modulus + length * off * fewer
+            product *= power
+            length *= modulus
+    assert product is not None, "nothing to compose"
     mass = fft.irfft(product, size)
-    error += _ULP * 8 * math.log2(size) * length
+    length *= _ULP * 8 * math.log2(size)
+    error += length
     return ComposedLoss(
         loss=np.arange(start, start + size) * step,
         mass=np.maximum(np.roll(mass, -start), 0.0),
@@ -331,7 +356,11 @@ def _transform(groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoin
 
 def _wrapped(mass: Array, first: int, size: int) -> Array:
     """Return ``mass``, whose first index is ``first``, wrapped modulo ``size``."""
-    turns = -(-len(mass) // size)
-    padded = np.zeros(turns * size)
-    padded[: len(mass)] = mass
-    return np.roll(padded.reshape(turns, size).sum(axis=0), first)
+    wrapped = np.zeros(size)
+    place = first % size
+    start = 0
+    while start < len(mass):
+        part = mass[start : start + size - place]
+        wrapped[place : place + len(part)] += part
+        start, place = start + len(part), 0
+    return wrapped

@@ -190,7 +190,7 @@ def _epsilon(groups: list[Group], delta: float, at_least: float = 0.0) -> float:
         return at_least
     # Near zero no relative accuracy is possible: use a hundredth of the curve's width.
     tolerance = _RELATIVE * max(where.epsilon * where.slope, 0.01)
-    composed = compose(groups, where, tolerance, lambda c: c.epsilon(delta) * where.slope)
+    composed = compose(groups, where, tolerance, lambda c: c.epsilon(delta) * where.slope, probe)
     return max(at_least, min(composed.epsilon(delta), top))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .arithmetic import numpy_sees
+from .arithmetic import numpy_sees, tiny_numbers_as_zeros
 from .clipping import CLIPPING, Clip
 from .contributions import Contribution, Workspace
 from .trial import Probe, tried
@@ -82,6 +82,7 @@ class ClippedGradientSum:
             found = self.gradients(self.probe.inputs, self.probe.targets)
             self.numbers_an_example = sum(c.numbers() for c in found) / len(self.probe.targets)
 
+    @tiny_numbers_as_zeros()
     def __call__(self, inputs: Tensor, targets: Tensor, shares: Shares | None = None) -> None:
         """Add the clipped sum over this batch to ``grad`` of every parameter.
 
