@@ -77,6 +77,8 @@ def as_table(X: Any) -> pd.DataFrame:
 
     pandas' own cannot hold every one: no half of a surrogate pair.
     """
+    if np.ndim(X) > 2:
+        raise ValueError(f"X has shape {np.shape(X)}; expected a row of features of each record.")
     of_text = isinstance(X, np.ndarray) and X.dtype.kind in "OUS"
     return pd.DataFrame(X, dtype=object if of_text else None)
 

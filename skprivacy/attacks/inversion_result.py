@@ -281,5 +281,5 @@ def _interval(means: Float64Array, least: float, alpha: float) -> Interval:
     if np.ptp(means) == 0:
         half = clopper_pearson(n, n, alpha)[0]
         return max(least, mean - (1 - half)), min(1.0, mean + (1 - half))
-    half = float(student.ppf(1 - alpha / 2, n - 1) * means.std(ddof=1) / np.sqrt(n))
+    half = float(-student.ppf(alpha / 2, n - 1) * means.std(ddof=1) / np.sqrt(n))
     return max(least, mean - half), min(1.0, mean + half)

@@ -29,7 +29,7 @@ from ._facts import facts_of, facts_of_people
 from ._people import People
 from .claims import NO_CLAIM, Claim
 from .report import AuditReport
-from .runner import check_alpha, check_attacks, wants_pool
+from .runner import check_alpha, check_attacks, check_verbose, wants_pool
 
 __all__ = ["audit_predictions"]
 
@@ -127,6 +127,7 @@ def audit_predictions(
     ('VIOLATED', ('StrongestAttack',))
     """
     check_alpha(alpha)
+    check_verbose(verbose)
     names = _classes(classes, proba_in, (y_in, y_out))
     inside, outside = check_table("proba_in", proba_in), check_table("proba_out", proba_out)
     for name, table, label in (("in", inside, y_in), ("out", outside, y_out)):

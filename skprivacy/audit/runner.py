@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,9 @@ from .disclosure import check_disclosure
 from .labels import audited_labels, label_attack, protects_labels
 from .report import AuditReport
 
-__all__ = ["audit", "check_alpha", "check_attacks", "shared_rows", "wants_pool"]
+__all__ = [
+    "audit", "check_alpha", "check_attacks", "check_verbose", "shared_rows", "wants_pool",
+]  # fmt: skip
 
 NOT_TRAINABLE = (
     "The model has no fit, so that no shadow models can be trained like it. Train some elsewhere "
@@ -157,6 +160,7 @@ def audit(
     records = X_train, y_train, X_test, y_test
     _check_records(model, *records)
     check_alpha(alpha)
+    check_verbose(verbose)
     labels = (y_train, y_test) if hasattr(model, "classes_") else (None, None)
     people = None
     if groups is None:
@@ -221,6 +225,11 @@ def audit(
 
 def check_alpha(alpha: float) -> None:
     open_unit("alpha", alpha)
+
+
+def check_verbose(verbose: Any) -> None:
+    if not isinstance(verbose, Integral | np.bool_):
+        raise TypeError(f"verbose={verbose!r} must be an integer; 0 is silent.")
 
 
 def _unordered(

@@ -90,7 +90,7 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
     open_unit("alpha", alpha)
     members, others = check_scores(scores_in, scores_out)
     area = float(_placements(members, others)[0].mean())
-    quantile = stdtrit(min(len(members), len(others)) + 1, 1 - alpha / 2)
+    quantile = -stdtrit(min(len(members), len(others)) + 1, alpha / 2)  # 1 - alpha / 2 may be 1
     per_record = quantile**2 / _effective_records(members, others)
     centre = (area + per_record / 2) / (1 + per_record)
     spread = np.sqrt(per_record * (area * (1 - area) + per_record / 4)) / (1 + per_record)

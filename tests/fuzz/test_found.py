@@ -200,6 +200,9 @@ FOUND = [
     ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=[([0], [1], [2])])),
     ("ridge", lambda: fine_tuning.SoftmaxHead(ridge=Fraction(1, 3))),
     ("steps", lambda: fine_tuning.GradientHead(steps=True)),
+    ("X", lambda: attacks.QuantileAttack(TARGET).fit(X[:, :, None], y)),
+    ("verbose", lambda: audit.audit(
+        TARGET, X, y, X + 1.0, y, attacks=[attacks.LossThreshold()], verbose=np.zeros(2))),
     ("n_starts", lambda: attacks.GradientInversion(NETWORK, n_starts=True).fit(X, y)),
     ("alpha", lambda: OutputPerturbationClassifier(alpha=True).fit(X, y)),
     ("kind", lambda: accounting.charge(

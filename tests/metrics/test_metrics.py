@@ -144,6 +144,12 @@ def test_auc_interval_never_collapses(members, others):
     assert high - low > 0.1
 
 
+def test_an_error_probability_that_rounding_takes_from_one_has_an_interval():
+    """1 - 1e-16 / 2 is 1, of which the quantile is infinite."""
+    wide, narrow = (auc_interval(range(10, 30), range(20), alpha=a) for a in (1e-16, 1e-12))
+    assert 0.0 <= wide[0] < narrow[0] < narrow[1] < wide[1] <= 1.0
+
+
 def test_nan_is_an_error_and_never_an_interval(monkeypatch):
     """Clamped by Python's min and max it was (0, 1), or an epsilon of 0, without a word."""
     monkeypatch.setattr(_area, "stdtrit", lambda df, p: np.nan)
