@@ -31,7 +31,7 @@ help:
 	@echo "make fuzz       ten thousand odd inputs into every public entry"
 	@echo "make verification  planted bugs by estimator, shown by verify_privacy: an hour or two"
 	@echo "make durations  what each test costs in processor time, into costs.tsv"
-	@echo "make bench      speed against peers, interleaved"
+	@echo "make bench      speed against peers, one table, with the load of the machine"
 	@echo "make bench-pate PATE on MNIST and its students (SKPRIVACY_DATA, see skprivacy.datasets)"
 	@echo "make doc        build the documentation into doc/_build"
 	@echo "make dist       build the source archive and the wheel into dist"
@@ -81,7 +81,7 @@ durations: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -p tests.cpu_durations --cpu-durations=costs.tsv
 
 bench: $(VENV)/.installed-test
-	$(BIN)/python benchmarks/dpsgd.py
+	$(BIN)/python benchmarks/bench.py
 
 bench-pate: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/pate.py mnist students

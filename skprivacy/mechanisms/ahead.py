@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import CipherContext
@@ -34,8 +35,10 @@ class DrawnAhead(SecureRandom):
     stream. Whoever makes a stream a release loses numbers that were drawn for a release that did
     not take place. A thread that draws ends with its work, and keeps nothing.
 
-    **Edge cases.** If ``random`` is seeded, so is this. Everything else that is drawn of the stream
-    comes after the numbers that were drawn ahead: the order in which threads run decides nothing.
+    **Edge cases.** If there is no thread to be had, or no memory, numbers are drawn when they are
+    added: nothing fails for it. If ``random`` is seeded, so is this. Everything else that is drawn
+    of the stream comes after the numbers that were drawn ahead: the order in which threads run
+    decides nothing.
 
     Examples
     --------
@@ -55,10 +58,15 @@ class DrawnAhead(SecureRandom):
         self._worker: threading.Thread | None = None
         if elsewhere:
             self._worker = threading.Thread(target=self._draw, args=(size,))
-            self._worker.start()
+            try:
+                self._worker.start()
+            except RuntimeError:  # no more threads are allowed
+                self._worker = None
 
     def _draw(self, size: int) -> None:
-        self._drawn.append(self.normal(size))
+        # Where there is no room for all of them, they are drawn part by part when they are added.
+        with suppress(MemoryError):
+            self._drawn.append(self.normal(size))
 
     def _stream(self) -> tuple[threading.Lock, CipherContext]:
         self._wait()

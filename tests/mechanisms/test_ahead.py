@@ -106,6 +106,28 @@ def test_everything_else_that_is_drawn_comes_after():
     np.testing.assert_array_equal(noise, added(DrawnAhead(SecureRandom(5), N, elsewhere=False)))
 
 
+def test_without_a_thread_to_be_had_numbers_are_drawn_when_they_are_added(monkeypatch):
+    def refused(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    found = added(DrawnAhead(SecureRandom(5), N, elsewhere=True))
+    np.testing.assert_array_equal(found, added(DrawnAhead(SecureRandom(5), N, elsewhere=False)))
+
+
+def test_without_memory_for_all_numbers_are_drawn_when_they_are_added(monkeypatch):
+    normal = SecureRandom.normal
+
+    def no_room(self, size):
+        raise MemoryError
+
+    monkeypatch.setattr(SecureRandom, "normal", no_room)
+    stream = DrawnAhead(SecureRandom(), N, elsewhere=True)
+    stream._wait()
+    monkeypatch.setattr(SecureRandom, "normal", normal)
+    assert stats.kstest(added(stream), "norm").pvalue > 1e-6
+
+
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_stream_cannot_be_duplicated(duplicate):
     with pytest.raises(TypeError, match="cannot be copied"):

@@ -158,7 +158,7 @@ def _is_small(a: Tensor, n: int) -> bool:
 
 
 def _is_few(values: Tensor) -> bool:
-    return numpy_sees(values) and values.numel() <= _FEW and values.dtype == torch.float32
+    return values.numel() <= _FEW and values.dtype == torch.float32 and numpy_sees(values)
 
 
 def _slope_of_tanh(value: NDArray) -> NDArray:
