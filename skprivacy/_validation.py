@@ -56,12 +56,15 @@ _EXTREME = 1e15  # squares and products of such numbers neither overflow nor van
 class Interval(_sklearn.Interval):
     """scikit-learn's range of numbers, without what calculates wrongly.
 
-    That are numpy's spans of time, which pass for integers, its numbers of 8 and 16 bits, of which
-    twice a norm of ``np.uint8(200)`` is 144, fractions, and integers that need more than 64 bits.
+    That are True and numpy's spans of time, which pass for integers, its numbers of 8 and 16 bits,
+    of which twice a norm of ``np.uint8(200)`` is 144, fractions, and integers that need more than
+    64 bits.
     """
 
     def is_satisfied_by(self, val: Any) -> bool:
-        if isinstance(val, np.timedelta64) or (isinstance(val, np.number) and val.itemsize < 4):
+        if isinstance(val, bool | np.timedelta64):
+            return False
+        if isinstance(val, np.number) and val.itemsize < 4:
             return False
         if isinstance(val, Rational) and (
             val.denominator != 1 or abs(int(val.numerator)) >= 1 << 63

@@ -268,7 +268,7 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, obj):
         if isinstance(obj, torch.Tensor):
-            return bytes, (obj.detach().numpy().tobytes(),)
+            return bytes, (obj.detach().cpu().numpy().tobytes(),)
         if isinstance(obj, PrivacyBudget):
             return str, (f"{obj.path} {obj._scope}",)
         return NotImplemented
@@ -452,7 +452,8 @@ def check_no_traces(case: Case) -> None:
 def _among_the_living(X: NDArray, known: set[int]) -> Iterator[bool]:
     for thing in _alive():
         if id(thing) not in known and tuple(thing.shape) == X.shape and thing.dtype != object:
-            yield np.allclose(thing, X, equal_nan=True)
+            here = thing.detach().cpu() if isinstance(thing, torch.Tensor) else thing
+            yield np.allclose(here, X, equal_nan=True)
 
 
 def _alive() -> Iterator[Any]:

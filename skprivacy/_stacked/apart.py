@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from sklearn.neural_network import MLPClassifier
 from torch import Tensor
 
+from ..mechanisms.chacha import sent
 from .mlp import MLPTask, _batches, _hidden, _initial, _Patience
 from .perceptrons import Float32Array, Layers, count_numbers
-from .tensors import TensorStack, gathered, logistic_error, sent, softmax_error
+from .tensors import TensorStack, gathered, logistic_error, softmax_error
 
 __all__ = ["train_apart"]
 

@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..mechanisms.chacha import sent
 from . import dpsgd
 from .dpsgd import PrivateTask, _noise_std, _step_sizes, _with_facts
 from .perceptrons import Layers
-from .tensors import TensorStack, gathered, sent, softmax_error
+from .tensors import TensorStack, gathered, softmax_error
 
 if TYPE_CHECKING:
     from ..neural_network._gradients.clipping import Clip

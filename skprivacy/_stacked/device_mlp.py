@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 from sklearn.neural_network import MLPClassifier
 from torch import Tensor
 
+from ..mechanisms.chacha import sent
 from .mlp import MLPTask, _initial, _Patience
 from .perceptrons import Layers
-from .tensors import TensorStack, gathered, logistic_error, sent, softmax_error
+from .tensors import TensorStack, gathered, logistic_error, softmax_error
 
 __all__ = ["train_mlps"]
 

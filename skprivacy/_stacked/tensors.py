@@ -11,12 +11,11 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from .perceptrons import Float32Array, Layers
 
-__all__ = ["TensorStack", "gathered", "logistic_error", "sent", "softmax_error"]
+__all__ = ["TensorStack", "gathered", "logistic_error", "softmax_error"]
 
 _ATEN = torch.ops.aten
 # Each turns a layer's output into its activation, in place.
@@ -116,14 +115,6 @@ def gathered(records: Sequence[Float32Array], device: str) -> tuple[Tensor, list
     for part, end in zip(parts, np.cumsum([len(part) for part in parts]), strict=True):
         table[end - len(part) : end] = torch.from_numpy(part)
     return table, [first[id(rows)] for rows in records]
-
-
-def sent(array: NDArray, device: str) -> Tensor:
-    """Return an array on the device; what is under way there is not waited for."""
-    here = torch.from_numpy(np.ascontiguousarray(array))
-    if torch.device(device).type == "cuda":
-        return here.pin_memory().to(device, non_blocking=True)
-    return here.to(device)
 
 
 def logistic_error(logits: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:

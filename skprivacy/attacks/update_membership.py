@@ -201,6 +201,11 @@ class _Round:
     ) -> tuple[Float64Array, Float64Array]:
         """Return the ratios of rows with some records as the reference, and a non-member's."""
         among, across = self.among[np.ix_(others, others)], self.across[np.ix_(rows, others)]
+        if not (np.isfinite(among).all() and np.isfinite(across).all()):
+            raise ValueError(
+                "X holds NaN, infinity or numbers so large that the model's gradient is none. "
+                "Leave these records out."
+            )
         m, to_mean, centre = len(others), among.mean(axis=0), among.mean()
         mean_across, level = across.mean(axis=1), self.shown_reference[others].mean()
         # inner products of what is left when the mean gradient of the reference is taken away

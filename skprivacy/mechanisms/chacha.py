@@ -175,13 +175,13 @@ class DeviceRandom:
         return sent(bits.copy(), self._device)
 
 
-def sent(array: NDArray[Any], device: torch.device) -> Tensor:
+def sent(array: NDArray[Any], device: torch.device | str) -> Tensor:
     """Return an array as a tensor on a device; what is under way there is not waited for.
 
     The page-locked copy that it travels from is torch's, which uses it again once it is read.
     """
     here = torch.from_numpy(array)
-    if device.type == "cuda":
+    if torch.device(device).type == "cuda":
         return here.pin_memory().to(device, non_blocking=True)
     return here.to(device)
 

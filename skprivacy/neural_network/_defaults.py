@@ -92,7 +92,7 @@ def _without_privacy(given: dict[str, Any], facts: PublicFacts) -> Recipe:
     batch = min(given.get("batch_size", 128), n)
     own_rate = "learning_rate" in given
     optimizer = given.get("optimizer", "sgd" if own_rate else "adam")
-    adams_rate = 0.003 if facts.perceptron else 0.001
+    adams_rate = 0.003 if facts.perceptron and facts.classifies else 0.001
     return _completed(
         given,
         hidden_layer_sizes=(256,),

@@ -188,7 +188,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     ``noise_multiplier``, and for streams, it is 30 epochs in batches of n / 4 by Adam at a constant
     0.01; for "sgd" the step size is then ``min(1, 0.35 / sqrt(r)) / max_grad_norm``, where r is the
     norm of a step's noise divided by the largest norm that a step's mean gradient can have. With
-    ``epsilon=numpy.inf`` it is as :class:`DPSGDClassifier` says.
+    ``epsilon=numpy.inf`` it is as :class:`DPSGDClassifier` says, but Adam's rate is 0.001.
 
     **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and is
     ignored; whether there are such records must not show, so nothing is said about them. Of a group

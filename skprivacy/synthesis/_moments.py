@@ -17,6 +17,7 @@ __all__ = ["Moments", "Start"]
 Floats = NDArray[np.float64]
 _INWARDS = 1.0 - 2.0**-20  # outweighs the rounding of a norm in single precision
 _NUMBERS = 1 / 5  # square of a usual number in [0, 1]: below an even column's, above a picture's
+_ROWS = 1 << 14  # that are worked on together
 _WIDEST = 2000  # rows of more numbers have too many products
 _RARE = 5.0  # deviations of the noise that a label's mean takes from the mean of all
 
@@ -85,16 +86,23 @@ class Moments:
         self, rows: NDArray[np.float32], labels: NDArray[np.int64], shares: Floats | None
     ) -> Floats:
         """Return the sum, each product once, flat."""
+        n, size = self._shape
+        total = np.zeros((n, size))
+        for start in range(0, len(rows), _ROWS):
+            part = slice(start, start + _ROWS)
+            vectors = self._vectors(rows[part], labels[part])
+            if shares is not None:
+                vectors *= np.sqrt(shares[part])[:, None]
+            vectors = quantize(vectors)
+            total += exact_product(vectors[:, :n], vectors)
+        return total[np.triu_indices(n, m=size)]
+
+    def _vectors(self, rows: NDArray[np.float32], labels: NDArray[np.int64]) -> Floats:
+        """Return the label and the row of each record, of length 1 each at most."""
         short = rows.astype(np.float64) / self.radius
         norms = np.linalg.norm(short, axis=1, keepdims=True)
         short *= _INWARDS / np.maximum(norms, 1.0)
-        vectors = np.concatenate([np.eye(self.n_classes)[labels], short], axis=1)
-        if shares is not None:
-            vectors *= np.sqrt(shares)[:, None]
-        vectors = quantize(vectors)
-        n, size = self._shape
-        total = exact_product(vectors[:, :n], vectors)
-        return total[np.triu_indices(n, m=size)]
+        return np.concatenate([np.eye(self.n_classes)[labels], short], axis=1)
 
     def start(self, noisy: Floats, std: float, n_noise: int) -> Start:
         """Return what noisy sums say of rows.

@@ -334,7 +334,6 @@ class DPGANSynthesizer(Synthesizer):
                 f"{config.n_steps} steps, so that the generator would take none. Pass fewer, or "
                 "more epochs, or a smaller batch_size."
             )
-
         return config
 
     def _first(self, config: TrainingConfig) -> Gaussian:

@@ -2,197 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
-from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    MetaEstimatorMixin,
-    RegressorMixin,
-    clone,
-    is_classifier,
-)
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.dummy import DummyClassifier
-from sklearn.utils import check_consistent_length, column_or_1d, get_tags
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._sklearn import HasMethods, num_samples, safe_indexing
-from .._validation import Interval, as_frame, check_column_names, check_random_state, check_unmasked
-from ..base import PrivateEstimatorMixin
-from ..exceptions import SyntheticTrainingError
+from .._sklearn import num_samples, safe_indexing
 from ..preprocessing import Bounded, Categories
 from ..preprocessing._values import category_codes, plain
-from ._base import Synthesizer
-from ._domain import Domain
-from ._facts import Facts
-from .gan import DPGANSynthesizer
-from .synthesizer import PrivateSynthesizer
+from ._training import SyntheticDataEstimator, can
 
 __all__ = ["SyntheticDataClassifier", "SyntheticDataRegressor"]
 
-_TRIED = 60  # made-up records on which the estimator is tried
 
-
-class _SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
-    """Fits a synthesizer to private records, and an estimator to what it draws."""
-
-    estimator: Any
-    synthesizer: Any
-    n_samples: int | None
-    random_state: Any
-    synthesizer_: Synthesizer
-
-    _parameter_constraints: dict = {
-        "estimator": [HasMethods(["fit", "predict"])],
-        "synthesizer": [PrivateSynthesizer, DPGANSynthesizer],
-        "n_samples": [Interval(Integral, 1, None, closed="left"), None],
-        "random_state": ["random_state"],
-    }
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        if "privacy_" in state:  # a seed of the noise is never pickled with a fitted model
-            del state["noise_seed"]
-            state["synthesizer"] = clone(self.synthesizer).set_params(noise_seed=None)
-        return state
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.synthesizer).input_tags
-        tags.input_tags.sparse = False
-        return tags
-
-    def _fit(self, X: Any, y: Any, groups: Any) -> Any:
-        """Try the estimator on made-up records, pay for synthetic ones, and train it on these."""
-        with self._private_fit():
-            self._validate_params()
-            X = as_frame(X)
-            check_column_names(X)
-            y = _target(self, X, y)
-            synthesizer = clone(self.synthesizer)
-            facts, domain = synthesizer._public(X, y)
-            self._check_target(facts.columns[facts.target])
-            self._try(*self._as_given(X, *_made_up(facts, domain)))
-            validate_data(self, X, skip_check_array=True)
-            random = check_random_state(self.random_state)
-            self.synthesizer_ = synthesizer.fit(X, y, **_named(groups))
-            with self._kept_on_error(synthesizer):
-                records = synthesizer.sample(self.n_samples, return_X_y=True, random_state=random)
-                self.estimator_ = self._trained(*self._as_given(X, *records))
-            for name in ("privacy_", "privacy_event_", "epsilon_", "delta_"):
-                setattr(self, name, getattr(synthesizer, name))
-        return self
-
-    @abstractmethod
-    def _check_target(self, fact: Bounded | Categories) -> None:
-        """Refuse a target that there is no learning of, by what is public of it."""
-
-    @abstractmethod
-    def _trained(self, rows: Any, y: pd.Series[Any]) -> Any:
-        """Return a clone of the estimator, fitted to synthetic records."""
-
-    @staticmethod
-    def _as_given(X: Any, rows: pd.DataFrame, y: pd.Series[Any]) -> tuple[Any, pd.Series[Any]]:
-        """Return rows in the form in which ``fit`` got its own."""
-        return rows.set_axis(X.columns, axis=1) if isinstance(
-            X, pd.DataFrame
-        ) else rows.to_numpy(), y
-
-    def _try(self, rows: Any, y: pd.Series[Any]) -> None:
-        """Train on made-up records: what breaks the estimator must show before any noise."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self._trained(rows, y)
-        except Exception as error:
-            raise ValueError(
-                f"estimator={self.estimator!r} cannot be fitted to records of this schema "
-                f"({error}). Nothing was charged. Pass one that takes these columns, for instance "
-                "a pipeline with a SchemaTransformer."
-            ) from error
-
-    @contextmanager
-    def _kept_on_error(self, synthesizer: Synthesizer) -> Iterator[None]:
-        """Hand the synthesizer, which is paid for, to whoever catches what is raised.
-
-        Of an interruption it is an attribute as well.
-        """
-        try:
-            yield
-        except Exception as error:
-            failed = SyntheticTrainingError(
-                f"estimator={self.estimator!r} failed on the synthetic records ({error}), which "
-                "are paid for. Their synthesizer is the attribute `synthesizer` of this error: "
-                "train another estimator on what its sample() draws, at no further cost."
-            )
-            failed.synthesizer = synthesizer
-            raise failed from error
-        except BaseException as interruption:
-            interruption.synthesizer = synthesizer  # type: ignore[attr-defined]
-            raise
-
-    def _rows(self, X: Any) -> Any:
-        check_is_fitted(self, "estimator_")
-        X = as_frame(X)
-        check_column_names(X)
-        if isinstance(X, pd.DataFrame):
-            validate_data(self, X, skip_check_array=True, reset=False)
-            return X
-        tags = get_tags(self).input_tags
-        return validate_data(self, X, reset=False, dtype=None, ensure_all_finite=not tags.allow_nan)
-
-
-def _target(model: Any, X: Any, y: Any) -> Any:
-    """Return a target with a known value for each record; a Series keeps its name and type."""
-    if y is None:
-        raise ValueError(
-            f"This {type(model).__name__} estimator requires y to be passed, but the target y is "
-            "None."
-        )
-    check_unmasked(y, "y")
-    values = column_or_1d(y, warn=True)
-    check_consistent_length(X, values)
-    if pd.isna(values).any() or (values.dtype.kind == "f" and not np.isfinite(values).all()):
-        raise ValueError(
-            "Input y contains NaN or infinity. Drop records without a target before the fit."
-        )
-    if is_classifier(model):
-        check_classification_targets(values)
-    return y if isinstance(y, pd.Series) else values
-
-
-def _made_up(facts: Facts, domain: Domain) -> tuple[pd.DataFrame, pd.Series[Any]]:
-    """Return records of values that are possible, each class among them, by public facts alone."""
-    random = np.random.RandomState(0)
-    target = facts.target
-    n = max(_TRIED, *(c.cells.size for c in domain.columns if c.name == target))
-    codes = [random.permutation(np.arange(n) % size) for size in domain.sizes]
-    frame = domain.decoded(np.column_stack(codes), random)[facts.order]
-    return frame.drop(columns=target), frame[target]
-
-
-def _named(groups: Any) -> dict[str, Any]:
-    return {} if groups is None else {"groups": groups}
-
-
-def _can(method: str) -> Any:
-    def has(self: Any) -> bool:
-        return hasattr(getattr(self, "estimator_", self.estimator), method)
-
-    return available_if(has)
-
-
-class SyntheticDataClassifier(ClassifierMixin, _SyntheticDataEstimator):
+class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
     """Train any classifier on private synthetic records.
 
     The synthesizer sees the private records, the classifier only what the synthesizer draws: any
@@ -344,7 +171,7 @@ class SyntheticDataClassifier(ClassifierMixin, _SyntheticDataEstimator):
         rows = self._rows(X)
         return self.classes_[self.estimator_.predict(rows)]
 
-    @_can("predict_proba")
+    @can("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class; 0 for those that were never drawn.
 
@@ -364,7 +191,7 @@ class SyntheticDataClassifier(ClassifierMixin, _SyntheticDataEstimator):
         return found
 
 
-class SyntheticDataRegressor(RegressorMixin, _SyntheticDataEstimator):
+class SyntheticDataRegressor(RegressorMixin, SyntheticDataEstimator):
     """Train any regressor on private synthetic records.
 
     As :class:`SyntheticDataClassifier`, for numbers: the schema says ``target_bounds``.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pickle
 import threading
+import warnings
 
 import numpy as np
 import pytest
 from joblib import parallel_config
+from sklearn import config_context
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_classification, make_multilabel_classification
 from sklearn.ensemble import (
@@ -221,6 +224,20 @@ def test_threads_train_the_same_models(keep, monkeypatch):
     together = ShadowPool(FOREST, n_shadows=4, random_state=0, keep_models=keep).fit(X, Y)
     assert threading.get_ident() not in used
     assert np.array_equal(alone.logits(X, Y), together.logits(X, Y))
+
+
+def test_threads_are_configured_as_the_caller_is_and_leave_warnings_as_they_were(monkeypatch):
+    monkeypatch.setattr(_shadow_training, "several", lambda n_jobs: 2)
+    weights = np.where(X[:, 0] > 0, 3.0, 0.0)
+    before = warnings.filters[:]
+    plain = ShadowPool(make_pipeline(StandardScaler(), FOREST), n_shadows=4, random_state=0)
+    expected = plain.fit(X, Y, weights).logits(X, Y)
+    with config_context(enable_metadata_routing=True):  # weights then go by another name
+        asking = clone(FOREST).set_fit_request(sample_weight=True)
+        scaled = StandardScaler().set_fit_request(sample_weight=False)
+        routed = clone(plain).set_params(estimator=make_pipeline(scaled, asking)).fit(X, Y, weights)
+        assert np.array_equal(routed.logits(X, Y), expected)
+    assert warnings.filters == before
 
 
 def test_joblib_and_n_jobs_settle_how_many(monkeypatch):

@@ -200,6 +200,12 @@ FOUND = [
     ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=[([0], [1], [2])])),
     ("ridge", lambda: fine_tuning.SoftmaxHead(ridge=Fraction(1, 3))),
     ("steps", lambda: fine_tuning.GradientHead(steps=True)),
+    ("n_starts", lambda: attacks.GradientInversion(NETWORK, n_starts=True).fit(X, y)),
+    ("alpha", lambda: OutputPerturbationClassifier(alpha=True).fit(X, y)),
+    ("kind", lambda: accounting.charge(
+        PrivacyBudget(1.0), ONE, kind=np.zeros(2)).__enter__()),
+    ("X", lambda: attacks.UpdatesAttack(raised(X, y)).fit(X, y).score_samples(
+        np.where(np.arange(3) == 0, np.nan, X), y)),
     ("labels_known", lambda: INVERSION.evaluate(
         [attacks.party_gradient(NETWORK, X[:2], y[:2])], [(X[:2], y[:2])], labels_known="no")),
     ("return_X_y", lambda: synthesis.PrivateSynthesizer(schema=SCHEMA).fit(TABLE).sample(

@@ -118,6 +118,8 @@ def test_a_rate_of_ones_own_is_of_clipped_gradient_descent_without_privacy_too()
     assert (recipe.optimizer, recipe.max_grad_norm) == ("sgd", 1.0)
     assert chosen(AUTO | {"optimizer": "sgd"}, facts(epsilon=np.inf)).learning_rate == 0.1
     assert chosen(AUTO | {"optimizer": "adam"}, facts()).learning_rate == "auto"
+    # faster, a network learns the noise of its targets: R2 on a table falls from 0.21 to 0.07
+    assert chosen(AUTO, facts(epsilon=np.inf, classifies=False)).learning_rate == 0.001
     assert chosen(AUTO, facts(epsilon=np.inf, clipping="adaptive")).max_grad_norm == 1.0
 
 

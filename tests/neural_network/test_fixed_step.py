@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from contextlib import nullcontext
 from types import SimpleNamespace
 from unittest import mock
@@ -511,6 +512,22 @@ def test_processes_that_train_together_take_the_other_way(clipping):
     assert training.hindrance == "several processes train together"
     for p, q in zip(made[0].parameters(), made[1].parameters(), strict=True):
         torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+
+
+def test_the_table_of_records_is_gone_with_the_fit():
+    """Without waiting for a collection: nothing goes round in circles to it."""
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    tables = []
+    made = Table.__init__
+
+    def noted(self, *args):
+        tables.append(weakref.ref(self))
+        made(self, *args)
+
+    with simulated_gpu(), mock.patch.object(Table, "__init__", noted):
+        model = DPSGDClassifier(classes=[0, 1], epochs=2).fit(X, X[:, 0] > 0)
+    assert model.n_steps_
+    assert [table() for table in tables] == [None]
 
 
 def out_of_memory(*args):

@@ -44,6 +44,14 @@ def test_directions_of_mere_noise_are_left_out():
     assert np.all(moments.start(noisy, 50.0, 5).factor == 0)
 
 
+def test_sums_are_exact_however_rows_are_cut(monkeypatch):
+    rows, labels, _ = normal_rows(1000)
+    shares = np.random.default_rng(1).integers(1, 1 << 20, size=1000) / (1 << 20)
+    whole = Moments(2, 3, 2.0).sums(rows, labels, shares)
+    monkeypatch.setattr(_moments, "_ROWS", 7)
+    np.testing.assert_array_equal(Moments(2, 3, 2.0).sums(rows, labels, shares), whole)
+
+
 def test_of_wide_rows_the_means_alone_are_told(monkeypatch):
     rows, labels, _ = normal_rows(2000)
     moments = Moments(2, 3, 2.0)

@@ -452,7 +452,7 @@ def charge(
             f"budget={budget!r} must be a PrivacyBudget or None. Create one with "
             "PrivacyBudget(epsilon, delta)."
         )
-    if kind != "proved":
+    if not isinstance(kind, str) or kind != "proved":
         raise ValueError(
             f"A guarantee of kind={kind!r} cannot be charged to a budget: only proved ones add up. "
             "Fit with budget=None."
