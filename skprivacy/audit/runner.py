@@ -92,7 +92,8 @@ def audit(
     random_state : int, RandomState instance or None, default=None
         Seed of the random halves that shadow models are trained on.
     n_jobs : int, default=None
-        Number of shadow models to train in parallel.
+        Number of shadow models to train in parallel; None as for
+        :class:`~skprivacy.attacks.ShadowPool`.
     verbose : int, default=0
         Whether to show a progress bar.
     sample_weight : array-like of shape (n_train + n_test,), default=None

@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 
 from ..mechanisms.bounds import exact_product, quantize
 from ._bins import nonnegative
-from ._features import Features
 
 __all__ = ["Moments", "Start"]
 
 Floats = NDArray[np.float64]
-_INWARDS = 1.0 - 2.0**-20  # outweighs the rounding of a norm in single precision
-_NUMBERS = 1 / 5  # square of a usual number in [0, 1]: below an even column's, above a picture's
+_INWARDS = 1.0 - 2.0**-20  # outweighs the rounding of rows, which are of single precision
 _ROWS = 1 << 14  # that are worked on together
 _WIDEST = 2000  # rows of more numbers have too many products
 _RARE = 5.0  # deviations of the noise that a label's mean takes from the mean of all
@@ -45,14 +43,16 @@ class Start:
 class Moments:
     """The sum over records of v v', where v is a record's label, as a unit vector, and its row.
 
-    Rows are divided by ``radius``; longer ones are shortened to length 1. Of wide rows, products
-    with the label alone are summed up.
+    Numbers are counted from 1/2, so that none is longer than that, and a choice has length 1: rows
+    are divided by the greatest length that they may have. Of wide rows, products with the label
+    alone are summed up.
 
     Parameters
     ----------
-    n_classes, width : int
-        Labels, and numbers in a row.
-    radius : float
+    n_classes : int
+        Labels.
+    widths : tuple of int
+        Of the parts of a row: 1 for a number in [0, 1], more for the categories of a column.
 
     Notes
     -----
@@ -63,18 +63,23 @@ class Moments:
     """
 
     n_classes: int
-    width: int
-    radius: float
+    widths: tuple[int, ...]
 
     sensitivity = math.sqrt(3.0)
 
-    @classmethod
-    def of(cls, features: Features) -> Moments:
-        """Return how rows of these features are summed up, by public facts alone."""
-        widths = np.array(features.widths)
-        choices = np.count_nonzero(widths > 1)  # one number of each is 1
-        usual = choices + _NUMBERS * np.count_nonzero(widths == 1)
-        return cls(features.n_classes, int(widths.sum()), math.sqrt(usual))
+    @property
+    def width(self) -> int:
+        """Numbers in a row."""
+        return sum(self.widths)
+
+    @property
+    def radius(self) -> float:
+        """The greatest length of a row."""
+        return math.sqrt(sum(0.25 if width == 1 else 1.0 for width in self.widths))
+
+    @property
+    def _centre(self) -> Floats:
+        return np.array([0.5 if w == 1 else 0.0 for w in self.widths for _ in range(w)])
 
     @property
     def _shape(self) -> tuple[int, int]:
@@ -99,7 +104,7 @@ class Moments:
 
     def _vectors(self, rows: NDArray[np.float32], labels: NDArray[np.int64]) -> Floats:
         """Return the label and the row of each record, of length 1 each at most."""
-        short = rows.astype(np.float64) / self.radius
+        short = (rows.astype(np.float64) - self._centre) / self.radius
         norms = np.linalg.norm(short, axis=1, keepdims=True)
         short *= _INWARDS / np.maximum(norms, 1.0)
         return np.concatenate([np.eye(self.n_classes)[labels], short], axis=1)
@@ -125,12 +130,13 @@ class Moments:
         of_all = sums.sum(axis=0) / total
         rare = _RARE * std
         means = (sums + rare * of_all) / (counts[:, None] + rare)
+        known = (means + self._centre).clip(0.0, 1.0)
         if n == k:
-            return Start(rates, means.clip(0.0, 1.0), np.zeros((n_noise, self.width)))
+            return Start(rates, known, np.zeros((n_noise, self.width)))
         square = (upper + np.triu(upper, 1).T)[k:, k:] * self.radius**2 / total
         covariance = square - (means * rates[:, None]).T @ means
         spread = std * math.sqrt(size) * self.radius**2 / total
-        return Start(rates, means.clip(0.0, 1.0), _factor(covariance, 2 * spread, n_noise))
+        return Start(rates, known, _factor(covariance, 2 * spread, n_noise))
 
 
 def _factor(covariance: Floats, noise: float, n_noise: int) -> Floats:

@@ -266,7 +266,7 @@ class DPGANSynthesizer(Synthesizer):
             features = Features(domain, facts.label)
             who = None if groups is None else check_groups(groups, X)
             config = self._config(len(X) if who is None else who.n, who)
-            plan, moments = self._plan(features), Moments.of(features)
+            plan, moments = self._plan(features), Moments(features.n_classes, features.widths)
             first = self._first(config)
             config = self._with_noise(config, first.event)
             start = check_random_state(self.random_state)

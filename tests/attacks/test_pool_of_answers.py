@@ -9,8 +9,7 @@ import warnings
 import numpy as np
 import pytest
 from joblib import parallel_config
-from sklearn import config_context
-from sklearn.base import clone
+from sklearn import config_context, get_config
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_classification, make_multilabel_classification
 from sklearn.ensemble import (
@@ -228,15 +227,17 @@ def test_threads_train_the_same_models(keep, monkeypatch):
 
 def test_threads_are_configured_as_the_caller_is_and_leave_warnings_as_they_were(monkeypatch):
     monkeypatch.setattr(_shadow_training, "several", lambda n_jobs: 2)
-    weights = np.where(X[:, 0] > 0, 3.0, 0.0)
-    before = warnings.filters[:]
-    plain = ShadowPool(make_pipeline(StandardScaler(), FOREST), n_shadows=4, random_state=0)
-    expected = plain.fit(X, Y, weights).logits(X, Y)
-    with config_context(enable_metadata_routing=True):  # weights then go by another name
-        asking = clone(FOREST).set_fit_request(sample_weight=True)
-        scaled = StandardScaler().set_fit_request(sample_weight=False)
-        routed = clone(plain).set_params(estimator=make_pipeline(scaled, asking)).fit(X, Y, weights)
-        assert np.array_equal(routed.logits(X, Y), expected)
+    seen, before = [], warnings.filters[:]
+    train = _shadow_training.train_clone
+
+    def told(*args):
+        seen.append(get_config()["assume_finite"])
+        return train(*args)
+
+    monkeypatch.setattr(_shadow_training, "train_clone", told)
+    with config_context(assume_finite=True):  # a setting of a thread
+        ShadowPool(FOREST, n_shadows=4, random_state=0).fit(X, Y)
+    assert seen == [True] * 4
     assert warnings.filters == before
 
 

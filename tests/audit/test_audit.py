@@ -31,6 +31,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
+from skprivacy._pages import share
 from skprivacy.accounting import ApproxDP, GaussianEvent, LaplaceEvent, NonPrivate, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LiRA, LossThreshold, SignalThreshold
 from skprivacy.audit import AttackFinding, _html, audit
@@ -492,7 +493,7 @@ def test_an_attack_above_a_ceiling_is_pointed_out_where_it_refutes_nothing():
 
 
 def test_small_shares_keep_two_digits():
-    shown = [_html._share(value) for value in (0.0, 0.00014, 0.001, 0.0123, 0.5, 1.0, None)]
+    shown = [share(value) for value in (0.0, 0.00014, 0.001, 0.0123, 0.5, 1.0, None)]
     assert shown == ["0 %", "0.01 %", "0.1 %", "1.23 %", "50 %", "100 %", "–"]
 
 

@@ -92,6 +92,15 @@ def test_a_long_vector_moves_part_by_part_like_a_short_one(monkeypatch):
     np.testing.assert_allclose(ends[0], by_hand, rtol=1e-5, atol=1e-6)
 
 
+def test_weights_that_overflow_warn_of_nothing():
+    weights = nn.Parameter(torch.full((3,), 3e38))
+    weights.grad = torch.full((3,), -3e38)
+    optimizer = MomentumSGD([weights], lr=10.0, momentum=0.9)
+    with np.errstate(all="raise"):
+        optimizer.step()
+    assert torch.isinf(weights).all()
+
+
 def test_memory_is_used_again_and_grows():
     room = Workspace()
     first = room("a", (8, 2), torch.zeros(1))

@@ -11,6 +11,7 @@ import torch
 
 from skprivacy import load_model, save_model
 from skprivacy.accounting import PrivacyBudget
+from skprivacy.neural_network._training import adversarial
 from skprivacy.preprocessing import Bounded, Categories, Schema
 from skprivacy.synthesis import DPGANSynthesizer, Grid
 from skprivacy.synthesis._domain import Domain
@@ -49,7 +50,26 @@ def test_labels_are_drawn_as_often_as_they_were_counted():
     assert abs(synthesizer.rates_[1] - (y == "yes").mean()) < 0.03
 
 
-def test_what_goes_with_the_label_is_learned():
+def test_the_first_records_have_the_moments_of_their_label():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=3000)
+    line = rng.normal(size=(3000, 1))
+    X = np.clip(0.3 + 0.4 * y[:, None] + 0.1 * line * [1, -1], 0, 1)
+    schema = Schema({"a": Bounded(0, 1), "b": Bounded(0, 1)}, classes=[0, 1])
+    synthesizer = fitted(X, y, schema, epochs=1, learning_rate=1e-6, random_state=0)
+    drawn, labels = synthesizer.sample(2000, return_X_y=True, random_state=0)
+    for k in (0, 1):
+        own = drawn[labels == k]
+        np.testing.assert_allclose(own.mean(), 0.3 + 0.4 * k, atol=0.03)
+        np.testing.assert_allclose(own.std(), 0.1, atol=0.02)
+        assert own.corr().iloc[0, 1] < -0.9
+
+
+def test_what_goes_with_the_label_is_learned_from_the_discriminator(monkeypatch):
+    """Also by a generator that starts from nothing, in steps as large as the discriminator's."""
+    monkeypatch.setattr(adversarial.Generator, "start", lambda self, means, factor: None)
+    monkeypatch.setattr(adversarial, "_SLOWER", 1.0)
+    monkeypatch.setattr(adversarial, "_ALONE", 0.0)
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=3000)
     X = np.clip(rng.normal(0.25 + 0.5 * y[:, None], 0.1, size=(3000, 4)), 0, 1)

@@ -5,14 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skprivacy.preprocessing import Bounded, Categories
 from skprivacy.synthesis import _moments
-from skprivacy.synthesis._domain import Domain
-from skprivacy.synthesis._features import Features
 from skprivacy.synthesis._moments import Moments
 
-FACTS = {"age": Bounded(0, 9), "job": Categories(["a", "b", "c"]), "ill": Categories([0, 1])}
-FEATURES = Features(Domain.of(FACTS, {}, ["age"], {}), "ill")
+WIDE = (2, 4)  # choices, whose rows may be of length 2**.5
 
 
 def normal_rows(n, seed=0):
@@ -26,7 +22,7 @@ def normal_rows(n, seed=0):
 
 def test_exact_moments_are_those_of_the_rows():
     rows, labels, factor = normal_rows(20_000)
-    moments = Moments(2, 3, 2.0)
+    moments = Moments(2, (1, 1, 1))
     found = moments.start(moments.sums(rows, labels, None), 1e-9, 5)
     np.testing.assert_allclose(found.rates, [0.75, 0.25], atol=0.02)
     means = [rows[labels == k].mean(axis=0) for k in (0, 1)]
@@ -38,7 +34,7 @@ def test_exact_moments_are_those_of_the_rows():
 
 def test_directions_of_mere_noise_are_left_out():
     rows, labels, _ = normal_rows(2000)
-    moments = Moments(2, 3, 2.0)
+    moments = Moments(2, (1, 1, 1))
     sums = moments.sums(rows, labels, None)
     noisy = sums + np.random.default_rng(0).normal(scale=50.0, size=sums.shape)
     assert np.all(moments.start(noisy, 50.0, 5).factor == 0)
@@ -47,14 +43,14 @@ def test_directions_of_mere_noise_are_left_out():
 def test_sums_are_exact_however_rows_are_cut(monkeypatch):
     rows, labels, _ = normal_rows(1000)
     shares = np.random.default_rng(1).integers(1, 1 << 20, size=1000) / (1 << 20)
-    whole = Moments(2, 3, 2.0).sums(rows, labels, shares)
+    whole = Moments(2, (1, 1, 1)).sums(rows, labels, shares)
     monkeypatch.setattr(_moments, "_ROWS", 7)
-    np.testing.assert_array_equal(Moments(2, 3, 2.0).sums(rows, labels, shares), whole)
+    np.testing.assert_array_equal(Moments(2, (1, 1, 1)).sums(rows, labels, shares), whole)
 
 
 def test_of_wide_rows_the_means_alone_are_told(monkeypatch):
     rows, labels, _ = normal_rows(2000)
-    moments = Moments(2, 3, 2.0)
+    moments = Moments(2, (1, 1, 1))
     sums = moments.sums(rows, labels, None)
     known = moments.start(sums, 1e-9, 5)
     monkeypatch.setattr(_moments, "_WIDEST", 2)
@@ -70,7 +66,7 @@ def test_a_label_that_is_hardly_counted_has_the_mean_of_all():
     rows, labels, _ = normal_rows(2000)
     labels[labels == 1] = 0
     labels[0] = 1
-    moments = Moments(2, 3, 2.0)
+    moments = Moments(2, (1, 1, 1))
     found = moments.start(moments.sums(rows, labels, None), 10.0, 3)
     np.testing.assert_allclose(found.means[1], rows.mean(axis=0), atol=0.03)
     assert 0 <= found.means.min() <= found.means.max() <= 1
@@ -86,18 +82,26 @@ def test_a_unit_adds_no_more_than_the_sensitivity(size):
         rows = rng.normal(size=(size, 6)).astype(np.float32)
         rows *= np.float32(length) / np.linalg.norm(rows, axis=1, keepdims=True)
         labels = np.full(size, 2) if length > 1 else rng.integers(4, size=size)
-        added = Moments(4, 6, 1.0).sums(rows, labels, shares)
+        added = Moments(4, WIDE).sums(rows, labels, shares)
         longest = max(longest, float(np.linalg.norm(added)))
         rows[:] = rows[0]  # all alike: the most that a group can add
-        alike = Moments(4, 6, 1.0).sums(rows, np.zeros(size, int), shares)
+        alike = Moments(4, WIDE).sums(rows, np.zeros(size, int), shares)
         longest = max(longest, float(np.linalg.norm(alike)))
     assert longest <= Moments.sensitivity
-    # Reached by a row of one number.
-    row = np.eye(6, dtype=np.float32)[[0] * size]
-    added = Moments(4, 6, 1.0).sums(row, np.zeros(size, int), shares)
+    # Reached by a row in one direction.
+    row = np.sqrt(np.float32(2)) * np.eye(6, dtype=np.float32)[[0] * size]
+    added = Moments(4, WIDE).sums(row, np.zeros(size, int), shares)
     assert np.linalg.norm(added) > 0.999 * Moments.sensitivity
 
 
-def test_the_radius_is_that_of_usual_rows_by_public_facts():
-    moments = Moments.of(FEATURES)  # a number, whether it is missing, and three jobs
-    assert moments == Moments(2, 6, np.sqrt(2.2))
+def test_no_row_is_longer_than_the_radius():
+    """So that none is shortened: a number at its end, and one category of each column."""
+    moments = Moments(2, (1, 2, 3))
+    assert moments.radius == 1.5
+    row = np.array([[1, 0, 1, 0, 0, 1]], dtype=np.float32)
+    added = moments.sums(row, np.array([0]), None)
+    assert np.linalg.norm(added) == pytest.approx(Moments.sensitivity, rel=0.2)
+    found = moments.start(
+        moments.sums(np.repeat(row, 50, axis=0), np.zeros(50, int), None), 1e-9, 3
+    )
+    np.testing.assert_allclose(found.means[0], row[0], atol=1e-4)

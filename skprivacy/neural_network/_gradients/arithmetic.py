@@ -54,12 +54,13 @@ def tiny_numbers_as_zeros() -> Iterator[None]:
     fifth of the time of a run went there. Norms allow for what squares lose (``contributions.py``);
     what a contribution loses makes it shorter.
     """
-    before = bool(_SMALLEST * np.float32(0.5) == 0)
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(before)
+    with np.errstate(all="ignore"):  # what overflows adds nothing; torch says nothing of it either
+        before = bool(_SMALLEST * np.float32(0.5) == 0)
+        torch.set_flush_denormal(True)
+        try:
+            yield
+        finally:
+            torch.set_flush_denormal(before)
 
 
 def affine(bias: Tensor, a: Tensor, weight: Tensor, out: Tensor) -> Tensor:

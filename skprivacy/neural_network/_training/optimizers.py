@@ -149,13 +149,14 @@ def _update_in_parts(
     """Do the same a cache's worth at a time."""
     weights, moving, towards = p.numpy(), velocity.numpy(), grad.numpy()
     room = np.empty(min(len(weights), _CACHED), weights.dtype)
-    for start in range(0, len(weights), _CACHED):
-        part = slice(start, start + _CACHED)
-        w, v = weights[part], moving[part]
-        change = np.multiply(towards[part], scale, out=room[: len(w)])
-        v *= momentum
-        v += change
-        w -= np.multiply(v, lr, out=change)
+    with np.errstate(all="ignore"):  # as torch, which says nothing of weights that overflow
+        for start in range(0, len(weights), _CACHED):
+            part = slice(start, start + _CACHED)
+            w, v = weights[part], moving[part]
+            change = np.multiply(towards[part], scale, out=room[: len(w)])
+            v *= momentum
+            v += change
+            w -= np.multiply(v, lr, out=change)
 
 
 # By the names that the estimators give them.
