@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import date
 from functools import wraps
 from numbers import Integral, Rational, Real
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -282,7 +282,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not (isinstance(value, Rational) and value.denominator != 1)
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> TypeGuard[int]:
     """Return whether ``value`` is an integer, Python's or numpy's; True is none."""
     return isinstance(value, Integral) and is_number(value)
 

@@ -16,7 +16,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import StrOptions
-from .._validation import Interval, check_numbers, check_unmasked
+from .._validation import Interval, check_numbers, check_unmasked, is_whole
 from ..base import undone_if_refused
 from ..metrics._samples import as_numbers
 from .result import AttackResult
@@ -419,7 +419,7 @@ class AggregateAttack(BaseEstimator):
 
 
 def _check_count(name: str, value: Any) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+    if not is_whole(value) or value < 1:
         raise ValueError(f"{name}={value!r} must be a whole number of records, 1 or more.")
 
 

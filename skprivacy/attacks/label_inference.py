@@ -101,7 +101,13 @@ class LabelCanaries:
             With all labels to train on.
         """
         y = np.asarray(column_or_1d(y))
-        known = np.unique(y if classes is None else np.asarray(classes))
+        try:
+            known = np.unique(y if classes is None else np.asarray(classes))
+        except TypeError:
+            raise TypeError(
+                "y or classes holds labels that have no order, such as text beside numbers. Give "
+                "all labels one type."
+            ) from None
         if len(known) < 2:
             raise ValueError(
                 f"classes={known.tolist()!r}: a label can be flipped to another one only. Pass at "

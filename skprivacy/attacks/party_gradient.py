@@ -110,7 +110,7 @@ def gradient_of_step(before: Any, after: Any, learning_rate: float) -> Any:
     """
     positive("learning_rate", learning_rate)
     for name, weights in (("before", before), ("after", after)):
-        if not isinstance(weights, Mapping | Sequence):
+        if not isinstance(weights, Mapping | Sequence) or isinstance(weights, str | bytes):
             raise TypeError(
                 f"{name} must be a list of arrays, or a dict, not of type {type(weights).__name__}."
             )
@@ -129,6 +129,8 @@ def gradient_of_step(before: Any, after: Any, learning_rate: float) -> Any:
 
 def _step(before: Any, after: Any, learning_rate: float) -> NDArray[Any]:
     old, new = (_as_array(value) for value in (before, after))
+    if not all(np.issubdtype(weight.dtype, np.number) for weight in (old, new)):
+        raise TypeError(f"before and after must hold numbers, not {old.dtype} and {new.dtype}.")
     if old.shape != new.shape:
         raise ValueError(f"A weight has shape {old.shape} before and {new.shape} after the step.")
     return np.asarray((old - new) / learning_rate)

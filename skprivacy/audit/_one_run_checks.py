@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import numbers
-from typing import Any, TypeGuard
+from typing import Any
 
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils import check_consistent_length
 
 from .._sklearn import num_samples
+from .._validation import is_whole
 from ._gradient_canaries import check_gradient_canaries
 from ._private import holds_private_labels
 
@@ -34,14 +34,14 @@ def check_one_run(
         _check_gradients(estimator, X, n_canaries, canaries, score)
     else:
         _check_records(estimator, X, y, n_canaries, canaries, score)
-    if n_guesses is not None and not (_whole(n_guesses) and 1 <= n_guesses <= n_canaries):
+    if n_guesses is not None and not (is_whole(n_guesses) and 1 <= n_guesses <= n_canaries):
         raise ValueError(
             f"n_guesses={n_guesses!r} must be a whole number from 1 to n_canaries={n_canaries}, "
             "or None for what suits the claim."
         )
     if isinstance(alpha, bool) or not isinstance(alpha, float) or not 0 < alpha < 1:
         raise ValueError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.05.")
-    if random_state is not None and not _whole(random_state):
+    if random_state is not None and not is_whole(random_state):
         raise ValueError(
             f"random_state={random_state!r} must be a whole number, or None for fresh coins."
         )
@@ -58,7 +58,7 @@ def _check_gradients(estimator: Any, X: Any, n_canaries: Any, canaries: str, sco
             f"score={score!r} scores records, but canaries='gradient' are scored by the noisy sums "
             "of all steps. Leave it out."
         )
-    if not _whole(n_canaries) or n_canaries < _FEWEST:
+    if not is_whole(n_canaries) or n_canaries < _FEWEST:
         raise ValueError(f"n_canaries={n_canaries!r} must be a whole number, at least {_FEWEST}.")
     check_gradient_canaries(estimator, X)
 
@@ -74,7 +74,7 @@ def _check_records(
     if y.ndim != 1:
         raise ValueError(f"y must have one label for each record; got shape {y.shape}.")
     most = num_samples(X) // 2
-    if not _whole(n_canaries) or not _FEWEST <= n_canaries <= most:
+    if not is_whole(n_canaries) or not _FEWEST <= n_canaries <= most:
         raise ValueError(
             f"n_canaries={n_canaries!r} must be a whole number from {_FEWEST} to half the number "
             f"of records, {most}. Pass fewer canaries or more records."
@@ -88,7 +88,3 @@ def _check_records(
             f"canaries must be (X_canaries, y_canaries) with n_canaries={n_canaries} records. Pass "
             "as many as n_canaries says."
         )
-
-
-def _whole(value: Any) -> TypeGuard[int]:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, logsumexp
 
 from .. import _config
+from .._validation import is_whole
 from ..accounting import DEFAULT_ORDERS, check_delta
 from ..accounting.events._vote_curve import gnmax_rdp
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
@@ -239,7 +240,7 @@ def analyse_votes(
         raise ValueError(f"delta={delta!r} must be a number in (0, 1).")
     if not isinstance(conversion, str) or conversion not in CONVERSIONS:
         raise ValueError(f"conversion={conversion!r} must be one of {CONVERSIONS}.")
-    if moments is not None and not (isinstance(moments, Integral) and moments >= 1):
+    if moments is not None and not (is_whole(moments) and moments >= 1):
         raise ValueError(f"moments={moments!r} must be a whole number >= 1, or None.")
     if not isinstance(aggregator, Aggregator) or not aggregator.has_noise:
         raise ValueError(f"aggregator={aggregator!r} must be an aggregator with its noise.")

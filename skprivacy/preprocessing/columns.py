@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._validation import is_whole
 from ._column import Column
 from ._values import category_codes, category_key, column_numbers
 
@@ -96,7 +97,7 @@ class Bounded(Column):
                 f"Bounded: knee={self.knee!r} is too small for the range from {self.lower!r} to "
                 f"{self.upper!r}. Choose a larger one."
             )
-        if isinstance(self.bins, bool) or not isinstance(self.bins, numbers.Integral):
+        if not is_whole(self.bins):
             raise TypeError(f"Bounded: bins={self.bins!r} must be an integer, for example 16.")
         if self.bins < 1:
             raise ValueError(f"Bounded: bins={self.bins!r} must be at least 1, which adds no bits.")

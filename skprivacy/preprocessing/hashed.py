@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from .._validation import is_whole
 from ._column import Column
 from ._values import category_key, each_value
 from .columns import write_one_hot
@@ -60,7 +60,7 @@ class Hashed(Column):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.buckets, bool) or not isinstance(self.buckets, Integral):
+        if not is_whole(self.buckets):
             raise TypeError(f"Hashed: buckets={self.buckets!r} must be an integer, for example 64.")
         if not 2 <= self.buckets <= MOST_BUCKETS:
             raise ValueError(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from numbers import Integral
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .._groups import check_order, protected
-from .._validation import check_numbers, is_number
+from .._validation import check_numbers, is_number, is_whole
 from ..accounting import PrivacyBudget
 from ..base import private_release
 from ..mechanisms import Exponential, SecureRandom
@@ -285,7 +283,7 @@ def private_quantile(
     """
     if not (is_number(q) and 0 <= q <= 1):
         raise ValueError(f"q={q!r} must lie in [0, 1]; 0.5 is the median.")
-    if not (isinstance(n_candidates, Integral) and 2 <= n_candidates <= _MOST_CANDIDATES):
+    if not (is_whole(n_candidates) and 2 <= n_candidates <= _MOST_CANDIDATES):
         raise ValueError(
             f"n_candidates={n_candidates!r} must be an integer from 2 to {_MOST_CANDIDATES}, such "
             "as 1024."

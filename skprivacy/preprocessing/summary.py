@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral
 from os import PathLike
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _config
-from .._validation import as_path, as_paths, sequence
+from .._validation import as_path, as_paths, is_whole, sequence
 from ..accounting import PrivacyBudget
 from ..base import private_release
 from ..mechanisms import SecureRandom
@@ -228,7 +227,7 @@ def _checked(
                 f"marginals holds {name!r}, which has one bin. Say how finely it is counted, for "
                 "example schema.with_bins(16)."
             )
-    if isinstance(max_rows, bool) or not (isinstance(max_rows, Integral) and max_rows >= 1):
+    if not (is_whole(max_rows) and max_rows >= 1):
         raise ValueError(f"max_rows={max_rows!r} must be an integer >= 1.")
     if person is None and max_rows != 1:
         raise ValueError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._validation import as_frame, check_column_names, check_random_state, flag
+from .._validation import as_frame, check_column_names, check_random_state, flag, is_whole
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..preprocessing import Schema
 from ._domain import Domain
@@ -76,7 +75,7 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         n = self.n_records_ if n is None else n
-        if isinstance(n, bool) or not isinstance(n, Integral) or n < 1:
+        if not is_whole(n) or n < 1:
             raise ValueError(f"n={n!r} must be an integer of at least 1, or None.")
         flag("return_X_y", return_X_y)
         if return_X_y and self.target_ is None:

@@ -201,6 +201,14 @@ FOUND = [
     ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=[([0], [1], [2])])),
     ("ridge", lambda: fine_tuning.SoftmaxHead(ridge=Fraction(1, 3))),
     ("steps", lambda: fine_tuning.GradientHead(steps=True)),
+    ("before", lambda: attacks.gradient_of_step("abc", "abc", 0.1)),
+    ("before", lambda: attacks.gradient_of_step(["a"], ["b"], 0.1)),
+    ("y", lambda: attacks.LabelCanaries.drawn(UNORDERED, 5)),
+    ("n", lambda: synthesis.PrivateSynthesizer(schema=SCHEMA).fit(TABLE).sample(DAY)),
+    ("buckets", lambda: preprocessing.Hashed(DAY)),
+    ("bins", lambda: preprocessing.Bounded(0, 1, bins=DAY)),
+    ("moments", lambda: ensemble.analyse_votes(
+        [[3, 1]], ensemble.GNMax(5.0), moments=DAY)),
     ("learning_rate", lambda: neural_network.SCARFEncoder(learning_rate=1e173).fit(X)),
     ("learning_rate", lambda: synthesis.DPGANSynthesizer(
         schema=SCHEMA, learning_rate=1e173).fit(TABLE)),
