@@ -14,7 +14,7 @@ import pandas as pd
 
 from .. import _config
 from .._output import output_path
-from .._validation import as_frame, as_path, sequence, whole
+from .._validation import as_frame, as_path, flag, sequence, whole
 from ..mechanisms.bounds import checked_bounds
 from ._column import Column
 from ._inferring import column_name, inferred_column, target_facts
@@ -93,6 +93,7 @@ class Schema(Mapping[str, Column]):
                 f"Schema: target={target!r} must not be among the feature columns. Remove it from "
                 "columns."
             )
+        flag("inferred", inferred)
         self._columns = dict(columns)
         self.target = target
         self.classes = None if classes is None else Categories(sequence("classes", classes)).values
