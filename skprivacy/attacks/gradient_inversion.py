@@ -108,7 +108,7 @@ class GradientInversion(InversionAttack):
         "distance": [StrOptions({"cosine", "squared"})],
         "n_starts": [Interval(Integral, 1, None, closed="left")],
         "n_iter": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # of single precision
     }
 
     def __init__(

@@ -176,7 +176,7 @@ def _numbers(frame: pd.DataFrame, transformer: Any) -> tuple[NDArray[np.float32]
     names = list(frame.columns)
     numbers: Any = frame
     if transformer is not None:
-        if not hasattr(transformer, "transform"):
+        if not (hasattr(transformer, "fit") and hasattr(transformer, "transform")):
             raise TypeError(f"transformer={transformer!r} must be a fitted transformer, or None.")
         numbers = transformer.transform(frame)
         if hasattr(transformer, "get_feature_names_out"):

@@ -115,9 +115,15 @@ class MemGuardClassifier(OutputDefence):
                 "MemGuardClassifier requires y to be passed, but the target y is None."
             )
         X, labels = indexable(X, column_or_1d(y, warn=True))
-        kept, out = train_test_split(
-            np.arange(num_samples(X)), test_size=self.held_out, random_state=seed
-        )
+        try:
+            kept, out = train_test_split(
+                np.arange(num_samples(X)), test_size=self.held_out, random_state=seed
+            )
+        except ValueError:  # in scikit-learn's words
+            raise ValueError(
+                f"X has {num_samples(X)} records, too few to hold out held_out={self.held_out!r} "
+                "of them and to learn from the others."
+            ) from None
         self.estimator_ = clone(self.estimator).fit(safe_indexing(X, kept), labels[kept])
         shown = [
             np.sort(self.estimator_.predict_proba(safe_indexing(X, rows)), axis=1)

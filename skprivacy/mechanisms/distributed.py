@@ -21,6 +21,7 @@ _STEPS = 1 << 36  # the norm that one contribution may have
 _MARGIN = 1.0 + 2.0**-20  # covers the step from the sum of discrete Gaussians to a Gaussian
 _LEAST_SHARE = 1 << 16  # steps: the standard deviation of one party's noise
 _MOST_PARTIES = 1 << 26
+_MOST_NOISE = 1e15  # of which no sum has room
 _ROOM = 1 << 63  # sums beyond it, either way, would come out as others modulo 2**64
 _FARTHEST = 64  # standard deviations, which noise exceeds with probability exp(-2048)
 
@@ -110,10 +111,10 @@ class DistributedGaussian(Mechanism):
                 f"n_untrusted={self.n_untrusted!r} must be below n_parties={self.n_parties!r}: "
                 "somebody must add noise that counts."
             )
-        if not 0 <= self.noise_multiplier < math.inf:
+        if not 0 <= self.noise_multiplier <= _MOST_NOISE:
             raise ValueError(
-                f"noise_multiplier={self.noise_multiplier!r} must be a finite number >= 0. Use 0 "
-                "for no noise."
+                f"noise_multiplier={self.noise_multiplier!r} must be a finite number >= 0, and "
+                f"{_MOST_NOISE:g} at most. Use 0 for no noise."
             )
         if self.noise_multiplier and self._share() < _LEAST_SHARE:
             raise ValueError(

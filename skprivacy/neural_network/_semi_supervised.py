@@ -52,7 +52,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         "hidden_layer_sizes": ["array-like"],
         "epochs": [Interval(Integral, 1, None, closed="left")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # of single precision
         "unlabelled_weight": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
     }

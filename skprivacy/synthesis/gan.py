@@ -174,7 +174,7 @@ class DPGANSynthesizer(Synthesizer):
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "epochs": [Interval(Integral, 1, None, closed="left")],
         "discriminator_steps": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # of single precision
         "max_grad_norm": [Interval(Real, 1e-20, 1e20, closed="both")],
         "n_records": [Interval(Integral, 1, None, closed="left"), None],
         "max_group_rows": [Interval(Integral, 1, None, closed="left"), None],

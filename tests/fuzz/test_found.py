@@ -20,6 +20,7 @@ from skprivacy import (
     certificates,
     config_context,
     datasets,
+    defences,
     ensemble,
     fine_tuning,
     mechanisms,
@@ -200,6 +201,11 @@ FOUND = [
     ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=[([0], [1], [2])])),
     ("ridge", lambda: fine_tuning.SoftmaxHead(ridge=Fraction(1, 3))),
     ("steps", lambda: fine_tuning.GradientHead(steps=True)),
+    ("learning_rate", lambda: neural_network.SCARFEncoder(learning_rate=1e173).fit(X)),
+    ("learning_rate", lambda: synthesis.DPGANSynthesizer(
+        schema=SCHEMA, learning_rate=1e173).fit(TABLE)),
+    ("noise_multiplier", lambda: mechanisms.DistributedGaussian(1e300, 3, 1)),
+    ("held_out", lambda: defences.MemGuardClassifier(LogisticRegression()).fit(X[:1], y[:1])),
     ("X", lambda: attacks.QuantileAttack(TARGET).fit(X[:, :, None], y)),
     ("verbose", lambda: audit.audit(
         TARGET, X, y, X + 1.0, y, attacks=[attacks.LossThreshold()], verbose=np.zeros(2))),

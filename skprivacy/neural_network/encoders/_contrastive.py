@@ -34,7 +34,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "temperature": [Interval(Real, 0, None, closed="neither")],
     "batch_size": [Interval(Integral, 2, None, closed="left")],
     "epochs": [Interval(Integral, 1, None, closed="left")],
-    "learning_rate": [Interval(Real, 0, None, closed="neither")],
+    "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # of single precision
     "device": [str],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
