@@ -26,6 +26,8 @@ from ._telling import at_telling_epsilon
 
 __all__ = ["PrivacyVerification", "verify_privacy", "verify_release"]
 
+_MOST_RUNS = 10_000_000  # more is a slip: weeks
+
 _DELTA = 1e-5
 
 
@@ -389,10 +391,10 @@ def _probes(X: NDArray[Any], public: Public) -> NDArray[Any]:
 
 def _effort(n_runs: Any, seconds: Any, alpha: Any, n_jobs: Any) -> Effort:
     is_whole = isinstance(n_runs, numbers.Integral) and is_number(n_runs)
-    if n_runs is not None and not (is_whole and n_runs >= 20):
+    if n_runs is not None and not (is_whole and 20 <= n_runs <= _MOST_RUNS):
         raise ValueError(
-            f"n_runs={n_runs!r} must be a whole number of at least 20, or None for what the time "
-            "allows."
+            f"n_runs={n_runs!r} must be a whole number of at least 20, {_MOST_RUNS:,} at most, or "
+            "None for what the time allows."
         )
     if not (is_number(seconds) and seconds > 0):
         raise ValueError(f"seconds={seconds!r} must be a number above 0, such as 60.")

@@ -201,6 +201,7 @@ FOUND = [
     ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=[([0], [1], [2])])),
     ("ridge", lambda: fine_tuning.SoftmaxHead(ridge=Fraction(1, 3))),
     ("steps", lambda: fine_tuning.GradientHead(steps=True)),
+    ("n_runs", lambda: audit.verify_privacy(OutputPerturbationClassifier(), n_runs=1 << 63)),
     ("inferred", lambda: Schema({"age": preprocessing.Bounded(0, 1)}, inferred=np.zeros(2))),
     ("before", lambda: attacks.gradient_of_step("abc", "abc", 0.1)),
     ("before", lambda: attacks.gradient_of_step(["a"], ["b"], 0.1)),
