@@ -121,8 +121,8 @@ class MemGuardClassifier(OutputDefence):
             )
         except ValueError:  # in scikit-learn's words
             raise ValueError(
-                f"X has {num_samples(X)} records, too few to hold out held_out={self.held_out!r} "
-                "of them and to learn from the others."
+                f"X has n_samples = {num_samples(X)}, too few to hold out held_out="
+                f"{self.held_out!r} of them and to learn from the others."
             ) from None
         self.estimator_ = clone(self.estimator).fit(safe_indexing(X, kept), labels[kept])
         shown = [
