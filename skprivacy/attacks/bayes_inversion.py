@@ -25,10 +25,10 @@ class BayesInversion(InversionAttack):
     """Weigh candidates for the records of a batch by a prior and by the noisy gradient.
 
     Noise that hides records from a search leaves some candidates more probable than others. For one
-    record the posterior is prior * exp(-|g - g(row)|^2 / (2 s^2)), where g(row) is clipped as the
-    party does and s is its noise; each column is then guessed by the candidates' votes. No attack
-    with this prior is right more often. The records of a larger batch are drawn in turn given the
-    others, by Gibbs sampling.
+    record the posterior is ``prior * exp(-|g - g(row)|^2 / (2 s^2))``, where ``g(row)`` is clipped
+    as the party does and ``s`` is its noise; each column is then guessed by the candidates' votes.
+    No attack with this prior is right more often. The records of a larger batch are drawn in turn
+    given the others, by Gibbs sampling.
 
     Parameters
     ----------
