@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from ..._blas import one_blas_thread
 from ..._groups import Groups
 from ...accounting import PrivacyBudget, charge
 from ...mechanisms import FloatGaussian, Mechanism, SecureRandom
@@ -176,7 +177,12 @@ class Training:
         if (groups is None) != (self.config.per_group is None):
             raise ValueError("groups are given to a run that protects records, or the other way.")
         peers = Alone() if peers is None else peers
-        with ordinary_torch(self.device), private_randomness(self.random, self.device):
+        # Threads of numpy's products and those of torch would wait for one another in every step.
+        with (
+            one_blas_thread(),
+            ordinary_torch(self.device),
+            private_randomness(self.random, self.device),
+        ):
             n, X = len(X), that_fit(X, self.device)
             fixed = self._fixed(X, y, peers)
             if fixed is None:
