@@ -6,8 +6,8 @@ from skprivacy import config_context, get_config
 
 from .files_entered import entered_by_a_private_fit, files_entered
 
-# "auto", groups, names of columns and the arithmetic of a perceptron have files of their own
-MOST, MOST_OF_NETWORKS = 42, 17
+# "auto", groups, names of columns and the arithmetic of a perceptron and its threads have files of their own
+MOST, MOST_OF_NETWORKS = 43, 17
 
 
 def test_a_private_fit_enters_few_files():
