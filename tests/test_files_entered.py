@@ -6,7 +6,7 @@ from skprivacy import config_context, get_config
 
 from .files_entered import entered_by_a_private_fit, files_entered
 
-# "auto", groups, names of columns and the arithmetic of a perceptron and its threads have files of their own
+# "auto", groups, names of columns, a perceptron's arithmetic and threads have files of their own
 MOST, MOST_OF_NETWORKS = 43, 17
 
 
