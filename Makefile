@@ -22,10 +22,11 @@ GPU_TESTS = tests/mechanisms/test_chacha.py tests/neural_network/test_gpu.py \
 
 help:
 	@echo "make demo       install, train, draw the privacy-utility curve, write report.html and curve.png"
-	@echo "make quick      the inner loop, under a minute: style, types, and the tests that cost little"
+	@echo "make quick      the inner loop, some 90 seconds: style, types, and the tests that cost little"
 	@echo "make test       install, check style and types, run the tests and the doctests"
 	@echo "make test-slow  the long proofs: many models, whole data sets"
 	@echo "make test-matrix  the tests with the oldest and newest versions of all, on each Python"
+	@echo "make test-without-torch  the quick tests of all that works without the extra"
 	@echo "make test-gpu   the tests that need a GPU, and what shows on the processor what it does"
 	@echo "make test-clusters  sweeps on Dask and Ray, with a worker killed on the way"
 	@echo "make fuzz       ten thousand odd inputs into every public entry"
@@ -95,7 +96,7 @@ dist: $(VENV)/.installed
 	$(BIN)/python -m build
 
 clean:
-	rm -rf $(VENV) .venv-lowest .venv-newest-* build dist doc/_build doc/gallery doc/generated .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-lowest .venv-newest-* .venv-without-torch build dist doc/_build doc/gallery doc/generated .pytest_cache .mypy_cache .ruff_cache
 
 # The tests with the oldest and with the newest versions that pyproject.toml allows. The oldest have
 # wheels for Python 3.10 and 3.11 only. `make test-newest-3.12 WITH="scikit-learn==1.8.*"` tries one
@@ -105,8 +106,8 @@ PYTHONS ?= 3.10 3.11 3.12 3.13
 WITH ?=
 TESTS ?=
 
-.PHONY: test-lowest test-matrix
-test-matrix: test-lowest $(PYTHONS:%=test-newest-%)
+.PHONY: test-lowest test-matrix test-without-torch
+test-matrix: test-lowest test-without-torch $(PYTHONS:%=test-newest-%)
 
 test-lowest: $(LOWEST)/.installed
 	$(LOWEST)/bin/python -m pytest -q $(PARALLEL) $(TESTS)
@@ -122,6 +123,13 @@ test-newest-%:
 	.venv-newest-$*/bin/python -m pip install --quiet --disable-pip-version-check \
 		--upgrade --upgrade-strategy eager --editable ".[test]" $(WITH)
 	.venv-newest-$*/bin/python -m pytest -q $(PARALLEL) $(TESTS)
+
+test-without-torch:
+	$(PYTHON) -m venv .venv-without-torch
+	.venv-without-torch/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable ".[test]"
+	.venv-without-torch/bin/python -m pip uninstall --quiet --yes torch skorch opacus
+	.venv-without-torch/bin/python -m pytest -q $(PARALLEL) -m "not slow and not heavy" tests $(TESTS)
 
 # Input that nobody expects, into every public entry: tests/fuzz draws anew in each run.
 .PHONY: fuzz

@@ -45,6 +45,8 @@ from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import SchemaTransformer
 
 _SHADOWS = 16  # of each model, beside a peer
+_ROUNDS = 3  # in which ours and a peer's take turns
+_FORESTS = 12  # in a pool
 
 
 def location() -> None:
@@ -279,7 +281,7 @@ def peers() -> None:
         }
         seconds: dict[str, list[float]] = {way: [] for way in ways}
         found = {}
-        for _ in range(3):
+        for _ in range(_ROUNDS):
             for way, run in ways.items():
                 start = _processor_time()
                 found[way] = run()
@@ -287,7 +289,8 @@ def peers() -> None:
         print(f"{name}, {_SHADOWS} shadow models on 5,000 records, load {os.getloadavg()[0]:.1f}")
         for way, took in seconds.items():
             ratio = np.median(seconds["sacroml"]) / np.median(took)
-            print(f"  {way:10} {np.median(took):6.1f} s {ratio:5.1f}x  AUC {found[way]:.3f}")
+            area = found[way]
+            print(f"  {way:10} {np.median(took):6.1f} s {ratio:5.1f}x  AUC {area:.3f}", flush=True)
 
 
 def _lira(target: Any, model: Any, data: Any, members: slice, others: slice) -> float:
@@ -379,7 +382,7 @@ class _OpacusNet(_TorchNet):
 
 
 def pools() -> None:
-    """12 forests of 100 trees on 10,000 records: how long, and how much of each is kept."""
+    """Forests of 100 trees on 10,000 records: how long, and how much of each is kept."""
     X, y = _problem(100, 2)
     forest = RandomForestClassifier(random_state=0)
     for how, n_jobs, backend in (
@@ -388,19 +391,16 @@ def pools() -> None:
         ("in two processes", 2, "loky"),
     ):
         for keep in (True, False):
-            pool = attacks.ShadowPool(forest, n_shadows=12, random_state=0, keep_models=keep)
-            start, spent = time.perf_counter(), _processor()
+            pool = attacks.ShadowPool(forest, n_shadows=_FORESTS, random_state=0, keep_models=keep)
+            start, spent = time.perf_counter(), _processor_time()
             with parallel_config(backend, n_jobs=n_jobs):
                 pool.fit(X, y)
-            wall, spent = time.perf_counter() - start, _processor() - spent
-            size = len(pickle.dumps(pool)) / 12 / 2**20
+            wall, spent = time.perf_counter() - start, _processor_time() - spent
+            size = len(pickle.dumps(pool)) / _FORESTS / 2**20
             kept = "models" if keep else "answers"
-            print(f"{how}, {kept} kept: {wall:.1f} s, processor {spent:.1f} s, {size:.2f} MiB each")
-
-
-def _processor() -> float:
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(u.ru_utime + u.ru_stime for u in used)
+            own = "" if backend == "loky" else f"processor {spent:.1f} s, "  # its workers live on
+            told = f"{wall:.1f} s, {own}{size:.2f} MiB each"
+            print(f"{how}, {kept} kept: {told}, load {os.getloadavg()[0]:.1f}", flush=True)
 
 
 def _perceptron(n_features: int, hidden: tuple[int, ...], y: np.ndarray, activation: Any) -> Any:

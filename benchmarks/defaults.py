@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 from defaults_regression import regression, tune_regression, without_regression
-from defaults_tables import HELD_BACK, TUNING, Split, split
+from defaults_tables import HELD_BACK, TUNING, Split, split, table
+from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.neural_network import MLPClassifier
 
@@ -55,15 +56,29 @@ SEARCHED = [
 def accuracies(at: Split, seeds: int, epsilon: float, **settings: Any) -> float:
     """Return the mean test accuracy over seeds of weights, sampling and noise."""
     n = len(at.X)
+    model = _model(n, at.n_classes, epsilon, settings)
+    members = train_stacked(model, at.X, at.y, [np.arange(n)] * seeds, range(seeds), n_jobs=1)
+    return float(np.mean([np.mean(m.predict(at.X_test) == at.y_test) for m in members]))
+
+
+def on_splits(name: str, splits: int, epsilon: float, **settings: Any) -> NDArray[np.float64]:
+    """Return the test accuracy on each split of a table in per cent, all trained side by side."""
+    X, y = table(name)
+    n = len(X) * 7 // 10
+    orders = [np.random.default_rng(seed).permutation(len(X)) for seed in range(splits)]
+    model = _model(n, int(y.max()) + 1, epsilon, settings)
+    members = train_stacked(model, X, y, [o[:n] for o in orders], range(splits), n_jobs=1)
+    tests = [o[n : n + 4000] for o in orders]
+    found = [np.mean(m.predict(X[t]) == y[t]) for m, t in zip(members, tests, strict=True)]
+    return 100 * np.array(found)
+
+
+def _model(n: int, n_classes: int, epsilon: float, settings: dict[str, Any]) -> DPSGDClassifier:
     settings = dict(settings)
     if "steps" in settings:
         batch = settings["batch_size"] = min(settings["batch_size"], n // 4)
         settings["epochs"] = max(1, round(settings.pop("steps") * batch / n))
-    model = DPSGDClassifier(
-        epsilon=epsilon, delta=DELTA, classes=np.arange(at.n_classes), **settings
-    )
-    members = train_stacked(model, at.X, at.y, [np.arange(n)] * seeds, range(seeds), n_jobs=1)
-    return float(np.mean([np.mean(m.predict(at.X_test) == at.y_test) for m in members]))
+    return DPSGDClassifier(epsilon=epsilon, delta=DELTA, classes=np.arange(n_classes), **settings)
 
 
 def over_splits(score: Callable[[Split], float], name: str, splits: int, most: int) -> float:
@@ -98,16 +113,16 @@ def tune(names: Iterable[str], seeds: int) -> None:
 
 
 def held(names: Iterable[str], seeds: int) -> None:
-    print("table          epsilon  default  before  best of 60")
+    print("table          epsilon       default        before  best of 60")
     for name, epsilon in product(names or HELD_BACK, EPSILONS):
-        splits = [split(name, seed, 10**6) for seed in range(seeds)]
-
-        def mean(epsilon: float = epsilon, splits: list[Split] = splits, **settings: Any) -> float:
-            return 100 * float(np.mean([accuracies(at, 1, epsilon, **settings) for at in splits]))
-
-        before = mean(**BEFORE, **before_rate(splits[0], epsilon))
-        best = f"{max(mean(**s) for s in SEARCHED):6.1f}" if epsilon in (1.0, 3.0) else ""
-        print(f"{name:14s} {epsilon:7g} {mean():8.1f} {before:7.1f}  {best}", flush=True)
+        default = on_splits(name, seeds, epsilon)
+        rate = before_rate(split(name, 0, 10**6), epsilon)
+        before = on_splits(name, seeds, epsilon, **BEFORE, **rate)
+        best = ""
+        if epsilon in (1.0, 3.0):
+            best = f"{max(on_splits(name, seeds, epsilon, **s).mean() for s in SEARCHED):10.1f}"
+        shown = "  ".join(f"{x.mean():5.1f} +- {x.std():3.1f}" for x in (default, before))
+        print(f"{name:14s} {epsilon:7g}  {shown}  {best}", flush=True)
 
 
 def before_rate(at: Split, epsilon: float) -> dict[str, Any]:

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from skprivacy._blas import one_blas_thread
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
 from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import Alone, Training
@@ -325,4 +326,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_blas_thread():  # as every run of the engine has it
+        main()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.naive_bayes import GaussianNB
 
 COLUMNS = 100
 PUBLIC = {"epsilon": 1.0, "bounds": (-4.0, 4.0)}
@@ -46,17 +47,18 @@ def _scaler() -> Any:
     return PrivateStandardScaler(**PUBLIC)
 
 
-def _pate() -> Any:
-    from sklearn.naive_bayes import GaussianNB
+def _of_votes(name: str, *models: Any, **params: Any) -> Any:
+    from skprivacy import ensemble
 
-    from skprivacy.ensemble import PATEClassifier
+    kind: Any = getattr(ensemble, name)
 
-    class WithPublicRecords(PATEClassifier):
+    class WithPublicRecords(kind):
         def fit(self, X: Any, y: Any) -> Any:
             return super().fit(X, y, X_public=np.asarray(X[:1000]))
 
-    return WithPublicRecords(GaussianNB(), GaussianNB(), n_teachers=20, n_queries=100, epsilon=2.0,
-                             delta=1e-7, classes=[0, 1], random_state=0)  # fmt: skip
+    return WithPublicRecords(
+        *models, n_queries=100, epsilon=2.0, delta=1e-7, classes=[0, 1], random_state=0, **params
+    )
 
 
 def _fine_tuner() -> Any:
@@ -65,17 +67,47 @@ def _fine_tuner() -> Any:
     return ALMFineTuner(epsilon=1.0, delta=0.0, classes=[0, 1])
 
 
-def _labels() -> Any:
-    from sklearn.naive_bayes import GaussianNB
+def _labels(name: str, *models: Any, **params: Any) -> Any:
+    from skprivacy import label_privacy
 
-    from skprivacy.label_privacy import RandomizedResponseClassifier
+    kind = getattr(label_privacy, name)
+    return kind(*models, epsilon=1.0, classes=[0, 1], random_state=0, **params)
 
-    return RandomizedResponseClassifier(GaussianNB(), epsilon=1.0, classes=[0, 1], random_state=0)
+
+def _net() -> Any:
+    from torch import nn
+
+    from skprivacy.neural_network import DPNeuralNet
+
+    class OfDoubles(DPNeuralNet):
+        def fit(self, X: Any, y: Any) -> Any:  # networks take single precision: half a copy
+            return super().fit(X.astype(np.float32), y)
+
+    return OfDoubles(
+        nn.Linear(COLUMNS, 2), nn.CrossEntropyLoss, epsilon=None, noise_multiplier=1.0,
+        delta=1e-7, batch_size=4096, max_epochs=1,
+    )  # fmt: skip
+
+
+def _federated() -> Any:
+    from skprivacy.federated import DPFederatedClassifier
+
+    class InTen(DPFederatedClassifier):
+        def fit(self, X: Any, y: Any) -> Any:
+            return super().fit(X, y, parties=np.arange(len(X)) % 10)
+
+    return InTen(epsilon=4.0, delta=1e-7, n_rounds=2, classes=[0, 1])
+
+
+def _synthesizer(name: str, **params: Any) -> Any:
+    from skprivacy import synthesis
+    from skprivacy.preprocessing import Bounded, Schema
+
+    schema = Schema({f"x{i}": Bounded(-4, 4) for i in range(COLUMNS)}, classes=[0, 1])
+    return getattr(synthesis, name)(2.0, 1e-7, schema=schema, **params)
 
 
 def _lira() -> Any:
-    from sklearn.naive_bayes import GaussianNB
-
     from skprivacy.attacks import LiRA
 
     class Attacked(LiRA):
@@ -104,9 +136,23 @@ MAKERS: dict[str, Callable[[], Any]] = {
     ),
     "OutputPerturbationClassifier": lambda: _linear("OutputPerturbationClassifier", classes=[0, 1]),
     "PrivateStandardScaler": _scaler,
-    "PATEClassifier": _pate,
+    "DPNeuralNet": _net,
+    "PATEClassifier": lambda: _of_votes(
+        "PATEClassifier", GaussianNB(), GaussianNB(), n_teachers=20
+    ),
+    "PrivateKNNClassifier": lambda: _of_votes("PrivateKNNClassifier", GaussianNB()),
     "ALMFineTuner": _fine_tuner,
-    "RandomizedResponseClassifier": _labels,
+    "RandomizedResponseClassifier": lambda: _labels("RandomizedResponseClassifier", GaussianNB()),
+    "LP2STClassifier": lambda: _labels("LP2STClassifier", GaussianNB()),
+    "ALIBIClassifier": lambda: _labels("ALIBIClassifier", GaussianNB()),
+    "LabelPATEClassifier": lambda: _labels(
+        "LabelPATEClassifier", GaussianNB(), GaussianNB(), n_teachers=20, delta=1e-7
+    ),
+    "DPFederatedClassifier": _federated,
+    "PrivateSynthesizer": lambda: _synthesizer("PrivateSynthesizer"),
+    "DPGANSynthesizer": lambda: _synthesizer(
+        "DPGANSynthesizer", batch_size=4096, epochs=1, discriminator_steps=1
+    ),
     "LiRA": _lira,
 }
 

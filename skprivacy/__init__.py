@@ -14,6 +14,26 @@ from ._torch import torch_is_named
 from ._version import __version__
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names below
+    from . import (  # noqa: F401 - subpackages, which are loaded when they are named
+        accounting,
+        attacks,
+        certificates,
+        datasets,
+        defences,
+        display,
+        ensemble,
+        federated,
+        fine_tuning,
+        label_privacy,
+        linear_model,
+        mechanisms,
+        metrics,
+        model_selection,
+        neural_network,
+        persistence,
+        preprocessing,
+        synthesis,
+    )
     from .accounting import PrivacyBudget, PrivacyGuarantee
     from .attacks import RMIA, LiRA, LossThreshold, ShadowPool
     from .audit import audit, audit_one_run, check_disclosure, verify_privacy
@@ -147,13 +167,15 @@ _SUBPACKAGES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in _SUBPACKAGES:
-        return import_module(f".{name}", __name__)
-    if name in _PUBLIC:
-        with torch_is_named():
-            return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # to whom any misspelt name would exist
+
+    def __getattr__(name: str) -> Any:
+        if name in _SUBPACKAGES:
+            return import_module(f".{name}", __name__)
+        if name in _PUBLIC:
+            with torch_is_named():
+                return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

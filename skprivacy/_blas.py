@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
 from typing import Any
 
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # it has no types
 
-__all__ = ["blas_threads", "one_blas_thread"]
+__all__ = ["MUCH_WORK", "blas_threads", "one_blas_thread", "one_torch_thread", "threads_for"]
+
+# Multiplications of an operation that are worth several threads.
+MUCH_WORK = 1 << 25
 
 
 def blas_threads() -> int:
     """Return how many threads linear algebra uses."""
-    return _threads(ThreadpoolController())
+    return _threads(_controller())
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
@@ -25,10 +31,55 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     **Edge cases.** It does nothing if that is already so: if several threads each restored the
     number they found, the last one would restore one.
     """
-    controller = ThreadpoolController()
+    controller = _controller()
     if _threads(controller) == 1:
         return nullcontext()
     return controller.limit(limits=1, user_api="blas")
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Let torch compute on this thread alone.
+
+    At the end of every operation its threads wait for the last of them: on small operations that is
+    most of the time, and many times that where other processes want the cores, too.
+
+    **Edge cases.** Other threads keep the number that they have; one that begins to use torch
+    meanwhile has one.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    if before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def threads_for(module: Any, n_rows: float) -> AbstractContextManager[Any]:
+    """Return a context with as many threads of torch as passes of so many rows are worth.
+
+    **Edge cases.** What a convolution works is not known from its weights: it gets all threads.
+    """
+    shapes = [p.shape for p in module.parameters()]
+    if any(len(shape) > 2 for shape in shapes):
+        return nullcontext()
+    work = n_rows * sum(shape.numel() for shape in shapes)
+    return one_torch_thread() if work < MUCH_WORK else nullcontext()
+
+
+def _controller() -> ThreadpoolController:
+    return _of_modules(len(sys.modules))
+
+
+@lru_cache(maxsize=1)
+def _of_modules(count: int) -> ThreadpoolController:
+    """Return the libraries that are loaded: looked for again when more has been imported."""
+    return ThreadpoolController()
 
 
 def _threads(controller: ThreadpoolController) -> int:

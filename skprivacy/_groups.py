@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_consistent_length
 
 from ._sklearn import num_samples
-from ._validation import check_unmasked
+from ._validation import check_unmasked, n_records
 from .mechanisms import SecureRandom
 
 __all__ = [
@@ -128,7 +127,10 @@ def check_groups(groups: Any, X: Any, name: str = "groups") -> Groups:
             f"{name} has shape {np.shape(values)}; expected one value for each record, such as the "
             "column of the patients' numbers."
         )
-    check_consistent_length(X, values)
+    if len(values) != n_records(X):
+        raise ValueError(
+            f"{name} has {len(values)} values for {n_records(X)} records. Pass one for each."
+        )
     try:
         codes, names = pd.factorize(values)  # pandas' code of a missing value is -1
     except TypeError as error:

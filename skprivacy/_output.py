@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+import io
+import os
+import stat
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the command line shows its help without it
     import pandas as pd
+    from matplotlib.figure import Figure
 
-__all__ = ["displayable", "output_path", "without_formulas", "without_mathtext"]
+__all__ = [
+    "as_path",
+    "create_file",
+    "displayable",
+    "output_path",
+    "without_formulas",
+    "without_mathtext",
+    "write_figure",
+    "write_file",
+]
+
+Content = str | bytes | memoryview  # text is written in UTF-8
 
 _DATABASE = b"SQLite format 3\0"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet begins to compute with
+
+
+def as_path(name: str, value: Any) -> str:
+    """Return a path as text; TypeError for what is no path."""
+    try:
+        path = os.fsdecode(value)
+        os.fsencode(path)
+    except TypeError:
+        raise TypeError(f"{name}={value!r} must be a path: text, or a pathlib.Path.") from None
+    except UnicodeEncodeError:
+        raise ValueError(f"{name}={value!r} must be a path; no file has such a name.") from None
+    if "\0" in path:
+        raise ValueError(f"{name}={value!r} must be a path; no file has such a name.")
+    return path
 
 
 def output_path(path: str | PathLike[str], *suffixes: str) -> Path:
@@ -20,11 +52,13 @@ def output_path(path: str | PathLike[str], *suffixes: str) -> Path:
 
     Raises
     ------
+    TypeError
+        If it is no path.
     ValueError
         If there is a database at the path, such as a ledger. It is left as it is. Or if the name
         ends in none of ``suffixes``, where some are given: it would lie about what is inside.
     """
-    found = Path(path)
+    found = Path(as_path("path", path))
     if suffixes and found.suffix.lower() not in suffixes:
         raise ValueError(f"{str(found)!r} must end in {' or '.join(suffixes)}. Rename it.")
     if found.is_file():
@@ -35,6 +69,105 @@ def output_path(path: str | PathLike[str], *suffixes: str) -> Path:
                     "Pass another file name."
                 )
     return found
+
+
+def write_file(path: str | PathLike[str], content: Content, mode: int | None = None) -> None:
+    """Write a file; what was there is replaced when all of the new one is on the disk.
+
+    Parameters
+    ----------
+    path : str or Path
+    content : str or bytes-like
+    mode : int, default=None
+        Permissions. None: those of the file that was there, or else those of any new file.
+
+    Raises
+    ------
+    ValueError
+        If a privacy ledger stands there.
+    OSError
+        If it cannot be written, such as on a full disk; it names the file.
+
+    Notes
+    -----
+    **Guarantees.** Whatever happens, a full disk, an interruption or a kill, there is the whole new
+    file or what was there before.
+
+    **Edge cases.** A link stays one: the file that it leads to is replaced. What is no file, such
+    as ``/dev/stdout``, and a file in a folder that takes no other one are written to in place.
+    """
+    place = Path(os.path.realpath(output_path(path)))
+    with _named(path):
+        there = place.exists()
+        if there and mode is None:
+            mode = stat.S_IMODE(place.stat().st_mode)
+        if there and not _replaceable(place):
+            place.write_bytes(_bytes(content))
+            return
+        with _draft(place, content, mode) as draft:
+            os.replace(draft, place)
+
+
+def create_file(path: str | PathLike[str], content: Content, mode: int | None = None) -> None:
+    """Write a file that does not exist, as :func:`write_file` does; FileExistsError if it does.
+
+    **Guarantees.** Of several processes that create it at once, one does.
+
+    **Edge cases.** On a file system without links, such as that of a memory stick, an interruption
+    may leave a part of it.
+    """
+    place = Path(path).absolute()
+    with _named(path), _draft(place, content, mode) as draft:
+        try:
+            os.link(draft, place)
+        except FileExistsError:
+            raise
+        except OSError:
+            with open(place, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                file.write(_bytes(content))
+            place.chmod(stat.S_IMODE(draft.stat().st_mode))
+
+
+def write_figure(path: str | PathLike[str], figure: Figure, **options: Any) -> None:
+    """Write a figure of Matplotlib in the format that the name says, as :func:`write_file` does."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=Path(path).suffix[1:] or None, **options)
+    write_file(path, drawn.getbuffer())
+
+
+@contextmanager
+def _draft(place: Path, content: Content, mode: int | None) -> Iterator[Path]:
+    """Give a hidden file beside ``place``, with all of the content on the disk."""
+    draft, masked = place.with_name(f".{uuid.uuid4().hex}"), 0o666 if mode is None else 0o600
+    try:
+        with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, masked)) as file:
+            file.write(_bytes(content))
+            file.flush()
+            os.fsync(file.fileno())
+        if mode is not None:
+            draft.chmod(mode)
+        yield draft
+    finally:
+        with suppress(OSError):
+            os.unlink(draft)
+
+
+@contextmanager
+def _named(path: str | PathLike[str]) -> Iterator[None]:
+    """Let an error name the file that was asked for: it names the draft, or none."""
+    try:
+        yield
+    except OSError as error:
+        known = error.errno is not None
+        raise (OSError(error.errno, error.strerror, str(path)) if known else error) from error
+
+
+def _replaceable(place: Path) -> bool:
+    return place.is_file() and os.access(place, os.W_OK) and os.access(place.parent, os.W_OK)
+
+
+def _bytes(content: Content) -> bytes | memoryview:
+    return content.encode() if isinstance(content, str) else content
 
 
 def displayable(text: str) -> str:

@@ -3,6 +3,7 @@
 from inspect import signature
 from typing import Any
 
+from sklearn.metrics._scorer import _PassthroughScorer, _Scorer
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._param_validation import (
@@ -18,12 +19,18 @@ __all__ = [
     "HasMethods",
     "Interval",
     "StrOptions",
+    "asks_predictions_alone",
     "num_samples",
     "output_container",
     "safe_indexing",
     "takes_weights",
     "validate_parameter_constraints",
 ]
+
+
+def asks_predictions_alone(scorer: Any) -> bool:
+    """Return whether a scorer does nothing with records but to hand them to the model."""
+    return type(scorer) in (_PassthroughScorer, _Scorer)
 
 
 def output_container(transformer: Any) -> str | None:

@@ -18,6 +18,7 @@ from scipy import sparse
 from sklearn import utils
 
 from . import _sklearn
+from ._output import as_path
 
 __all__ = [
     "Interval",
@@ -30,6 +31,7 @@ __all__ = [
     "check_delta_is_small",
     "check_flat",
     "check_numbers",
+    "check_one_type",
     "check_random_state",
     "check_unmasked",
     "flag",
@@ -38,6 +40,7 @@ __all__ = [
     "is_tensor",
     "is_whole",
     "label_columns",
+    "n_records",
     "not_negative",
     "number",
     "open_unit",
@@ -315,11 +318,11 @@ def probability(name: str, value: Any) -> None:
         raise ValueError(f"{name}={value!r} must be a number in [0, 1).")
 
 
-def open_unit(name: str, value: Any) -> float:
+def open_unit(name: str, value: Any, example: float = 0.05) -> float:
     """Return a number in (0, 1) as a float; ValueError for anything else."""
     if not (is_number(value) and 1e-100 <= value < 1):  # below, quantiles underflow
         raise ValueError(
-            f"{name}={value!r} must be a number strictly between 0 and 1, for example 0.05."
+            f"{name}={value!r} must be a number strictly between 0 and 1, for example {example}."
         )
     return float(value)
 
@@ -357,6 +360,29 @@ def check_random_state(random_state: Any) -> np.random.RandomState:
         ) from None
 
 
+def n_records(X: Any) -> int:
+    """Return the number of records; TypeError for what holds none."""
+    try:
+        return int(_sklearn.num_samples(X))
+    except TypeError:
+        raise TypeError(f"X must be a table of records, not of type {type(X).__name__}.") from None
+
+
+def check_one_type(name: str, labels: Any) -> None:
+    """Raise TypeError for labels as bytes, and for such as have no order: text beside numbers."""
+    values = np.asarray(labels)
+    if values.dtype.kind == "S":
+        raise TypeError(f"{name} has labels as bytes. Convert them to text: labels.astype(str).")
+    if values.dtype.kind != "O":
+        return
+    try:
+        np.unique(values)
+    except TypeError:
+        raise TypeError(
+            f"{name} must have labels of one type; some have no order, as text beside numbers."
+        ) from None
+
+
 def sequence(name: str, values: Any) -> tuple[Any, ...]:
     """Return the values of a sequence; TypeError for anything else, which is not shown."""
     try:
@@ -374,17 +400,3 @@ def as_paths(name: str, value: Any) -> list[str]:
         return [as_path(name, path) for path in ((value,) if is_one else value)]
     except TypeError:
         raise TypeError(f"{name}={value!r} must be a path, or a list of paths.") from None
-
-
-def as_path(name: str, value: Any) -> str:
-    """Return a path as text; TypeError for what is no path."""
-    try:
-        path = os.fsdecode(value)
-        os.fsencode(path)
-    except TypeError:
-        raise TypeError(f"{name}={value!r} must be a path: text, or a pathlib.Path.") from None
-    except UnicodeEncodeError:
-        raise ValueError(f"{name}={value!r} must be a path; no file has such a name.") from None
-    if "\0" in path:
-        raise ValueError(f"{name}={value!r} must be a path; no file has such a name.")
-    return path

@@ -13,6 +13,7 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from ._config import leak, warn_caller
+from ._frozen import of_frozen_parts
 from ._identifiers import ask_whose
 from .accounting import Composed, Event, PrivacyBudget, PrivacyGuarantee, charge
 from .accounting._checks import check_relation
@@ -308,6 +309,7 @@ class PrivateFit:
         model: Any = self._estimator
         if unit == "record":
             ask_whose(getattr(model, "feature_names_in_", ()))
+        self.assume(*of_frozen_parts(model.get_params(deep=False), relation))
         with private_release(
             event,
             relation=relation,
@@ -363,6 +365,6 @@ class PrivateEstimatorMixin:
         return state | {"noise_seed": None} if "privacy_" in state else state
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags = super().__sklearn_tags__()  # type: ignore[misc]  # as above
         tags.non_deterministic = True
         return tags

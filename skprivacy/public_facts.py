@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
+from ._validation import check_one_type
 from .base import PrivateFit
 from .mechanisms.bounds import checked_bounds
 
@@ -44,6 +45,8 @@ def public_classes(
     ------
     ValueError
         If there are fewer than two classes, or ``y`` holds others; the message does not name them.
+    TypeError
+        If ``given`` holds classes that have no order.
     """
     if given is None:
         check_classification_targets(y)
@@ -52,6 +55,8 @@ def public_classes(
             "Pass classes=[...] with all labels that are publicly possible.",
             "the set of class labels is public (it was read off y)",
         )
+    if given is not None:
+        check_one_type("classes", given)
     classes = np.unique(np.asarray(y if given is None else given))
     if len(classes) < 2:
         raise ValueError(

@@ -45,6 +45,7 @@ ANYWHERE = {
     "_blas",
     "_clones",
     "_config",
+    "_frozen",
     "_global_chance",
     "_identifiers",
     "_jobs",
@@ -63,6 +64,7 @@ LAYER_OF["__main__"] = LAYER_OF["cli"]
 # used.
 MAY_IMPORT_TORCH = {
     "neural_network",
+    "_blas.py",
     "_stacked/apart.py",
     "_stacked/device_dpsgd.py",
     "_stacked/devices.py",
@@ -167,10 +169,20 @@ def test_importing_the_package_takes_no_torch():
 def test_editors_see_the_names_that_are_loaded_on_first_use(package):
     module = import_module(package)
     tree = ast.parse(Path(module.__file__).read_text())
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {alias.name: node.module for node in block.body for alias in node.names}
-    assert {**module._PUBLIC, **({"audit": "audit"} if package == "skprivacy" else {})} == seen
-    assert set(seen) <= set(module.__all__)
+    rooms = {name for name, origin in seen.items() if origin is None}
+    assert rooms == getattr(module, "_SUBPACKAGES", set()) - {"audit"}  # it is seen as a function
+    names = {name: origin for name, origin in seen.items() if origin}
+    assert {**module._PUBLIC, **({"audit": "audit"} if rooms else {})} == names
+    assert set(names) <= set(module.__all__)
+
+
+@pytest.mark.parametrize("package", ["skprivacy", "skprivacy.neural_network"])
+def test_type_checkers_see_misspelt_names(package):
+    """A module's ``__getattr__`` would tell them that every name exists."""
+    body = ast.parse(Path(import_module(package).__file__).read_text()).body
+    assert "__getattr__" not in {node.name for node in body if isinstance(node, ast.FunctionDef)}
 
 
 WITHOUT_TORCH = """

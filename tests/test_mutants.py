@@ -528,7 +528,7 @@ def test_a_counter_that_starts_again_under_its_key_is_caught(method):
 
 def test_views_that_are_each_clipped_by_themselves_are_caught():
     def every_view_an_example(original):
-        def call(self, inputs, targets, shares):
+        def call(self, inputs, targets, shares, first):
             for part in inputs[::2], inputs[1::2]:
                 original(self, part.repeat_interleave(2, 0), targets)
 

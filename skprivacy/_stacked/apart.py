@@ -115,6 +115,7 @@ def _train(
     may_stop = net.n_iter_no_change < net.max_iter
     losses = torch.zeros(len(places), dtype=torch.float64, device=device)
     steps = [place.steps() for place in places]
+    lengths = [0 if task is None else len(task.rows) for task in tasks]
     active = {i for i, task in enumerate(tasks) if task is not None}
     while active:
         rows, sizes_of, ended = _next(steps, active, length)
@@ -124,7 +125,7 @@ def _train(
             found = np.array(losses.tolist())
             losses.masked_fill_(sent(np.isin(np.arange(len(places)), ended), device), 0.0)
             for i in ended:
-                if patience[i].run_out(found[i : i + 1] / len(tasks[i].rows)):  # type: ignore[union-attr]
+                if patience[i].run_out(found[i : i + 1] / lengths[i]):
                     active.discard(i)
     trained = stack.networks()
     return [None if t is None else layers for t, layers in zip(tasks, trained, strict=True)]

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ._coordinates import parts
-from ._records import numeric_columns
+from ._records import as_table, numeric_columns
 
 __all__ = ["Cells", "Counts"]
 
@@ -33,7 +33,7 @@ class Cells:
     def __init__(self, X: Any, n_bins: int) -> None:
         numbers, texts = parts(X)
         self._edges = [_edges(column, n_bins) for column in numbers.T]
-        self._values = [pd.Index(np.unique(column)) for column in texts.T]
+        self._values = [pd.Index(np.unique(column), dtype=object) for column in texts.T]
         self.names = _names(X)
 
     def of(self, X: Any, name: str) -> Codes:
@@ -50,7 +50,7 @@ class Cells:
             for column, edges in zip(numbers.T, self._edges, strict=True)
         ]
         codes += [
-            1 + values.get_indexer(column)
+            1 + values.get_indexer(pd.Index(column, dtype=object))
             for column, values in zip(texts.T, self._values, strict=True)
         ]
         return np.column_stack(codes).astype(np.int64)
@@ -66,7 +66,7 @@ def _edges(column: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
 
 def _names(X: Any) -> list[Any]:
     """Return the names of columns, those of numbers first."""
-    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.reshape(X, (len(X), -1)))
+    frame = X if isinstance(X, pd.DataFrame) else as_table(np.reshape(X, (len(X), -1)))
     number = numeric_columns(frame)
     return [*frame.columns[number], *frame.columns[~number]]
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.preprocessing import OneHotEncoder
 
-from ._records import numeric_columns
+from ._records import as_table, numeric_columns
 
-__all__ = ["Coordinates", "as_table", "as_texts", "parts"]
+__all__ = ["Coordinates", "as_texts", "parts"]
 
 
 class Coordinates:
@@ -70,17 +70,6 @@ def parts(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
     known = texts.where(texts.notna(), "missing").to_numpy(dtype=object)
     numbers = frame.loc[:, number].to_numpy(dtype=np.float64, na_value=np.nan)
     return numbers, as_texts(known)
-
-
-def as_table(X: Any) -> pd.DataFrame:
-    """Return records as a table, in which text of an array stays Python's.
-
-    pandas' own cannot hold every one: no half of a surrogate pair.
-    """
-    if np.ndim(X) > 2:
-        raise ValueError(f"X has shape {np.shape(X)}; expected a row of features of each record.")
-    of_text = isinstance(X, np.ndarray) and X.dtype.kind in "OUS"
-    return pd.DataFrame(X, dtype=object if of_text else None)
 
 
 def as_texts(values: NDArray[Any]) -> NDArray[Any]:

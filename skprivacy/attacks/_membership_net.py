@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from .._blas import threads_for
 from .gradient_norm import linear_model
 
 __all__ = ["Scorer", "View", "train_decoded", "train_labelled"]
@@ -234,15 +235,16 @@ def _train(
     """Train on some rows; keep the state, the first included, that is best on others."""
     steps = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     best, kept = _judged(network, data, cost, held_out), copy.deepcopy(network.state_dict())
-    for _ in range(epochs):
-        network.train()
-        for rows in learned[torch.randperm(len(learned))].split(BATCH):
-            steps.zero_grad()
-            cost(data, rows).backward()
-            steps.step()
-        judged = _judged(network, data, cost, held_out)
-        if judged <= best:
-            best, kept = judged, copy.deepcopy(network.state_dict())
+    with threads_for(network, BATCH):
+        for _ in range(epochs):
+            network.train()
+            for rows in learned[torch.randperm(len(learned))].split(BATCH):
+                steps.zero_grad()
+                cost(data, rows).backward()
+                steps.step()
+            judged = _judged(network, data, cost, held_out)
+            if judged <= best:
+                best, kept = judged, copy.deepcopy(network.state_dict())
     network.load_state_dict(kept)
 
 

@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 
+from .._blas import threads_for
 from .._clones import train_clone
 
 __all__ = ["Layer", "ModuleNetwork", "Network", "PlainNetwork", "open_network"]
@@ -212,7 +213,7 @@ class ModuleNetwork(Network):
         network = ModuleNetwork(module, epochs=self.epochs, probabilities=self.probabilities)
         inputs = self._tensor(X)
         labels = torch.as_tensor(label, device=inputs.device)
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), threads_for(module, BATCH):
             torch.manual_seed(seed)
             weights = [p for layer in network._from(first, inputs[:2]) for p in _forget(layer)]
             optimizer = torch.optim.Adam(weights)

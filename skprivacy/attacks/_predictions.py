@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._config import warn_caller
+from .._validation import check_one_type
 from ._records import by_parts
 
 __all__ = ["check_known", "class_list", "predict_aligned"]
@@ -18,13 +19,18 @@ Float64Array = NDArray[np.float64]
 def class_list(*parts: Any) -> NDArray[Any]:
     """Return the sorted union of several lists of labels."""
     arrays = [np.asarray(part) for part in parts]
+    for array in arrays:
+        if array.ndim != 1:
+            raise ValueError(f"y has shape {array.shape}; expected one label for each record.")
     kinds = {"number" if a.dtype.kind in "biuf" else "text" for a in arrays}
     if len(kinds) > 1:
         raise ValueError(
             "y and the classes of the model have different types: "
             f"{[a.dtype.name for a in arrays]}. Pass y in the form the model was fitted with."
         )
-    return np.unique(np.concatenate(arrays))
+    union = np.concatenate(arrays)
+    check_one_type("y", union)
+    return np.unique(union)
 
 
 def check_known(y: NDArray[Any], classes: Any) -> None:

@@ -18,7 +18,9 @@ Float64Array = NDArray[np.float64]
 
 __all__ = [
     "as_records",
+    "as_table",
     "by_parts",
+    "check_alike",
     "concat",
     "encode",
     "fingerprints",
@@ -27,6 +29,7 @@ __all__ = [
     "parts_of",
     "safe_indexing",
     "some_records",
+    "with_columns",
 ]
 
 
@@ -46,12 +49,30 @@ def as_records(X: Any, name: str = "X") -> Any:
     return records
 
 
+def as_table(X: Any) -> pd.DataFrame:
+    """Return records as a table, in which text of an array stays Python's.
+
+    pandas' own cannot hold every one: no half of a surrogate pair.
+    """
+    if np.ndim(X) > 2:
+        raise ValueError(f"X has shape {np.shape(X)}; expected a row of features of each record.")
+    of_text = isinstance(X, np.ndarray) and X.dtype.kind in "OUS"
+    return pd.DataFrame(X, dtype=object if of_text else None)
+
+
 def some_records(X: Any, name: str) -> Any:
     """Return X as :func:`as_records`; ValueError if there is no record in it."""
     records = as_records(X, name)
     if not num_samples(records):
         raise ValueError(f"{name} holds no records. Pass at least one.")
     return records
+
+
+def with_columns(X: Any, name: str) -> Any:
+    """Return X; ValueError if its records hold nothing."""
+    if 0 in np.shape(X)[1:]:
+        raise ValueError(f"{name} has shape {np.shape(X)}: records without columns are all alike.")
+    return X
 
 
 _PART = 1 << 15  # rows: what models and hashes need for so many is little beside a large table
@@ -83,7 +104,7 @@ def fingerprints(X: Any) -> NDArray[np.uint64]:
 
 
 def _fingerprints(X: Any) -> NDArray[np.uint64]:
-    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
+    frame = X if isinstance(X, pd.DataFrame) else as_table(X)
     plain: dict[int, Any] = {}
     for i in range(frame.shape[1]):
         column = frame.iloc[:, i]
@@ -98,6 +119,16 @@ def _fingerprints(X: Any) -> NDArray[np.uint64]:
 
 def concat(first: Any, second: Any, names: str = "X_in and X_out") -> Any:
     """Stack two containers of records of the same kind."""
+    check_alike(first, second, names)
+    if isinstance(first, pd.DataFrame):
+        return pd.concat([first, second], ignore_index=True)
+    if sparse.issparse(first) or sparse.issparse(second):
+        return sparse.vstack([first, second], format="csr")
+    return np.concatenate([np.asarray(first), np.asarray(second)])
+
+
+def check_alike(first: Any, second: Any, names: str) -> None:
+    """Raise ValueError unless two containers of records have the same columns."""
     frames = isinstance(first, pd.DataFrame), isinstance(second, pd.DataFrame)
     if frames[0] != frames[1]:
         raise ValueError(
@@ -111,15 +142,11 @@ def concat(first: Any, second: Any, names: str = "X_in and X_out") -> Any:
                 f"{list(first.columns)[:20]} and {list(second.columns)[:20]}. Select the same "
                 "columns from both."
             )
-        return pd.concat([first, second], ignore_index=True)
-    if first.shape[1:] != second.shape[1:]:
+    elif first.shape[1:] != second.shape[1:]:
         raise ValueError(
             f"{names} have records of the dimensions {first.shape[1:]} and {second.shape[1:]}; "
             "expected the same."
         )
-    if sparse.issparse(first) or sparse.issparse(second):
-        return sparse.vstack([first, second], format="csr")
-    return np.concatenate([np.asarray(first), np.asarray(second)])
 
 
 def numeric_columns(X: Any) -> NDArray[np.bool_]:
@@ -152,7 +179,7 @@ def encode(X: Any, others: Any) -> tuple[Float64Array, Float64Array, Callable[[F
         return X.toarray(), others.toarray(), sparse.csr_matrix
     if not isinstance(X, pd.DataFrame) and X.dtype.kind in "biuf":
         return X.astype(float), np.asarray(others, dtype=float), lambda matrix: matrix
-    frame, other_frame = pd.DataFrame(X), pd.DataFrame(others)
+    frame, other_frame = as_table(X), as_table(others)
     number = numeric_columns(frame)
     values: dict[int, Any] = {}
     coded = np.empty((len(frame) + len(other_frame), frame.shape[1]))
@@ -200,7 +227,8 @@ def _text(column: pd.Series[Any]) -> Any:
 
 def _marked(values: NDArray[np.object_]) -> NDArray[np.object_]:
     marked = [f"t{value}" if type(value) is str else _mark(value) for value in values]
-    return np.array(marked, dtype=object)
+    # pandas hashes text as UTF-8, which half of a surrogate pair has none of
+    return np.array([mark.encode("utf-8", "surrogatepass") for mark in marked], dtype=object)
 
 
 def _mark(value: Any) -> str:

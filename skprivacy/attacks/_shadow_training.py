@@ -1,13 +1,10 @@
-"""Training of shadow models: one by one or stacked, and kept in a folder."""
+"""Training of shadow models: one by one or stacked."""
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import warnings
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import joblib
@@ -23,11 +20,12 @@ from .._clones import train_clone
 from .._groups import Groups
 from .._jobs import several, workers
 from .._stacked import train_stacked
+from ._pool_folder import ModelFile
 from ._shared_steps import behind, inside
 from ._tables import AnswerTable
 from ._threads import trains_in_threads
 
-__all__ = ["Data", "Jobs", "files_of", "open_folder", "train_shadows"]
+__all__ = ["Data", "Jobs", "train_shadows"]
 
 
 class Jobs(NamedTuple):
@@ -35,7 +33,7 @@ class Jobs(NamedTuple):
 
     rows: list[NDArray[np.intp]]
     seeds: NDArray[Any]
-    files: list[Path | None]
+    files: list[ModelFile | None]
 
 
 class Data(NamedTuple):
@@ -117,12 +115,12 @@ def _train(
     shared: Pipeline | None,
     rows: NDArray[np.intp],
     seed: int,
-    file: Path | None,
+    file: ModelFile | None,
 ) -> Any:
     if file is not None and file.exists():
-        return data.left_of(joblib.load(file), shared)
+        return data.left_of(file.load(), shared)
     trained = train_clone(estimator, data.X, data.y, rows, seed, data.weights, data.groups)
-    return data.left_of(_save(behind(shared, trained), file), shared)
+    return data.left_of(_saved(behind(shared, trained), file), shared)
 
 
 def _train_stacked(
@@ -136,16 +134,15 @@ def _train_stacked(
 ) -> list[Any]:
     """Load the models that are saved and train the others."""
     rows, seeds, files = jobs
-    saved = [file is not None and file.exists() for file in files]
     kept = [
-        data.left_of(joblib.load(file), shared) if there else None
-        for file, there in zip(files, saved, strict=True)
+        data.left_of(file.load(), shared) if file is not None and file.exists() else None
+        for file in files
     ]
-    missing = [i for i, there in enumerate(saved) if not there]
+    missing = [i for i, model in enumerate(kept) if model is None]
     with tqdm(total=len(missing), disable=not verbose, **_BAR) as bar:
 
         def keep(i: int, model: Any) -> None:
-            whole = _save(behind(shared, model), files[missing[i]])
+            whole = _saved(behind(shared, model), files[missing[i]])
             kept[missing[i]] = data.left_of(whole, shared)
             bar.update()
 
@@ -162,45 +159,7 @@ def _train_stacked(
     return kept
 
 
-def _save(model: Any, file: Path | None) -> Any:
+def _saved(model: Any, file: ModelFile | None) -> Any:
     if file is not None:
-        unfinished = file.with_suffix(f".{os.getpid()}")
-        joblib.dump(model, unfinished)
-        os.replace(unfinished, file)  # an interruption leaves a whole file or none
+        file.save(model)
     return model
-
-
-def files_of(folder: Path | None, n_shadows: int) -> list[Path | None]:
-    return [folder and folder / f"shadow_{i:04d}.joblib" for i in range(n_shadows)]
-
-
-def open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
-    """Return the seed of the pool in the folder, after checking that the pool is the same."""
-    folder.mkdir(parents=True, exist_ok=True)
-    plan = folder / "pool.json"
-    if not plan.exists():
-        if any(folder.glob("shadow_*.joblib")):
-            raise ValueError(
-                f"path={str(folder)!r} holds shadow models, but not {plan.name!r}, which says what "
-                "each was trained on: they cannot be used again. Restore that file, pass another "
-                "folder, or delete this one."
-            )
-        unfinished = plan.with_suffix(f".{os.getpid()}")
-        unfinished.write_text(json.dumps({"content": content, "seed": seed}))
-        os.replace(unfinished, plan)
-        return seed
-    try:
-        known = json.loads(plan.read_text())
-        content_known, seed_known = known["content"], int(known["seed"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{plan} is damaged ({error}), so that it is unknown what the shadow models beside it "
-            "were trained on. Restore that file, pass another folder, or delete this one."
-        ) from error
-    if content_known != content:
-        raise ValueError(
-            f"path={str(folder)!r} holds shadow models of other records, of another estimator "
-            f"or of another number than n_shadows={n_shadows}. Pass another folder, or delete "
-            "this one."
-        )
-    return seed_known

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from ._records import fingerprints, num_samples, numeric_columns, safe_indexing
+from ._records import as_table, fingerprints, num_samples, numeric_columns, safe_indexing
 
 __all__ = ["Surroundings"]
 
@@ -97,7 +97,7 @@ def _parts(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """Return the numeric columns and the others, as text."""
     if not isinstance(X, pd.DataFrame) and X.dtype.kind in "biuf":
         return X.reshape(len(X), -1).astype(float), np.empty((len(X), 0), dtype=object)
-    frame = pd.DataFrame(X)
+    frame = as_table(X)
     number = numeric_columns(frame)
     values = frame.loc[:, number].to_numpy(dtype=float, na_value=np.nan)
     return np.where(np.isfinite(values), values, np.nan), frame.loc[:, ~number].to_numpy(dtype=str)

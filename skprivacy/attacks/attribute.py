@@ -23,7 +23,7 @@ from .._validation import label_columns
 from ..base import undone_on_error
 from . import scores
 from ._predictions import check_known, class_list, predict_aligned
-from ._records import as_records
+from ._records import as_records, as_table
 
 __all__ = ["AttributeInference", "AttributeResult"]
 
@@ -170,7 +170,13 @@ class AttributeInference(BaseEstimator):
         frame, values = self._split_complete(X)
         y = column_or_1d(y)
         check_consistent_length(frame, y)
-        known, counts = np.unique(values, return_counts=True)
+        try:
+            known, counts = np.unique(values, return_counts=True)
+        except TypeError:
+            raise TypeError(
+                f"attribute={self.attribute!r} has values without an order, such as text beside "
+                "numbers. Give them one type."
+            ) from None
         if len(known) < 2:
             raise ValueError(
                 f"attribute={self.attribute!r} must have at least two values among the attacker's "
@@ -245,6 +251,7 @@ class AttributeInference(BaseEstimator):
         AttributeResult
             The shares that were inferred and imputed, and their differences.
         """
+        check_is_fitted(self)
         right_in, imputed_in = self._correct(X_in, y_in, "X_in")
         right_out, imputed_out = self._correct(X_out, y_out, "X_out")
         difference = right_in.mean() - right_out.mean()
@@ -340,7 +347,7 @@ class AttributeInference(BaseEstimator):
         X = as_records(X, name)
         if X.ndim != 2:
             raise ValueError(f"{name} has {X.ndim} dimensions; expected 2, records by features.")
-        frame = pd.DataFrame(X)
+        frame = as_table(X)
         if not isinstance(self.attribute, Hashable) or self.attribute not in frame.columns:
             raise ValueError(
                 f"attribute={self.attribute!r} must be a column of {name}, one of "
@@ -360,7 +367,9 @@ class AttributeInference(BaseEstimator):
         """Return the records with the attribute set to ``value``, in the same container."""
         if isinstance(X, pd.DataFrame):
             frame = X.copy()
-            frame[self.attribute] = pd.Series(value, index=X.index).astype(X[self.attribute].dtype)
+            of_text = object if isinstance(value, str) else None  # of which pandas' own lacks some
+            column = pd.Series(value, index=X.index, dtype=of_text)
+            frame[self.attribute] = column.astype(X[self.attribute].dtype)
             return frame
         filled = np.array(X)
         filled[:, int(self.attribute)] = value

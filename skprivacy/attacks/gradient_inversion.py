@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import entropy
 
+from .._blas import threads_for
 from .._sklearn import StrOptions
 from .._validation import Interval, check_random_state
 from ._inversion_attack import InversionAttack, Reconstruction
@@ -152,13 +154,14 @@ class GradientInversion(InversionAttack):
         ):
             starts = (len(some), self.n_starts, n_records)
             drawn = self.reference_[rng.randint(len(self.reference_), size=starts)]
-            free, distances = search(
-                self._gradients,
-                relaxation,
-                some.repeat_interleave(self.n_starts, 0),
-                own.repeat_interleave(self.n_starts, 0),
-                relaxation.near(self._gradients.records(drawn)).flatten(0, 1),
-            )
+            with threads_for(self._gradients.module, math.prod(starts)):
+                free, distances = search(
+                    self._gradients,
+                    relaxation,
+                    some.repeat_interleave(self.n_starts, 0),
+                    own.repeat_interleave(self.n_starts, 0),
+                    relaxation.near(self._gradients.records(drawn)).flatten(0, 1),
+                )
             shares = relaxation.shares(free).unflatten(0, starts[:2])
             for rows, away in zip(shares, distances.unflatten(0, starts[:2]), strict=True):
                 found.append(self._pooled(relaxation, rows, away))

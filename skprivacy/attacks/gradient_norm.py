@@ -12,9 +12,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from .._blas import one_blas_thread
 from .._sklearn import HasMethods
 from . import scores
 from ._networks import Layer, open_network
+from ._predictions import class_list
 from ._records import fingerprints
 from .membership import MembershipAttack
 
@@ -94,7 +96,8 @@ class GradientNormAttack(MembershipAttack):
                     f"member holds {int(member.sum())} members and {int((~member).sum())} "
                     f"non-members, too few to hold out one fold of {N_FOLDS}. Pass more records."
                 )
-            self._models.append(clone(base).fit(features[others], member[others]))
+            with one_blas_thread():
+                self._models.append(clone(base).fit(features[others], member[others]))
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         features, fold = self._view(X, y), fingerprints(X) % N_FOLDS
@@ -107,6 +110,7 @@ class GradientNormAttack(MembershipAttack):
     def _view(self, X: Any, y: NDArray[Any]) -> Float64Array:
         network, as_inputs = open_network(self.target)
         classes = np.asarray(self.target.classes_)
+        class_list(classes, y)
         column = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
         layers = network.trace(as_inputs(X), column, "loss")[0]
         return figures(*self._target_proba(X, y), layers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from .._validation import open_unit
+from ..accounting import PrivacyGuarantee
 from ..metrics import clopper_pearson
-
-if TYPE_CHECKING:
-    from ..accounting import PrivacyGuarantee
 
 __all__ = ["InversionResult"]
 
@@ -202,6 +200,8 @@ class InversionResult:
         J. Hayes, S. Mahloujifar, B. Balle. Bounding training data reconstruction in DP-SGD.
         NeurIPS 2023.
         """
+        if not isinstance(guarantee, PrivacyGuarantee):
+            raise TypeError(f"guarantee={guarantee!r} must be a PrivacyGuarantee.")
         if guarantee.relation not in ("zero_out", "add_remove"):
             raise ValueError(
                 f"guarantee.relation={guarantee.relation!r} must be 'zero_out' or 'add_remove': "

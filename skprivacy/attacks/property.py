@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._clones import train_clone
 from .._jobs import check_n_jobs, workers
-from .._validation import check_random_state, sequence, whole
+from .._validation import check_one_type, check_random_state, sequence, whole
 from ..accounting._checks import numbers
 from ..base import undone_on_error
 from . import scores
@@ -78,6 +78,7 @@ class PropertyAttack(BaseEstimator):
             raise ValueError(f"shares={shares!r} must be two numbers in [0, 1].")
         X, y, group = as_records(X), np.asarray(y), _as_bool(group)
         check_consistent_length(X, y, group)
+        check_one_type("y", y)
         if group.all() or not group.any():
             raise ValueError(
                 f"group must hold both True and False; got {bool(group.all())} only. Pass records "
@@ -126,7 +127,13 @@ class PropertyAttack(BaseEstimator):
         targets = sequence(name, models)
         if not targets:
             raise ValueError(f"{name}={models!r} must hold a model at least.")
-        return np.array([self.decision_function(target) for target in targets])
+        return np.array([self._judged_one(f"{name}[{i}]", t) for i, t in enumerate(targets)])
+
+    def _judged_one(self, name: str, target: Any) -> float:
+        try:
+            return self.decision_function(target)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{name}: {error}") from error
 
     @abstractmethod
     def decision_function(self, target: Any) -> float:

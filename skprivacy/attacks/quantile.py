@@ -14,8 +14,8 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import label_columns
 from . import scores
-from ._coordinates import as_table, as_texts
-from ._records import fingerprints
+from ._coordinates import as_texts
+from ._records import as_table, fingerprints
 from .membership import MembershipAttack
 
 __all__ = ["QuantileAttack"]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_consistent_length
 
 from .. import metrics
 from .._output import displayable
@@ -232,12 +231,7 @@ class AttackResult:
         import pandas as pd
 
         members, others = _names("groups_in", groups_in), _names("groups_out", groups_out)
-        if members.shape != self.scores_in.shape or others.shape != self.scores_out.shape:
-            raise ValueError(
-                f"groups_in and groups_out have shapes {members.shape} and {others.shape}; "
-                f"expected one group per score, {self.scores_in.shape} and "
-                f"{self.scores_out.shape}. Pass the groups in the order of the scores."
-            )
+        self._check_groups(members, others)
         try:
             names = np.unique(np.concatenate([members, others]))
         except TypeError:
@@ -297,10 +291,9 @@ class AttackResult:
         >>> people.scores_in.tolist(), people.scores_out.tolist()
         ([1.0, 0.5], [-1.5, 0.0])
         """
-        if how not in JOINS:
+        if not isinstance(how, str) or how not in JOINS:
             raise ValueError(f"how={how!r} must be one of {JOINS}.")
-        check_consistent_length(self.scores_in, groups_in)
-        check_consistent_length(self.scores_out, groups_out)
+        self._check_groups(_names("groups_in", groups_in), _names("groups_out", groups_out))
         centre = float(np.median(np.r_[self.scores_in, self.scores_out]))
         people = parted(groups_in, groups_out)
         inside, outside = (
@@ -310,6 +303,14 @@ class AttackResult:
         what = "all records together" if how == "sum" else "the best record"
         name = f"{self.attack}, {what} of each {people[0].unit}"
         return AttackResult(inside, outside, name, self.alpha, {**self.details, "joined": how})
+
+    def _check_groups(self, members: NDArray[Any], others: NDArray[Any]) -> None:
+        if members.shape != self.scores_in.shape or others.shape != self.scores_out.shape:
+            raise ValueError(
+                f"groups_in and groups_out have shapes {members.shape} and {others.shape}; "
+                f"expected one group per score, {self.scores_in.shape} and "
+                f"{self.scores_out.shape}. Pass the groups in the order of the scores."
+            )
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row of figures, ready to be concatenated with other attacks' rows.

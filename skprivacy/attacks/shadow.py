@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator
 from numbers import Integral
@@ -24,20 +23,20 @@ from .._sklearn import StrOptions
 from .._stacked import is_stackable
 from .._validation import Interval, check_random_state
 from ..base import undone_if_refused
-from . import scores
 from ._answers import KINDS, PROBABILITIES, answers_of, learns_classes, targets_of
 from ._halves import complementary_halves
 from ._people import hanging_together
-from ._predictions import class_list, predict_aligned
-from ._records import as_records, fingerprints, num_samples, safe_indexing
-from ._shadow_training import Data, Jobs, files_of, open_folder, train_shadows
-from ._shared_steps import inside, split
+from ._pool_answers import PoolAnswers
+from ._pool_folder import files_of, open_folder
+from ._predictions import class_list
+from ._records import as_records, fingerprints, num_samples
+from ._shadow_training import Data, Jobs, train_shadows
+from ._shared_steps import split
 from ._tables import Listed, PredictionTable, check_table, check_trained
 
 __all__ = ["Said", "ShadowPool"]
 
 Mask = NDArray[np.bool_]
-N_ASKED_FIRST = 200
 ASK_MODELS = (
     "The shadow models were dropped once they had answered (keep_models=False). Pass records of "
     "the pool, or train it with keep_models=True."
@@ -244,7 +243,7 @@ class ShadowPool(BaseEstimator):
                 f"be halved; expected at least 4 {what} and 2 classes. Pass more records."
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        folder = None if self.path is None else Path(self.path)
+        folder, content = None if self.path is None else Path(self.path), ""
         if folder is not None:
             known = (clone(self.estimator), stacked, self.n_shadows, all_prints, y)
             further = (weights,) if people is None else (weights, people.codes)
@@ -254,7 +253,7 @@ class ShadowPool(BaseEstimator):
         jobs = Jobs(
             [np.flatnonzero(mask[units]) for mask in masks],
             np.random.SeedSequence(seed).generate_state(self.n_shadows) >> 1,
-            files_of(folder, self.n_shadows),
+            files_of(folder, self.n_shadows, f"{content} {seed}"),
         )
         alike = weights is None and passed_on is None
         shared, rest, seen = split(self.estimator, X) if alike else (None, self.estimator, X)
@@ -270,18 +269,17 @@ class ShadowPool(BaseEstimator):
             device=self.device,
             verbose=self.verbose,
         )
-        self._shared = shared if listed is None else listed
         self.estimators_ = trained if listed is None else [table.of(listed) for table in trained]
         self.fingerprints_, self.masks_ = prints, masks[:, units[first]]
         first_model = trained[0]
-        self._asks = answers_of(first_model, y) if listed is None else KINDS[first_model.kind]
-        self._cached: tuple[str, Any] | None = None
+        asks = answers_of(first_model, y) if listed is None else KINDS[first_model.kind]
         self.classes_ = None
-        if self._asks.by_class:
+        if asks.by_class:
             self.classes_ = class_list(y, *(model.classes_ for model in self.estimators_))
-        self._scale = (0.0, 1.0)
-        if self._asks.log_odds is None:
-            self._scale = _scale(self._signals(X, y, all_prints))
+        behind = shared if listed is None else listed
+        self._answers = PoolAnswers(self.estimators_, behind, asks, self.classes_)
+        self._answers.set_scale(X, y, all_prints)
+        self._cached: tuple[str, Any] | None = None
         return self
 
     @classmethod
@@ -340,8 +338,8 @@ class ShadowPool(BaseEstimator):
         pool.fingerprints_ = prints
         pool.masks_ = np.stack([np.bincount(groups, weights=row) > 0 for row in inside])
         pool.classes_ = np.unique(columns)
-        pool._asks, pool._scale, pool._cached = PROBABILITIES, (0.0, 1.0), None
-        pool._shared = listed
+        pool._answers = PoolAnswers(pool.estimators_, listed, PROBABILITIES, pool.classes_)
+        pool._cached = None
         return pool
 
     def _stacks(self, weights: NDArray[np.float64] | None, people: Groups | None) -> bool:
@@ -408,7 +406,7 @@ class ShadowPool(BaseEstimator):
         return np.where(known, columns, stand_in), known
 
     def iter_proba(self, X: Any, classes: Any = None) -> Iterator[NDArray[np.float64]]:
-        """Yield each model's probabilities over ``classes`` (None: ``classes_``).
+        """Return each model's probabilities over ``classes``, one after the other.
 
         Parameters
         ----------
@@ -417,15 +415,13 @@ class ShadowPool(BaseEstimator):
         classes : array-like of shape (n_classes,), default=None
             The order of the columns. ``None``: ``classes_``.
 
-        Yields
-        ------
-        ndarray of shape (n_records, n_classes)
-            Probabilities by one model.
+        Returns
+        -------
+        iterator of ndarray of shape (n_records, n_classes)
+            Probabilities by one model, asked when its turn comes.
         """
         check_is_fitted(self)
-        models, X = self._behind_shared_steps(as_records(X))
-        for model in models:
-            yield predict_aligned(model, X, self.classes_ if classes is None else classes)
+        return self._answers.proba(as_records(X), classes)
 
     def answers_vary(self, X: Any) -> bool:
         """Return whether shadow models answer differently to some of the records.
@@ -444,21 +440,8 @@ class ShadowPool(BaseEstimator):
             False if no answer depends on what a model was trained on, though answers differ between
             records.
         """
-        X = as_records(X)
-        few = safe_indexing(
-            X, np.arange(0, num_samples(X), max(1, num_samples(X) // N_ASKED_FIRST))
-        )
-        for records in (few, X):
-            models, seen = self._behind_shared_steps(records)
-            answers = (self._ask(model, seen) for model in models)
-            first = next(answers)
-            if any(not np.array_equal(first, other) for other in answers):
-                return True
-        return bool((first == first[0]).all())
-
-    def _ask(self, model: Any, X: Any) -> NDArray[Any]:
-        answer = self._asks.ask(model, X, self.classes_)
-        return np.hstack(answer) if isinstance(answer, list) else np.asarray(answer)
+        check_is_fitted(self)
+        return self._answers.vary(as_records(X))
 
     def logits(self, X: Any, y: Any) -> NDArray[np.float64]:
         """Return the log-odds of the true class.
@@ -488,7 +471,7 @@ class ShadowPool(BaseEstimator):
         check_consistent_length(X, as_records(y, "y"))
         key = joblib.hash((prints, fingerprints(y)))
         if self._cached is None or self._cached[0] != key:
-            self._cached = key, self.as_log_odds(self._signals(X, y, prints))
+            self._cached = key, self.as_log_odds(self._answers.signals(X, y, prints))
         return self._cached[1]
 
     def _says_of(self, X: Any, y: Any) -> Said:
@@ -504,23 +487,6 @@ class ShadowPool(BaseEstimator):
             known,
             self._left_out(columns, known),
         )
-
-    def _signals(self, X: Any, y: NDArray[Any], prints: NDArray[np.uint64]) -> NDArray[np.float64]:
-        classes = None if self.classes_ is None else class_list(self.classes_, y)
-        models, seen = self._behind_shared_steps(X, prints)
-        return np.stack([self._asks.signal(model, seen, y, classes) for model in models])
-
-    def _behind_shared_steps(
-        self, X: Any, prints: NDArray[np.uint64] | None = None
-    ) -> tuple[list[Any], Any]:
-        """Return the models without the steps that are alike in all, and what those make of X."""
-        if self._shared is None:
-            return self.estimators_, X
-        if isinstance(self._shared, Listed):
-            places = self._shared.places(fingerprints(X) if prints is None else prints)
-            return [table.by_place for table in self.estimators_], places
-        models = [inside(self._shared, model) for model in self.estimators_]
-        return models, self._shared.transform(X)
 
     def as_log_odds(self, signal: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return a model's signal on the scale of log-odds, by what is usual of shadow models.
@@ -538,17 +504,8 @@ class ShadowPool(BaseEstimator):
         ndarray of shape (n_records,)
             On the scale of log-odds.
         """
-        centre, unit = self._scale
-        limit = -math.log(scores.FLOOR)
-        return signal if self._asks.log_odds else np.clip((signal - centre) / unit, -limit, limit)
+        return self._answers.as_log_odds(signal)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         return state | {"_cached": None} if "_cached" in state else state
-
-
-def _scale(signals: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the median of signals, and what is a standard deviation if they are normal."""
-    low, centre, high = np.quantile(signals, [0.25, 0.5, 0.75])
-    unit = (high - low) / 1.349 or float(signals.std())
-    return float(centre), float(unit) or 1.0

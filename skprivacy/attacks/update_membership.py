@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import clone
 
+from .._blas import one_blas_thread
 from .._sklearn import HasMethods
 from .._validation import Interval
 from ._modules import askable
@@ -145,7 +146,8 @@ class UpdatesAttack(MembershipAttack):
                     f"member holds {int(member.sum())} members and {int((~member).sum())} "
                     f"non-members, too few to hold out one fold of {N_FOLDS}. Pass more records."
                 )
-            models.append(clone(base).fit(features[known], member[known]))
+            with one_blas_thread():
+                models.append(clone(base).fit(features[known], member[known]))
         self._models = models
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,8 @@ class Updates:
     n_records: int
     max_grad_norm: float | None = None
     noise: float = 0.0
+    _network: Network = field(init=False, repr=False, compare=False)
+    _as_inputs: Callable[[Any], Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         network, as_inputs = open_network(self.model)
@@ -187,11 +189,11 @@ class Updates:
         )
 
     def _network_at(self, weights: Float64Array) -> Network:
-        return network_at(self._network, weights)  # type: ignore[attr-defined]
+        return network_at(self._network, weights)
 
     def _gradients(self, t: int, X: Any, label: NDArray[np.intp]) -> RecordGradients:
         """Return the records' gradients as they went into round ``t``."""
-        inputs = self._as_inputs(X)  # type: ignore[attr-defined]
+        inputs = self._as_inputs(X)
         found = record_gradients(self._network_at(self.before[t]), inputs, label)
         return found if self.max_grad_norm is None else found.clipped(self.max_grad_norm)
 

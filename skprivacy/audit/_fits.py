@@ -19,7 +19,8 @@ from sklearn.base import clone
 from .._global_chance import seeded_globally
 from ..accounting import ApproxDP, PrivacyGuarantee
 from ..mechanisms.base import answers
-from ._released import numbers_of
+from ._alarms import is_alarm
+from ._released import adds_up_answers, numbers_of
 from .claims import claim_of
 
 __all__ = ["Fits"]
@@ -59,27 +60,39 @@ class Fits:
     answers: bool = False
 
     def __call__(self, data: tuple[Any, Any]) -> NDArray[np.float64]:
-        """Fit once and return the released numbers; none if the fit fails."""
+        """Fit once and return the released numbers; none if the fit fails.
+
+        **Edge cases.** What a signal, such as an alarm, raises inside the fit reaches the caller.
+        """
         with answers() as told:
             try:
                 model = self.fitted(data)
-            except Exception:
+            except Exception as error:
+                if is_alarm(error):
+                    raise
                 return np.zeros(0)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             learned = numbers_of(model, self.probes)
         return np.concatenate(
-            [*(np.ravel(one) for one in told), learned] if self.answers else [learned]
+            [*(np.ravel(one) for _, one in told), learned] if self.answers else [learned]
         )
 
-    def steps(self, data: tuple[Any, Any]) -> tuple[slice, ...]:
-        """Return where in a release the answers of the mechanisms stand, one after the other."""
-        if not self.answers:
-            return ()
+    def with_answers(
+        self, guarantee: PrivacyGuarantee, data: tuple[Any, Any]
+    ) -> tuple[Fits, tuple[slice, ...]]:
+        """Return the same with the answers of mechanisms, if the claim is one of all of them.
+
+        With it comes where in a release these stand, one after the other, as one fit to ``data``
+        shows.
+        """
         with answers() as told:
             self.fitted(data)
-        ends = np.cumsum([0, *(np.size(one) for one in told)]).tolist()
-        return tuple(slice(start, end) for start, end in pairwise(ends))
+        if not adds_up_answers(guarantee, [mechanism for mechanism, _ in told]):
+            return self, ()
+        ends = np.cumsum([0, *(np.size(one) for _, one in told)]).tolist()
+        steps = tuple(slice(start, end) for start, end in pairwise(ends) if start < end)
+        return replace(self, answers=True), steps
 
     def fitted(self, data: tuple[Any, Any]) -> Any:
         """Return a clone that was fitted once."""

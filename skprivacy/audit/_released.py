@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from ..accounting import (
 )
 from ..accounting._event import flatten
 from ..accounting.events.streams import MatrixFactorization
+from ..mechanisms import Mechanism
+from ._alarms import is_alarm
 
 __all__ = ["adds_up_answers", "numbers_of"]
 
@@ -38,17 +41,20 @@ _MOST = 20_000  # numbers of a model
 _DEPTH = 8
 
 
-def adds_up_answers(guarantee: PrivacyGuarantee) -> bool:
+def adds_up_answers(guarantee: PrivacyGuarantee, mechanisms: Sequence[Mechanism]) -> bool:
     """Return whether a claim is one of all answers of mechanisms, released together.
 
-    That of votes is of the winners alone, that of a private selection of the best run.
+    It is if it adds up the very events of those that answered in a fit, or events that always cost
+    what the whole answer does. That of votes is of the winners alone, that of a private selection
+    of the best run.
     """
 
     def tells_all(event: Event) -> bool:
         inner = event.event if isinstance(event, PoissonSampled) else event
         return isinstance(inner, _TELLING_ALL)
 
-    return all(tells_all(part) for part in flatten(guarantee.event))
+    claimed = flatten(guarantee.event)
+    return all(map(tells_all, claimed)) or claimed == Counter(m.event for m in mechanisms)
 
 
 def numbers_of(model: Any, probes: Any) -> NDArray[np.float64]:
@@ -68,7 +74,9 @@ def _answers(model: Any, probes: Any) -> NDArray[np.float64]:
     for name in _ANSWERS:
         try:
             said = getattr(model, name)(probes)
-        except Exception:  # there is no such answer, or none about these records
+        except Exception as error:  # there is no such answer, or none about these records
+            if is_alarm(error):
+                raise
             continue
         said = np.asarray(said.toarray() if sparse.issparse(said) else said)
         if said.dtype.kind not in "biuf":

@@ -22,6 +22,7 @@ Score = Callable[[Matrix], NDArray[np.float64]]
 
 N_COUNTS = 2  # columns of a matrix that come before the numbers of a run
 _FAR = 20.0  # standardised numbers beyond are as good as this one
+_TINY = 1e-300  # of numbers that are always the same
 _BEYOND = 1e9  # deviations from a middle beyond which squares need not be told apart
 _MANY = 400  # runs a side from which trees are worth growing
 _CUTS = 400
@@ -125,11 +126,12 @@ class _Sum:
         return np.asarray(self.standard(values) @ self.weights)
 
 
-def _of_middles(runs: Matrix, others: Matrix) -> list[Score]:
+def _of_middles(runs: Matrix, others: Matrix, steps: Sequence[slice]) -> list[Score]:
     """Return scores of the places between both middles: best for Laplace and for K-norm noise.
 
     They are the sum of numbers clipped to between the middles, and by how much a run is nearer to
-    that of the record than to the other.
+    that of the record than to the other: in single numbers, each by its spread, and in what each
+    step released, whose numbers have noise of one size.
     """
     a, b = np.median(runs, axis=0), np.median(others, axis=0)
     spread = np.mean(np.abs(runs - a), axis=0) + np.mean(np.abs(others - b), axis=0)
@@ -138,21 +140,41 @@ def _of_middles(runs: Matrix, others: Matrix) -> list[Score]:
     best = told[np.argsort(-shift[told] / (spread[told] + 1e-12 * shift[told]))][:_TOP]
     best = _each_on_its_own(np.vstack([runs - a, others - b]), best)
     low, high = np.minimum(a, b)[best], np.maximum(a, b)[best]
-    unit = spread[best] + 1e-9 * shift[best]
-    weight = np.sign(a - b)[best] / unit
+    unit = spread + 1e-9 * shift + _TINY
+    weight = (np.sign(a - b) / unit)[best]
 
     def clipped(values: Matrix) -> NDArray[np.float64]:
         return np.asarray(np.clip(values[:, best], low, high) @ weight)
 
+    scores = [clipped, _nearer(a, b, unit, [best])]
+    if steps:
+        alike = unit.copy()
+        for step in steps:
+            alike[step] = _size_of_norm(runs[:, step] - a[step]) + 1e-9 * shift[step].max() + _TINY
+        scores.append(_nearer(a, b, alike, steps))
+    return scores
+
+
+def _size_of_norm(noise: Matrix) -> float:
+    """Return the scale of noise whose density is proportional to exp(-norm / scale)."""
+    return float(np.linalg.norm(noise, axis=1).mean()) / noise.shape[1]
+
+
+def _nearer(
+    a: NDArray[np.float64], b: NDArray[np.float64], unit: NDArray[np.float64],
+    parts: Sequence[slice | NDArray[np.int64]],
+) -> Score:  # fmt: skip
+    """Return the log-likelihood ratio of noise around ``a``, not ``b``: exp(-norm) in each part."""
+
     def away(values: Matrix, middle: NDArray[np.float64]) -> NDArray[np.float64]:
+        norms = np.zeros(len(values))
         with np.errstate(over="ignore"):
-            apart = (values[:, best] - middle[best]) / unit
-        return np.asarray(np.linalg.norm(np.clip(apart, -_BEYOND, _BEYOND), axis=1))
+            for part in parts:
+                apart = (values[:, part] - middle[part]) / unit[part]
+                norms += np.linalg.norm(np.clip(apart, -_BEYOND, _BEYOND), axis=1)
+        return norms
 
-    def nearer(values: Matrix) -> NDArray[np.float64]:
-        return away(values, b) - away(values, a)
-
-    return [clipped, nearer]
+    return lambda values: away(values, b) - away(values, a)
 
 
 def _each_on_its_own(noise: Matrix, order: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -223,7 +245,7 @@ def plan(
     """
     sums = _linear(*learn)
     scores = [
-        *sums, *_of_middles(*learn), *_taking_part(*learn, steps), *_grown(*learn, sums),
+        *sums, *_of_middles(*learn, steps), *_taking_part(*learn, steps), *_grown(*learn, sums),
     ]  # fmt: skip
     found = [_judged(score, check, curve, delta, alpha) for score in scores]
     beyond = max(found, key=lambda f: f.beyond[0])

@@ -32,6 +32,7 @@ from sklearn.preprocessing import (
 from sklearn.utils import get_tags
 
 from .._sklearn import num_samples, safe_indexing
+from ._alarms import is_alarm
 
 __all__ = [
     "ignores_labels",
@@ -118,6 +119,8 @@ def mixing(step: Any, rows: Any) -> str:
             alone = [clone(step).fit_transform(safe_indexing(rows, [i])) for i in range(n)]
             jointly = [step.transform(rows), clone(step).fit_transform(rows)]
     except Exception as error:  # a user's function may raise anything
+        if is_alarm(error):
+            raise
         return f"{kind} could not be tried on single records ({type(error).__name__})"
     expected = [_values(one) for one in alone]
     if any(len(one) != 1 for one in expected) or not all(

@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from .._validation import all_numbers
 from ..attacks._records import as_records
+from ._alarms import is_alarm
 from ._contents import contents_of
 
 __all__ = ["as_table", "tables"]
@@ -76,7 +77,9 @@ def _tried(step: Any, view: Any) -> list[Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             after = step.transform(view)
-    except Exception:  # a step that was made for other columns, or is not fitted
+    except Exception as error:  # a step that was made for other columns, or is not fitted
+        if is_alarm(error):
+            raise
         return []
     return [after] if hasattr(after, "shape") else []
 

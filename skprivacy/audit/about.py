@@ -12,7 +12,7 @@ from typing import Any
 
 from .._version import __version__
 
-__all__ = ["About"]
+__all__ = ["About", "known"]
 
 _PACKAGES = ("numpy", "scikit-learn", "torch")
 
@@ -104,6 +104,13 @@ class About:
             "seeds": dict(self.seeds or {}),
             "versions": versions(),
         }
+
+
+def known(about: About | None) -> About:
+    """Return what is known of a run, which may be nothing; TypeError for anything else."""
+    if not (about is None or isinstance(about, About)):
+        raise TypeError(f"about={about!r} must be an About, or None.")
+    return about or About()
 
 
 def versions() -> dict[str, str]:

@@ -20,6 +20,7 @@ from .._sklearn import num_samples, safe_indexing
 from ..accounting import PrivacyGuarantee
 from ..defences._output import OutputDefence
 from ..preprocessing.smoothing import SmoothedClassifier
+from ._alarms import is_alarm
 from ._composition import composed
 from ._private import guarantee_in, holds_private
 from ._searches import charged_by
@@ -339,5 +340,7 @@ def _attempted(compute: Callable[[], Any]) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return compute()
-    except Exception:  # a step that fails on few records: later steps are "not tried"
+    except Exception as error:  # a step that fails on few records: later steps are "not tried"
+        if is_alarm(error):
+            raise
         return None

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._groups import Groups, protected
 from .._sklearn import num_samples
+from .._validation import check_one_type
 from ..attacks._records import as_records
 from ..metrics import clopper_pearson
 from . import _html
@@ -355,7 +356,8 @@ def _error_gap(
         return _not_applied(name, largest, "it needs labels of training records and of new ones")
     if not (hasattr(model, "classes_") or is_regressor(model)):
         return _not_applied(name, largest, "the model predicts no labels")
-    own, new = _errors(model, X_train, y_train), _errors(model, X_new, y_new)
+    own = _errors("y_train", model, X_train, y_train)
+    new = _errors("y_new", model, X_new, y_new)
     few, others = own <= own.mean(), new <= own.mean()
     gap = float(few.mean() - others.mean())
     low = clopper_pearson(int(few.sum()), len(few))[0]
@@ -368,11 +370,17 @@ def _error_gap(
     return DisclosureCheck(name, gap > largest and low > high, gap, largest, says)
 
 
-def _errors(model: Any, X: Any, y: Any) -> Any:
+def _errors(name: str, model: Any, X: Any, y: Any) -> Any:
     predicted, true = np.asarray(model.predict(X)), np.asarray(y)
+    if predicted.size != true.size:
+        raise ValueError(
+            f"{name} has shape {true.shape}, and the model predicts {predicted.shape}. Pass what "
+            "it predicts, for each record."
+        )
+    true = true.reshape(predicted.shape)  # a column of labels is as good as a row of them
     if hasattr(model, "classes_"):
         return (predicted != true).astype(float)
-    return (predicted.reshape(true.shape).astype(float) - true) ** 2
+    return (predicted.astype(float) - true) ** 2
 
 
 def _not_applied(name: str, threshold: float, why: str) -> DisclosureCheck:
@@ -389,6 +397,7 @@ def _check_records(X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> None:
             continue
         if as_records(y, f"y_{part}").ndim > 2:
             raise ValueError(f"y_{part} must have a label for each record, or be None.")
+        check_one_type(f"y_{part}", y)
         X = as_records(X, f"X_{part}")
         try:
             check_consistent_length(X, y)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from .._output import displayable, output_path
+from .._output import displayable, output_path, write_file
 from .._validation import flag
 from ..attacks.shadow import NOT_LEARNING
 from ..metrics._evidence import Evidence
@@ -21,7 +21,7 @@ from ._exposure import GroupExposure, exposed_records
 from ._plain import plain
 from ._refutation import refutation
 from ._told import in_words
-from .about import About
+from .about import About, known
 from .claims import CHOSEN, NO_CLAIM
 from .disclosure import DisclosureReport
 from .finding import AttackFinding, claimed_delta, evidence_against
@@ -402,10 +402,10 @@ class AuditReport:
             A JSON object.
         """
         target = None if path is None else output_path(path, ".json")
-        told = {"about": (about or About()).to_dict(), **self.to_dict(records=records)}
+        told = {"about": known(about).to_dict(), **self.to_dict(records=records)}
         text = json.dumps(told, allow_nan=False, indent=2)
         if target is not None:
-            target.write_text(text + "\n", encoding="utf-8")
+            write_file(target, text + "\n")
         return text
 
     def to_html(
@@ -433,9 +433,9 @@ class AuditReport:
         """
         target = None if path is None else output_path(path, ".html", ".htm")
         flag("records", records)
-        page = _page.page(self, about or About(), records=records)
+        page = _page.page(self, known(about), records=records)
         if target is not None:
-            target.write_text(page, encoding="utf-8")
+            write_file(target, page)
         return page
 
     def _repr_html_(self) -> str:

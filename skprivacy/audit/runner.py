@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from .._groups import check_order
 from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
-from .._validation import as_frame, open_unit, sequence
+from .._validation import as_frame, check_one_type, open_unit, sequence
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks._answers import one_label
 from ..attacks._modules import askable
-from ..attacks._records import as_records, fingerprints
+from ..attacks._records import as_records, check_alike, fingerprints
 from ..attacks.shadow import NOT_LEARNING
 from ._attacking import findings_of, together
 from ._exposure import group_exposures, partitions_of
@@ -285,12 +285,14 @@ def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: 
             raise ValueError(f"X_{part} and y_{part} differ in length: {error}") from error
         if np.ndim(y) != 1 or not hasattr(model, "classes_"):
             continue
+        check_one_type(f"y_{part}", y)
         known = np.asarray(model.classes_).tolist()
         if unknown := set(np.unique(np.asarray(y)).tolist()) - set(known):
             raise ValueError(
                 f"y_{part} holds labels that the model does not know: {sorted(unknown)[:5]}; "
                 f"it knows {known[:20]}. Remove these records."
             )
+    check_alike(as_records(X_train), as_records(X_test), "X_train and X_test")
 
 
 def _shape_of_answers(model: Any, X: Any) -> tuple[int, ...]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numbers
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from .._jobs import check_n_jobs
-from .._validation import is_number, sequence
+from .._validation import is_number, is_whole, sequence
 from ..accounting import PrivacyGuarantee
 from ..metrics import GuessBound
 from ..metrics._fresh_runs import Counts, Curve, refuted_epsilon, refuted_mu
@@ -21,14 +20,13 @@ from ..metrics._guesses import BOUNDS, gaussian_epsilon
 from ._attack import Attack, Effort
 from ._fits import Fits
 from ._neighbours import Pair, Public, default_records, neighbours
-from ._released import adds_up_answers
 from ._telling import at_telling_epsilon
 
 __all__ = ["PrivacyVerification", "verify_privacy", "verify_release"]
 
+_FEWEST_RUNS = 20  # with fewer, what is plain is not shown either
 _MOST_RUNS = 10_000_000  # more is a slip: weeks
-
-_DELTA = 1e-5
+_DELTA = 1e-5  # at which the Gaussian bound of a claim of pure epsilon is stated
 
 
 @dataclass(frozen=True, repr=False)
@@ -201,7 +199,8 @@ def verify_privacy(
     **Edge cases.** What drives noise is fresh in every run: a ``noise_seed`` is taken out. Beside
     one, other seeds are public by claim, and alike in every run. Without one, as in other
     libraries, ``random_state`` is fresh in every run. The report lists what was changed. A fit that
-    fails on some runs alone counts as a release of nothing.
+    fails on some runs alone counts as a release of nothing; what an alarm or another signal of
+    yours raises inside a fit reaches you.
 
     References
     ----------
@@ -233,12 +232,12 @@ def verify_privacy(
     X, y, public = _records(estimator, X, y)
     fits = Fits(estimator, dict(fit_params or {}), claim, _probes(X, public))
     fits, guarantee = at_telling_epsilon(fits, (X, y), epsilon)
-    fits = replace(fits, answers=adds_up_answers(guarantee))
+    fits, steps = fits.with_answers(guarantee, (X, y))
     pairs = list(neighbours(guarantee.relation, X, y, public, erased=_dealt_by_hash(estimator)))
     return _verified(
         fits, pairs, guarantee, effort, alpha, started,
         model=" ".join(repr(fits.estimator).split()), changes=fits.changes,
-        steps=fits.steps((X, y)),
+        steps=steps,
     )  # fmt: skip
 
 
@@ -390,11 +389,10 @@ def _probes(X: NDArray[Any], public: Public) -> NDArray[Any]:
 
 
 def _effort(n_runs: Any, seconds: Any, alpha: Any, n_jobs: Any) -> Effort:
-    is_whole = isinstance(n_runs, numbers.Integral) and is_number(n_runs)
-    if n_runs is not None and not (is_whole and 20 <= n_runs <= _MOST_RUNS):
+    if n_runs is not None and not (is_whole(n_runs) and _FEWEST_RUNS <= n_runs <= _MOST_RUNS):
         raise ValueError(
-            f"n_runs={n_runs!r} must be a whole number of at least 20, {_MOST_RUNS:,} at most, or "
-            "None for what the time allows."
+            f"n_runs={n_runs!r} must be a whole number of at least {_FEWEST_RUNS}, {_MOST_RUNS:,} "
+            "at most, or None for what the time allows."
         )
     if not (is_number(seconds) and seconds > 0):
         raise ValueError(f"seconds={seconds!r} must be a number above 0, such as 60.")

@@ -12,10 +12,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from .._output import output_path
+from .._output import write_file
 from .._validation import as_path
 from ..accounting import Event, PrivacyBudget, PrivacyGuarantee
-from ..accounting.budget.exported import lines_of
+from ..accounting.budget.exported import lines_of, statement_of
 from ..accounting.events import flatten
 from ..audit import AuditReport, Claim, claim_of
 from ..preprocessing import Schema
@@ -130,7 +130,7 @@ def certificate(
     sections = dict(zip(SECTIONS, values, strict=True))
     signed = {**sections, "signature": sign(sections, private_key(key, password))}
     text = json.dumps(signed, indent=2, allow_nan=False)
-    output_path(path).write_text(text + "\n", encoding="utf-8")
+    write_file(path, text + "\n")
     return signed
 
 
@@ -157,7 +157,10 @@ def _events(model: Any, claim: Claim) -> list[Event]:
 
 
 def _ledger(budget: PrivacyBudget, guarantee: PrivacyGuarantee) -> dict[str, Any]:
-    last, spent = budget.verify(), budget.guarantee()
+    budget.verify()
+    scope, lines = lines_of(budget)  # others may charge meanwhile: what follows is of these lines
+    statement = statement_of(budget.path, scope, lines)
+    last, spent = statement.verify(), statement.guarantee()
     if (spent.relation, spent.unit) != (guarantee.relation, guarantee.unit) or (
         flatten(guarantee.event) - flatten(spent.event)
     ):
@@ -165,7 +168,6 @@ def _ledger(budget: PrivacyBudget, guarantee: PrivacyGuarantee) -> dict[str, Any
             f"{budget!r} holds no charge for all releases of the model. Pass the budget that the "
             "model and its preprocessing were fitted with."
         )
-    scope, lines = lines_of(budget)
     return {
         "scope": scope,
         "digest": last,

@@ -30,6 +30,7 @@ MOST_PARTS, MOST_KINDS, LEAST_NOISE = 1_000_000, 50, 0.05
 # Of groups in samples, each of whose losses takes dp_accounting a fifth of a millisecond.
 MOST_RECORDS, MOST_LOSSES, MOST_GROUPS = 64, 10_000, 5
 ROUNDING = 1e-6  # relative, between two computers
+CUT_OFF = 1e-12  # above what dp_accounting cuts off in all: 1e-15 in each of at most 100 steps
 
 
 def has_second_accountant() -> bool:
@@ -73,8 +74,10 @@ def _epsilon(event: Event, delta: float, relation: str, pessimistic: bool) -> fl
     if whole is None:
         return None
     # Epsilon falls with delta, so that the lower bound stays one. An event whose own delta is the
-    # stated one has no epsilon at all for a delta that rounding has made the least bit smaller.
-    allowed = delta if pessimistic else delta * (1 + ROUNDING)
+    # stated one has no epsilon at all for a delta that rounding has made the least bit smaller. And
+    # whatever is composed, dp_accounting takes the ends that it cuts off for infinite losses: at
+    # delta 0 nothing would have an epsilon.
+    allowed = delta if pessimistic else delta * (1 + ROUNDING) + CUT_OFF
     return float(whole.get_epsilon_for_delta(allowed))
 
 

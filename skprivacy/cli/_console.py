@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import Any
 
@@ -41,10 +42,11 @@ def check_outputs(*paths: str | None) -> None:
             raise UserError(str(error)) from None
         if path.is_dir():
             raise UserError(f"{path} is a folder. Give a file name.")
-        if not path.absolute().parent.is_dir():
-            raise UserError(
-                f"there is no folder {path.absolute().parent} for {path.name}. Create it first."
-            )
+        folder = path.absolute().parent
+        if not folder.is_dir():
+            raise UserError(f"there is no folder {folder} for {path.name}. Create it first.")
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            raise UserError(f"{path} cannot be written to. Pass a file in a folder of yours.")
 
 
 def number_list(text: str) -> list[float]:

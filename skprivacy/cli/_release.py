@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -99,14 +100,27 @@ def save(args: argparse.Namespace, model: Any) -> None:
 
     Raises
     ------
-    ValueError
-        If it has no file without pickle.
+    UserError
+        If the file cannot be written, such as on a full disk, or the model has no file without
+        pickle. It has been paid for, and goes to the folder of temporary files instead.
     """
     if args.save is None:
         return
     from ..persistence import save_model
 
-    save_model(model, args.save)
+    try:
+        save_model(model, args.save)
+    except (OSError, ValueError) as error:
+        elsewhere = Path(tempfile.mkdtemp(prefix="skprivacy-model-"), Path(args.save).name)
+        if isinstance(error, OSError):
+            save_model(model, elsewhere)
+        else:
+            import joblib
+
+            elsewhere = elsewhere.with_suffix(".joblib")
+            joblib.dump(model, elsewhere)
+        told = str(error).rstrip(".")
+        raise UserError(f"{told}. The trained model is in {elsewhere}: move it.") from error
     say(f"wrote {args.save}")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._output import output_path, without_formulas
+from .._output import without_formulas, write_file
 from ._console import UserError, check_outputs
 
 if TYPE_CHECKING:
@@ -104,18 +104,15 @@ def write_exposed(path: str, report: Any, rows: NDArray[np.intp]) -> None:
     """
     found = report.exposed_records()
     place = rows[found["row"].to_numpy(dtype=np.intp)] + 1
-    file = output_path(path)
-    file.touch(mode=0o600)
-    file.chmod(0o600)
-    write_table(path, found.assign(row=place))
+    write_table(path, found.assign(row=place), mode=0o600)
 
 
-def write_table(path: str, table: pd.DataFrame) -> None:
+def write_table(path: str, table: pd.DataFrame, mode: int | None = None) -> None:
     """Write a table that no spreadsheet computes with."""
-    without_formulas(table).to_csv(output_path(path), index=False)
+    write_file(path, without_formulas(table).to_csv(index=False), mode)
 
 
 def write_json(path: str, value: Any) -> None:
     """Write a value of JSON types."""
     text = json.dumps(value, indent=2, allow_nan=False)
-    output_path(path).write_text(text + "\n", encoding="utf-8")
+    write_file(path, text + "\n")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .._output import without_formulas
+from .._output import without_formulas, write_figure, write_file
 from ..accounting import (
     RELATIONS,
     ApproxDP,
@@ -266,7 +266,7 @@ def _show(args: argparse.Namespace) -> int:
     _describe(budget)
     show(f"checked; last digest {budget.verify(args.digest)}")
     if args.csv:
-        without_formulas(entries).to_csv(args.csv, index=False)
+        write_file(args.csv, without_formulas(entries).to_csv(index=False))
     if args.plot:
         _draw(budget, args.plot)
     return 0
@@ -277,7 +277,7 @@ def _draw(budget: PrivacyBudget, path: str) -> None:
 
     figure = Figure(layout="constrained")
     budget.plot(figure.subplots())
-    figure.savefig(path)
+    write_figure(path, figure)
 
 
 def _spend(args: argparse.Namespace) -> int:

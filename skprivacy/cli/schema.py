@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from .._output import output_path
+from .._output import write_file
 from ..exceptions import PrivacyLeakWarning
 from ..preprocessing import draft_schema
 from . import _data, _tables
@@ -92,7 +92,7 @@ def _draft(args: argparse.Namespace) -> int:
     if args.out is None:
         show(text)
     else:
-        output_path(args.out).write_text(text + "\n", encoding="utf-8")
+        write_file(args.out, text + "\n")
     say(
         f"{'This' if args.out is None else args.out} is a draft that was READ OFF THE DATA, and "
         "nothing trained with it is private. Compare each column with a public codebook, and set "

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
+from .._output import write_figure, write_file
 from . import _attacks, _config_file, _data, _model, _release, _report
-from ._affordable import check_affordable
 from ._console import UserError, number_list, say, show
 
 __all__ = ["add_parser", "run"]
@@ -106,19 +106,19 @@ def run(args: argparse.Namespace) -> int:
     sweep = _sweep(args, records, epsilons, attacks, budget)
     say(f"{records.name}: {len(records.y):,} records, {records.schema!r}")
     try:
-        if budget is not None:
-            check_affordable(sweep, records, budget)
         sweep.fit(records.X, records.y, groups=records.groups, subgroups=args.subgroups)
     except BudgetExceededError as error:
         show(error)
         return 1
-    if args.refit is not None:
-        _release.save(args, sweep.estimator_)
-    results = table(sweep)
-    show(_printable(results, "accuracy" if records.classifies else "R2"))
-    _tell_groups(sweep)
-    _tell_cost(sweep, len(epsilons) * args.cv)
-    _write(args, sweep, results, records, budget)
+    try:
+        if args.refit is not None:
+            _release.save(args, sweep.estimator_)
+    finally:  # wherever the model had to go, the results have been paid for too
+        results = table(sweep)
+        show(_printable(results, "accuracy" if records.classifies else "R2"))
+        _tell_groups(sweep)
+        _tell_cost(sweep, len(epsilons) * args.cv)
+        _write(args, sweep, results, records, budget)
     if args.refit is not None:
         show(
             f"\nThe model of --refit {args.refit:g}, if that was chosen before any score was seen:"
@@ -275,10 +275,10 @@ def _write(
     if args.plot or suffix in _report.PAGES:
         figure = figure_of(sweep)
         if args.plot:
-            figure.savefig(args.plot, dpi=160)
+            write_figure(args.plot, figure, dpi=160)
         if suffix in _report.PAGES:
             shown = page(sweep, known, caveats, figure)
-            Path(args.out).write_text(shown, encoding="utf-8")
+            write_file(args.out, shown)
     for name in filter(None, (args.out, args.plot, args.csv)):
         say(f"wrote {name}")
 

@@ -74,8 +74,10 @@ def run(args: argparse.Namespace) -> int:
     except BudgetExceededError as error:
         show(error)
         return 1
-    _release.tell_claim(model)
-    _release.save(args, model)
+    try:
+        _release.save(args, model)  # before anything is printed, which may have no reader any more
+    finally:
+        _release.tell_claim(model)
     if len(new.y):
         word = "accuracy" if records.classifies else "R2"
         score = model.score(new.X, new.y)

@@ -93,6 +93,8 @@ class MembershipRocDisplay:
             Passed to matplotlib's ``plot`` for the curve.
         """
         of_labels = isinstance(result, LabelInferenceResult)
+        if not isinstance(result, AttackResult):
+            raise TypeError(f"result={result!r} must be an AttackResult.")
         if bound is not None and not of_labels and getattr(bound, "relation", None) == "label":
             raise ValueError(
                 f"bound={bound!r} is a guarantee of labels and limits no attack on membership. "

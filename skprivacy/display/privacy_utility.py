@@ -22,6 +22,7 @@ _LEVELS = (
     (PLAIN, (0, (8, 3))),
 )
 _UNDER_AXIS = 0.55  # inches, below the numbers and the name of the axis
+_IN_A_CORNER = 3  # entries of a legend that leave room for what is drawn
 _WIDE = 6.0  # inches, for two columns of a legend
 
 
@@ -106,6 +107,8 @@ class PrivacyUtilityDisplay:
         axes : sequence of two matplotlib Axes, default=None
             None makes a new figure.
         """
+        if not hasattr(sweep, "cv_results_") or not hasattr(sweep, "baseline_results_"):
+            raise TypeError(f"sweep={sweep!r} must be a fitted PrivacySweepCV.")
         results = sweep.cv_results_
         main = sweep.scores_[0]
         compared = sweep.baseline_results_
@@ -158,6 +161,8 @@ class PrivacyUtilityDisplay:
         for (name, level), (color, dashes) in zip(
             self.baselines.items(), cycle(_LEVELS), strict=False
         ):
+            if np.isnan(level):  # its scorer has failed
+                continue
             label = without_mathtext(name)
             above.axhline(level, color=color, linestyle=dashes, linewidth=1.2, label=label)
         named = without_mathtext(self.utility_name.replace("_", " "))
@@ -173,15 +178,18 @@ class PrivacyUtilityDisplay:
         above.set_title("What privacy costs", loc="left", fontsize=11)
         attacked = "label" if self.attack_name == "LabelInferenceAttack" else "membership"
         below.set_title(f"What it buys: {attacked} attack", loc="left", fontsize=11)
-        above.legend(loc="best", fontsize=9, edgecolor="none")
-        self._legend_under(below)
+        if len(above.get_legend_handles_labels()[0]) > _IN_A_CORNER:
+            self._legend_under(above, 0.1)
+        else:
+            above.legend(loc="best", fontsize=9, edgecolor="none")
+        self._legend_under(below, _UNDER_AXIS)  # the ceiling, which rises to 1, leaves no corner
         return self
 
-    def _legend_under(self, ax: Any) -> None:
-        """Put the legend under the axis: no corner is free of the ceiling, which rises to 1."""
+    def _legend_under(self, ax: Any, inches: float) -> None:
+        """Put the legend under the axis, where it covers no line."""
         from matplotlib.transforms import ScaledTranslation
 
-        lower = ScaledTranslation(0, -_UNDER_AXIS, self.figure_.dpi_scale_trans)
+        lower = ScaledTranslation(0, -inches, self.figure_.dpi_scale_trans)
         ax.legend(
             loc="upper left",
             bbox_to_anchor=(0, 0),
@@ -196,7 +204,18 @@ class PrivacyUtilityDisplay:
         named = without_mathtext(self.attack_name)
         self._curve(ax, self.attack_auc, self.attack_auc_std, ATTACK, named)
         ax.axhline(0.5, color=PLAIN, linestyle=":", linewidth=1.2, label="chance")
-        label = "ceiling set by the guarantee"
+        measured = np.isfinite(self.attack_auc)
+        spread = np.where(measured, self.attack_auc_std, 0.0)
+        highest = np.max(self.attack_auc + spread, where=measured, initial=0.5)
+        lowest = np.min(self.attack_auc - spread, where=measured, initial=0.5)
+        # The guarantee's bound soon nears 1; the axis follows the measurements instead, over a
+        # range wide enough not to magnify noise.
+        top = min(1.02, max(0.7, highest + 0.12))
+        ax.set_ylim(min(0.45, lowest - 0.02), top)
+        bound = self.attack_auc_bound
+        drawn = self._private & np.isfinite(bound)
+        seen = np.min(bound, where=drawn, initial=np.inf) <= top
+        label = "ceiling set by the guarantee" + ("" if seen else ": above this range")
         for of_model, _, color in self._each("black"):
             shown = of_model & self._private
             if np.isfinite(self.attack_auc_bound[shown]).any():
@@ -209,13 +228,6 @@ class PrivacyUtilityDisplay:
                     label=label,
                 )
                 label = "_"  # one for all of them
-        measured = np.isfinite(self.attack_auc)
-        spread = np.where(measured, self.attack_auc_std, 0.0)
-        highest = np.max(self.attack_auc + spread, where=measured, initial=0.5)
-        lowest = np.min(self.attack_auc - spread, where=measured, initial=0.5)
-        # The guarantee's bound soon nears 1; the axis follows the measurements instead, over a
-        # range wide enough not to magnify noise.
-        ax.set_ylim(min(0.45, lowest - 0.02), min(1.02, max(0.7, highest + 0.12)))
         ax.set_ylabel("Attack AUC")
 
     @property

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, logsumexp
 
 from .. import _config
-from .._validation import is_whole
+from .._validation import is_whole, whole
 from ..accounting import DEFAULT_ORDERS, check_delta
 from ..accounting.events._vote_curve import gnmax_rdp
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
@@ -106,6 +106,8 @@ class VoteAnalysis:
         return self._epsilon(self.dependent, n_queries)
 
     def _epsilon(self, costs: NDArray[np.float64], n_queries: int | None) -> float:
+        if n_queries is not None:
+            whole("n_queries", n_queries, least=0)
         a, cost = self.orders, costs[:n_queries].sum(axis=0)
         if self.conversion == "classic":
             return epsilon_of_moments(cost * (a - 1), self.delta, at=a - 1)

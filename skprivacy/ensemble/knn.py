@@ -224,7 +224,7 @@ class PrivateKNNClassifier(TaughtByVotes):
             with fit.charged(event, relation=self.relation, at_delta=self.delta, unit=who.unit):
                 drawn = who.at_most(1, SecureRandom(self.noise_seed))
                 noise = SecureRandom(self.noise_seed)
-                answers = self._answers(rows[drawn], codes[drawn], asked, noise)
+                answers = self._answers(rows, codes, drawn, asked, noise)
             labels = np.full(num_samples(public), UNANSWERED, np.int64)
             labels[queries] = answers
             self.student_ = self._taught(public, labels)
@@ -246,13 +246,18 @@ class PrivateKNNClassifier(TaughtByVotes):
         )
 
     def _answers(
-        self, rows: NDArray, codes: NDArray, asked: NDArray, random: SecureRandom
+        self,
+        rows: NDArray,
+        codes: NDArray,
+        taking_part: NDArray[np.intp],
+        asked: NDArray,
+        random: SecureRandom,
     ) -> NDArray[np.int64]:
         sampler = PoissonSampler(float(self.sampling_rate))
         mechanism = Gaussian(self.noise_ / _MOVED, _MOVED)
         found = []
         for query in asked:
-            drawn = sampler.draw(len(rows), random)
+            drawn = taking_part[sampler.draw(len(taking_part), random)]
             votes = _votes(rows[drawn], codes[drawn], query, self.n_neighbors, len(self.classes_))
             found.append(int(np.argmax(mechanism.release(votes, random))))
         return np.array(found, np.int64)

@@ -15,7 +15,7 @@ from sklearn.utils.extmath import softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._sklearn import safe_indexing
-from .._validation import Interval
+from .._validation import Interval, check_one_type
 from ..base import undone_if_refused
 from ._graph import graph_of, spread_along
 from .aggregators import UNANSWERED
@@ -127,6 +127,7 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         """
         self._validate_params()
         rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
+        check_one_type("y", labels)
         self.classes_ = np.setdiff1d(labels, [UNANSWERED])
         if not len(self.classes_):
             raise ValueError(f"y marks all {len(rows)} records as without a label (-1).")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import PlainNumbers, number, positive, whole
+from .._validation import PlainNumbers, is_number, not_negative, number, positive, whole
 from ..accounting import (
     Event,
     GaussianEvent,
@@ -163,6 +163,7 @@ class FederatedPlan(PlainNumbers):
         DpEvent
             As :attr:`event`.
         """
+        not_negative("noise_multiplier", noise_multiplier)
         if noise_multiplier == 0:
             return NonPrivate()
         # Also of all parties, for whom the rate is 1: so it says that ``noise_multiplier`` is about
@@ -186,8 +187,9 @@ class FederatedPlan(PlainNumbers):
         FederatedPlan
             Of which :attr:`event` keeps the guarantee.
         """
-        if math.isinf(epsilon):
+        if is_number(epsilon) and epsilon == math.inf:
             return replace(self, noise_multiplier=0.0)
+        positive("epsilon", epsilon)
         noise = calibrate_noise_multiplier(self.event_at, epsilon, delta, relation)
         return replace(self, noise_multiplier=noise)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import null_space
 
-from .._validation import is_number
+from .._validation import positive
 from ..linear_model._logistic import LogisticLoss, minimize
 from ..linear_model.objective import TOLERANCE
 from .head import OneRelease, Records, Task
@@ -53,8 +53,8 @@ class SoftmaxHead(OneRelease):
     ridge: float | None = None
 
     def __post_init__(self) -> None:
-        if self.ridge is not None and not (is_number(self.ridge) and 0 < self.ridge < math.inf):
-            raise ValueError(f"ridge={self.ridge!r} must be a finite number above 0, or None.")
+        if self.ridge is not None:
+            positive("ridge", self.ridge)
 
     def ready(self, task: Task) -> SoftmaxHead:
         if self.ridge is not None:

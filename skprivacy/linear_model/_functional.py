@@ -49,7 +49,10 @@ class FunctionalMechanism(PrivateLinearModel):
 
 def checked_alphas(alphas: ArrayLike) -> NDArray[np.float64]:
     """Return the regularisation strengths, (n_alphas,), after checking them."""
-    values = np.asarray(alphas, np.float64)
+    try:
+        values = np.asarray(alphas, np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(0)
     if values.ndim != 1 or not (np.isfinite(values) & (values >= 0)).all() or not values.size:
         raise ValueError(f"alphas={alphas!r} must be a non-empty sequence of finite numbers >= 0.")
     return values

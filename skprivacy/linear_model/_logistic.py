@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
+from .._blas import one_blas_thread
+
 __all__ = ["LogisticLoss", "minimize"]
 
 _NEWTON_STEPS = 200
 _CG_STEPS = 100
+_MANY = 1 << 23  # numbers of a product with the rows that are worth several threads
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,11 @@ def minimize(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
     RuntimeError
         If the tolerance cannot be reached, because it is below the rounding error.
     """
+    with one_blas_thread() if loss.rows.size < _MANY else nullcontext():
+        return _minimum(loss, tolerance)
+
+
+def _minimum(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
     W = np.zeros_like(loss.tilt)
     inverse = _preconditioner(loss)
     probabilities = loss.probabilities(W)

@@ -103,13 +103,6 @@ class _PerturbedClassifier(PrivateLinearClassifier):
             return NonPrivate()
         return ApproxDP(float(self.epsilon), float(self.delta))
 
-    def _target(self) -> tuple[float, float]:
-        """Return the epsilon and delta under add/remove that give those of ``relation``."""
-        epsilon, delta = float(self.epsilon), float(self.delta)
-        if self.relation != "replace_one" or math.isinf(epsilon):
-            return epsilon, delta
-        return epsilon / 2.0, delta / (1.0 + math.exp(epsilon / 2.0))
-
     @abstractmethod
     def _shares(self, who: Groups) -> NDArray[np.float64]:
         """Return what each record counts for; those of a group add up to 1 at most."""
@@ -219,6 +212,13 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     1.00-DP, add-remove, proved
     """
 
+    def _target(self) -> tuple[float, float]:
+        """Return the epsilon and delta under add/remove that give those of ``relation``."""
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        if self.relation != "replace_one" or math.isinf(epsilon):
+            return epsilon, delta
+        return epsilon / 2.0, delta / (1.0 + math.exp(epsilon / 2.0))
+
     def _shares(self, who: Groups) -> NDArray[np.float64]:
         shares = np.zeros(len(who.codes))
         shares[who.at_most(1, SecureRandom(self.noise_seed))] = 1.0
@@ -294,14 +294,15 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
-    one group. The loss of a record of norm 1 has Lipschitz constant 1 (sqrt(2) for three or more
-    classes), and the ridge makes the objective strongly convex: adding a record moves the minimiser
-    by at most Lipschitz / ridge. The loss of each of the m records of a group counts 1 / m: their
-    sum is a mean of losses, convex and of the same Lipschitz constant, and that is all that the
-    proof asks of what is added. The gradient is reduced below 1e-6, which adds 2e-6 / ridge. The
-    noise is exact on a grid; rounding inside the minimisation (about 1e-12) is within that
-    tolerance. "replace_one" is a removal and an addition: each gets half of epsilon.
+    **Guarantees.** Pure ``epsilon``-differential privacy; with a ``delta``, all that Gaussian noise
+    guarantees which has the least size for (``epsilon``, ``delta``), so that several fits add up as
+    such noise does. The unit is one record, or one group. The loss of a record of norm 1 has
+    Lipschitz constant 1 (sqrt(2) for three or more classes), and the ridge makes the objective
+    strongly convex: adding a record moves the minimiser by at most Lipschitz / ridge, replacing one
+    by twice that. The loss of each of the m records of a group counts 1 / m: their sum is a mean of
+    losses, convex and of the same Lipschitz constant, and that is all that the proof asks of what
+    is added. The gradient is reduced below 1e-6, which adds 2e-6 / ridge. The noise is exact on a
+    grid; rounding inside the minimisation (about 1e-12) is within that tolerance.
 
     **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
     reported. A class without records is learned as rare.
@@ -328,18 +329,25 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
         "alpha": [Interval(Real, 0, None, closed="neither")],
     }
 
+    def _event(self) -> Event:
+        return self._noise_for(1.0, 1).event if self.delta else super()._event()
+
+    def _noise_for(self, l2: float, size: int) -> Laplace | Gaussian:
+        return _additive(float(self.epsilon), float(self.delta), l2, size)
+
     def _shares(self, who: Groups) -> NDArray[np.float64]:
         return who.exact_shares()
 
     def _solve(self, rows, targets, weights, random) -> NDArray[np.float64]:
-        epsilon, delta = self._target()
         size = rows.shape[1] * targets.shape[1]
         lipschitz = 1.0 if targets.shape[1] == 1 else math.sqrt(2.0)
-        noise = _additive(epsilon, delta, lipschitz, size).std
+        # What the gradient of the sum changes by: a record is one, one for another are two.
+        changed = lipschitz * (2.0 if self.relation == "replace_one" else 1.0)
+        noise = self._noise_for(changed, size).std
         # The noise of a weight is noise / ridge; this ridge makes it about 1 / 4 in the unit ball.
         ridge = float(self.alpha) * max(4.0 * noise, 1e-3)
-        sensitivity = (lipschitz + 2.0 * TOLERANCE) / ridge
-        mechanism = _additive(epsilon, delta, sensitivity, size)
+        sensitivity = (changed + 2.0 * TOLERANCE) / ridge
+        mechanism = self._noise_for(sensitivity, size)
         problem = LogisticLoss(
             rows, targets, weights, ridge, np.zeros((rows.shape[1], targets.shape[1]))
         )

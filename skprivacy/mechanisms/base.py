@@ -15,17 +15,17 @@ from .entropy import SecureRandom
 
 __all__ = ["Mechanism", "answers", "check_random"]
 
-_ANSWERS: ContextVar[list[Any] | None] = ContextVar("_ANSWERS", default=None)
+_ANSWERS: ContextVar[list[tuple[Mechanism, Any]] | None] = ContextVar("_ANSWERS", default=None)
 
 
 @contextmanager
-def answers() -> Iterator[list[Any]]:
-    """Collect copies of what mechanisms release in this thread: never of what they are given.
+def answers() -> Iterator[list[tuple[Mechanism, Any]]]:
+    """Collect mechanisms, with copies of what they release in this thread: never what they get.
 
     It is for verification: a guarantee that adds up the events of its mechanisms is one of their
     answers, of which the model is made.
     """
-    collected: list[Any] = []
+    collected: list[tuple[Mechanism, Any]] = []
     token = _ANSWERS.set(collected)
     try:
         yield collected
@@ -74,7 +74,7 @@ class Mechanism(PlainNumbers, ABC):
         answer = self._release(value, random)
         if (collected := _ANSWERS.get()) is not None:
             here = answer.cpu().numpy() if is_tensor(answer) else answer
-            collected.append(np.array(here, copy=True))
+            collected.append((self, np.array(here, copy=True)))
         return answer
 
     @abstractmethod

@@ -107,8 +107,21 @@ def check_finite(value: Any) -> None:
     if is_tensor(value) and value.device.type in _AHEAD:
         if len(value):
             value += 0.0 * value.norm(math.inf)
-    elif not (value.isfinite() if is_tensor(value) else np.isfinite(value)).all():
+    elif not _all_finite(value):
         raise ValueError(NOT_FINITE)
+
+
+def _all_finite(value: Any) -> bool:
+    """Whether a vector has neither NaN nor infinity.
+
+    Its squared length, one pass over memory, is finite only if it has none. One of 1e19 and more
+    may be too long to square: such a vector is looked at number by number.
+    """
+    if is_tensor(value):
+        return bool(value.isfinite().all())
+    with np.errstate(all="ignore"):
+        squared = np.dot(value, value)
+    return bool(np.isfinite(squared)) or bool(np.isfinite(value).all())
 
 
 def check_noise(noise_multiplier: float, sensitivity: float) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv
+from scipy.special import betainccinv, betaincinv
 
-from .._validation import is_number, open_unit
+from .._validation import is_whole, open_unit
 from ._samples import Float64Array, Interval, as_numbers, check_scores
 
 __all__ = [
@@ -65,7 +64,7 @@ def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
     (0.0, 0.0362)
     """
     alpha = _checked_alpha(alpha)
-    if not (isinstance(n, Integral) and is_number(n) and n >= 1):
+    if not (is_whole(n) and n >= 1):
         raise ValueError(
             f"n={n!r} must be at least 1: without trials there is no interval. Pass more records."
         )
@@ -107,13 +106,14 @@ def _once_each(
     return ends[places]
 
 
-# betaincinv needs positive parameters; the two clipped cases are overwritten by 0 and 1.
+# The inverses need positive parameters; the two clipped cases are overwritten by 0 and 1.
 def _low(hits: Any, n: int, alpha: float) -> Float64Array:
     return np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), n - hits + 1, alpha / 2))
 
 
 def _high(hits: Any, n: int, alpha: float) -> Float64Array:
-    return np.where(hits == n, 1.0, betaincinv(hits + 1, np.maximum(n - hits, 1), 1 - alpha / 2))
+    # By the upper tail: 1 - alpha / 2 is 1 for a small alpha.
+    return np.where(hits == n, 1.0, betainccinv(hits + 1, np.maximum(n - hits, 1), alpha / 2))
 
 
 def _broken(found: str, k: Any, n: int, alpha: float) -> ArithmeticError:

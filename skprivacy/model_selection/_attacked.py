@@ -11,15 +11,18 @@ from sklearn.base import clone, is_regressor
 
 from .._config import warn_caller
 from .._groups import check_groups, unit_of
+from .._sklearn import asks_predictions_alone, num_samples
+from ..accounting.budget import LedgerError
 from ..attacks import AttackResult, LabelInferenceAttack, LossThreshold, MembershipAttack
 from ..audit import claim_of
 from ..audit._ceiling import auc_ceiling
 from ..audit._private import holds_private_labels
 from ..audit.labels import NOT_MEMBERSHIP, guessed_labels, label_attack, protects_labels
+from ..exceptions import BudgetExceededError
 from ._groups import of_groups
 from ._split import Records, Split
 
-__all__ = ["checked_attack", "fit_and_attack", "measured", "scored"]
+__all__ = ["Fitting", "checked_attack", "fit_and_attack", "measured", "scored"]
 
 FPR = 0.01
 
@@ -60,48 +63,107 @@ def checked_attack(attack: Any, models: Iterable[Any]) -> MembershipAttack | Lab
     return attack
 
 
-def scored(model: Any, split: Split, scorers: dict[str, Any]) -> dict[str, Any]:
+class Fitting:
+    """A model of one split: behind the first step, if that is taken once, or as it is.
+
+    Attributes
+    ----------
+    split : Split
+    """
+
+    def __init__(self, model: Any, split: Split) -> None:
+        first = split.own.first
+        self.split = split
+        self._first = first if first is not None and first.begins(model) else None
+        self._fitted = model if self._first is None else model[1:]
+
+    @property
+    def model(self) -> Any:
+        """The model that takes records as they are."""
+        return self._fitted if self._first is None else self._first.before(self._fitted)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the model is fitted behind the first step."""
+        return self._first is not None
+
+    def seen(self, records: Records) -> tuple[Any, Any]:
+        """Return a model, and what stands for the records to it: for those who ask no more."""
+        if self._first is None or records.first is None:
+            return self.model, records.X
+        return self._fitted, records.first.features
+
+    def fit(self) -> None:
+        """Fit the model to the training records."""
+        own = self.split.own
+        model, X = self.seen(own)
+        model.fit(X, own.y, **own.fit_params)
+
+
+def scored(fitting: Fitting, scorers: dict[str, Any]) -> dict[str, Any]:
     """Fit a model, and return its times and scores."""
-    start = time.perf_counter()
-    model.fit(split.own.X, split.own.y, **split.own.fit_params)
+    start, split = time.perf_counter(), fitting.split
+    fitting.fit()
     fitted = time.perf_counter()
-    test = {f"test_{k}": _score(model, split.new, k, scorer) for k, scorer in scorers.items()}
+    test = {f"test_{k}": _score(fitting, split.new, k, scorer) for k, scorer in scorers.items()}
     done = time.perf_counter()
-    train = {f"train_{k}": _score(model, split.own, k, scorer) for k, scorer in scorers.items()}
+    train = {f"train_{k}": _score(fitting, split.own, k, scorer) for k, scorer in scorers.items()}
     return {"fit_time": fitted - start, "score_time": done - fitted, **test, **train}
 
 
-def _score(model: Any, records: Records, name: str, scorer: Any) -> float:
+def _score(fitting: Fitting, records: Records, name: str, scorer: Any) -> float:
     """Return a score; NaN, with a warning, if the scorer fails: the model has been paid for."""
+    model, X = fitting.model, records.X
+    if asks_predictions_alone(scorer):  # any other may look at the records
+        model, X = fitting.seen(records)
     try:
-        found = scorer(model, records.X, records.y, **records.score_params.get(name, {}))
+        found = scorer(model, X, records.y, **records.score_params.get(name, {}))
         return float(found)
     except Exception as error:
         warn_caller(f"The scorer {name!r} failed, and its score is NaN: {error!r}.", UserWarning)
         return math.nan
 
 
-def _attacked(model: Any, split: Split, attack: Any, pool: Any = None) -> AttackResult:
+def _tried(fitting: Fitting, attack: Any, pool: Any) -> AttackResult | None:
+    """Return the result of an attack; None, with a warning, if it fails."""
+    try:
+        return _attacked(fitting, attack, pool)
+    except (BudgetExceededError, LedgerError):
+        raise
+    except Exception as error:
+        warn_caller(f"attack={attack!r} failed, and its figures are NaN: {error!r}.", UserWarning)
+        return None
+
+
+def _attacked(fitting: Fitting, attack: Any, pool: Any) -> AttackResult:
     """Return the result of an attack on a fitted model."""
+    split = fitting.split
     own, new, known = split.own, split.new, split.known
     if isinstance(attack, LabelInferenceAttack):
         people = None if own.people is None else check_groups(own.people, own.X)
-        return guessed_labels(model, attack, own.X, own.y, new.X, new.y, people)
-    attack = clone(attack).set_params(target=model)
+        return guessed_labels(fitting.model, attack, own.X, own.y, new.X, new.y, people)
+    if type(attack) is LossThreshold and fitting.is_behind:  # it asks for predictions alone
+        model, X = fitting.seen(known)
+        attack = clone(attack).set_params(target=model).fit(X, known.y)
+        scores = attack.score_samples(X, known.y)
+        n = num_samples(own.X)  # they come first of those that are known
+        return AttackResult(scores[:n], scores[n:], type(attack).__name__)
+    attack = clone(attack).set_params(target=fitting.model)
     if pool is not None:
         attack.set_params(pool=pool)
     return attack.fit(known.X, known.y).evaluate(own.X, own.y, new.X, new.y)
 
 
 def measured(
-    model: Any, split: Split, scorers: dict[str, Any], attack: Any, pool: Any = None
+    fitting: Fitting, scorers: dict[str, Any], attack: Any, pool: Any = None
 ) -> dict[str, Any]:
     """Return how well a fitted model is attacked, and what it is to each subgroup.
 
-    Figures of the attack are NaN without one. Of people they are those of all their records
-    together.
+    Figures of the attack are NaN without one, and if it fails: the model has been paid for. Of
+    people they are those of all their records together.
     """
-    result = None if attack is None else _attacked(model, split, attack, pool)
+    split = fitting.split
+    result = None if attack is None else _tried(fitting, attack, pool)
     shown = result
     of_people = split.own.people is not None and not isinstance(attack, LabelInferenceAttack)
     if result is not None and of_people:
@@ -112,7 +174,7 @@ def measured(
     }
     if split.new.groups is not None:
         name, scorer = next(iter(scorers.items()))
-        found["groups"] = of_groups(split, lambda part: _score(model, part, name, scorer), result)
+        found["groups"] = of_groups(split, lambda part: _score(fitting, part, name, scorer), result)
     return found
 
 
@@ -120,8 +182,9 @@ def fit_and_attack(
     model: Any, split: Split, scorers: dict[str, Any], attack: Any, pool: Any
 ) -> dict[str, Any]:
     """Return the results of a private model on one split, with its claim."""
-    row = scored(model, split, scorers)
-    claim = claim_of(model, split.own.X)
+    fitting = Fitting(model, split)
+    row = scored(fitting, scorers)
+    claim = claim_of(fitting.model, split.own.X)
     if protects_labels(claim) != isinstance(attack, LabelInferenceAttack):
         raise ValueError(
             f"attack={attack!r} does not fit the claim {claim.guarantee!r}: {NOT_MEMBERSHIP}. Pass "
@@ -132,7 +195,7 @@ def fit_and_attack(
     about = proved if proved is not None and proved.unit == attacked else None
     return {
         **row,
-        **measured(model, split, scorers, attack, pool),
+        **measured(fitting, scorers, attack, pool),
         "claimed_epsilon": math.nan if proved is None else proved.epsilon(),
         "attack_auc_bound": math.nan if about is None else auc_ceiling(about),
         "claim": claim,

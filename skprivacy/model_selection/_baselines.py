@@ -18,7 +18,8 @@ from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 
 from .._config import warn_caller
 from ..attacks import LabelInferenceAttack
-from ._attacked import measured, scored
+from ..exceptions import BudgetExceededError
+from ._attacked import Fitting, measured, scored
 from ._split import Split
 
 __all__ = ["checked_baselines", "fit_baseline", "sibling_of"]
@@ -64,6 +65,8 @@ def checked_baselines(
                 found[sibling_of(name)] = sibling
         return found
     found = dict(baseline) if isinstance(baseline, Mapping) else {_named(baseline): baseline}
+    if not all(isinstance(name, str) and name for name in found):
+        raise TypeError(f"baseline={baseline!r} must name each estimator by a text.")
     for name, model in found.items():
         if isinstance(model, type) or not (hasattr(model, "fit") and hasattr(model, "predict")):
             raise TypeError(
@@ -88,13 +91,23 @@ def fit_baseline(
     """
     attackable = not (hasattr(attack, "n_shadows") or isinstance(attack, LabelInferenceAttack))
     try:
-        with warnings.catch_warnings():  # the private models have given the same ones
+        with warnings.catch_warnings():  # the private models give the same ones
             warnings.simplefilter("ignore")
-            row = scored(model, split, scorers)
-            return row | measured(model, split, scorers, attack if attackable else None)
+            warnings.filterwarnings("always", message="(The scorer|attack=).* NaN")
+            fitting = Fitting(model, split)
+            row = scored(fitting, scorers)
+            return row | measured(fitting, scorers, attack if attackable else None)
     except Exception as error:
         if not optional:
-            raise
+            if isinstance(error, BudgetExceededError) or not isinstance(
+                error, (TypeError, ValueError)
+            ):
+                raise
+            raise ValueError(
+                f"The baseline {name!r} cannot be fitted to these records: {error}. No private "
+                "model of the sweep has been trained. Pass baseline= with the steps that it needs, "
+                "such as make_pipeline(SchemaTransformer(schema), model), or None."
+            ) from error
         if not name.endswith(_SIBLING):  # many private models are not made for epsilon=inf
             warn_caller(
                 f"The baseline {name!r} is left out, as it does not take these records ({error}). "

@@ -18,10 +18,10 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from .._sklearn import num_samples
+from .._validation import check_one_type
 from ._split import Records
 
 __all__ = [
-    "check_one_type",
     "checked_epsilons",
     "checked_models",
     "checked_refit",
@@ -84,17 +84,11 @@ def checked_targets(models: Iterable[Any], y: Any) -> Any:
     assert_all_finite(y, input_name="y")
     if True in of_numbers:
         return column_or_1d(y, dtype=np.float64)
+    check_one_type("y", y)
     check_classification_targets(y)
-    check_one_type(y)
     if len(np.unique(y)) < 2:
         raise ValueError("y must have at least two classes; got one class. Check the labels.")
     return y
-
-
-def check_one_type(y: Any) -> None:
-    """Refuse labels of which some are text and others are not: they have no order."""
-    if np.asarray(y).dtype.kind == "O" and len({isinstance(label, str) for label in y}) > 1:
-        raise TypeError("y must have labels of one type; got text and others.")
 
 
 def checked_refit(refit: Any, names: list[str], epsilons: list[float]) -> int | None:

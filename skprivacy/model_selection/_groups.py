@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._sklearn import num_samples
+from .._sklearn import num_samples, safe_indexing
+from .._validation import check_unmasked
 from ..attacks import AttackResult
 from ..attacks.result import FEWEST
 from ..audit._exposure import partitions_of
@@ -30,15 +31,22 @@ def subgroups_of(subgroups: Any, X: Any) -> tuple[str, NDArray[Any]]:
     ValueError
         If there is no such column, no value for each record, or too many different ones.
     """
-    given, n = subgroups, num_samples(X)
-    if not isinstance(subgroups, (str, int, np.integer)):
-        given = (subgroups, subgroups)
-        if np.shape(subgroups) != (n,):
+    check_unmasked(subgroups, "subgroups")
+    name, of_each = "subgroup", subgroups
+    if isinstance(subgroups, (str, int, np.integer)) and not isinstance(subgroups, bool):
+        try:
+            name, of_each = str(subgroups), safe_indexing(X, subgroups, axis=1)
+        except (KeyError, ValueError, IndexError, TypeError) as error:
             raise ValueError(
-                f"subgroups has shape {np.shape(subgroups)}; expected a value for each of the {n} "
-                "records, or a column of X."
-            )
-    ((name, (groups, _)),) = partitions_of(given, X, None, X, None).items()
+                f"subgroups={subgroups!r} must be a column of X, or the group of each record; "
+                f"there is no such column ({error})."
+            ) from error
+    elif np.shape(subgroups) != (num_samples(X),):
+        raise ValueError(
+            f"subgroups has shape {np.shape(subgroups)}; expected a value for each of the "
+            f"{num_samples(X)} records, or a column of X."
+        )
+    ((_, (groups, _)),) = partitions_of((of_each, of_each), X, None, X, None).items()
     return name, groups
 
 

@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import pickle
+import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +16,17 @@ from typing import Any
 import joblib
 from sklearn.base import clone
 
+from .._config import warn_caller
+from .._output import create_file, write_file
 from ..accounting import PrivacyBudget, PrivacyGuarantee
 from ..attacks._records import as_records, fingerprints
 from ..audit import Claim
+from ..exceptions import PrivacyWarning
 from ._split import Records
 
 __all__ = ["Kept", "keep", "kept", "plan_of"]
 
-_FORMAT = 1
+_FORMAT = 2
 _PLAN = "sweep.json"
 _AGAIN = "Restore it, pass another folder, or delete this one: all of its fits are then made again."
 
@@ -30,14 +35,22 @@ _AGAIN = "Restore it, pass another folder, or delete this one: all of its fits a
 class Kept:
     """A folder with the results of finished fits; ``folder=None`` keeps nothing.
 
+    Attributes
+    ----------
+    folder : Path or None
+    plan : str, default=""
+        What tells this sweep from any other.
+
     Notes
     -----
     **Guarantees.** Only results are written: scores, attacks and claims, never a model. A file is
-    whole or not there. Files are for their owner alone, as no guarantee covers what they hold. The
-    folder's plan says by digests what they belong to, and another sweep is refused.
+    whole or not there, and holds a digest, without which it is not used. Files are for their owner
+    alone, as no guarantee covers what they hold. The folder's plan says by digests what they
+    belong to, and another sweep is refused.
     """
 
     folder: Path | None
+    plan: str = ""
 
     @classmethod
     def at(cls, path: Any, plan: Mapping[str, Any]) -> Kept:
@@ -46,11 +59,14 @@ class Kept:
         Raises
         ------
         ValueError
-            If it holds the results of another sweep, or its plan is lost or damaged.
+            If it is no folder, holds the results of another sweep, or its plan is lost or damaged.
         """
         if path is None:
             return cls(None)
-        folder, digests = Path(path), {what: _digest(what, value) for what, value in plan.items()}
+        folder = Path(path)
+        if folder.exists() and not folder.is_dir():
+            raise ValueError(f"path={str(folder)!r} is a file. Pass the name of a folder.")
+        digests = {what: _digest(what, value) for what, value in plan.items()}
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = folder / _PLAN
         if not file.exists():
@@ -59,7 +75,8 @@ class Kept:
                     f"path={str(folder)!r} holds results, but not {_PLAN!r}, which says what they "
                     f"belong to. {_AGAIN}"
                 )
-            _write(file, {"format": _FORMAT, "digests": digests})
+            with suppress(FileExistsError):  # of another process that began at the same moment
+                create_file(file, _sealed(file, {"format": _FORMAT, "digests": digests}), 0o600)
         known = _read(file)
         if known.get("format") != _FORMAT or not isinstance(known.get("digests"), dict):
             raise ValueError(f"{file} is not the plan of a sweep that this version knows. {_AGAIN}")
@@ -70,13 +87,13 @@ class Kept:
                 "differ. Pass another folder, or the arguments of that sweep; only epsilons, "
                 "baselines and refit may change."
             )
-        return cls(folder)
+        return cls(folder, repr(sorted(digests.items())))
 
     def file(self, *fit: Any) -> Path | None:
         """Return where the result of a fit is kept; ``fit`` describes it in plain values."""
         if self.folder is None:
             return None
-        name = hashlib.blake2b(repr(fit).encode(), digest_size=12).hexdigest()
+        name = hashlib.blake2b(repr((self.plan, *fit)).encode(), digest_size=12).hexdigest()
         return self.folder / f"fit_{name}.json"
 
     def claims_beside(self, files: Iterable[Path | None]) -> list[Claim]:
@@ -92,14 +109,25 @@ class Kept:
     def keep_refit(self, claim: Claim) -> None:
         """Note that one more model has been trained on all records."""
         if self.folder is not None:
-            number = len(list(self.folder.glob("refit_*.json")))
-            keep({"claim": claim}, self.folder / f"refit_{number:04d}.json")
+            keep({"claim": claim}, self.folder / f"refit_{uuid.uuid4().hex}.json")
 
 
 def keep(row: dict[str, Any] | None, file: Path | None) -> None:
-    """Write the result of a fit, if it is to be kept."""
-    if row is not None and file is not None:
-        _write(file, {k: _of_claim(v) if isinstance(v, Claim) else v for k, v in row.items()})
+    """Write the result of a fit, if it is to be kept.
+
+    Where that fails, such as on a full disk, there is a warning: the fit is done, and charged.
+    """
+    if row is None or file is None:
+        return
+    content = {k: _of_claim(v) if isinstance(v, Claim) else v for k, v in row.items()}
+    try:
+        write_file(file, _sealed(file, content), 0o600)
+    except OSError as error:
+        warn_caller(
+            f"The result of a fit could not be kept: {error}. This sweep has it; one that goes on "
+            "from the folder would make, and charge, that fit again.",
+            PrivacyWarning,
+        )
 
 
 def kept(file: Path | None) -> dict[str, Any] | None:
@@ -179,24 +207,27 @@ def _digest(what: str, value: Any) -> str:
         ) from error
 
 
-def _write(file: Path, content: Any) -> None:
-    """Write a file that is whole or not there, also after a power cut, and for its owner alone."""
-    unfinished = file.with_suffix(f".{os.getpid()}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    with open(os.open(unfinished, flags, 0o600), "w", encoding="utf-8") as stream:
-        json.dump(content, stream, default=_of_numpy)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(unfinished, file)
+def _sealed(file: Path, content: Mapping[str, Any]) -> str:
+    """Return what is written to a file: JSON, with a digest of it and of the file's name."""
+    known = json.loads(json.dumps(content, default=_of_numpy))
+    return json.dumps({"digest": _seal(file, known), "content": known})
+
+
+def _seal(file: Path, content: Any) -> str:
+    text = f"{file.name} {json.dumps(content, sort_keys=True)}"
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError("it holds no results")
-        return found
-    except ValueError as error:
+        if not isinstance(found, dict) or set(found) != {"digest", "content"}:
+            raise ValueError("it is none that this version writes")
+        if found["digest"] != _seal(file, found["content"]):
+            raise ValueError("it does not match its digest")
+        content: dict[str, Any] = found["content"]
+        return content
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{file} is damaged ({error}). Restore it or delete it: what it tells of is then done, "
             "and charged, again."

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from ..accounting import NonPrivate
 from ..audit._briefing import unit_in_words
 from ..audit._composition import composed
 from ..audit._html import NARROW, bare, embed, render
@@ -19,10 +20,13 @@ from ..display import PrivacyUtilityDisplay
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from ..accounting import PrivacyGuarantee
+
 __all__ = ["cost_in_words", "figure_of", "of_groups_drawn", "page", "table", "told"]
 
 _MOST_DRAWN = 5
 _MOST_ROWS = 30
+_HEIGHT, _ENTRY = 6.4, 0.2  # inches of a figure with short legends, and of each further entry
 _POINTS = (0.01, 0.03)  # losses for which a page tells the smallest epsilon
 
 
@@ -41,6 +45,19 @@ def table(sweep: Any) -> pd.DataFrame:
     return pd.concat(
         [rows, pd.DataFrame(others | _columns(compared, sweep.scores_[0]))], ignore_index=True
     )
+
+
+def _further(sweep: Any) -> dict[str, list[tuple[float, float]]]:
+    """Return mean and deviation of each score but the first, for each row of the table."""
+    both = [results for results in (sweep.cv_results_, sweep.baseline_results_) if results]
+    return {
+        name: [
+            pair
+            for results in both
+            for pair in zip(results[f"mean_test_{name}"], results[f"std_test_{name}"], strict=True)
+        ]
+        for name in sweep.scores_[1:]
+    }
 
 
 def _columns(results: dict[str, Any], score: str) -> dict[str, Any]:
@@ -68,9 +85,7 @@ def cost_in_words(sweep: Any) -> str:
 
 def figure_of(sweep: Any) -> Figure:
     """Draw the sweep on a figure of its own, readable on a screen of 400 pixels."""
-    figure = _narrow()
-    sweep.plot(axes=figure.subplots(2, 1, sharex=True, height_ratios=(3, 2)))
-    return figure
+    return _narrow(sweep.plot)
 
 
 def of_groups_drawn(sweep: Any) -> PrivacyUtilityDisplay:
@@ -107,15 +122,17 @@ def _group_rows(sweep: Any) -> list[dict[str, Any]]:
 
 
 def _group_figure(sweep: Any) -> Figure:
-    figure = _narrow()
-    sweep.plot_by_group(axes=figure.subplots(2, 1, sharex=True, height_ratios=(3, 2)))
-    return figure
+    return _narrow(sweep.plot_by_group)
 
 
-def _narrow() -> Figure:
+def _narrow(plot: Callable[..., PrivacyUtilityDisplay]) -> Figure:
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(NARROW[0], 6.4), layout="constrained")
+    figure = Figure(figsize=(NARROW[0], _HEIGHT), layout="constrained")
+    display = plot(axes=figure.subplots(2, 1, sharex=True, height_ratios=(3, 2)))
+    entries = [len(ax.get_legend().get_texts()) for ax in display.axes_]
+    figure.set_figheight(_HEIGHT + _ENTRY * sum(max(0, n - 3) for n in entries))
+    return figure
 
 
 def told(sweep: Any, about: About, caveats: Sequence[str]) -> dict[str, Any]:
@@ -131,7 +148,8 @@ def told(sweep: Any, about: About, caveats: Sequence[str]) -> dict[str, Any]:
 
 def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> str:
     """Return the page of a fitted sweep."""
-    first, groups = sweep.guarantees_[0], _group_rows(sweep)
+    first = next((whole for _, whole in _private_ones(sweep)), sweep.guarantees_[0])
+    groups = _group_rows(sweep)
     return render(
         "sweep.html",
         about=about,
@@ -143,6 +161,7 @@ def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> st
         utility=sweep.score_name_,
         figure=embed(figure, "Test score and attack AUC over epsilon"),
         rows=table(sweep).to_dict("records"),
+        further=_further(sweep),
         groups=groups,
         groups_figure=embed(_group_figure(sweep), "Scores by group over epsilon") if groups else "",
         most_rows=_MOST_ROWS,
@@ -155,11 +174,24 @@ def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> st
     )
 
 
+def _private_ones(sweep: Any) -> list[tuple[str, PrivacyGuarantee]]:
+    """Return the name and the joint cost of each candidate that has a guarantee."""
+    return [
+        (params.get("estimator", ""), whole)
+        for params, whole in zip(sweep.cv_results_["params"], sweep.guarantees_, strict=True)
+        if math.isfinite(next(iter(params.values()))) and not isinstance(whole.event, NonPrivate)
+    ]
+
+
 def _unit(sweep: Any) -> str:
-    """Return the delta and relation that the epsilons are stated for, in words."""
-    first = sweep.guarantees_[0]
-    delta = (first.at_delta or 0.0) / sweep.n_splits_
-    return f"at delta = {delta:g}, {first.relation.replace('_', '-')}"
+    """Return the delta and relation that each model's epsilons are stated for, in words."""
+    told: dict[str, str] = {}
+    for name, whole in _private_ones(sweep):
+        delta = (whole.at_delta or 0.0) / sweep.n_splits_
+        told.setdefault(name, f"at delta = {delta:g}, {whole.relation.replace('_', '-')}")
+    if len(set(told.values())) < 2:
+        return next(iter(told.values()), "without a guarantee")
+    return "; ".join(f"{name} {words}" for name, words in told.items())
 
 
 def _readings(sweep: Any) -> list[str]:
@@ -167,11 +199,20 @@ def _readings(sweep: Any) -> list[str]:
     for name in dict.fromkeys(
         params.get("estimator", "") for params in sweep.cv_results_["params"]
     ):
-        private = np.isfinite(sweep._curve(estimator=name)[0]).sum()
-        found = []
+        found = _read_off(sweep, name)
+        told += [f"{name}: {reading}" if name else reading for reading in found]
+    return told
+
+
+def _read_off(sweep: Any, name: str) -> list[str]:
+    """Return what is read off the curve of an estimator, or why nothing is."""
+    private = np.isfinite(sweep._curve(estimator=name)[0]).sum()
+    found = []
+    try:
         if sweep.n_splits_ > 1 and private:
             found = [sweep.smallest_epsilon(loss, estimator=name) for loss in _POINTS]
         if private > 2:
             found.append(sweep.knee(estimator=name))
-        told += [f"{name}: {reading!r}" if name else repr(reading) for reading in found]
-    return told
+    except ValueError as error:  # a scorer has failed
+        return [str(error)]
+    return list(map(repr, found))

@@ -43,12 +43,12 @@ def epsilon_parameter(estimator: Any, name: str | None = None) -> str:
     found = [p for p in params if p.rpartition("__")[2] == "epsilon"]
     if not found:
         raise ValueError(
-            f"{kind} has no parameter epsilon. Pass a private model, or the name of its privacy "
-            "parameter as param_name."
+            f"estimator: {kind} has no parameter epsilon. Pass a private model. A sweep also takes "
+            "one whose privacy parameter has another name: param_name."
         )
     if len(found) > 1:
         raise ValueError(
-            f"{kind} has {len(found)} parameters called epsilon ({found}). Pass the name of the "
-            "one to vary as param_name."
+            f"estimator: {kind} has {len(found)} parameters called epsilon ({found}). A sweep "
+            "takes the name of the one to vary: param_name."
         )
     return found[0]

@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ._checks import check_one_type, checked_scorers
+from .._validation import check_one_type
+from ._checks import checked_scorers
 
 __all__ = ["RefittedMixin"]
 
@@ -61,7 +62,7 @@ class RefittedMixin:
         ``params`` are routed to the scorer, with ``enable_metadata_routing``.
         """
         if np.ndim(y):
-            check_one_type(y)
+            check_one_type("y", y)
         name, scorer = next(iter(checked_scorers(self.estimator_, self.scoring).items()))
         return scorer(self.estimator_, X, y, **self._routed_to_score(name, params))
 

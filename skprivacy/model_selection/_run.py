@@ -83,6 +83,13 @@ class Fits:
         with self._bar("baselines", candidates) as bar:
             return list(self._rows(candidates, fit_baseline, how, bar))
 
+    def unpaid(self, candidates: list[Candidate]) -> Iterator[tuple[Candidate, Any]]:
+        """Yield the models that are going to be trained, each with the rows of its records."""
+        each = [(c, train) for c in candidates for train, _ in self.splits]
+        for fit, file in zip(each, self._files(candidates), strict=True):
+            if kept(file) is None:
+                yield fit
+
     def _files(self, candidates: list[Candidate]) -> list[Path | None]:
         n = range(len(self.splits))
         return [self.kept.file(sorted(c.params.items()), c.mark, i) for c in candidates for i in n]
@@ -126,7 +133,10 @@ class Fits:
                 random_state=self.attack.random_state,
                 keep_models=getattr(self.attack, "_needs_models", True),
             )
-        pool = clone(asked).set_params(estimator=candidate.model)
+        model = candidate.model
+        if records.first is not None and records.first.begins(model):
+            model = records.first.before(model[1:])  # it is fitted, so that shadows share it, too
+        pool = clone(asked).set_params(estimator=model)
         if pool.path is not None:
             epsilon = next(iter(candidate.params.values()))
             part = f"{quote(candidate.name, safe='') or 'model'}_{epsilon!r}"

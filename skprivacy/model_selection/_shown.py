@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
-from .._output import output_path
+from .._output import output_path, write_file
 from .._validation import is_number, open_unit
 from ._checks import checked_models
 from ._groups import by_group
@@ -72,19 +72,23 @@ class ShownMixin:
         Raises
         ------
         ValueError
-            If ``loss`` or ``compared_with`` is invalid, or there is only one split.
+            If ``loss`` or ``compared_with`` is invalid, there is only one split or no finite
+            epsilon, or a score is NaN because its scorer failed.
         """
         check_is_fitted(self, "cv_results_")
         if not (is_number(loss) and loss >= 0):
             raise ValueError(f"loss={loss!r} must be a number of at least 0, such as 0.01.")
         splits = self._splits(confidence)
-        epsilons, scores = self._curve(score, estimator)
+        epsilons, scores = self._known_curve(score, estimator)
         name = self._reference(compared_with, score)
         if name is None:
             reference, name = scores[-1], f"epsilon={epsilons[-1]:g}"
         else:
             reference = _by_split(self.baseline_results_, score or self.scores_[0])[name]
+            _check_known(reference, f"compared_with={name!r}")
         private = np.isfinite(epsilons)
+        if not private.any():
+            raise ValueError(f"epsilons={epsilons.tolist()} has no finite level to choose.")
         return smallest_epsilon(
             epsilons[private], scores[private], reference, float(loss), splits, confidence, name
         )
@@ -107,10 +111,11 @@ class ShownMixin:
         Raises
         ------
         ValueError
-            If there are fewer than three finite epsilons.
+            If there are fewer than three finite epsilons, or a score is NaN because its scorer
+            failed.
         """
         check_is_fitted(self, "cv_results_")
-        epsilons, scores = self._curve(score, estimator)
+        epsilons, scores = self._known_curve(score, estimator)
         private = np.isfinite(epsilons)
         if private.sum() < 3:
             raise ValueError(
@@ -201,13 +206,16 @@ class ShownMixin:
 
     def _splits(self, confidence: float) -> Splits:
         """Return what the splits tell, after checking what is asked of them."""
-        open_unit("confidence", confidence)
+        open_unit("confidence", confidence, 0.95)
         if self.n_splits_ < 2:
             raise ValueError("One split does not tell how sure it is. Use cv=5, or repeat splits.")
         return Splits(self.n_splits_, self.test_per_train_)
 
     def _reference(self, compared_with: str | None, score: str | None = None) -> str | None:
-        """Return the baseline that is compared with: the best of them for None."""
+        """Return the baseline that is compared with: the best of them for None.
+
+        One whose scorer has failed on a split is the best only if all have failed.
+        """
         levels = _by_split(self.baseline_results_, score or self.scores_[0])
         known = isinstance(compared_with, str) and compared_with in levels
         if compared_with is not None and not known:
@@ -215,7 +223,7 @@ class ShownMixin:
                 f"compared_with={compared_with!r} must be one of the baselines, {list(levels)}."
             )
         if compared_with is None and levels:
-            return max(levels, key=lambda name: float(levels[name].mean()))
+            return max(levels, key=lambda name: np.nan_to_num(levels[name].mean(), nan=-np.inf))
         return compared_with
 
     def _curve(
@@ -237,6 +245,12 @@ class ShownMixin:
         order = rows[np.argsort(epsilons[rows])]
         splits = [self.cv_results_[f"split{i}_test_{name}"] for i in range(self.n_splits_)]
         return epsilons[order], np.stack(splits, axis=1)[order]
+
+    def _known_curve(self, score: str | None, estimator: str | None) -> tuple[Any, Any]:
+        """Return the curve, or refuse one of which nothing can be read."""
+        epsilons, scores = self._curve(score, estimator)
+        _check_known(scores, f"score={score or self.scores_[0]!r}")
+        return epsilons, scores
 
     def plot(self, **kwargs: Any) -> Any:
         """Plot utility and leakage over epsilon.
@@ -278,16 +292,18 @@ class ShownMixin:
         str
             Without any reference to other files. All text is escaped.
         """
-        from ..audit.about import About
+        from ..audit.about import known
         from ._page import figure_of, page
 
         check_is_fitted(self, "cv_results_")
         target = None if path is None else output_path(path, ".html", ".htm")
-        known = about or About()
-        stated = replace(known, data=known.data or name)
+        if not isinstance(name, str):
+            raise TypeError(f"name={name!r} must be a string.")
+        stated = known(about)
+        stated = replace(stated, data=stated.data or name)
         shown = page(self, stated, self.charged_.assumptions, figure_of(self))
         if target is not None:
-            target.write_text(shown, encoding="utf-8")
+            write_file(target, shown)
         return shown
 
     @property
@@ -305,4 +321,13 @@ def _by_split(results: dict[str, Any], score: str) -> dict[str, np.ndarray]:
     """Return the test scores of each baseline on all splits, by its name."""
     keys = [key for key in results if re.fullmatch(rf"split\d+_test_{re.escape(score)}", key)]
     names = results.get("param_baseline", [])
-    return {name: np.array([results[key][i] for key in keys]) for i, name in enumerate(names)}
+    return {str(name): np.array([results[key][i] for key in keys]) for i, name in enumerate(names)}
+
+
+def _check_known(scores: np.ndarray, what: str) -> None:
+    if failed := int(np.isnan(scores).sum()):
+        raise ValueError(
+            f"{what} is NaN in {failed} of {scores.size} fits, where its scorer failed, so that "
+            "nothing can be read off it. Name another of the scores or baselines, or sweep with a "
+            "scorer or splits that suit all folds."
+        )

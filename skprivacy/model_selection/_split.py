@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from .._sklearn import num_samples, safe_indexing
+from ._first_step import FirstStep, first_step
 
-__all__ = ["Records", "Split", "cut"]
+__all__ = ["Records", "Split", "cut", "with_first_steps"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Records:
         Further arguments of each scorer, by its name.
     people : Series of shape (n_samples,) or None
         Whose record each is, where people are members, and not records.
+    first : FirstStep or None
+        What the first step of all models makes of the records, if it is taken once.
     """
 
     X: Any
@@ -36,6 +39,7 @@ class Records:
     fit_params: Mapping[str, Any] = field(default_factory=dict)
     score_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     people: Any = None
+    first: FirstStep | None = None
 
     def part(self, rows: Any) -> Records:
         """Return some of the records."""
@@ -46,6 +50,7 @@ class Records:
             cut(self.fit_params, rows, num_samples(self.X)),
             {name: cut(given, rows, num_samples(self.X)) for name, given in self.scoring},
             None if self.people is None else self.people.iloc[rows],
+            None if self.first is None else self.first.part(rows),
         )
 
     @property
@@ -66,6 +71,20 @@ class Split:
     def of(cls, records: Records, train: Any, test: Any) -> Split:
         """Return the split of some records by their indices."""
         return cls(*map(records.part, (train, test, np.concatenate([train, test]))))
+
+
+def with_first_steps(
+    records: Mapping[str, Records], models: Mapping[str, Any]
+) -> dict[str, Records]:
+    """Return the records of each model with what its first step makes of them, if it is shared."""
+    taken: list[FirstStep] = []
+    found = {}
+    for name, own in records.items():
+        first = next((step for step in taken if step.begins(models[name])), None)
+        if first is None and (first := first_step(models[name], own.X)) is not None:
+            taken.append(first)
+        found[name] = own if first is None else replace(own, first=first)
+    return found
 
 
 def cut(params: Mapping[str, Any], rows: Any, n_samples: int) -> dict[str, Any]:

@@ -16,11 +16,12 @@ from .._groups import check_groups
 from .._identifiers import ask_whose
 from .._jobs import check_n_jobs
 from .._sklearn import num_samples
-from .._validation import as_frame
+from .._validation import as_frame, as_path
 from ..accounting import NonPrivate, PrivacyGuarantee
 from ..audit import Claim, claim_of
 from ..audit.claims import total as total_of
 from ..base import undone_if_refused
+from ._affordable import check_affordable
 from ._attacked import checked_attack
 from ._baselines import checked_baselines, sibling_of
 from ._checks import (
@@ -41,7 +42,7 @@ from ._results import as_grid_search
 from ._routing import RoutedMixin, weights_in
 from ._run import Candidate, Fits, check_passed_on
 from ._shown import ShownMixin
-from ._split import Records
+from ._split import Records, with_first_steps
 
 __all__ = ["PrivacySweepCV"]
 
@@ -137,6 +138,9 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
     ------
     ValueError
         If an epsilon, the parameter, the splits or the labels are invalid. Raised before training.
+    BudgetExceededError
+        If a budget cannot pay for all models. Raised before training where the cost of a fit can be
+        rehearsed, that of an estimator of this library, bare or behind a ``SchemaTransformer``.
 
     Notes
     -----
@@ -148,7 +152,12 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
     ``baseline_results_``. Publishing them, or tuning by them, leaks beyond every epsilon in the
     table.
 
-    **Edge cases.** A sweep with ``numpy.inf``, or over a model that makes no claim, costs
+    A :class:`~skprivacy.preprocessing.SchemaTransformer` that begins a pipeline, with a schema that
+    was not read off data, learns nothing: it is taken once for all models, whose ``fit_time`` is
+    then without it. Any other step is fitted anew for every model.
+
+    **Edge cases.** The figures of a scorer or an attack that fails are NaN, with a warning: the
+    model has been paid for. A sweep with ``numpy.inf``, or over a model that makes no claim, costs
     epsilon = infinity, and ``charged_`` states the reason. It is an estimate if a step of the model
     read private data outside any guarantee.
 
@@ -183,7 +192,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         scoring: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
-        refit: float | None = None,
+        refit: float | tuple[str, float] | None = None,
         baseline: Any = "auto",
         path: Any = None,
     ) -> None:
@@ -231,16 +240,18 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         """
         check_n_jobs(self.n_jobs)
         models, epsilons = checked_models(self.estimator), checked_epsilons(self.epsilons)
+        path = None if self.path is None else as_path("path", self.path)
         refit = checked_refit(self.refit, list(models), epsilons)
         names = [epsilon_parameter(model, self.param_name) for model in models.values()]
         first = next(iter(models.values()))
         scorers = checked_scorers(first, self.scoring)
         attack = checked_attack(self.attack, models.values())
-        X, y, groups = indexable(as_frame(X), y, groups)
+        X, y = indexable(as_frame(X), y)
+        people = None if groups is None else check_groups(groups, X)
+        X, groups = indexable(X, groups)
         validate_data(self, X, skip_check_array=True)
         y = checked_targets(models.values(), y)
         by, of_each = (None, None) if subgroups is None else subgroups_of(subgroups, X)
-        people = None if groups is None else check_groups(groups, X)
         routed = self._routed_to_fit(groups, params)
         whose = None if people is None else people.named(np.arange(len(people.codes)))
         records = {
@@ -259,6 +270,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         else:
             ask_whose(getattr(self, "feature_names_in_", ()), "What a sweep shows")
         compared = checked_baselines(self.baseline, models, names, epsilons, X)
+        records = with_first_steps(records, models)
         candidates = [
             Candidate(
                 name,
@@ -280,12 +292,14 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
             for name, model in compared.items()
         ]
         plan = {}
-        if self.path is not None:
+        if path is not None:
             again = checked_splits(splitter, self.cv, X, y, **routed.split)
             plan = plan_of(self, models, names, records, [splits, again])
-        kept = Kept.at(self.path, plan)
+        kept = Kept.at(path, plan)
         fits = Fits(splits, scorers, attack, kept, self.n_jobs, self.verbose)
         total = len(candidates) * len(splits) + (refit is not None)
+        last = [] if refit is None else [(candidates[refit], np.arange(num_samples(X)))]
+        check_affordable([*fits.unpaid(candidates), *last])
         free = fits.baselines(others, isinstance(self.baseline, str))  # nothing is charged yet
         rows = fits.models(candidates, total)
         beside = fits.earlier(candidates)

@@ -56,11 +56,13 @@ _PUBLIC = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        with torch_is_named():
-            return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # to whom any misspelt name would exist
+
+    def __getattr__(name: str) -> Any:
+        if name in _PUBLIC:
+            with torch_is_named():
+                return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

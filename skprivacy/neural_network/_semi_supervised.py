@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._validation import Interval, check_random_state
+from .._blas import threads_for
+from .._validation import Interval, check_one_type, check_random_state
 from ._training.net import make_module
 
 __all__ = ["SemiSupervisedNetwork"]
@@ -87,6 +88,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         """
         self._validate_params()
         rows, labels = validate_data(self, X, y, dtype=np.float32)
+        check_one_type("y", labels)
         self.classes_ = np.setdiff1d(labels, [_NO_LABEL])
         if not len(self.classes_):
             raise ValueError(f"y marks all {len(rows)} records as without a label (-1).")
@@ -98,7 +100,8 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
                 tuple(self.hidden_layer_sizes), "relu", random,
             )  # fmt: skip
             self.module_ = nn.Sequential(_Standard(rows), network)
-            self._train(torch.from_numpy(rows), np.asarray(labels))
+            with threads_for(self.module_, self.batch_size):
+                self._train(torch.from_numpy(rows), np.asarray(labels))
         return self
 
     def _train(self, rows: Tensor, labels: NDArray[Any]) -> None:

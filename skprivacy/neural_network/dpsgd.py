@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from .._groups import check_order
@@ -473,8 +474,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        outputs = self._outputs(X)
-        return (outputs.sigmoid() if self.multilabel_ else outputs.softmax(1)).numpy()
+        check_is_fitted(self, "module_")
+        of_labels = self.multilabel_
+        return self._outputs(X, lambda z: z.sigmoid() if of_labels else z.softmax(1))
 
     def predict(self, X: ArrayLike) -> NDArray:
         """Return the most probable class of each row, or all labels more probable than not.

@@ -376,6 +376,6 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         ndarray of shape (n_samples,)
             In the units of the target.
         """
-        outputs = self._outputs(X).flatten().clamp(-1.0, 1.0).numpy()
+        outputs = self._outputs(X, lambda z: z.flatten().clamp(-1.0, 1.0))
         low, high = self.target_bounds_
         return low + (outputs + 1.0) * ((high - low) / 2.0)

@@ -12,7 +12,6 @@ from ._checks import check_names, classes_told, common, restore_classes, restore
 __all__ = ["MODELS", "restored_trained", "told_trained"]
 
 MODELS = dict.fromkeys(("SyntheticDataClassifier", "SyntheticDataRegressor"), "skprivacy.synthesis")
-_OF_SYNTHESIZER = ("privacy_", "privacy_event_", "epsilon_", "delta_")
 
 
 def told_trained(model: Any) -> dict[str, Any]:
@@ -44,6 +43,5 @@ def restored_trained(kind: type, facts: dict[str, Any], estimator: Any, synthesi
         if found.max() >= len(model.classes_):
             raise ValueError(f"its estimator has the classes {found.tolist()}")
     model.estimator_, model.synthesizer_ = estimator, synthesizer
-    for name in _OF_SYNTHESIZER:
-        setattr(model, name, getattr(synthesizer, name))
+    model._state_guarantee()
     return model

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from .._output import output_path
+from .._output import write_file
 from .._validation import as_path
 
 __all__ = ["Arrays", "header_of", "opened", "write"]
@@ -88,7 +88,7 @@ class Arrays:
 def write(
     path: str | PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray]
 ) -> None:
-    """Write a file; what is there is replaced, unless it is a ledger.
+    """Write a file; what is there is replaced by the whole of it, unless it is a ledger.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def write(
             raise ValueError(f"{name} of the model is not finite, so that it predicts nothing.")
     text = json.dumps(_encoded(header), allow_nan=False)
     contiguous = {name: np.array(array, order="C") for name, array in arrays.items()}
-    output_path(path).write_bytes(save(contiguous, metadata={_KEY: text}))
+    write_file(path, save(contiguous, metadata={_KEY: text}))
 
 
 @contextmanager

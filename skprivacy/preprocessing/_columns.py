@@ -27,7 +27,10 @@ def one_column(x: ArrayLike) -> NDArray:
     if sparse.issparse(x):
         raise TypeError("x is sparse; expected a dense column. Pass x.toarray().ravel().")
     check_unmasked(x, "x")
-    values = np.asarray(x)
+    try:
+        values = np.asarray(x)
+    except ValueError:
+        raise ValueError("x holds sequences; expected one column, (n_samples,).") from None
     if values.ndim != 1:
         raise ValueError(
             f"x has shape {values.shape}; expected one column, (n_samples,): with several columns, "

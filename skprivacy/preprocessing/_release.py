@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from .._validation import is_number
 from ..accounting import PrivacyGuarantee
-from ..accounting._checks import check_relation
 from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
 
 __all__ = ["RELATIONS", "Release", "additive", "check_target"]
@@ -39,4 +38,9 @@ def check_target(epsilon: float, delta: float, relation: str) -> None:
         raise ValueError(f"epsilon={epsilon!r} must be a finite number >= 1e-6, for example 1.0.")
     if not (is_number(delta) and 0 <= delta < 1):
         raise ValueError(f"delta={delta!r} must be a number in [0, 1); 0 means Laplace noise.")
-    check_relation(relation)
+    if not isinstance(relation, str) or relation not in RELATIONS:
+        raise ValueError(
+            f"relation={relation!r} must be one of {RELATIONS}. Statistics are of whole records: "
+            "'label' would take all other columns for public, and another label for half of the "
+            "change that it is."
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from os import PathLike
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from .. import _config
-from .._output import output_path
+from .._output import write_file
 from .._validation import as_frame, as_path, flag, sequence, whole
 from ..mechanisms.bounds import checked_bounds
 from ._column import Column
@@ -23,6 +24,8 @@ from .checking import SchemaCheck, check_table
 from .columns import Bounded, Categories
 
 __all__ = ["Schema"]
+
+_CALLED = {"Bounded": "bounded", "Categories": "categorical", "Dates": "date", "Hashed": "hashed"}
 
 
 class Schema(Mapping[str, Column]):
@@ -117,9 +120,14 @@ class Schema(Mapping[str, Column]):
         return hash((tuple(self._columns.items()), *facts))
 
     def __repr__(self) -> str:
-        numeric = sum(isinstance(c, Bounded) for c in self.values())
+        counts = Counter(type(column).__name__ for column in self.values())
+        *most, last = [
+            f"{counts[kind]} {name}"
+            for kind, name in _CALLED.items()
+            if counts[kind] or kind in ("Bounded", "Categories")
+        ]
         return (
-            f"Schema({numeric} bounded and {len(self) - numeric} categorical columns"
+            f"Schema({', '.join(most)} and {last} columns"
             f"{', target ' + repr(self.target) if self.target else ''}"
             f"{', INFERRED from data' if self.inferred else ''})"
         )
@@ -314,7 +322,7 @@ the same unit?
         """
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
         if path is not None:
-            output_path(path).write_text(text + "\n", encoding="utf-8")
+            write_file(path, text + "\n")
         return text
 
     @classmethod

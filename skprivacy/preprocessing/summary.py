@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -192,6 +193,11 @@ def _checked(
 ) -> Scan:
     if not isinstance(schema, Schema):
         raise TypeError(f"schema={schema!r} must be a Schema. Create one with Schema({{...}}).")
+    if isinstance(marginals, str):
+        raise TypeError(
+            f"marginals={marginals!r} must be a list of columns or sets of columns, such as "
+            f"[{marginals!r}]."
+        )
     files = as_paths("path", path)
     if not files:
         raise ValueError("path=[] must name at least one file.")
@@ -256,6 +262,8 @@ def _connection(memory: str, directory: Path | None) -> Iterator[tuple[Any, str]
             "duckdb."
         ) from error
     parent = None if directory is None else as_path("directory", directory)
+    if parent is not None and not os.path.isdir(parent):
+        raise ValueError(f"directory={parent!r} must be a folder that exists.")
     with tempfile.TemporaryDirectory(dir=parent) as folder:
         settings: dict[str, Any] = {
             "memory_limit": memory,

@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._validation import as_frame, check_column_names
+from .._validation import as_frame, check_column_names, sequence
 from ..base import undone_on_error
 from ._column import Column
 from .schema import Schema
@@ -159,7 +159,9 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         names = list(self.schema_)
         if input_features is not None:
-            given = list(input_features)
+            given = list(sequence("input_features", input_features))
+            if any(np.ndim(name) for name in given):
+                raise ValueError("input_features must be names, one for each column.")
             seen = getattr(self, "feature_names_in_", None)
             if seen is not None and list(seen) != given:
                 raise ValueError("input_features is not equal to feature_names_in_")

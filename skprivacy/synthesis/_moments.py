@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..mechanisms.bounds import exact_product, quantize
+from ..mechanisms.bounds import exact_product, few_rows, quantize
 from ._bins import nonnegative
 
 __all__ = ["Moments", "Start"]
 
 Floats = NDArray[np.float64]
 _INWARDS = 1.0 - 2.0**-20  # outweighs the rounding of rows, which are of single precision
-_ROWS = 1 << 14  # that are worked on together
+_UNIT = 2.0**-32  # of which products of quantised numbers are multiples
 _WIDEST = 2000  # rows of more numbers have too many products
 _RARE = 5.0  # deviations of the noise that a label's mean takes from the mean of all
 
@@ -59,7 +59,8 @@ class Moments:
     **Guarantees.** A record with row t adds 1 to the square of its label, t beside it, and the
     products of t, each of which is released once: numbers of squares that add up to at most
     1 + |t|^2 + |t|^4 <= 3. Records of a group count with the roots of their shares, so that what
-    the group adds is a convex combination of that. Sums are exact (``exact_product``).
+    the group adds is a convex combination of that. Sums are counted in whole units, so that they
+    are exact, and rounded once at the end.
     """
 
     n_classes: int
@@ -92,15 +93,14 @@ class Moments:
     ) -> Floats:
         """Return the sum, each product once, flat."""
         n, size = self._shape
-        total = np.zeros((n, size))
-        for start in range(0, len(rows), _ROWS):
-            part = slice(start, start + _ROWS)
+        units = np.zeros((n, size), dtype=np.int64)
+        for part in few_rows(len(rows)):
             vectors = self._vectors(rows[part], labels[part])
             if shares is not None:
                 vectors *= np.sqrt(shares[part])[:, None]
             vectors = quantize(vectors)
-            total += exact_product(vectors[:, :n], vectors)
-        return total[np.triu_indices(n, m=size)]
+            units += (exact_product(vectors[:, :n], vectors) / _UNIT).astype(np.int64)
+        return units[np.triu_indices(n, m=size)].astype(np.float64) * _UNIT
 
     def _vectors(self, rows: NDArray[np.float32], labels: NDArray[np.int64]) -> Floats:
         """Return the label and the row of each record, of length 1 each at most."""

@@ -6,6 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -17,8 +18,17 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._frozen import of_frozen_parts
 from .._sklearn import HasMethods
-from .._validation import Interval, as_frame, check_column_names, check_random_state, check_unmasked
+from .._validation import (
+    Interval,
+    as_frame,
+    check_column_names,
+    check_one_type,
+    check_random_state,
+    check_unmasked,
+    n_records,
+)
 from ..base import PrivateEstimatorMixin
 from ..exceptions import SyntheticTrainingError
 from ..preprocessing import Bounded, Categories
@@ -79,9 +89,17 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
             with self._kept_on_error(synthesizer):
                 records = synthesizer.sample(self.n_samples, return_X_y=True, random_state=random)
                 self.estimator_ = self._trained(*self._as_given(X, *records))
-            for name in ("privacy_", "privacy_event_", "epsilon_", "delta_"):
-                setattr(self, name, getattr(synthesizer, name))
+            self._state_guarantee()
         return self
+
+    def _state_guarantee(self) -> None:
+        """State the synthesizer's guarantee, and what it assumes of the estimator."""
+        of_records = self.synthesizer_.privacy_
+        beside = of_frozen_parts({"estimator": self.estimator}, of_records.relation)
+        assumed = tuple(dict.fromkeys((*of_records.assumptions, *beside)))
+        self.privacy_ = replace(of_records, assumptions=assumed)
+        for name in ("privacy_event_", "epsilon_", "delta_"):
+            setattr(self, name, getattr(self.synthesizer_, name))
 
     @abstractmethod
     def _check_target(self, fact: Bounded | Categories) -> None:
@@ -151,12 +169,14 @@ def _target(model: Any, X: Any, y: Any) -> Any:
         )
     check_unmasked(y, "y")
     values = column_or_1d(y, warn=True)
+    n_records(X)
     check_consistent_length(X, values)
     if pd.isna(values).any() or (values.dtype.kind == "f" and not np.isfinite(values).all()):
         raise ValueError(
             "Input y contains NaN or infinity. Drop records without a target before the fit."
         )
     if is_classifier(model):
+        check_one_type("y", values)
         check_classification_targets(values)
     return y if isinstance(y, pd.Series) else values
 

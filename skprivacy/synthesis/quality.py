@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from os import PathLike
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
 
-from .._output import output_path, without_mathtext
+from .._output import output_path, without_mathtext, write_file
+from .._validation import sequence
 from ..accounting import PrivacyGuarantee
 from ..preprocessing import Bounded, Schema
 from ..preprocessing.transformer import check_columns
@@ -94,7 +95,9 @@ class SyntheticQuality:
         """
         import matplotlib.pyplot as plt
 
-        names = list(self.shares) if columns is None else list(columns)
+        names = list(self.shares) if columns is None else list(sequence("columns", columns))
+        if not names or not all(isinstance(n, Hashable) and n in self.shares for n in names):
+            raise ValueError(f"columns={columns!r} must be some of {list(self.shares)}.")
         if axes is None:
             rows = -(-len(names) // 3)
             _, axes = plt.subplots(
@@ -138,6 +141,10 @@ class SyntheticQuality:
         from .._pages import embed, render
 
         target = None if path is None else output_path(path, ".html", ".htm")
+        if not isinstance(name, str):
+            raise TypeError(f"name={name!r} must be a string.")
+        if not (guarantee is None or isinstance(guarantee, PrivacyGuarantee)):
+            raise TypeError(f"guarantee={guarantee!r} must be a PrivacyGuarantee, or None.")
         rows = -(-len(self.shares) // 2)
         figure = Figure(figsize=(9, 2.6 * rows), layout="constrained")
         self.plot(axes=figure.subplots(rows, 2, squeeze=False))
@@ -154,7 +161,7 @@ class SyntheticQuality:
             mean_of_pairs=self.pairs["total_variation"].mean(),
         )
         if target is not None:
-            target.write_text(page, encoding="utf-8")
+            write_file(target, page)
         return page
 
 

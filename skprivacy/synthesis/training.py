@@ -75,7 +75,7 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
     as by every classifier; what is no class of the schema is left out, as by the synthesizer. A
     seed of the synthesizer's noise is not pickled with a fitted model. An estimator that has seen
     private records before, such as one in a FrozenEstimator, is no longer computed from synthetic
-    ones: the guarantee does not cover it.
+    ones: the guarantee assumes that it has not.
 
     Examples
     --------

@@ -124,7 +124,7 @@ def test_nobody_is_a_member_and_none():
         result.joined([1, 2], ["2", "3"])  # of two files, of which one was read as text
     with pytest.raises(ValueError, match="how="):
         result.joined([1, 2], [3, 4], how="mean")
-    with pytest.raises(ValueError, match="inconsistent"):
+    with pytest.raises(ValueError, match="expected one group per score"):
         result.joined([1], [3, 4])
     with pytest.raises(ValueError, match="named 'a' for members and 'b'"):
         result.joined(pd.Series([1, 2], name="a"), pd.Series([3, 4], name="b"))

@@ -24,6 +24,7 @@ __all__ = [
     "half_statistic",
     "keeps_n",
     "keeps_rows",
+    "looked_at_by_nobody",
     "mirrored",
     "mirrored_in_place",
     "never_lies",
@@ -190,6 +191,10 @@ def divides_by_n(original):
 
 def not_at_all(original):
     return np.inf
+
+
+def looked_at_by_nobody(original):
+    return lambda value: None
 
 
 def clips_the_mean(original):

@@ -357,6 +357,8 @@ def test_the_error_gap_is_that_of_accuracies():
     found = check_disclosure(tree, X, NOISE[:200], X_new, NOISE[200:])["error gap"]
     assert found.value == pytest.approx(1 - tree.score(X_new, NOISE[200:]))
     assert found.flagged
+    column = check_disclosure(tree, X, NOISE[:200], X_new, NOISE[200:, None])["error gap"]
+    assert column.value == found.value  # as with a frame of one column
     shallow = DecisionTreeClassifier(max_depth=1).fit(X, y)
     assert check_disclosure(shallow, X, y, X_new, y_new)["error gap"].flagged is False
     regressor = DecisionTreeRegressor(random_state=0).fit(X, X[:, 0] + NOISE[:200])

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skprivacy.accounting import GaussianEvent, PoissonSampled, PrivacyGuarantee, Repeated
+from skprivacy.accounting import (
+    ApproxDP,
+    GaussianEvent,
+    PoissonSampled,
+    PrivacyGuarantee,
+    Repeated,
+)
 from skprivacy.audit._fits import Fits
 from skprivacy.audit._steps import in_steps
 from skprivacy.preprocessing import PrivateStandardScaler
@@ -52,5 +58,8 @@ def test_one_step_of_another_size_leaves_each_its_own_direction():
 def test_where_the_answers_of_the_mechanisms_stand():
     data = np.zeros((5, 2)), None
     scaler = PrivateStandardScaler(bounds=([-1.0, -1.0], [1.0, 1.0]))
-    assert Fits(scaler, answers=True).steps(data) == (slice(0, 5),)
-    assert Fits(scaler).steps(data) == ()
+    fits = Fits(scaler)
+    told, steps = fits.with_answers(fits.claim(data), data)
+    assert (told.answers, steps) == (True, (slice(0, 5),))
+    other = PrivacyGuarantee(ApproxDP(1.0))  # of what is not the scaler's noise
+    assert fits.with_answers(other, data) == (fits, ())

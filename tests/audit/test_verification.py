@@ -39,7 +39,8 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
     perturbation,
 )
-from skprivacy.mechanisms import Gaussian, Laplace, RandomizedResponse, SecureRandom
+from skprivacy.linear_model.objective import ObjectivePerturbation
+from skprivacy.mechanisms import Gaussian, KNorm, Laplace, RandomizedResponse, SecureRandom
 from skprivacy.mechanisms.base import answers
 from skprivacy.metrics._fresh_runs import (
     Counts,
@@ -317,9 +318,10 @@ def test_answers_of_mechanisms_are_collected_and_inputs_are_not():
     with answers() as told:
         first = mechanism.release(np.zeros(3), random)
     mechanism.release(np.zeros(3), random)
-    assert len(told) == 1
-    np.testing.assert_array_equal(told[0], first)
-    assert told[0] is not first
+    [(by, answer)] = told
+    assert by is mechanism
+    np.testing.assert_array_equal(answer, first)
+    assert answer is not first
 
 
 class Refuses(PrivateStandardScaler):
@@ -389,7 +391,19 @@ SEARCH = PrivateSelection(LaplaceEvent(1.0), 1.0, 0.5)
 )
 def test_answers_count_only_where_the_claim_is_one_of_all_answers(event, all_told):
     """The answers of a search's losing trials are not released: with them, its claim is false."""
-    assert adds_up_answers(PrivacyGuarantee(event, 1e-5)) is all_told
+    assert adds_up_answers(PrivacyGuarantee(event, 1e-5), [Laplace(1.0, 1.0)]) is all_told
+
+
+def test_answers_count_where_the_claim_is_made_of_the_very_events_of_the_mechanisms():
+    """The event of K-norm noise says of nothing that all of it is told; a claim beside it may."""
+    k_norm, laplace = KNorm(0.5, 1.0), Laplace(1.0, 1.0)
+    claim = PrivacyGuarantee(Composed((k_norm.event, laplace.event)))
+    assert adds_up_answers(claim, [laplace, k_norm])
+    assert not adds_up_answers(claim, [k_norm])
+    assert not adds_up_answers(claim, [laplace, k_norm, k_norm])
+    assert not adds_up_answers(PrivacyGuarantee(ApproxDP(2.0 + 1e-9)), [k_norm])
+    inner = ObjectivePerturbation(1.0, 0.0, 2)  # its answer is not what the classifier releases
+    assert not adds_up_answers(PrivacyGuarantee(ApproxDP(1.01)), [inner])
 
 
 def test_under_label_privacy_each_label_is_changed_in_turn():
@@ -441,20 +455,30 @@ def test_an_array_keeps_its_place_whatever_the_size_of_the_models_beside_it():
 def test_noise_of_a_norm_is_told_by_what_a_run_is_nearer_to():
     """Half the K-norm noise on seven numbers, by sums alone, was missed in 4,000 runs."""
     random = np.random.default_rng(0)
+    record = np.r_[0.8, 0.6, np.zeros(5)]
 
     def runs(middle):
         way = random.normal(size=(10_000, 7))
         size = random.gamma(7, 1 / 6, 10_000) / np.linalg.norm(way, axis=1)
         return middle + way * size[:, None]
 
-    record = np.r_[0.8, 0.6, np.zeros(5)]
+    def exact(values):
+        noisy = values[:, :7]
+        return np.linalg.norm(noisy, axis=1) - np.linalg.norm(noisy - record, axis=1)
+
+    def told(score, runs, others):
+        return np.mean(score(runs) > np.quantile(score(others), 0.99))
+
     learn, check = ((runs(record), runs(0.0)) for _ in range(2))
-
-    def told(score):
-        one, other = (score(side) for side in check)
-        return np.mean(one > np.quantile(other, 0.99))
-
-    _, nearer = _tells._of_middles(*learn)
-    assert told(nearer) > max(told(score) for score in _tells._linear(*learn)) + 0.03
-    huge = np.full((1, 7), 1e300)
-    assert np.isfinite(nearer(huge)).all()
+    _, of_numbers = _tells._of_middles(*learn, ())
+    sums = max(told(score, *check) for score in _tells._linear(*learn))
+    assert told(of_numbers, *check) > sums + 0.03
+    # With seven that a model makes of them, which take the places of the noisy ones.
+    learn, check = (
+        [np.c_[side, np.tanh(4 * side - 2 * record)] for side in sides] for sides in (learn, check)
+    )
+    _, of_numbers, of_step = _tells._of_middles(*learn, [slice(0, 7)])
+    assert told(of_step, *check) > told(of_numbers, *check) + 0.03
+    assert told(of_step, *check) > told(exact, *check) - 0.01
+    huge = np.full((1, 14), 1e300)
+    assert np.isfinite([of_numbers(huge), of_step(huge)]).all()

@@ -32,6 +32,7 @@ from skprivacy.accounting import (
     ApproxDP,
     Composed,
     GaussianEvent,
+    LaplaceEvent,
     PoissonSampled,
     Repeated,
     SampledGroup,
@@ -447,6 +448,18 @@ def test_an_event_whose_own_delta_is_the_stated_one_is_not_contradicted(epsilon,
     assert 0.99 * epsilon < low <= epsilon
     less, _ = recomputing.bracket_of(ApproxDP(epsilon, delta), 0.99 * delta, "zero_out")
     assert less == np.inf
+
+
+@pytest.mark.parametrize(
+    ("event", "count"), [(LaplaceEvent(1.0), 2), (LaplaceEvent(10.0), 3), (ApproxDP(1.0), 12)]
+)
+def test_several_releases_without_delta_are_not_contradicted(event, count):
+    """What dp_accounting cuts off when it composes left no epsilon at delta 0."""
+    low, _ = recomputing.bracket_of(Repeated(event, count), 0.0, "add_remove")
+    stated = epsilon_of(Repeated(event, count), 0.0)
+    assert 0.999 * stated < low <= stated
+    both, _ = recomputing.bracket_of(Composed((event, ApproxDP(0.5))), 0.0, "add_remove")
+    assert 0.999 < both / epsilon_of(Composed((event, ApproxDP(0.5))), 0.0) <= 1
 
 
 def test_dp_accounting_knows_groups_of_sampled_records_too():

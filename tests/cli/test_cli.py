@@ -144,6 +144,7 @@ def test_the_attacks_of_the_command_are_those_of_the_function():
 
 
 def test_audit_that_refutes_returns_one(folder, capsys, monkeypatch):
+    pytest.importorskip("torch")
 
     def refuting(*args, **kwargs):
         report = audit_function(*args, **kwargs)
@@ -161,6 +162,7 @@ def test_audit_that_refutes_returns_one(folder, capsys, monkeypatch):
 
 def test_audit_of_doubtful_groups_returns_three(folder, capsys, monkeypatch):
     """A script that goes by the exit code must not take doubt for consistency."""
+    pytest.importorskip("torch")
     monkeypatch.setattr(AuditReport, "doubt", "members look like non-members")
     line = f"audit data.csv --schema schema.json --delta 1e-4 --attack loss --quiet {NEVER}"
     code, out, _ = run(line, capsys)
@@ -169,6 +171,7 @@ def test_audit_of_doubtful_groups_returns_three(folder, capsys, monkeypatch):
 
 
 def test_without_schema_the_warning_is_loud(folder, capsys, monkeypatch):
+    pytest.importorskip("torch")
     line = f"audit data.csv --target ill --delta 1e-4 --attack loss --quiet {NEVER}"
     code, out, err = run(line, capsys)
     assert code == 0
@@ -194,6 +197,7 @@ def test_classes_read_off_the_data_are_an_assumption_of_the_claim(schema, folder
 
 
 def test_given_classes_are_no_assumption(folder, capsys):
+    pytest.importorskip("torch")
     line = f"audit data.csv --schema schema.json --delta 1e-4 --attack loss --quiet {NEVER}"
     _, out, _ = run(line, capsys)
     assert "proved" in out
@@ -212,6 +216,7 @@ def test_a_schema_read_off_the_data_proves_nothing(folder, capsys):
 
 
 def test_columns_outside_the_schema_are_told(folder, capsys):
+    pytest.importorskip("torch")
     line = f"audit extra.csv --schema schema.json --delta 1e-4 --attack loss --quiet {NEVER}"
     code, _, err = run(line, capsys)
     assert code == 0

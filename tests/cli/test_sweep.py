@@ -10,8 +10,9 @@ import pytest
 import skprivacy.audit
 from skprivacy import PrivacyBudget, load_model
 from skprivacy.audit import claim_of
-from skprivacy.cli import main, sweep
+from skprivacy.cli import main
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
+from skprivacy.model_selection import _affordable
 
 N = 400
 
@@ -251,15 +252,13 @@ def test_the_rehearsal_reads_what_the_sweep_will_fit(folder, capsys, monkeypatch
     """Each charge that was foreseen is one of those that are made, in this order."""
     run("budget create b.ledger --epsilon 12", capsys)
     foreseen = []
-    check = sweep.check_affordable
+    check = _affordable.check_affordable
 
-    def noting(made, records, budget):
-        from skprivacy.cli import _affordable
+    def noting(fits):
+        foreseen.extend(_affordable.planned(fits))
+        check(fits)
 
-        foreseen.extend(_affordable._planned(made, records))
-        check(made, records, budget)
-
-    monkeypatch.setattr(sweep, "check_affordable", noting)
+    monkeypatch.setattr("skprivacy.model_selection.sweep.check_affordable", noting)
     line = f"sweep {CLASSES} --epsilons 1 3 --cv 2 --refit 3 --save m.safetensors"
     assert run(f"{line} --budget b.ledger", capsys)[0] == 0
     assert [stated.event for stated in foreseen] == charged()

@@ -272,6 +272,12 @@ def sure_where_teachers_agree(original):
     return release
 
 
+def often(check, case):
+    """One time in fifteen the noise hides that a student saw private records; hardly ever eight."""
+    for _ in range(8):
+        check(case)
+
+
 MUTANTS = {
     "tests not charged": (Owner, "event", free_tests, ACCOUNTING, "case"),
     "tests of one round charged": (Owner, "event", first_round_charged, ACCOUNTING, "case"),
@@ -292,7 +298,7 @@ def test_planted_bug_is_caught(name):
         mock.patch.object(owner, attribute, make(getattr(owner, attribute))),
         pytest.raises(AssertionError),
     ):
-        check(case)
+        often(check, case)
 
 
 def test_a_student_of_private_records_is_caught():
@@ -314,5 +320,5 @@ def test_a_student_of_private_records_is_caught():
         mock.patch.object(pate.PATEClassifier, "_expecting", expecting),
         pytest.raises(AssertionError),
     ):
-        REPLAY(MIXED)
+        often(REPLAY, MIXED)
     assert len(VOTED[0]) == 12 < len(PUBLIC)

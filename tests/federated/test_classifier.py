@@ -79,7 +79,7 @@ def test_what_is_accounted_for():
 
 
 ODD = {
-    "too few": (PARTIES[:-1], "inconsistent numbers"),
+    "too few": (PARTIES[:-1], "parties has 89 values for 90 records"),
     "of two dimensions": (PARTIES[:, None], "parties has shape"),
     "nan": (np.where(np.arange(N) == 4, np.nan, PARTIES), "parties has missing values"),
     "None": ([None, *PARTIES[1:]], "parties has missing values"),

@@ -8,10 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KernelDensity
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from skprivacy import (
     accounting,
@@ -22,7 +25,9 @@ from skprivacy import (
     datasets,
     defences,
     ensemble,
+    federated,
     fine_tuning,
+    linear_model,
     mechanisms,
     metrics,
     model_selection,
@@ -32,6 +37,7 @@ from skprivacy import (
     synthesis,
 )
 from skprivacy.accounting import GaussianEvent, PrivacyBudget, PrivacyGuarantee
+from skprivacy.federated import FederatedPlan
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     OutputPerturbationClassifier,
@@ -50,6 +56,7 @@ SCHEMA = Schema({"age": preprocessing.Bounded(0, 100)})
 DAY = np.timedelta64(1, "D")
 VOTES = accounting.GNMaxVote(40.0, votes=(220, 20, 10))
 UNORDERED = np.array([*y[1:], None], dtype=object)
+UNORDERED_FUNCTIONS = np.array([*y[1:], len], dtype=object)
 SEQUENCES = np.array([*y[1:], None], dtype=object)
 SEQUENCES[-1] = np.zeros(2)
 MARKED = np.column_stack([y, X])
@@ -58,6 +65,10 @@ HUGE = np.where(np.arange(3) == 0, 1e300, X)
 NETWORK = MLPClassifier((4,)).partial_fit(X, y, classes=[0, 1])
 INVERSION = attacks.GradientInversion(NETWORK, n_iter=1).fit(X, y)
 CANARIES = attacks.LabelInferenceAttack(TARGET, n_canaries=5, random_state=0).fit(X, y)
+NORM = attacks.GradientNormAttack(TARGET).fit(X, y, np.arange(24) < 12)
+PROPERTY = attacks.PropertyInference(TARGET, n_shadows=2, n_train=6, random_state=0).fit(
+    X, y, X[:, 0] > 0.5
+)
 LABEL_ONLY = attacks.LabelOnlyAttack(TARGET, n_queries=9).fit(X, y)
 
 
@@ -258,6 +269,35 @@ FOUND = [
     ("y", lambda: raised(X, ["a"] * 24)),
     ("y", lambda: raised(X, MARKED)),
     ("image_shape", lambda: neural_network.ScatteringTransformer(3.5).fit(X).transform(X)),
+    ("classes", lambda: list(attacks.ShadowPool(GaussianNB(), n_shadows=2).fit(X, y).iter_proba(
+        X, 3))),
+    ("y", lambda: ensemble.PropagationStudent(n_components=2).fit(X, UNORDERED_FUNCTIONS)),
+    ("y", lambda: neural_network.VATStudent(epochs=1).fit(X, UNORDERED_FUNCTIONS)),
+    ("synthetic", lambda: audit.audit_synthetic(X[:0], X, X + 1.0)),
+    ("ridge", lambda: fine_tuning.SoftmaxHead(ridge=5e-324)),
+    ("input_features", lambda: preprocessing.SchemaTransformer(SCHEMA).fit(
+        TABLE).get_feature_names_out(np.zeros((2, 2)))),
+    ("noise_multiplier", lambda: FederatedPlan(
+        n_features=3, n_outputs=1, n_parties=4, n_units=30, n_rounds=5).event_at(np.zeros(2))),
+    ("x", lambda: preprocessing.private_count([[1], [2, 3]], epsilon=1.0)),
+    ("synthetic", lambda: audit.audit_synthetic(X[:, :0], X[:, :0], X[:, :0])),
+    ("generated", lambda: attacks.NearestGenerated().fit(X[:, :0])),
+    ("X_train", lambda: audit.audit(TARGET, X, y, X[:, :2], y)),
+    ("X_test", lambda: audit.audit(TARGET, X, y, pd.DataFrame(X), y)),
+    ("y_train", lambda: audit.audit(TARGET, X, UNORDERED, X + 1.0, y)),
+    ("y_train", lambda: audit.check_disclosure(TARGET, X, UNORDERED)),
+    ("y_new", lambda: audit.check_disclosure(TARGET, X, y, X, np.column_stack([y, y]))),
+    ("models_with[0]:", lambda: PROPERTY.evaluate(["a"], [TARGET])),
+    ("y", lambda: attacks.PropertyInference(TARGET, n_shadows=2).fit(X, UNORDERED, X[:, 0] > 0.5)),
+    ("y", lambda: NORM.score_samples(X, UNORDERED)),
+    ("y", lambda: NORM.score_samples(X, y.astype(str))),
+    ("y", lambda: attacks.ShadowPool(GaussianNB(), n_shadows=2).fit(X, y).logits(X, X)),
+    ("y", lambda: attacks.ShadowPool(GaussianNB(), n_shadows=2).fit(X, y.astype("S1"))),
+    ("y", lambda: swept().fit(X, y.astype("S1"))),
+    ("y", lambda: synthesis.SyntheticDataClassifier(
+        GaussianNB(), synthesis.PrivateSynthesizer(epsilon=1.0)).fit(X, UNORDERED)),
+    ("attribute", lambda: attacks.AttributeInference(LogisticRegression().fit(MARKED, y)).fit(
+        np.column_stack([UNORDERED, X]), y)),
 ]  # fmt: skip
 
 
@@ -295,11 +335,30 @@ def test_a_refused_fit_leaves_nothing(estimator, given):
     assert sorted(vars(estimator)) == before
 
 
-@pytest.mark.parametrize("attack", [attacks.NearestGenerated(), attacks.DensityRatio()])
+WORDS = np.array([["a"], ["\ud800"]] * 12, dtype=object)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [attacks.NearestGenerated(), attacks.DensityRatio(), attacks.MarginalAttack(n_shadows=2)],
+    ids=lambda attack: type(attack).__name__,
+)
 def test_text_that_is_no_utf_8_has_a_place_like_any_other(attack):
     """pandas' own strings cannot hold it."""
-    words = np.array([["a"], ["\ud800"]] * 12, dtype=object)
-    assert np.isfinite(attack.fit(words, words).score_samples(words)).all()
+    assert np.isfinite(attack.fit(WORDS, WORDS).score_samples(WORDS)).all()
+
+
+def test_an_attribute_may_be_text_that_is_no_utf_8():
+    coded = OneHotEncoder().fit(WORDS)
+    target = make_pipeline(coded, LogisticRegression()).fit(WORDS, WORDS[:, 0] == "a")
+    for records in (WORDS, pd.DataFrame({0: WORDS[:, 0], 1: 1.0}, dtype=object)[[0]]):
+        attack = attacks.AttributeInference(target).fit(records, WORDS[:, 0] == "a")
+        assert (attack.predict(records, WORDS[:, 0] == "a") == WORDS[:, 0]).all()
+
+
+def test_an_attack_that_was_not_fitted_says_so():
+    with pytest.raises(NotFittedError):
+        attacks.AttributeInference(TARGET).evaluate(X, y, X, y)
 
 
 def test_a_ledger_with_damaged_text_is_refused_as_one(tmp_path):
@@ -310,3 +369,13 @@ def test_a_ledger_with_damaged_text_is_refused_as_one(tmp_path):
     path.write_bytes(content.replace(b"CREATE TABLE log", b"CREATE TABL\xed log"))
     with pytest.raises(accounting.LedgerError):
         PrivacyBudget.open(path)
+
+
+@pytest.mark.parametrize("given", [["a", None], np.array([1, "a"], dtype=object)])
+def test_classes_without_an_order_are_refused_by_name(given):
+    for model in (
+        linear_model.OutputPerturbationClassifier(bounds=(-1, 1), classes=given),
+        federated.DPFederatedClassifier(epsilon=1.0, classes=given),
+    ):
+        with pytest.raises(TypeError, match="classes must have labels of one type"):
+            model.fit([[0.5]] * 90, ["a"] * 90, np.arange(90))

@@ -386,6 +386,31 @@ def test_noise_that_single_precision_would_lose_is_refused(kind, z, s):
         kind(z, s)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rest", [0.0, 1e30])
+def test_one_number_that_is_not_finite_is_found_wherever_it_is(bad, dtype, rest):
+    """Also beside numbers whose squares are more than single precision holds."""
+    for n in (1, 7, 64, 1001):
+        for place in {0, n // 2, n - 1}:
+            value = np.full(n, rest, dtype)
+            value[place] = bad
+            with pytest.raises(ValueError, match="NaN or infinity"):
+                FloatGaussian(1.0, 1.0).release(value, SecureRandom())
+    opposite = np.full(64, np.inf, dtype)
+    opposite[::2] = -np.inf
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        FloatGaussian(1.0, 1.0).release(opposite, SecureRandom())
+
+
+@pytest.mark.parametrize("largest", [1e30, 1.5e19, 3e38])
+def test_numbers_too_large_to_square_are_released(largest):
+    value = np.full(100, np.float32(largest))
+    with np.errstate(all="raise"):
+        noisy = FloatGaussian(1.0, 1.0).release(value[::-1], SecureRandom())
+    assert (noisy == np.float32(largest)).all()
+
+
 @pytest.mark.parametrize("kind", [FloatGaussian, FloatLogistic])
 @pytest.mark.parametrize(("z", "s"), [(2e-10, 1e-20), (5e9, 1e20)])
 def test_noise_at_the_ends_of_what_is_taken_has_all_its_digits(kind, z, s):

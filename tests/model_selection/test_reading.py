@@ -84,10 +84,44 @@ def test_a_sweep_reads_its_own_results():
     assert "against epsilon=3" in repr(alone.smallest_epsilon(0.5))
     for arguments, words in [
         ({"loss": -1}, "loss=-1 must be"),
-        ({"loss": 0.1, "confidence": 1.0}, "confidence=1.0 must be"),
-        ({"loss": 0.1, "compared_with": "nothing"}, "must be one of the baselines"),
+        ({"loss": 0.1, "confidence": 95}, "confidence=95 must be .* for example 0.95"),
+        ({"loss": 0.1, "compared_with": "nothing"}, r"must be one of the baselines, \['line'\]"),
     ]:
         with pytest.raises(ValueError, match=words):
             sweep.smallest_epsilon(**arguments)
     with pytest.raises(ValueError, match="needs at least three"):
         alone.knee()
+    free = sweep_of(Noisy(), epsilons=[np.inf], cv=2).fit(X, y)
+    with pytest.raises(ValueError, match="has no finite level"):
+        free.smallest_epsilon(0.1)
+
+
+class Speechless(LogisticRegression):
+    """Cannot be asked for words."""
+
+
+def in_words(model, X, y):
+    if isinstance(model, Speechless):
+        raise ValueError("no words")
+    return model.predict_proba(X)[:, 0].var()
+
+
+def test_nothing_is_read_off_a_score_that_failed():
+    """NaN is neither the smallest epsilon's knee nor a loss that no epsilon keeps to."""
+    scoring = {"accuracy": "accuracy", "words": in_words}
+    given = {"speechless": Speechless(), "line": LogisticRegression()}
+    sweep = PrivacySweepCV(Noisy(), epsilons=[1, 3, 8], cv=2, baseline=given, scoring=scoring)
+    with pytest.warns(UserWarning, match="The scorer 'words' failed, and its score is NaN"):
+        sweep.fit(X, y)
+    assert sweep.smallest_epsilon(1.0).epsilon == 1.0
+    assert "against line" in repr(sweep.smallest_epsilon(99.0, score="words"))
+    with pytest.raises(ValueError, match="compared_with='speechless' is NaN in 2 of 2 fits"):
+        sweep.smallest_epsilon(1.0, score="words", compared_with="speechless")
+    sweep.cv_results_["split1_test_words"][2] = math.nan
+    for read_off in (sweep.knee, lambda score: sweep.smallest_epsilon(1.0, score=score)):
+        with pytest.raises(ValueError, match="score='words' is NaN in 1 of 6 fits"):
+            read_off(score="words")
+    sweep.scores_ = ["words"]
+    page = sweep.to_html()
+    assert "is NaN in 1 of 6 fits" in page
+    assert "knee:" not in page

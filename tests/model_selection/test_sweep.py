@@ -9,6 +9,7 @@ from pathlib import Path
 import markupsafe
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -17,6 +18,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer, recall_score
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_validate
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -36,7 +38,12 @@ from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
+from skprivacy.model_selection._affordable import check_affordable
 from skprivacy.model_selection._baselines import _boosting
+from skprivacy.model_selection._run import Candidate
+from skprivacy.model_selection._split import Records
+from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.preprocessing import Bounded, Schema, SchemaTransformer
 
 matplotlib.use("Agg")
 # Baselines take longer than all else here; they have tests of their own.
@@ -244,21 +251,62 @@ def test_refit_is_asked_for_and_never_chosen_by_the_scores(log):
     assert "refit=<epsilon>" in str(caught.value.__cause__)
 
 
-def test_a_refusal_in_the_middle_says_what_stays_charged():
-    budget = PrivacyBudget(7.0)
-    model = OutputPerturbationClassifier(
+def charged_to(budget):
+    return OutputPerturbationClassifier(
         bounds=(-4, 4), classes=[0, 1], relation="zero_out", budget=budget
     )
+
+
+@pytest.mark.parametrize("refit", [None, 5])
+def test_a_budget_that_cannot_pay_for_all_models_is_told_before_the_first(refit):
+    """It ended the sweep in the middle, and lost the models that it had paid for."""
+    budget, enough = PrivacyBudget(21.5), PrivacyBudget(26.1)
+    shown = make_pipeline(SchemaTransformer(Schema({"a": Bounded(-4, 4)})), charged_to(budget))
+    table = pd.DataFrame({"a": X[:, 0]})
+    several = {"bare": charged_to(budget), "shown": shown} if refit is None else charged_to(budget)
+    sweep = sweep_of(several, epsilons=[2, 5], cv=3 if refit else 2, refit=refit)
+    with pytest.raises(BudgetExceededError, match=r"cannot pay for all .*Nothing was trained"):
+        sweep.fit(table, y)
+    assert budget.spent() == 0
+    last = sweep_of(charged_to(enough), epsilons=[2, 5], cv=3, refit=5).fit(table, y)
+    assert enough.spent() == pytest.approx(26.0)
+    assert last.charged_.epsilon() == pytest.approx(26.0)
+
+
+def test_what_cannot_be_rehearsed_is_neither_charged_nor_trained_before(log):
+    """Fits in processes of their own would not know that they are rehearsed."""
+    budget = PrivacyBudget(100.0)
+    within = OneVsRestClassifier(charged_to(budget), n_jobs=2)
+    learns = make_pipeline(StandardScaler(), charged_to(budget))
+    fits = [
+        (Candidate("", model, Records(X, y), {"epsilon": epsilon}), np.arange(400))
+        for model, epsilon in [
+            (within, 1.0),
+            (learns, 1.0),
+            (Noisy(log=str(log)), 1.0),
+            (DPSGDClassifier(distributed="replicated", budget=budget, classes=[0, 1]), 1.0),
+        ]
+    ]
+    fits.append((Candidate("", charged_to(budget), Records(X, y), {"epsilon": np.inf}), [0, 1]))
+    check_affordable(fits)
+    assert budget.spent() == 0
+    assert not log.read_text()
+
+
+def test_a_refusal_in_the_middle_says_what_stays_charged(monkeypatch):
+    """Others may charge a budget that could have paid for all."""
+    monkeypatch.setattr("skprivacy.model_selection.sweep.check_affordable", lambda fits: None)
+    budget = PrivacyBudget(7.0)
+    model = charged_to(budget)
     with pytest.raises(BudgetExceededError, match=r"after at least 3 of its 6 models.*stays charg"):
         sweep_of(model, epsilons=[2, 5], cv=3).fit(X, y)
     assert budget.spent() == pytest.approx(6.0)
 
 
-def test_a_refusal_of_the_first_model_says_that_there_is_none():
+def test_a_refusal_of_the_first_model_says_that_there_is_none(monkeypatch):
     """Baselines are fitted before, and are no models of the sweep."""
-    model = OutputPerturbationClassifier(
-        bounds=(-4, 4), classes=[0, 1], relation="zero_out", budget=PrivacyBudget(1.0)
-    )
+    monkeypatch.setattr("skprivacy.model_selection.sweep.check_affordable", lambda fits: None)
+    model = charged_to(PrivacyBudget(1.0))
     with pytest.raises(BudgetExceededError, match="ended before any of its 6 models was done;"):
         sweep_of(model, epsilons=[2, 5], cv=3).fit(X, y)
     assert model.budget.spent() == 0
@@ -355,10 +403,11 @@ def test_wrong_parameters_are_told_before_any_training(changes, words, log):
         (np.zeros(400), "at least two classes; got one class"),
         (y[:-1], "inconsistent numbers of samples"),
         (np.linspace(0, 1, 400), "[Cc]ontinuous"),
+        (np.array([None, *["a", "b"] * 200][:400], dtype=object), "y must have labels of one type"),
     ],
 )
 def test_wrong_labels_are_told_before_any_training(labels, words, log):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises((TypeError, ValueError), match=words):
         sweep_of(Noisy(log=str(log)), epsilons=[1], cv=2).fit(X, labels)
     assert not fits(log)
 
@@ -449,6 +498,8 @@ def test_baselines_of_ones_own():
     for wrong in (LogisticRegression, "auto!", {"a": 3}):
         with pytest.raises(TypeError, match=r"baseline=.* must be an estimator object"):
             sweep_of(Noisy(), epsilons=[1], cv=2, baseline=wrong).fit(X, y)
+    with pytest.raises(TypeError, match=r"baseline=.* must name each estimator by a text"):
+        sweep_of(Noisy(), epsilons=[1], cv=2, baseline={5: LogisticRegression()}).fit(X, y)
 
 
 def test_boosting_takes_what_a_schema_takes():
@@ -484,8 +535,24 @@ def test_a_baseline_that_cannot_be_fitted_is_left_out_or_told():
 
     sweep = PrivacySweepCV(Picky(), epsilons=[1], cv=2).fit(X, y)
     assert list(sweep.baseline_results_["param_baseline"]) == ["histogram gradient boosting"]
-    with pytest.raises(ValueError, match="finite"):
+    with pytest.raises(ValueError, match=r"baseline .Picky. cannot be fitted .* must be finite"):
         sweep_of(Noisy(), epsilons=[1], cv=2, baseline=Picky(epsilon=np.inf)).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore:The scorer")
+def test_a_model_that_was_paid_for_keeps_its_scores_when_the_attack_fails():
+    """A network fits records with NaN, because an error would tell of them, and predicts none."""
+    gaps, budget = X.copy(), PrivacyBudget(100.0, delta=1e-3)
+    gaps[7, 1] = np.nan
+    network = DPSGDClassifier(classes=[0, 1], delta=1e-5, epochs=1, budget=budget)
+    sweep = sweep_of(network, epsilons=[1.0], cv=2)
+    with pytest.warns(UserWarning, match=r"attack=LossThreshold\(\) failed, .* are NaN"):
+        sweep.fit(gaps, y)
+    assert len(budget.entries()) == 2
+    found = sweep.cv_results_
+    assert np.isnan([found["split0_attack_auc"], found["split1_attack_auc"]]).all()
+    assert np.isfinite(found["mean_claimed_epsilon"]).all()
+    assert np.isfinite([found["split0_test_score"], found["split1_test_score"]]).any()
 
 
 def test_the_page_shows_every_result_and_is_complete_by_itself(tmp_path):
@@ -506,6 +573,22 @@ def test_the_page_shows_every_result_and_is_complete_by_itself(tmp_path):
     assert "a stub" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert 'src="data:image/png' in page
+
+
+def test_the_page_tells_every_score_and_what_each_guarantee_is_of(tmp_path):
+    noisy = {"here": Noisy(), "there": Noisy(relation="replace_one")}
+    tested = {"epsilons": [np.inf, 1], "cv": 2, "baseline": None}
+    sweep = PrivacySweepCV(noisy, scoring=["accuracy", "balanced_accuracy"], **tested).fit(X, y)
+    page = sweep.to_html()
+    assert "Further scores" in page
+    for score in sweep.cv_results_["mean_test_balanced_accuracy"]:
+        assert f"{score:.3f} ±" in page.split("Further scores")[1]
+    units = "here at delta = 1e-06, zero-out; there at delta = 1e-06, replace-one"
+    assert f"requested, {units}" in page
+    assert f"<b>Epsilon</b> ({units})" in page  # narrow screens have no heads of columns
+    page = PrivacySweepCV(LogisticRegression(), param_name="C", **tested).fit(X, y).to_html()
+    assert "requested, without a guarantee" in page
+    assert "Further scores" not in page
 
 
 def test_the_page_says_what_it_is_about_and_overwrites_no_ledger(tmp_path):

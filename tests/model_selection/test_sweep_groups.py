@@ -143,8 +143,9 @@ def test_the_page_the_picture_and_the_table_show_it(sweep):
     [
         (np.zeros(N - 1), "subgroups has shape"),
         (np.zeros((N, 2)), "subgroups has shape"),
+        (np.ma.masked_less(np.arange(N), 5), "subgroups .*masked"),
         (np.arange(N), "1,200 different values"),
-        ("ward", "no such column"),
+        ("ward", "must be a column of X, or the group of each record; there is no such column"),
         (17, "no such column"),
     ],
 )

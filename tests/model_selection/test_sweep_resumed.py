@@ -19,7 +19,7 @@ from skprivacy import PrivacyBudget
 from skprivacy.attacks import LiRA, ShadowPool
 from skprivacy.exceptions import BudgetExceededError
 from skprivacy.linear_model import OutputPerturbationClassifier
-from skprivacy.model_selection import PrivacySweepCV
+from skprivacy.model_selection import PrivacySweepCV, _kept
 
 from .killed_sweep import EPSILONS, LAST, N_SPLITS, sweep
 from .killed_sweep import X as records
@@ -89,7 +89,19 @@ def test_more_epsilons_and_a_refit_cost_only_themselves(tmp_path, monkeypatch):
     assert twice.charged_.epsilon() == pytest.approx(3 * (1 + 2 + 4) + 2 + 2, rel=1e-3)
 
 
-def test_a_refused_sweep_keeps_what_was_paid_for(tmp_path):
+def test_what_is_kept_needs_no_budget_any_more(tmp_path):
+    budget = PrivacyBudget(3.0, path=tmp_path / "ledger")
+    model = OutputPerturbationClassifier(
+        bounds=(-6, 6), classes=[0, 1], relation="zero_out", budget=budget
+    )
+    for _ in range(2):
+        sweep_of(model, epsilons=[1.0], cv=3, path=tmp_path / "kept").fit(X, y)
+    assert budget.spent() == pytest.approx(3.0)
+
+
+def test_a_refused_sweep_keeps_what_was_paid_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("skprivacy.model_selection.sweep.check_affordable", lambda fits: None)
+
     def of(cap, scope):
         budget = PrivacyBudget(100.0, path=tmp_path / "ledger").scope(scope, cap)
         return OutputPerturbationClassifier(
@@ -202,6 +214,10 @@ def test_what_cannot_be_known_again_is_refused_before_any_training(tmp_path, log
     ]:
         with pytest.raises(ValueError, match=words):
             sweep_of(model, epsilons=[1.0], cv=cv, path=kept).fit(X, y)
+    (tmp_path / "file").touch()
+    for path, error in [(5, TypeError), (tmp_path / "file", ValueError)]:
+        with pytest.raises(error, match=r"path=.*(must be a path|is a file\. Pass)"):
+            sweep_of(Noisy(log=str(log)), epsilons=[1.0], cv=2, path=path).fit(X, y)
     assert not fits(log)
     assert budget.spent() == 0
 
@@ -215,9 +231,9 @@ def test_a_damaged_folder_is_refused_in_plain_words(tmp_path, log):  # noqa: F81
     for file, damaged, words in [
         (one, content[: len(content) // 2], r"fit_.*\.json is damaged .*Restore it or delete it"),
         (one, "[1]", "is damaged"),
-        (one, json.dumps(json.loads(content) | {"claim": {}}), "holds no claim that can be read"),
+        (one, _kept._sealed(one, {"claim": {}}), "holds no claim that can be read"),
         (plan, known[:10], "sweep.json is damaged"),
-        (plan, json.dumps({"format": 99}), "not the plan of a sweep that this version knows"),
+        (plan, _kept._sealed(plan, {"format": 99}), "not the plan of a sweep that this version"),
     ]:
         file.write_text(damaged)
         with pytest.raises(ValueError, match=words):

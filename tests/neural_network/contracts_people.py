@@ -92,11 +92,11 @@ def check_rows(case: Case, most: int | None = 2) -> None:
     steps: list[list[Any]] = []
     call, step = ClippedGradientSum.__call__, Training.step
 
-    def seen(self, inputs, targets, shares=None):
+    def seen(self, inputs, targets, shares=None, **given):
         rows = inputs[:, 0].tolist()
         owners = np.arange(len(rows)) if shares is None else shares._owner.numpy()
         steps[-1].append((rows, owners))
-        call(self, inputs, targets, shares)
+        call(self, inputs, targets, shares, **given)
 
     def begun(self, *args):
         steps.append([])

@@ -7,24 +7,29 @@ import pytest
 import torch
 from torch import nn
 
-from skprivacy.neural_network._gradients import clipped_sum
+from skprivacy.neural_network._gradients import arithmetic, clipped_sum
 from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
+from skprivacy.neural_network._gradients.clipping import CLIPPING
 from skprivacy.neural_network._gradients.contributions import Workspace
-from skprivacy.neural_network._gradients.trial import flatten_parameters
+from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters
 from skprivacy.neural_network._training import optimizers
 from skprivacy.neural_network._training.optimizers import MomentumSGD
 
 N = 5000
 
 
-def summed(expected, rows):
+def summed(expected, rows, layer=nn.Tanh, before=0.0, dtype=None):
     torch.manual_seed(0)
-    module = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3))
+    module = nn.Sequential(nn.Linear(6, 4), layer(), nn.Linear(4, 3))
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(N, 6, generator=generator)
     y = torch.randint(3, (N,), generator=generator)
-    _, grad = flatten_parameters(module)
-    clipped = ClippedGradientSum(module, nn.CrossEntropyLoss(reduction="none"), 0.1)
+    _, grad = flatten_parameters(module, dtype)
+    grad.fill_(before)
+    probe = None if layer is nn.Tanh else Probe.like((6,), 3)
+    clipped = ClippedGradientSum(
+        module, nn.CrossEntropyLoss(reduction="none"), 0.1, CLIPPING["flat"], probe
+    )
     total = BatchSum(clipped, grad, expected)(X, y, torch.arange(rows))
     return total.clone()
 
@@ -47,6 +52,23 @@ def test_parts_do_not_change_the_sum(expected, most, monkeypatch):
     monkeypatch.setattr(clipped_sum, "_SINGLE_ROWS", most)
     parts = summed(expected, 900)
     torch.testing.assert_close(parts.double(), whole.double(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("before", [1e3, float("nan")])
+@pytest.mark.parametrize("rows", [0, 1, 900])
+@pytest.mark.parametrize("expected", [100, 4000])
+@pytest.mark.parametrize("layer", [nn.Tanh, nn.Softplus])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_step_before_leaves_nothing(before, rows, expected, layer, dtype, monkeypatch):
+    """What is released of a step has its noise in the memory of the next one's sum."""
+    for small in (1 << 22, -1):
+        for most in (2048, 300):
+            monkeypatch.setattr(arithmetic, "_SMALL", small)
+            monkeypatch.setattr(clipped_sum, "_SINGLE_ROWS", most)
+            found = summed(expected, rows, layer, before, dtype)
+            wanted = summed(expected, rows, layer, 0.0, dtype)
+            assert bool(wanted.any()) is bool(rows)
+            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_many_parts_of_a_short_batch_are_summed_with_care(monkeypatch):

@@ -7,9 +7,12 @@ from dataclasses import FrozenInstanceError, replace
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import ThreadpoolController
 from torch import nn
 
+from skprivacy._blas import blas_threads
 from skprivacy.mechanisms import Mechanism
+from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training import engine
 from skprivacy.neural_network._training.config import TrainingConfig
@@ -114,3 +117,61 @@ def test_the_noise_that_a_step_size_reckons_with_is_that_of_the_sum():
     assert adaptive.step_size(1000) < flat.step_size(1000)
     assert planned(learning_rate=0.3).step_size(1000) == 0.3
     assert planned(optimizer="adam").step_size(1000) == 0.01
+
+
+@pytest.fixture
+def two_threads():
+    """As on a machine with two cores, whatever the environment says."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    with ThreadpoolController().limit(limits=2, user_api="blas"):
+        yield
+    torch.set_num_threads(before)
+
+
+def convolution():
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 32, 32)), nn.Conv2d(1, 64, 5), nn.Flatten(), nn.Linear(64 * 784, 2)
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "width", "threads"),
+    [
+        (nn.Sequential(nn.Linear(3, 2)), 3, 1),
+        (nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2)), 3, 1),
+        (nn.Sequential(nn.Linear(3000, 600), nn.Tanh(), nn.Linear(600, 2)), 3000, 2),
+        (convolution(), 1024, 2),
+    ],
+    ids=["linear", "small", "many weights", "many numbers"],
+)
+def test_short_steps_take_one_thread_and_long_ones_all(module, width, threads, two_threads):
+    """Threads that wait for one another took many times the processor time on a busy machine."""
+    seen = []
+
+    class Watching(Alone):
+        def draw(self, *args):
+            seen.append((torch.get_num_threads(), blas_threads()))
+            if len(seen) == 3:
+                raise KeyboardInterrupt
+            return super().draw(*args)
+
+    probe = Probe.like((width,), 2)
+    training = Training(planned(), module, LOSS, probe)
+    with pytest.raises(KeyboardInterrupt):
+        training.run(torch.zeros(60, width), torch.arange(60) % 2, Watching())
+    assert seen == [(threads, 1)] * 3
+    assert (torch.get_num_threads(), blas_threads()) == (2, 2)
+
+
+@pytest.mark.parametrize(("n", "threads"), [(20, 1), (20_000, 2)], ids=["few", "many"])
+def test_few_predictions_take_one_thread(n, threads, two_threads):
+    X = np.eye(40, 100).repeat(n // 20, axis=0)
+    model = DPSGDClassifier(hidden_layer_sizes=(200,), epochs=1, batch_size=20, classes=[0, 1])
+    model.fit(X[:40], np.arange(40) % 2)
+    seen = []
+    model.module_.register_forward_hook(lambda *args: seen.append(torch.get_num_threads()))
+    expected = model.predict_proba(X[:20])
+    np.testing.assert_allclose(model.predict_proba(X[:n])[:20], expected, rtol=1e-6)
+    assert seen == [1, threads]
+    assert torch.get_num_threads() == 2

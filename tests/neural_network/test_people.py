@@ -130,7 +130,9 @@ def no_limit(original):
 
 def clip_before_joining(original):
     """Clip each row, and add up what is left."""
-    return lambda self, inputs, targets, shares=None: original(self, inputs, targets)
+    return lambda self, inputs, targets, shares=None, **given: original(
+        self, inputs, targets, **given
+    )
 
 
 def sum_at_the_norm_of_the_mean(original):

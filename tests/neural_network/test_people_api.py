@@ -85,7 +85,7 @@ def test_a_group_of_one_row_each_is_a_record():
 @pytest.mark.parametrize(
     ("groups", "match"),
     [
-        (PATIENT[:-1], "inconsistent numbers of samples"),
+        (PATIENT[:-1], "values for"),
         (PATIENT.mask(PATIENT == 3), "groups has missing values"),
         (np.zeros((N, 2)), "one value for each record"),
         (PATIENT.rename("record"), "groups is named 'record'"),

@@ -9,6 +9,7 @@ import torch
 from skprivacy import config_context
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
+from skprivacy.neural_network._training import optimizers
 from skprivacy.neural_network._training.optimizers import PrivateAdam
 
 
@@ -78,6 +79,14 @@ def test_without_noise_it_is_adam():
         p.grad = g
         optimizer.step()
     torch.testing.assert_close(_run(gradients), p.detach(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 0.5])
+def test_few_numbers_are_updated_as_many(noise_std, monkeypatch):
+    gradients = torch.randn(50, 7, generator=torch.Generator().manual_seed(0))
+    few = _run(gradients, noise_std=noise_std)
+    monkeypatch.setattr(optimizers, "_CACHED", 0)
+    torch.testing.assert_close(_run(gradients, noise_std=noise_std), few, rtol=1e-4, atol=1e-7)
 
 
 def test_the_variance_of_the_noise_is_taken_off():

@@ -9,7 +9,7 @@ import pytest
 
 from skprivacy._config import config_context
 from skprivacy.exceptions import PrivacyLeakWarning
-from skprivacy.preprocessing import Bounded, Categories, Schema
+from skprivacy.preprocessing import Bounded, Categories, Dates, Hashed, Schema
 
 SCHEMA = Schema(
     {"age": Bounded(0, 120), "gain": Bounded(0, 10, scale="log"), "sex": Categories(["F", "M"])},
@@ -205,3 +205,9 @@ def test_a_file_in_another_encoding_is_named(tmp_path):
     file.write_bytes('{"a": "\u00e9"}'.encode("latin-1"))
     with pytest.raises(ValueError, match=r"schema\.json is not valid JSON"):
         Schema.from_json(file)
+
+
+def test_a_schema_tells_dates_and_hashed_columns_from_categories():
+    columns = {"age": Bounded(0, 9), "from": Dates("2020-01-01", "2021-01-01"), "id": Hashed(4)}
+    assert repr(Schema(columns)) == "Schema(1 bounded, 0 categorical, 1 date and 1 hashed columns)"
+    assert repr(Schema({"age": Bounded(0, 9)})) == "Schema(1 bounded and 0 categorical columns)"

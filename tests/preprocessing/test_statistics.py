@@ -23,10 +23,12 @@ from skprivacy.preprocessing import (
     SchemaTransformer,
     SmoothedClassifier,
     private_count,
+    private_group_size,
     private_histogram,
     private_mean,
     private_quantile,
     private_sum,
+    private_summary,
     private_variance,
 )
 from skprivacy.preprocessing.statistics import Columns
@@ -250,6 +252,26 @@ def test_bad_parameters(function, params, named):
 def test_bad_calls(call, named):
     with pytest.raises(ValueError, match=named):
         call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda **k: private_histogram(["no", "yes"], categories=["no", "yes"], **k),
+        lambda **k: private_quantile([0.0, 1.0], 0.5, bounds=(0, 1), **k),
+        lambda **k: private_group_size([1, 1, 2], most=3, **k),
+        lambda **k: private_mean([0.0, 1.0], bounds=(0, 1), **k),
+        lambda **k: private_variance([0.0, 1.0], bounds=(0, 1), **k),
+        lambda **k: private_sum([0.0, 1.0], bounds=(0, 1), **k),
+        lambda **k: private_count([0.0, 1.0], **k),
+        lambda **k: private_summary("none.parquet", Schema({"y": Bounded(0, 1)}), **k),
+    ],
+)
+@pytest.mark.parametrize("relation", ["label", "add", None, np.zeros(2)])
+def test_statistics_of_labels_alone_are_refused(call, relation):
+    """A label that changes moves two counts of a histogram: noise for one is half of it."""
+    with pytest.raises(ValueError, match=r"relation=.* must be one of \('add_remove', 'zero_out'"):
+        call(epsilon=1.0, relation=relation)
 
 
 @pytest.mark.parametrize("bounds", [([0], [1]), (0, [1]), ([0, 0, 0], [1, 1, 1])])

@@ -208,6 +208,7 @@ def test_an_empty_file_has_an_answer(file, tmp_path):
         ({"epsilon": -1.0}, "epsilon=-1.0"),
         ({"memory": "many"}, "memory='many'"),
         ({"path": []}, "at least one file"),
+        ({"directory": "nowhere"}, "directory='nowhere' must be a folder"),
         ({"path": "nowhere.parquet"}, "could not be read"),
         ({"schema": Schema({"age": Bounded(0, 9)}), "marginals": ["age"]}, "one bin"),
         ({"schema": Schema({"sex": Bounded(0, 9)}), "means": ["sex"]}, "type VARCHAR"),
@@ -224,6 +225,12 @@ def test_what_cannot_be_asked_is_refused_before_a_charge(file, tmp_path, params,
     with pytest.raises(ValueError, match=match):
         private_summary(**known)
     assert not len(budget.entries())
+
+
+@pytest.mark.parametrize("name", ["marginals", "means"])
+def test_one_column_is_asked_for_in_a_list(file, name):
+    with pytest.raises(TypeError, match=rf"{name}='sex' must be a list .* such as \['sex'\]"):
+        private_summary(file, SCHEMA, epsilon=1.0, **{name: "sex"})
 
 
 def test_without_duckdb_the_extra_is_named(file, monkeypatch):

@@ -78,6 +78,7 @@ def test_groups_are_the_synthesizers():
 
 
 def test_any_synthesizer_will_do():
+    pytest.importorskip("torch")
     schema = Schema({"age": SCHEMA["age"]}, classes=["no", "yes"])
     synthesizer = DPGANSynthesizer(5.0, 1e-5, schema=schema, batch_size=40, epochs=1)
     model = SyntheticDataClassifier(GaussianNB(), synthesizer).fit(X[["age"]], Y)

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..._output import displayable, output_path
+from ..._output import displayable, write_file
 from ..events import Event
 from ..guarantee import PrivacyGuarantee, check_delta
 from .admission import Terms, check_caps
@@ -153,7 +153,7 @@ class Statement(Handle):
             If a ledger stands at ``path``; it is never overwritten.
         """
         lines = [json.dumps(record._asdict()) for record in self._ledger.records()]
-        output_path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_file(path, "\n".join(lines) + "\n")
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the epsilon spent since the ledger was created, with the cap; return the axes.

@@ -30,7 +30,10 @@ def check_who(who: Any) -> str:
 def check_same_unit(unit: str, settled: str) -> None:
     """Refuse to add up guarantees of different units."""
     if unit != settled:
-        named = f", or pass fit(..., groups=pandas.Series(..., name={settled!r}))"
+        named = (
+            f", or protect each {settled} with all of their records, by groups=pandas.Series(..., "
+            f"name={settled!r}) of fit or by person={settled!r} of private_summary"
+        )
         if unit == "record":
             named += (
                 f". If it is public that none has more than k records, "

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
+from ..._validation import is_number, open_unit
 from .._checks import check_relation, remembered
 from .._event import Event, check_known, flatten
 from .compose import ComposedLoss, compose
@@ -77,7 +78,7 @@ class PrivacyLossDistribution:
             Never below the exact value; a relative 3e-4 or so above it when losses are composed.
             Infinity if nothing is proved.
         """
-        if not 0 <= delta < 1:
+        if not (is_number(delta) and 0 <= delta < 1):
             raise ValueError(f"delta={delta!r} must be in [0, 1).")
         epsilon = 0.0
         for groups in self._directions:
@@ -97,6 +98,7 @@ class PrivacyLossDistribution:
         float
             In nats.
         """
+        open_unit("delta", delta)
         return max(
             _epsilon(groups, delta)
             if not groups or _is_alone(groups) or _infinite(groups) >= delta
@@ -117,9 +119,9 @@ class PrivacyLossDistribution:
         float
             In [0, 1].
         """
-        if not epsilon >= 0:
+        if not (is_number(epsilon) and epsilon >= 0):
             raise ValueError(f"epsilon={epsilon!r} must be >= 0.")
-        return max(_delta(groups, epsilon) for groups in self._directions)
+        return max(_delta(groups, float(epsilon)) for groups in self._directions)
 
     def deltas(self, epsilons: ArrayLike) -> NDArray[np.float64]:
         """Return delta at each epsilon, sharing compositions between neighbours.
@@ -134,11 +136,14 @@ class PrivacyLossDistribution:
         ndarray of the same shape
             In [0, 1].
         """
-        epsilons = np.asarray(epsilons, dtype=float)
+        try:
+            epsilons = np.asarray(epsilons, dtype=float)
+        except (TypeError, ValueError):
+            raise TypeError("epsilons must be an array of real numbers.") from None
         worse: NDArray[np.float64] = np.max(
-            [_deltas(groups, epsilons) for groups in self._directions], axis=0
+            [_deltas(groups, epsilons.ravel()) for groups in self._directions], axis=0
         )
-        return worse
+        return worse.reshape(epsilons.shape)
 
 
 def _infinite(groups: list[Group]) -> float:

@@ -82,25 +82,38 @@ def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
 
 
 def add_weighted(
-    weight: Tensor, bias: Tensor | None, d: Tensor, a: Tensor, factors: Tensor, out: Tensor | None
+    weight: Tensor,
+    bias: Tensor | None,
+    d: Tensor,
+    a: Tensor,
+    factors: Tensor,
+    out: Tensor | None,
+    first: bool = False,
 ) -> None:
     """Add the products of each row of ``d`` and of ``a`` times a factor up, to ``weight``.
 
     To ``bias`` the rows of ``d`` are added likewise. ``out``, if there is one, is overwritten, and
-    may be ``d``.
+    may be ``d``. What ``weight`` and ``bias`` hold counts for nothing if these are the ``first``.
     """
     short = len(d) <= _SUMMED_ROWS and weight.dtype == torch.float32
     if out is not None and short and _is_small(a, d.shape[1]):
         rows, scale, weighted, sums = d.numpy(), factors.numpy(), out.numpy(), weight.numpy()
         if bias is not None:
-            shift = bias.numpy()
-            shift += scale @ rows
+            _add_product(bias.numpy(), scale, rows, first)
         np.multiply(rows, scale[:, None], out=weighted)
-        sums += weighted.T @ a.numpy()
+        _add_product(sums, weighted.T, a.numpy(), first)
         return
+    kept = 0.0 if first else 1.0
     if bias is not None:
-        bias.addmv_(d.T, factors)
-    weight.addmm_(torch.mul(d, factors[:, None], out=out).T, a)
+        bias.addmv_(d.T, factors, beta=kept)
+    weight.addmm_(torch.mul(d, factors[:, None], out=out).T, a, beta=kept)
+
+
+def _add_product(total: NDArray, left: NDArray, right: NDArray, first: bool) -> None:
+    if first:
+        np.matmul(left, right, out=total)
+    else:
+        total += left @ right
 
 
 def squared_lengths(rows: Tensor, lost: float) -> Tensor:

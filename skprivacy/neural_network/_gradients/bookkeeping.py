@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional as F
 
 from .arithmetic import (
@@ -27,6 +28,7 @@ from .arithmetic import (
     activate,
     affine,
     multiply_by_slope,
+    numpy_sees,
     product,
     softmax_gradient,
 )
@@ -43,7 +45,9 @@ from .contributions import (
 __all__ = ["RULES", "AutogradBackward", "PerceptronBackward", "has_rule", "sum_of_products"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-_Seen = list[tuple[nn.Module, Tensor, int, Tensor]]
+# Numbers side by side that are worth being copied at a time, and that a core's cache holds.
+_SHORT, _CACHED = 32, 1 << 19
+_Seen = list[tuple[nn.Module, Tensor, int, GradientEdge]]
 
 
 class AutogradBackward:
@@ -76,7 +80,7 @@ class AutogradBackward:
             seen, output = self._forward(inputs)
             losses = self.per_example_loss(output, targets.repeat_interleave(self.views, 0))
             loss = losses.sum() / self.views
-            grads = torch.autograd.grad(loss, [out for *_, out in seen])
+            grads = torch.autograd.grad(loss, [edge for *_, edge in seen])
         with torch.no_grad():
             return [
                 contribution
@@ -85,26 +89,24 @@ class AutogradBackward:
             ]
 
     def _forward(self, inputs: Tensor) -> tuple[_Seen, Tensor]:
-        """Run the module on frozen weights; note every layer's input and output."""
+        """Run the module; note every layer's input, and where the gradient at its output is.
+
+        What follows a layer may overwrite its output, as ``nn.ReLU(inplace=True)`` does. The place
+        in the graph stays what it was, but for that of a view.
+        """
         seen: _Seen = []
 
         def note(layer: Any, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
-            if not output.requires_grad:
-                output.requires_grad_()
-            seen.append((layer, args[0].detach(), args[0]._version, output))
-            return output.clone()  # what follows may work in place, as nn.ReLU(inplace=True) does
+            a = args[0].detach()
+            seen.append((layer, a, a._version, get_gradient_edge(output)))
+            return output.clone() if output._is_view() else output
 
         hooks = [layer.register_forward_hook(note) for layer in self.layers]
-        parameters = [p for layer in self.layers for p in _trained(layer)]
-        for p in parameters:
-            p.requires_grad_(False)
         try:
             output = self.module(inputs)
         finally:
             for hook in hooks:
                 hook.remove()
-            for p in parameters:
-                p.requires_grad_(True)
         if sorted(map(id, self.layers)) != sorted(id(layer) for layer, *_ in seen):
             raise ValueError(f"Not every layer of {type(self.module).__name__} is used just once.")
         if any(a._version != version for _, a, version, _ in seen):
@@ -133,6 +135,13 @@ class PerceptronBackward:
         self._workspace = Workspace()
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
+        return self._contributions(inputs, targets, False)
+
+    def first(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
+        """Return the same, which overwrite the ``grad`` of every parameter when they are added."""
+        return self._contributions(inputs, targets, True)
+
+    def _contributions(self, inputs: Tensor, targets: Tensor, first: bool) -> list[Contribution]:
         with torch.no_grad(), np.errstate(all="ignore"):
             seen = [inputs]
             for i, activation in enumerate(self._activations):
@@ -140,13 +149,15 @@ class PerceptronBackward:
             outputs = self._outputs(-1, seen[-1])
             buffer = self._workspace("softmax", outputs.shape, outputs)
             grad = softmax_gradient(outputs, targets, buffer)
-            found: list[Contribution] = [OuterProduct(*self._layers[-1], seen[-1], grad, True)]
+            found: list[Contribution] = [
+                OuterProduct(*self._layers[-1], seen[-1], grad, True, first)
+            ]
             for i in range(len(self._activations) - 1, -1, -1):
                 value = seen[i + 1]
                 buffer = self._workspace(("grad", i), value.shape, value)
                 grad = product(grad, self._layers[i + 1][0], buffer)
                 multiply_by_slope(self._activations[i], grad, value)
-                found.append(OuterProduct(*self._layers[i], seen[i], grad, True))
+                found.append(OuterProduct(*self._layers[i], seen[i], grad, True, first))
         return found
 
     def _outputs(self, i: int, inputs: Tensor) -> Tensor:
@@ -200,16 +211,18 @@ def _linear(layer: nn.Linear, a: Tensor, d: Tensor, n: int) -> list[Contribution
     return sum_of_products(layer, _by_position(a, n), _by_position(d, n))
 
 
-def sum_of_products(layer: Any, a: Tensor, d: Tensor) -> list[Contribution]:
+def sum_of_products(layer: nn.Linear, a: Tensor, d: Tensor) -> list[Contribution]:
     """Take the Gram matrices over the positions, or the gradients themselves: what is faster.
 
     ``a`` has shape (batch, positions, n_in), ``d`` has shape (batch, positions, n_out).
     """
-    positions, n_in, n_out = a.shape[1], a.shape[2], d.shape[2]
-    if positions**2 * (n_in + n_out) < ROW_COST * n_in * n_out:
+    if _pairs_are_faster(a.shape[1], a.shape[2], d.shape[2]):
         return [OuterProducts(layer.weight, layer.bias, a, d)]
-    rows = (d.mT @ a).view(-1, *layer.weight.shape)
-    return _weight_and_bias(layer, rows, d.sum(1))
+    return _weight_and_bias(layer, d.mT @ a, d.sum(1))
+
+
+def _pairs_are_faster(positions: int, n_in: int, n_out: int) -> bool:
+    return positions**2 * (n_in + n_out) < ROW_COST * n_in * n_out
 
 
 def _conv2d(layer: nn.Conv2d, a: Tensor, d: Tensor, n: int) -> list[Contribution]:
@@ -221,30 +234,57 @@ def _conv1d(layer: nn.Conv1d, a: Tensor, d: Tensor, n: int) -> list[Contribution
 
 
 def _convolution(layer: Any, a: Tensor, d: Tensor, n: int) -> list[Contribution]:
-    """A convolution is a linear layer at every position, on the patch that it sees there."""
-    patches = _patches(layer, a)
-    if layer.groups == 1:
-        return sum_of_products(layer, _by_position(patches, n), _by_position(d, n))
-    patches = _by_position(patches, n).unflatten(2, (layer.groups, -1)).transpose(1, 2)
-    grads = _by_position(d, n).unflatten(2, (layer.groups, -1)).transpose(1, 2)
-    rows = (grads.mT @ patches).reshape(n, *layer.weight.shape)
-    return _weight_and_bias(layer, rows, _by_position(d, n).sum(1))
+    """A convolution is a linear layer at every position, on the patch that it sees there.
+
+    Patches take several times the memory of what they are cut out of: those of a few examples are
+    multiplied while they are in the cache, and so are the lengths of what comes out taken.
+    """
+    grads, views = _by_position(d, n), len(a) // n
+    positions, (n_out, channels, *window) = grads.shape[1], layer.weight.shape
+    n_in, groups = channels * math.prod(window), layer.groups
+    if groups == 1 and _pairs_are_faster(positions, n_in, n_out):
+        return [OuterProducts(layer.weight, layer.bias, _by_position(_patches(layer, a), n), grads)]
+    rows, squared = a.new_empty(n, n_out * n_in), []
+    few = max(1, _CACHED // (positions * n_in * groups)) if numpy_sees(a) else n
+    for some, of_some, out in zip(
+        a.split(few * views), grads.split(few), rows.split(few), strict=True
+    ):
+        patches = _by_position(_patches(layer, some), len(out))
+        torch.bmm(
+            _by_group(of_some, groups, n_out // groups).mT,
+            _by_group(patches, groups, channels),
+            out=out.view(-1, n_out // groups, n_in),
+        )
+        squared.append(Rows(layer.weight, out).squared_norms())
+    weight = Rows(layer.weight, rows, channels_last=True, squared=torch.cat(squared))
+    return [weight, *_bias(layer, grads.sum(1))]
+
+
+def _by_group(values: Tensor, groups: int, channels: int) -> Tensor:
+    """Return what each group sees or gives, shape (batch x groups, positions, of the group)."""
+    parted = values.unflatten(2, (-1, groups, channels))
+    return parted.permute(0, 3, 1, 2, 4).flatten(3).flatten(0, 1)
 
 
 def _patches(layer: Any, a: Tensor) -> Tensor:
-    """Return what a convolution sees at each position, shape (batch, positions, channels x kernel).
+    """Return what a convolution sees at each position, shape (batch, positions, kernel x channels).
 
-    Copied window by window out of a strided view: faster than ``torch.nn.functional.unfold``.
+    Copied out of a strided view with the channels last, so that what is copied at a time is long:
+    faster than ``torch.nn.functional.unfold``. Short windows are laid beside those of the next row
+    before.
     """
-    axes = a.dim() - 2
-    a = F.pad(a, [side for p in reversed(layer.padding) for side in (p, p)])
-    for i, (kernel, gap, stride) in enumerate(
-        zip(layer.kernel_size, layer.dilation, layer.stride, strict=True)
-    ):
-        a = a.unfold(2 + i, (kernel - 1) * gap + 1, stride)[..., ::gap]
-    positions, window = range(2, 2 + axes), range(2 + axes, 2 + 2 * axes)
-    n_positions = math.prod(a.shape[2 : 2 + axes])
-    return a.permute(0, *positions, 1, *window).reshape(len(a), n_positions, -1)
+    if any(layer.padding):
+        a = F.pad(a, [side for p in reversed(layer.padding) for side in (p, p)])
+    a = a.movedim(1, -1).contiguous()
+    for axis in range(a.dim() - 2, 0, -1):
+        kernel, gap, stride = (
+            values[axis - 1] for values in (layer.kernel_size, layer.dilation, layer.stride)
+        )
+        if a.shape[-1] < _SHORT:
+            a = a.movedim(axis, -2).contiguous().movedim(-2, axis)
+        windows = a.unfold(axis, (kernel - 1) * gap + 1, stride)[..., ::gap]
+        a = windows.mT.flatten(-2)
+    return a.reshape(len(a), -1, a.shape[-1])
 
 
 def _by_position(values: Tensor, n: int) -> Tensor:
@@ -267,10 +307,11 @@ def _group_norm(layer: nn.GroupNorm, a: Tensor, d: Tensor, n: int) -> list[Contr
 
 
 def _weight_and_bias(layer: Any, weight: Tensor, bias: Tensor) -> list[Contribution]:
-    found: list[Contribution] = [Rows(layer.weight, weight)]
-    if layer.bias is not None:
-        found.append(Rows(layer.bias, bias))
-    return found
+    return [Rows(layer.weight, weight), *_bias(layer, bias)]
+
+
+def _bias(layer: Any, bias: Tensor) -> list[Contribution]:
+    return [] if layer.bias is None else [Rows(layer.bias, bias)]
 
 
 def _embedding(layer: nn.Embedding, index: Tensor, d: Tensor, n: int) -> list[Contribution]:

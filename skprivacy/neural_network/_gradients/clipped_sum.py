@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from .arithmetic import numpy_sees, tiny_numbers_as_zeros
+from .bookkeeping import PerceptronBackward
 from .clipping import CLIPPING, Clip
 from .contributions import Contribution, Workspace
 from .trial import Probe, tried
@@ -81,16 +82,30 @@ class ClippedGradientSum:
             found = self.gradients(self.probe.inputs, self.probe.targets)
             self.numbers_an_example = sum(c.numbers() for c in found) / len(self.probe.targets)
 
+    @property
+    def overwrites(self) -> bool:
+        """Whether a sum can take the place of what ``grad`` holds, which no pass has cleared."""
+        return isinstance(self.gradients, PerceptronBackward)
+
     @tiny_numbers_as_zeros()
-    def __call__(self, inputs: Tensor, targets: Tensor, shares: Shares | None = None) -> None:
+    def __call__(
+        self, inputs: Tensor, targets: Tensor, shares: Shares | None = None, *, first: bool = False
+    ) -> None:
         """Add the clipped sum over this batch to ``grad`` of every parameter.
 
         There are as many rows of ``inputs`` for each target as the probe has views. With ``shares``
-        they are people's: what is clipped is a person's.
+        they are people's: what is clipped is a person's. If the batch is the ``first``, which needs
+        an example and :attr:`overwrites`, what ``grad`` holds counts for nothing.
         """
         if targets.shape[0] == 0:
             return
-        examples = self.gradients(inputs, targets)
+        if first:
+            assert isinstance(self.gradients, PerceptronBackward)
+            self._add(self.gradients.first(inputs, targets), shares)
+        else:
+            self._add(self.gradients(inputs, targets), shares)
+
+    def _add(self, examples: list[Contribution], shares: Shares | None) -> None:
         with torch.no_grad():
             squared = _squared_norms(examples, shares)
             finite = math.isfinite(float(squared.sum()))
@@ -133,7 +148,7 @@ def _without(examples: list[Contribution], bad: Tensor) -> list[Contribution]:
 # Numbers that one forward pass may hold: bounds memory, changes no result. As many as caches hold
 # is fastest, unless the weights are so many that adding up the parts would show.
 _NUMBERS = 1 << 23
-_CACHED_NUMBERS = 1 << 21
+_CACHED_NUMBERS = 1 << 22
 # Rows that may be added up in single precision, and in how many parts: over more of them the
 # rounding of the sum would show next to one record's contribution.
 _SINGLE_ROWS, _SINGLE_PARTS = 2048, 8
@@ -200,17 +215,17 @@ class BatchSum:
             expected = math.inf if people.most is None else people.most * self._expected
         n_rows = sum(len(part) for part, _ in parts)
         if max(2 * expected, n_rows) <= min(_SINGLE_ROWS, _SINGLE_PARTS * rows):
-            self._grad.zero_()
-            for part in parts:
-                self._add(X, y, *part)
+            if not parts:
+                self._grad.zero_()
+            for i, part in enumerate(parts):
+                self._add(X, y, *part, first=i == 0)
             return self._grad
         total = self._workspace(
             "total", self._grad.shape, self._grad.new_empty(0, dtype=torch.float64)
         )
         total.zero_()
         for part in parts:
-            self._grad.zero_()
-            self._add(X, y, *part)
+            self._add(X, y, *part, first=True)
             for whole, addend in zip(total.split(_CHUNK), self._grad.split(_CHUNK), strict=True):
                 whole += addend
         return total
@@ -222,7 +237,15 @@ class BatchSum:
         most = min(_NUMBERS, max(_CACHED_NUMBERS, 8 * len(self._grad)))
         return min(_SINGLE_ROWS, max(1, int(most / numbers)))
 
-    def _add(self, X: Tensor | MappedRows, y: Tensor, part: Tensor, shares: Shares | None) -> None:
+    def _add(
+        self,
+        X: Tensor | MappedRows,
+        y: Tensor,
+        part: Tensor,
+        shares: Shares | None,
+        first: bool,
+    ) -> None:
+        """Add the sum over a part to ``grad``, or if it is the first, put it there."""
         if isinstance(X, Tensor):
             buffer = self._workspace("inputs", (len(part), *X.shape[1:]), X)
             rows = torch.index_select(X, 0, part, out=buffer)
@@ -230,4 +253,8 @@ class BatchSum:
             rows = X.index_select(0, part)
         if self._views is not None:
             rows = self._views(rows)
-        self._clipped(rows, y.index_select(0, part), shares)
+        targets = y.index_select(0, part)
+        overwritten = first and self._clipped.overwrites and len(part) > 0
+        if first and not overwritten:
+            self._grad.zero_()
+        self._clipped(rows, targets, shares, first=overwritten)

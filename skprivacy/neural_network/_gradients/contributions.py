@@ -80,6 +80,7 @@ class OuterProduct:
     input: Tensor  # (batch, n_in)
     output_grad: Tensor  # (batch, n_out)
     spare: bool = False  # whether ``output_grad`` may be overwritten by its weighted self
+    first: bool = False  # whether ``grad`` is overwritten, whatever it holds
 
     def squared_norms(self) -> Tensor:
         return _norms_of_terms(self.input, self.output_grad, self.bias is not None)
@@ -90,7 +91,7 @@ class OuterProduct:
             d, a, factors = (values.to(total.dtype) for values in (d, a, factors))
         buffer = d if self.spare or d is not self.output_grad else None
         bias = None if self.bias is None else _grad(self.bias)
-        add_weighted(total, bias, d, a, factors, buffer)
+        add_weighted(total, bias, d, a, factors, buffer, self.first)
 
     def without(self, bad: Tensor) -> OuterProduct:
         return replace(
@@ -124,6 +125,8 @@ class OuterProduct:
 class OuterProducts:
     """A layer that sees many positions an example and sums their outer products.
 
+    Of a convolution, the channels are the last of the numbers that it sees at a position.
+
     The norm comes from the two Gram matrices over the positions ("ghost norm"), in double
     precision: single precision loses it where the positions nearly cancel.
     """
@@ -146,7 +149,8 @@ class OuterProducts:
         total = _grad(self.weight)
         weighted = _weighted(self.output_grad, factors, total.dtype)
         update = weighted.T @ self.input.flatten(0, 1).to(total.dtype)
-        total.add_(update.view_as(self.weight))
+        total = total.movedim(1, -1)
+        total.add_(update.view(total.shape))
         if self.bias is not None:
             _grad(self.bias).add_(weighted.sum(0))
 
@@ -216,18 +220,23 @@ class Rows:
     """The contributions themselves, one row an example."""
 
     parameter: Tensor
-    rows: Tensor  # (batch, *parameter.shape)
+    rows: Tensor  # (batch, *parameter.shape), or as many numbers
+    channels_last: bool = False  # whether the parameter's second axis is the last of a row
+    squared: Tensor | None = None  # their squared norms, where these are known
 
     def squared_norms(self) -> Tensor:
+        if self.squared is not None:
+            return self.squared
         return squared_lengths(self.rows.flatten(1), _LOST * self.parameter.numel())
 
     def add_sum(self, factors: Tensor) -> None:
         total = _grad(self.parameter)
         update = factors.to(total.dtype) @ self.rows.flatten(1).to(total.dtype)
-        total.add_(update.view_as(self.parameter))
+        total = total.movedim(1, -1) if self.channels_last else total
+        total.add_(update.view(total.shape))
 
     def without(self, bad: Tensor) -> Rows:
-        return replace(self, rows=_blank(self.rows, bad))
+        return replace(self, rows=_blank(self.rows, bad), squared=None)
 
     def joint_norms(self, shares: Shares) -> Tensor:
         each = self.squared_norms()

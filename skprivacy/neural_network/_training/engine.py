@@ -7,7 +7,8 @@ mechanism, divides by a constant, updates the weights and averages them.
 from __future__ import annotations
 
 import copy
-from contextlib import AbstractContextManager
+import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from ..._blas import one_blas_thread
+from ..._blas import MUCH_WORK, one_blas_thread, one_torch_thread
 from ..._groups import Groups
 from ...accounting import PrivacyBudget, charge
 from ...mechanisms import FloatGaussian, Mechanism, SecureRandom
@@ -41,6 +42,8 @@ __all__ = ["Alone", "Peers", "Training", "WeightAverage"]
 NOISE_ON = {"cuda"}
 # Numbers that take a thread of their own less time than the pass waits for its start.
 MUCH_NOISE = 1 << 17
+# Numbers that a step holds that are worth several threads.
+MUCH_ROOM = 1 << 20
 
 
 class Training:
@@ -106,7 +109,7 @@ class Training:
         if config.views is not None:
             assert probe is not None
             config.views.check(probe.inputs)
-        with ordinary_torch(self.device):
+        with one_torch_thread(), ordinary_torch(self.device):  # a trial has few rows
             self._released = _without_weights(module).cpu()
             self.module = module.to(self.device)
             sums = getattr(torch, config.noise_kind.sums)
@@ -180,6 +183,7 @@ class Training:
         # Threads of numpy's products and those of torch would wait for one another in every step.
         with (
             one_blas_thread(),
+            one_torch_thread() if self._is_short() else nullcontext(),
             ordinary_torch(self.device),
             private_randomness(self.random, self.device),
         ):
@@ -202,6 +206,15 @@ class Training:
             trained = self._result()
         peers.same(trained)
         return trained
+
+    def _is_short(self) -> bool:
+        """Return whether a step is over before other threads have begun with it."""
+        views, groups = self.config.views, self.config.per_group
+        of_each = 1 if groups is None else groups.most or math.inf
+        rows = self.config.batch_size * of_each * (1 if views is None else views.count)
+        work, room = len(self._weights), self._clipped.numbers_an_example
+        little = work < MUCH_NOISE and rows * work < MUCH_WORK and rows * room < MUCH_ROOM
+        return little and self._weights.device.type == "cpu"
 
     def _fixed(self, X: Tensor | MappedRows, y: Tensor, peers: Peers) -> FixedStep | None:
         """Return the run's steps on fixed memory, where that is faster and can be done."""

@@ -71,23 +71,36 @@ class PrivateAdam(torch.optim.Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
-                    self._update(p, p.grad, group)
+                    self._update(p.detach(), p.grad.detach(), self.state[p], group)
 
-    def _update(self, p: torch.Tensor, grad: torch.Tensor, group: dict[str, Any]) -> None:
-        state = self.state[p]
+    @staticmethod
+    def _update(p: Tensor, grad: Tensor, state: Any, group: dict[str, Any]) -> None:
         if not state:
             state.update(steps=0, mean=torch.zeros_like(p), square=torch.zeros_like(p))
         state["steps"] += 1
         t, (first, second) = state["steps"], group["betas"]
-        state["mean"].lerp_(grad, 1 - first)
-        state["square"].mul_(second).addcmul_(grad, grad, value=1 - second)
         noise = group["noise_std"] ** 2
         independent = min(t, (1 + second) / (1 - second))
-        square = state["square"] / (1 - second**t) - noise
-        square.clamp_(min=noise * math.sqrt(2 / independent))
-        p.addcdiv_(
-            state["mean"], square.sqrt_().add_(group["eps"]), value=-group["lr"] / (1 - first**t)
-        )
+        least = noise * math.sqrt(2 / independent)
+        rate = group["lr"] / (1 - first**t)
+        if numpy_sees(p) and p.dtype == torch.float32 and p.numel() <= _CACHED:
+            # torch's calls take longer than so few numbers
+            g, mean, own = grad.numpy(), state["mean"].numpy(), state["square"].numpy()
+            with np.errstate(all="ignore"):
+                mean += (g - mean) * np.float32(1 - first)
+                own *= np.float32(second)
+                own += g * g * np.float32(1 - second)
+                root = own / np.float32(1 - second**t)
+                root -= np.float32(noise)
+                np.maximum(root, np.float32(least), out=root)
+                np.sqrt(root, out=root)
+                root += np.float32(group["eps"])
+                p.numpy()[...] -= np.float32(rate) * mean / root
+            return
+        state["mean"].lerp_(grad, 1 - first)
+        state["square"].mul_(second).addcmul_(grad, grad, value=1 - second)
+        square = (state["square"] / (1 - second**t) - noise).clamp_(min=least)
+        p.addcdiv_(state["mean"], square.sqrt_().add_(group["eps"]), value=-rate)
 
 
 class MomentumSGD(torch.optim.Optimizer):

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
+from ..._blas import threads_for
 from ..._validation import Interval, check_random_state
 from ...base import undone_if_refused
 from .._training.environment import ordinary_torch, usable_device
@@ -159,7 +160,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _pace(step, total))
         module.train()
         kind = type(self).__name__
-        with tqdm(total=total, desc=kind, unit="step", disable=not self.verbose) as bar:
+        few = threads_for(module, 2 * size)
+        with few, tqdm(total=total, desc=kind, unit="step", disable=not self.verbose) as bar:
             for _ in range(self.epochs):
                 order = torch.randperm(len(rows), device=rows.device)
                 for batch in order.split(size):

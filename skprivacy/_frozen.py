@@ -1,0 +1,69 @@
+"""Parts of an estimator that no fit changes, and that may have learned from private records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags
+
+__all__ = ["of_frozen_parts"]
+
+
+def of_frozen_parts(params: Mapping[str, Any], relation: str) -> Iterator[str]:
+    """Yield what a guarantee assumes of estimators that were passed fitted and stay as they are.
+
+    Parameters
+    ----------
+    params : mapping
+        Parameters of an estimator, by name.
+    relation : str
+        The neighbouring relation: under "label" features are public, and may have been learned
+        from.
+
+    Notes
+    -----
+    **Edge cases.** Nothing is assumed of a part that learns nothing, or says by
+    ``data_independent_`` that it has not.
+    """
+    private = "label" if relation == "label" else "record"
+    for name, value in params.items():
+        if _is_frozen(value) and _may_have_learned(value):
+            yield f"the {name} depends on no private {private}"
+        elif any(map(_may_have_learned, _frozen_in(value))):
+            yield f"what is frozen in {name} depends on no private {private}"
+
+
+def _frozen_in(value: Any) -> Iterator[Any]:
+    """Yield the frozen estimators in a parameter, to any depth."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from _frozen_in(part)
+    elif _is_frozen(value):
+        yield value
+    elif _is_estimator(value):
+        for part in value.get_params(deep=False).values():
+            yield from _frozen_in(part)
+
+
+def _is_estimator(value: Any) -> bool:
+    return hasattr(value, "get_params") and hasattr(value, "fit") and not isinstance(value, type)
+
+
+def _is_frozen(value: Any) -> bool:
+    """Return whether an estimator is its own clone."""
+    if not _is_estimator(value):
+        return False
+    own = getattr(type(value), "__sklearn_clone__", BaseEstimator.__sklearn_clone__)
+    return own is not BaseEstimator.__sklearn_clone__ and clone(value) is value
+
+
+def _may_have_learned(frozen: Any) -> bool:
+    inner = frozen.estimator if isinstance(frozen, FrozenEstimator) else frozen
+    if getattr(inner, "data_independent_", False) is True:
+        return False
+    return bool(not hasattr(inner, "__sklearn_tags__") or get_tags(inner).requires_fit)

@@ -1,0 +1,95 @@
+"""Short operations take one thread: on a busy machine several wait for one another in each."""
+
+from __future__ import annotations
+
+from functools import partial
+from unittest import mock
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from sklearn.neural_network import MLPClassifier  # noqa: E402
+from threadpoolctl import ThreadpoolController  # noqa: E402
+
+from skprivacy._blas import MUCH_WORK, blas_threads, threads_for  # noqa: E402
+from skprivacy.attacks import GradientInversion, WhiteBoxAttack, party_gradient  # noqa: E402
+from skprivacy.linear_model import OutputPerturbationClassifier, _logistic  # noqa: E402
+from skprivacy.neural_network import SCARFEncoder, VATStudent  # noqa: E402
+
+X = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
+Y = (X[:, 0] > 0).astype(int)
+
+
+@pytest.fixture(autouse=True)
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    with ThreadpoolController().limit(limits=2, user_api="blas"):
+        yield
+        assert (torch.get_num_threads(), blas_threads()) == (2, 2)
+    torch.set_num_threads(before)
+
+
+def student():
+    some = np.where(np.arange(60) < 30, Y, -1)
+    return partial(VATStudent(epochs=1, random_state=0).fit, X, some)
+
+
+def encoder():
+    return partial(SCARFEncoder(2, epochs=1, batch_size=30, random_state=0).fit, X)
+
+
+def white_box():
+    net = MLPClassifier((4,), max_iter=300, random_state=0, tol=0.1).fit(X[:30], Y[:30])
+    return partial(WhiteBoxAttack(net, epochs=1, random_state=0).fit, X, Y, np.arange(60) < 30)
+
+
+def inversion():
+    net = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    attack = GradientInversion(net, n_iter=2, n_starts=1, random_state=0).fit(X, Y)
+    gradient = party_gradient(net, X[:2], Y[:2])
+    return partial(attack.reconstruct, gradient, 2, Y[:2])
+
+
+@pytest.mark.parametrize("make", [student, encoder, white_box, inversion])
+def test_small_networks_take_one_thread(make):
+    train, seen, run = make(), set(), torch.autograd.graph._engine_run_backward
+
+    def watched(*args, **kwargs):
+        seen.add(torch.get_num_threads())
+        return run(*args, **kwargs)
+
+    with (
+        mock.patch("torch.autograd._engine_run_backward", watched),
+        mock.patch("torch.autograd.graph._engine_run_backward", watched),
+    ):
+        train()
+    assert seen == {1}
+
+
+@pytest.mark.parametrize(("many", "threads"), [(1 << 23, 1), (60, 2)])
+def test_short_products_of_a_solver_take_one_thread(many, threads, monkeypatch):
+    monkeypatch.setattr(_logistic, "_MANY", many)
+    seen, gradient = set(), _logistic.LogisticLoss.gradient
+
+    def watched(self, *args):
+        seen.add(blas_threads())
+        return gradient(self, *args)
+
+    monkeypatch.setattr(_logistic.LogisticLoss, "gradient", watched)
+    OutputPerturbationClassifier(bounds=(-3, 3), classes=[0, 1]).fit(X, Y)
+    assert seen == {threads}
+
+
+def test_long_passes_and_convolutions_take_all_threads():
+    linear = torch.nn.Linear(63, 64)
+    with threads_for(linear, MUCH_WORK / 4096 - 1):
+        assert torch.get_num_threads() == 1
+    with threads_for(linear, MUCH_WORK / 4096):
+        assert torch.get_num_threads() == 2
+    with threads_for(torch.nn.Conv1d(1, 1, 3), 1):
+        assert torch.get_num_threads() == 2
+    with pytest.raises(KeyboardInterrupt), threads_for(linear, 1):
+        raise KeyboardInterrupt
