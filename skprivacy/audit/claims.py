@@ -122,10 +122,10 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     also says that it holds nothing learned: a function may know a mean of private records, and only
     of a method of an estimator, as ``scaler.transform``, this is found out. The guarantee lists an
     assumption, too, for an encoder in a ``FrozenEstimator`` that says, by
-    ``needs_public_records_``, that it learns from public records. A step that is not covered makes the guarantee one of kind
-    "estimate", which assumes that the step reveals nothing about the records. Under
-    ``relation="label"``, where features are public, scikit-learn's unsupervised transformers are
-    covered too.
+    ``needs_public_records_``, that it learns from public records. A step that is not covered makes
+    the guarantee one of kind "estimate", which assumes that the step reveals nothing about the
+    records. Under ``relation="label"``, where features are public, scikit-learn's unsupervised
+    transformers are covered too.
 
     Examples
     --------
