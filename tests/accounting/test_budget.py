@@ -148,7 +148,7 @@ def test_fork_shares_the_ledger_and_does_not_delete_it():
         target=lambda: budget.reserve(LaplaceEvent(10.0))
     )
     worker.start()
-    worker.join(30)
+    worker.join(300)
     assert worker.exitcode == 0
     assert budget.spent() == pytest.approx(0.1)
     assert os.path.exists(budget.path)
@@ -164,7 +164,7 @@ def test_a_child_with_its_parents_number_does_not_delete_the_ledger():
 
     worker = multiprocessing.get_context("fork").Process(target=ends)
     worker.start()
-    worker.join(30)
+    worker.join(300)
     assert worker.exitcode == 0
     assert os.path.exists(budget.path)
 

@@ -119,7 +119,7 @@ def test_files_that_cannot_be_written(ledger, limit):
         [sys.executable, "-c", textwrap.dedent(code), str(ledger), limit],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert "RELEASED" not in done.stdout, done
@@ -143,7 +143,7 @@ def test_a_ledger_that_does_not_fit_the_disk_leaves_nothing_behind(tmp_path):
         [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "adult.ledger")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert "adult.ledger cannot be used" in done.stdout, done
@@ -219,7 +219,7 @@ def test_a_fit_is_not_lost_to_a_disk_that_fills_up_meanwhile(ledger, limit):
         [sys.executable, "-c", textwrap.dedent(code), str(ledger), limit],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert "RELEASED" in done.stdout, done
@@ -468,7 +468,7 @@ def test_an_auditor_may_read_what_he_may_not_write(ledger):
     try:
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(code), str(place)],
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
     finally:

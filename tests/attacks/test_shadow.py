@@ -350,7 +350,7 @@ def test_resumes_after_a_real_kill(tmp_path, stacked):
         pool.fit(X, y)
     """
     process = run(code, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert process.wait(timeout=150) == -signal.SIGKILL
+    assert process.wait(timeout=300) == -signal.SIGKILL
     there = {file: file.stat().st_mtime_ns for file in tmp_path.glob("*.joblib")}
     assert len(there) == 2
     (draft,) = (file for file in tmp_path.glob(".*"))  # written, and not yet in its place
