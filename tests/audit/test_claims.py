@@ -29,6 +29,7 @@ from sklearn.ensemble import (
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -553,6 +554,19 @@ def test_a_step_that_was_handed_what_others_have_learned_is_not_covered(step):
     kind = type(step).__name__
     assert claim.uncovered == {"first": f"{kind} holds what was fitted outside the guarantee"}
     assert claim.guarantee.kind == "estimate"
+
+
+def test_a_function_of_an_analyzer_is_tried_like_any_other():
+    """Which words it knows, it may know from the records."""
+    texts = np.array(["a b", "b c"] * 20)
+    dense = FunctionTransformer(lambda Z: Z.toarray())
+    for analyzer, told in (("word", 1), (str.split, 2)):
+        hashed = HashingVectorizer(n_features=4, analyzer=analyzer)
+        model = make_pipeline(hashed, dense, learn(None)).fit(texts, np.arange(40) % 2)
+        claim = claim_of(model, texts)
+        assert claim.proved
+        steps = [a for a in claim.guarantee.assumptions if "holds nothing learned" in a]
+        assert len(steps) == told
 
 
 def test_the_error_of_a_function_is_told_without_its_words():
