@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._door import validate_data
+from .._identifiers import identifiers
 from .._validation import as_frame, sequence
 from ..base import undone_on_error
 from ._column import Column
@@ -244,9 +245,16 @@ def check_columns(schema: Schema, X: Any) -> None:
             f"X lacks the schema's columns {missing}; it has {names}. Add or rename columns."
         )
     if extra := [name for name in names if name not in schema]:
+        whose = identifiers(extra)
         raise ValueError(
             f"X has columns that the schema does not describe: {extra}. Drop them, for example "
             "X[list(schema)]."
+            + (
+                f" {whose[0]!r} seems to say whose record each is: if anybody has several, pass it "
+                "as groups to the private model's fit."
+                if whose
+                else ""
+            )
         )
 
 
