@@ -300,6 +300,8 @@ FOUND = [
         GaussianNB(), synthesis.PrivateSynthesizer(epsilon=1.0)).fit(X, UNORDERED)),
     ("attribute", lambda: attacks.AttributeInference(LogisticRegression().fit(MARKED, y)).fit(
         np.column_stack([UNORDERED, X]), y)),
+    ("last", lambda: preprocessing.Dates("2020-01-01", pd.NaT)),
+    ("y_new", lambda: model_selection.loss_auc(TARGET, X, y, X, MARKED)),
     ("most", lambda: preprocessing.private_group_size(y, most=1 << 63, epsilon=1.0)),
     ("most", lambda: preprocessing.private_group_size(y, most=10**9, epsilon=1.0)),
 ]  # fmt: skip
