@@ -45,6 +45,7 @@ ANYWHERE = {
     "_blas",
     "_clones",
     "_config",
+    "_door",
     "_frozen",
     "_global_chance",
     "_identifiers",
@@ -290,6 +291,15 @@ def test_accounting_loads_neither_attacks_nor_audits():
         "import skprivacy.accounting, sys; rooms = {'attacks', 'audit', 'model_selection', 'cli'}; "
         "assert not rooms & {name.split('.')[1] for name in sys.modules if '.' in name "
         "and name.startswith('skprivacy')}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_accounting_loads_no_more_of_scikit_learn_than_its_base():
+    code = (
+        "import sys, sklearn.base, pandas; before = set(sys.modules); import skprivacy.accounting; "
+        "more = {n.partition('.')[2].partition('.')[0] for n in set(sys.modules) - before "
+        "if n.startswith('sklearn.')}; assert not more, more"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

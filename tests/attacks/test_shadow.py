@@ -303,6 +303,14 @@ def test_resumes_after_a_kill(tmp_path):
         clone(pool).set_params(n_shadows=4).fit(X, y)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX")
+def test_files_of_models_without_a_guarantee_are_for_their_owner_alone(tmp_path):
+    ShadowPool(GaussianNB(), n_shadows=2, path=tmp_path / "pool").fit(*records())
+    found = [tmp_path / "pool", *(tmp_path / "pool").iterdir()]
+    assert len(found) == 4
+    assert not any(path.stat().st_mode & 0o077 for path in found)
+
+
 @pytest.mark.parametrize(
     "plan", [None, "", "{", "[]", '{"seed": 1}', '{"content": "", "seed": "x"}']
 )

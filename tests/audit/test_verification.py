@@ -152,7 +152,7 @@ def test_counting_the_runs_that_were_chosen_by_would_break_true_claims():
     """Were the events counted in runs that chose them, the test above would fail."""
 
     def seen(self, n):
-        return self.up_to(n)[:n] if self.made else original(self, n)
+        return self.up_to(n) if self.n_made else original(self, n)
 
     original = _attack.Runs.fresh
     with mock.patch.object(_attack.Runs, "fresh", seen):
@@ -279,8 +279,8 @@ REGRESSION = FunctionalMechanismRegressor(
 
 
 # The p-value of the subtlest, half the noise, is near 1e-17 in 3500 runs and 1e-20 in 4000: 8.5 and
-# 9.2 deviations, of which 5.3 are luck in one run of 10 million. Of the others one answer is enough,
-# or nearly so.
+# 9.2 deviations, of which luck takes 5.3 in one run of 10 million. Of the others one answer is
+# enough, or nearly so.
 @pytest.mark.parametrize(
     ("estimator", "name", "make", "n_runs"),
     [
