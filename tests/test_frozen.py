@@ -187,6 +187,20 @@ def test_frozen_parts_of_others_are_found():
         assert "what is frozen in teacher depends on no private record" in told
 
 
+class Centred(SchemaTransformer):
+    """It inherits that it learns nothing."""
+
+    def fit(self, X, y=None):
+        self.mean_ = np.mean(X, axis=0)
+        return super().fit(X, y)
+
+
+def test_what_a_subclass_says_of_itself_is_assumed():
+    own = FrozenEstimator(Centred(SCHEMA).fit(X))
+    told = by_votes(teacher=behind(own)).privacy_.assumptions
+    assert "what is frozen in teacher depends on no private record" in told
+
+
 @pytest.mark.parametrize(
     "function",
     [
