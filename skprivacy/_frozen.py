@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 
-__all__ = ["of_frozen_parts"]
+__all__ = ["of_frozen_parts", "on_its_word"]
+
+_KNOWN = {"skprivacy", "sklearn"}  # packages whose classes say of themselves what is so
 
 
 def of_frozen_parts(params: Mapping[str, Any], relation: str) -> Iterator[str]:
@@ -25,7 +28,8 @@ def of_frozen_parts(params: Mapping[str, Any], relation: str) -> Iterator[str]:
 
     Notes
     -----
-    **Edge cases.** Nothing is assumed of a part that learns nothing, or says by
+    **Edge cases.** A method of an estimator, as in ``FunctionTransformer(scaler.transform)``, keeps
+    what that has learned. Nothing is assumed of a part that learns nothing, or says by
     ``data_independent_`` that it has not.
     """
     private = "label" if relation == "label" else "record"
@@ -36,13 +40,25 @@ def of_frozen_parts(params: Mapping[str, Any], relation: str) -> Iterator[str]:
             yield f"what is frozen in {name} depends on no private {private}"
 
 
+def on_its_word(step: Any) -> bool:
+    """Return whether that a transformer learns nothing is only said by a class of somebody else's.
+
+    A subclass of SchemaTransformer inherits what that says, whatever its own ``fit`` does.
+    """
+    return hasattr(step, "data_independent_") and type(step).__module__.split(".")[0] not in _KNOWN
+
+
 def _frozen_in(value: Any) -> Iterator[Any]:
     """Yield the frozen estimators in a parameter, to any depth."""
     if isinstance(value, Mapping):
         value = list(value.values())
+    elif isinstance(value, partial):
+        value = [value.func, *value.args, value.keywords]
     if isinstance(value, list | tuple):
         for part in value:
             yield from _frozen_in(part)
+    elif _is_estimator(owner := getattr(value, "__self__", None)):
+        yield owner
     elif _is_frozen(value):
         yield value
     elif _is_estimator(value):
@@ -55,15 +71,18 @@ def _is_estimator(value: Any) -> bool:
 
 
 def _is_frozen(value: Any) -> bool:
-    """Return whether an estimator is its own clone."""
+    """Return whether an estimator is its own clone, or has one that is fitted as it is."""
     if not _is_estimator(value):
         return False
     own = getattr(type(value), "__sklearn_clone__", BaseEstimator.__sklearn_clone__)
-    return own is not BaseEstimator.__sklearn_clone__ and clone(value) is value
+    if own is BaseEstimator.__sklearn_clone__:
+        return False
+    copy = clone(value)
+    return copy is value or any(a.endswith("_") and not a.endswith("__") for a in vars(copy))
 
 
 def _may_have_learned(frozen: Any) -> bool:
     inner = frozen.estimator if isinstance(frozen, FrozenEstimator) else frozen
     if getattr(inner, "data_independent_", False) is True:
-        return False
+        return on_its_word(inner)
     return bool(not hasattr(inner, "__sklearn_tags__") or get_tags(inner).requires_fit)

@@ -58,9 +58,10 @@ def _environment() -> jinja2.Environment:
 
 
 def _number(value: float | None, digits: int = 3) -> str:
+    """Return a number with so many digits; a zero has no sign."""
     if value is None or math.isnan(value):
         return "–"
-    return "∞" if math.isinf(value) else f"{value:.{digits}f}"
+    return "∞" if math.isinf(value) else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def _significant(value: float) -> str:

@@ -36,6 +36,7 @@ __all__ = [
     "check_unmasked",
     "flag",
     "generator",
+    "has_length",
     "is_number",
     "is_tensor",
     "is_whole",
@@ -210,7 +211,7 @@ def check_names_differ(columns: Any) -> None:
 def check_numbers(X: Any, name: str = "X") -> None:
     """Refuse text and dates and name their columns; numbers written as text are accepted."""
     check_unmasked(X, name)
-    if isinstance(X, np.ndarray) and X.dtype.kind == "O" and any(map(_has_length, X.flat)):
+    if isinstance(X, np.ndarray) and X.dtype.kind == "O" and any(map(has_length, X.flat)):
         raise TypeError(
             f"{name} holds a sequence or another collection; each argument must be a string or a "
             "number. Make a column of each of its values."
@@ -226,9 +227,26 @@ def check_numbers(X: Any, name: str = "X") -> None:
             f"{name} holds text or dates{where}; expected numbers. Convert them by public facts, "
             "for example with SchemaTransformer."
         )
+    columns = (X.iloc[:, i] for i in others) if isinstance(X, pd.DataFrame) else (X,)
+    for column in columns:
+        _check_convertible(column, name)
 
 
-def _has_length(value: Any) -> bool:
+def _check_convertible(values: Any, name: str) -> None:
+    """Refuse objects that are no numbers, and integers that no float can hold."""
+    if getattr(getattr(values, "dtype", None), "kind", "O") != "O":
+        return
+    try:
+        np.asarray(values, dtype=np.float64)
+    except OverflowError:
+        raise ValueError(f"{name} holds a number beyond 1e308. Check its unit.") from None
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name} holds a value that is no number; each argument must be a string or a number."
+        ) from None
+
+
+def has_length(value: Any) -> bool:
     """Return whether a cell holds several values; an array without dimensions is one."""
     if isinstance(value, str | bytes):
         return False

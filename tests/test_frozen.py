@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from skprivacy import PATEClassifier, PrivateSearchCV, load_model, save_model
 from skprivacy.audit import claim_of
@@ -165,11 +167,51 @@ class Holder(BaseEstimator):
         return self.parts[0].transform(X)[:, 0] > 0
 
 
+class Copied(StandardScaler):
+    """An estimator whose clone has learned what it has."""
+
+    def __sklearn_clone__(self):
+        return copy.deepcopy(self)
+
+
 def test_frozen_parts_of_others_are_found():
-    own = OwnClone().fit(X)
-    for teacher in (behind(own), Holder([own]), Holder({0: own}), Holder([Untagged()])):
+    own, copied = OwnClone().fit(X), Copied().fit(X)
+    for teacher in (
+        behind(own),
+        behind(copied),
+        Holder([own]),
+        Holder({0: own}),
+        Holder([Untagged()]),
+    ):
         told = by_votes(teacher=teacher).privacy_.assumptions
         assert "what is frozen in teacher depends on no private record" in told
+
+
+class Centred(SchemaTransformer):
+    """It inherits that it learns nothing."""
+
+    def fit(self, X, y=None):
+        self.mean_ = np.mean(X, axis=0)
+        return super().fit(X, y)
+
+
+def test_what_a_subclass_says_of_itself_is_assumed():
+    own = FrozenEstimator(Centred(SCHEMA).fit(X))
+    told = by_votes(teacher=behind(own)).privacy_.assumptions
+    assert "what is frozen in teacher depends on no private record" in told
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        StandardScaler().fit(X).transform,
+        partial(StandardScaler().fit(X).transform, copy=True),
+        partial(lambda Z, by: by(Z), by=StandardScaler().fit(X).transform),
+    ],
+)
+def test_a_method_of_an_estimator_is_frozen_with_it(function):
+    told = by_votes(teacher=behind(FunctionTransformer(function))).privacy_.assumptions
+    assert "what is frozen in teacher depends on no private record" in told
 
 
 def test_a_private_search_refuses_them():

@@ -45,6 +45,7 @@ ANYWHERE = {
     "_blas",
     "_clones",
     "_config",
+    "_door",
     "_frozen",
     "_global_chance",
     "_identifiers",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from skprivacy.accounting import PrivacyBudget
@@ -22,5 +25,22 @@ def test_a_missing_target_is_told_of_y(name):
     y[3] = np.nan
     budget = PrivacyBudget(epsilon=100, delta=1e-2)
     with pytest.raises(ValueError, match=r"\by\b.*(NaN|missing|finite)"):
+        ALL[name].make(budget=budget).fit(X, y)
+    assert budget.entries().empty
+
+
+@pytest.mark.parametrize(
+    "missing", [None, pd.NA, pd.NaT, Decimal("NaN"), Decimal("sNaN")], ids=repr
+)
+@pytest.mark.parametrize(
+    "name", ["AdaSSPRegressor", "DPSGDRegressor", "OutputPerturbationClassifier"]
+)
+def test_whatever_stands_for_it(name, missing):
+    """None became NaN after the check, was charged, and no model came of it."""
+    X, y = ALL[name].data(40)
+    y = y.astype(object)
+    y[3] = missing
+    budget = PrivacyBudget(epsilon=100, delta=1e-2)
+    with pytest.raises(ValueError, match=r"y contains NaN or another missing value"):
         ALL[name].make(budget=budget).fit(X, y)
     assert budget.entries().empty

@@ -33,7 +33,7 @@ class ModelFile(NamedTuple):
     -----
     **Guarantees.** A file is whole or not there. It ends in a digest of the model, the pool and its
     own name, without which it is not used: a damaged model, or one of other halves, would make
-    attacks say that nothing leaks.
+    attacks say that nothing leaks. It is for its owner alone, as no guarantee covers the model.
     """
 
     path: Path
@@ -48,7 +48,7 @@ class ModelFile(NamedTuple):
         with content.getbuffer() as whole:
             digest = self._digest(whole)
         content.write(digest)
-        write_file(self.path, content.getbuffer())
+        write_file(self.path, content.getbuffer(), 0o600)
 
     def load(self) -> Any:
         content = memoryview(self.path.read_bytes())
@@ -84,7 +84,7 @@ def open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
 
     **Guarantees.** Of several processes that begin a pool at once, all take the seed of one.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     plan = folder / _PLAN
     if not plan.exists():
         if any(folder.glob("shadow_*.joblib")):
@@ -93,7 +93,7 @@ def open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
                 f"each was trained on: they cannot be used again. {_AGAIN}"
             )
         with suppress(FileExistsError):
-            create_file(plan, json.dumps({"content": content, "seed": seed}))
+            create_file(plan, json.dumps({"content": content, "seed": seed}), 0o600)
     try:
         known = json.loads(plan.read_text())
         content_known, seed_known = known["content"], int(known["seed"])

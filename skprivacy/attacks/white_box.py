@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from .._torch import torch_is_named
 from .._validation import Interval, check_random_state
-from ._networks import open_network
+from ._networks import Layer, open_network
 from ._records import fingerprints
 from .gradient_norm import figures
 from .membership import MembershipAttack
@@ -56,9 +57,11 @@ class WhiteBoxAttack(MembershipAttack):
     The gradient of a linear layer's weights is the outer product of its inputs and of the gradient
     at its outputs. The paper's convolution, with kernels as wide as the layer, is computed from
     both without forming it. The paper had tens of thousands of known members. With fewer, such a
-    network overfits, so it is smaller here, sees rescaled gradients and corrects
-    :class:`GradientNormAttack` instead of starting from nothing. The paper's unsupervised attack
-    ends with a spectral clustering of the numbers into two; here they are ranked.
+    network overfits, so it is smaller here, sees rescaled gradients and corrects a linear model
+    instead of starting from nothing. This takes the figures of :class:`GradientNormAttack`, and how
+    far the gradient of each layer's weights points along these weights, which so few members could
+    not teach a network. The paper's unsupervised attack ends with a spectral clustering of the
+    numbers into two; here they are ranked.
 
     References
     ----------
@@ -139,5 +142,19 @@ class WhiteBoxAttack(MembershipAttack):
             gradients=[layer.at_output for layer in layers],
             loss=loss,
             label=np.eye(len(self.classes_))[label],
-            signals=figures(proba, label, layers),
+            signals=np.column_stack([figures(proba, label, layers), alignments(layers)]),
         )
+
+
+def alignments(layers: Sequence[Layer]) -> Float64Array:
+    """Return how far each record's gradient by a layer's weights points along these weights.
+
+    Each step of training moved the weights against the gradients of its records, so these are made
+    of members' gradients. For the outer product of ``d`` and ``x``, the product with the weights
+    ``W`` is ``d W x``; ``d W`` is the gradient at the layer's inputs.
+    """
+    columns = []
+    for inputs, gradient, at_inputs in layers:
+        norm = np.sqrt(np.sum(inputs**2, axis=1) * np.sum(gradient**2, axis=1))
+        columns.append(np.sum(inputs * at_inputs, axis=1) / (norm + 1e-12))
+    return np.column_stack(columns)

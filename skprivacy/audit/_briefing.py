@@ -11,7 +11,6 @@ __all__ = ["briefing", "kind_in_words", "relation_in_words", "unit_in_words"]
 
 WIDE = 10.0  # an epsilon beyond which a limit hardly limits anything
 
-_NUMBER_PUBLIC = "How many records there were counts as public."
 _KINDS = {
     "proved": "Proved: the limit follows from mathematics about how the model was trained and "
     "holds against every attack, provided that the assumptions are true and the software does "
@@ -24,7 +23,7 @@ _KINDS = {
 def unit_in_words(unit: str, about: About, *, of_labels: bool = False) -> str:
     """Return what a claim protects: of people only where the rows are said to be people."""
     if unit != "record":
-        return f"all records with the same value of {unit}"
+        return f"the group of all records with one {unit}"
     what = "label" if of_labels else "record"
     return f"one {what}" if about.record == "record" else f"one {about.record}'s {what}"
 
@@ -33,9 +32,14 @@ def _unit(report: Any, about: About) -> str:
     return unit_in_words(report.unit, about, of_labels=report.of_labels)
 
 
+def _counted(report: Any) -> str:
+    return "records" if report.unit == "record" else f"values of {report.unit}"
+
+
 def relation_in_words(report: Any, about: About) -> str:
     """Return what the claim's neighbouring relation means."""
     unit, relation = _unit(report, about), report.guarantee.relation
+    public = f"How many {_counted(report)} there were counts as public."
     if relation == "label":
         return (
             f"Label: the model says almost the same whichever value {unit} has. Features, and "
@@ -44,9 +48,9 @@ def relation_in_words(report: Any, about: About) -> str:
     changed = {
         "add_remove": f"Add-remove: the model says almost the same with {unit} more or less.",
         "zero_out": f"Zero-out: the model says almost the same if {unit} contributes nothing. "
-        + _NUMBER_PUBLIC,
+        + public,
         "replace_one": f"Replace-one: the model says almost the same if {unit} had any other "
-        f"content. {_NUMBER_PUBLIC}",
+        f"content. {public}",
     }
     return changed[relation]
 
@@ -92,7 +96,7 @@ def _protected(report: Any, about: About) -> str:
         "replace_one": f"The content of {unit} in the training data",
         "label": f"The value of {unit} in the training data, and nothing else of the record",
     }[report.guarantee.relation]
-    public = " How many records there were is not hidden."
+    public = f" How many {_counted(report)} there were is not hidden."
     counted = public if report.guarantee.relation in ("zero_out", "replace_one") else ""
     return (
         f"{what}: within the limit below, the model hardly depends on it.{counted} What holds for "

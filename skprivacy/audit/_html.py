@@ -20,6 +20,7 @@ _LAST_LABELS = {
     "chance": "guessing",
     "guarantee": "ceiling",
 }
+_ENTRY = 0.17  # inches of an entry of a legend
 NARROW = (5.0, 4.4)  # inches: letters stay readable on a screen of 400 pixels
 
 
@@ -98,10 +99,18 @@ def _short(name: str, longest: int = 26) -> str:
 
 
 def _one_label_each(ax: Any) -> None:
-    """Show each label once, at the end those that belong to no attack, in the table's words."""
+    """Show each label once, at the end those that belong to no attack, in the table's words.
+
+    Under the axes: names of attacks on people are long, and would cover the curves.
+    """
     handles, labels = ax.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
     for last, shown in _LAST_LABELS.items():
         if last in unique:
             unique[shown] = unique.pop(last)
-    ax.legend(unique.values(), unique.keys(), loc="lower right", fontsize=8, edgecolor="none")
+    ax.get_legend().remove()
+    figure = ax.figure
+    figure.set_figheight(NARROW[1] + _ENTRY * len(unique))
+    figure.legend(
+        list(unique.values()), list(unique), loc="outside lower left", fontsize=8, edgecolor="none"
+    )

@@ -16,6 +16,7 @@ from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from .._frozen import of_frozen_parts, on_its_word
 from .._sklearn import num_samples, safe_indexing
 from ..accounting import PrivacyGuarantee
 from ..defences._output import OutputDefence
@@ -115,14 +116,17 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     calibration fit more than the private parts. There is no claim either if the relations or units
     of the parts differ.
 
-    **Edge cases.** A transformer is covered if its ``data_independent_`` is true, it has a
-    ``privacy_``, or it is a scikit-learn transformer that treats each record by itself. Any other
-    that needs no fit is tried on up to 20 records, and the guarantee lists the assumption; so it
-    does for an encoder in a ``FrozenEstimator`` that says, by ``needs_public_records_``, that it
-    learns from public records. A step that is not covered makes the guarantee one of kind
-    "estimate", which assumes that the step reveals nothing about the records. Under
-    ``relation="label"``, where features are public, scikit-learn's unsupervised transformers are
-    covered too.
+    **Edge cases.** A transformer is covered if its ``data_independent_`` is true, which of a class
+    of somebody else's, such as a subclass of SchemaTransformer, is an assumption; if it has a
+    ``privacy_``; or if it is a scikit-learn transformer that treats each record by itself. Any
+    other that needs no fit is tried on up to 20 records, and the guarantee lists the assumption,
+    which also says that it holds nothing learned: a function may know a mean of private records,
+    and only of a method of an estimator, as ``scaler.transform``, this is found out. The guarantee
+    lists an assumption, too, for an encoder in a ``FrozenEstimator`` that says, by
+    ``needs_public_records_``, that it learns from public records. A step that is not covered makes
+    the guarantee one of kind "estimate", which assumes that the step reveals nothing about the
+    records. Under ``relation="label"``, where features are public, scikit-learn's unsupervised
+    transformers are covered too.
 
     Examples
     --------
@@ -216,6 +220,9 @@ def _parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
         yield from opened(model, name, rows, last)
     elif not is_covered(model):
         yield _leaf(model, name, rows, last)
+    elif on_its_word(model):
+        step = f"step {name!r} ({type(model).__name__})" if name else type(model).__name__
+        yield _Part(name, assumption=f"{step} is independent of the records, as it says")
 
 
 def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
@@ -230,12 +237,15 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
             "once on all records, and nothing else",
         )
     if is_stateless(model):
+        if any(of_frozen_parts(model.get_params(deep=False), "add_remove")):
+            return _Part(name or kind, gap=f"{kind} holds what was fitted outside the guarantee")
         n = 0 if rows is None else num_samples(rows)
         if n > 1 and (gap := mixing(model, rows)):
             return _Part(name or kind, gap=gap)
         tried = f"tried on {n} records" if n > 1 else "not tried"
         step = f"step {name!r}" if name else kind
-        return _Part(name, assumption=f"{step} treats each record by itself ({tried})")
+        alone = f"treats each record by itself ({tried}), and holds nothing learned from others"
+        return _Part(name, assumption=f"{step} {alone}")
     if last:
         return _Part(name, refusal=f"{NO_CLAIM}: {kind} makes none")
     public = f"step {name!r} ({kind}) was fitted on public records alone"

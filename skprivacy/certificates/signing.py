@@ -30,6 +30,7 @@ __all__ = [
 Key = str | PathLike[str] | Ed25519PrivateKey
 ALGORITHM = "Ed25519"
 _RAW = serialization.Encoding.Raw, serialization.PublicFormat.Raw
+_LONGEST = 1023  # what OpenSSL takes
 
 
 def create_key(path: str | PathLike[str], *, password: str | None = None) -> str:
@@ -65,14 +66,13 @@ def create_key(path: str | PathLike[str], *, password: str | None = None) -> str
     """
     private = Path(as_path("path", path))
     key, public = Ed25519PrivateKey.generate(), Path(f"{private}.pub")
-    if not (password is None or isinstance(password, str)):
-        raise TypeError("password must be text, or None.")
+    secret = _secret(password)
     if public.exists():
         raise FileExistsError(f"There is a key at {public} already; pass another path.")
     protected = (
-        serialization.BestAvailableEncryption(password.encode())
-        if password
-        else serialization.NoEncryption()
+        serialization.NoEncryption()
+        if secret is None
+        else serialization.BestAvailableEncryption(secret)
     )
     text = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protected
@@ -93,13 +93,10 @@ def private_key(key: Key, password: str | None) -> Ed25519PrivateKey:
     """Read the private key that :func:`create_key` wrote."""
     if isinstance(key, Ed25519PrivateKey):
         return key
-    if not (password is None or isinstance(password, str)):
-        raise TypeError("password must be text, or None.")
+    secret = _secret(password)
     file, found = Path(as_path("key", key)), None
     try:
-        found = serialization.load_pem_private_key(
-            file.read_bytes(), password.encode() if password else None
-        )
+        found = serialization.load_pem_private_key(file.read_bytes(), secret)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ValueError(
             f"key={str(key)!r} is no private key, or its password is wrong ({error}). Create one "
@@ -108,6 +105,21 @@ def private_key(key: Key, password: str | None) -> Ed25519PrivateKey:
     if not isinstance(found, Ed25519PrivateKey):
         raise ValueError(f"key={str(key)!r} is no Ed25519 key. Create one with create_key.")
     return found
+
+
+def _secret(password: str | None) -> bytes | None:
+    """Return a password as bytes. An empty one, perhaps of a variable not set, protects nothing."""
+    if password is None:
+        return None
+    if not isinstance(password, str):
+        raise TypeError("password must be text, or None.")
+    secret = password.encode("utf-8", "replace")
+    if not 1 <= len(secret) <= _LONGEST or secret.decode() != password:
+        raise ValueError(
+            f"password must be text of 1 to {_LONGEST} bytes in UTF-8. For a key without one, pass "
+            "None."
+        )
+    return secret
 
 
 def public_key(key: str | PathLike[str] | Ed25519PublicKey) -> Ed25519PublicKey:

@@ -12,6 +12,7 @@ import pandas as pd
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from .. import _config
+from .._identifiers import identifiers
 from ..datasets.catalogue import CATALOGUE
 from ..exceptions import DatasetNotFoundError
 from ..preprocessing import Bounded, Categories, Dates, Hashed, Schema, draft_schema
@@ -150,6 +151,12 @@ def _of_file(path: Path, args: argparse.Namespace) -> Records:
             f"{frame[target].isna().sum()}. Remove these rows."
         )
     groups = _taken_out(frame, args.groups, target, schema)
+    if groups is None and (whose := identifiers(frame)):
+        say(
+            f"{whose[0]} seems to say whose record each is, and --groups was not given, so that "
+            "the guarantee is about single records. If anybody has several, pass "
+            f"`--groups {whose[0]}`."
+        )
     X = frame.drop(columns=target)
     if schema is None:
         schema = _drafted(frame, target)

@@ -13,14 +13,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.dummy import DummyClassifier
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .. import _config
+from .._door import check_target, validate_data
 from .._sklearn import num_samples, safe_indexing
 from .._validation import (
     all_numbers,
     as_frame,
-    check_column_names,
     check_delta_is_small,
     check_random_state,
     check_unmasked,
@@ -69,9 +69,8 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
     def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray]:
         self._validate_params()
         X = as_frame(X)
-        check_column_names(X)
-        check_unmasked(y, "y")
         if isinstance(X, pd.DataFrame) and not all_numbers(X):
+            check_target(y)
             validate_data(self, X, skip_check_array=True)
             check_consistent_length(X, y)
             y = column_or_1d(y, warn=True)
@@ -218,7 +217,6 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "student_")
         X = as_frame(X)
-        check_column_names(X)
         if isinstance(X, pd.DataFrame) and not all_numbers(X):
             validate_data(self, X, skip_check_array=True, reset=False)
             return X

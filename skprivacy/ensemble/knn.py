@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._groups import check_order, protected
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
-from .._validation import Interval, check_random_state
+from .._validation import Interval, check_numbers, check_random_state
 from ..accounting import (
     Event,
     GaussianEvent,
@@ -209,6 +209,7 @@ class PrivateKNNClassifier(TaughtByVotes):
             check_order(groups, X)
             X, y = self._validated(X, y)
             self._assume_schemas(fit)
+            check_numbers(X)
             rows = np.asarray(X, dtype=np.float64)
             who = protected(groups, rows)
             if self.relation != "add_remove":

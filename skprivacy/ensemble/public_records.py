@@ -189,6 +189,6 @@ def chosen_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.
 def _numbers(X: Any) -> NDArray[np.float64] | None:
     try:
         matrix = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return matrix if np.isfinite(matrix).all() else None

@@ -13,9 +13,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.pipeline import Pipeline
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 from sklearn.utils.extmath import softmax
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .._blas import one_thread
+from .._door import validate_data
 from .._sklearn import safe_indexing
 from .._validation import Interval, check_one_type
 from ..base import undone_if_refused

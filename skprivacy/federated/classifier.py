@@ -11,11 +11,12 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from .._door import validate_data
 from .._groups import Groups
 from .._sklearn import StrOptions
-from .._validation import Interval, check_column_names, check_numbers, check_unmasked
+from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..linear_model._base import LinearScores
@@ -287,9 +288,6 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     def _validated(
         self, fit: PrivateFit, X: ArrayLike, y: ArrayLike
     ) -> tuple[NDArray, NDArray[np.int64]]:
-        check_unmasked(y, "y")
-        check_column_names(X)
-        check_numbers(X)
         rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
         self.classes_, codes = public_classes(fit, labels, self.classes)
         return rows, codes

@@ -13,18 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from .._door import check_target, validate_data
 from .._groups import Groups, check_order, protected
 from .._sklearn import HasMethods, StrOptions
 from .._validation import (
     Interval,
     all_numbers,
     as_frame,
-    check_column_names,
     check_delta_is_small,
-    check_numbers,
-    check_unmasked,
     is_number,
 )
 from ..accounting import Composed, PrivacyBudget, check_delta
@@ -357,14 +355,12 @@ the encoder treats each record by itself (tried on records that are not private)
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray]:
         self._validate_params()
         X = as_frame(X)
-        check_column_names(X)
-        check_unmasked(y, "y")
         if isinstance(X, pd.DataFrame) and not all_numbers(X):
+            check_target(y)
             validate_data(self, X, skip_check_array=True)
             check_consistent_length(X, y)
             target = column_or_1d(y, warn=True)
         else:
-            check_numbers(X)
             floats = [np.float64, np.float32]
             X, target = validate_data(self, X, y, dtype=floats, ensure_all_finite=False)
         check_delta_is_small(self.delta)
@@ -428,7 +424,6 @@ the encoder treats each record by itself (tried on records that are not private)
     def _scores(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "weights_")
         X = as_frame(X)
-        check_column_names(X)
         if isinstance(X, pd.DataFrame) and not all_numbers(X):
             validate_data(self, X, skip_check_array=True, reset=False)
         else:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from .._door import validate_data
 from ..mechanisms.bounds import quantize
 
 __all__ = ["FEATURE_NORM", "HalfWhitening", "unit_rows", "with_constant"]

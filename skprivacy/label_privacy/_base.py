@@ -18,16 +18,15 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 from sklearn.utils import check_consistent_length, get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from .._door import check_cells, check_target, validate_data
 from .._groups import check_order, protected
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import (
     Interval,
     as_frame,
-    check_column_names,
     check_random_state,
-    check_unmasked,
 )
 from ..accounting import Event, NonPrivate, PrivacyBudget
 from ..base import PrivateEstimatorMixin
@@ -165,9 +164,9 @@ class NoisyLabelClassifier(
     def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         self._validate_params()
         X = as_frame(X)
-        check_column_names(X)
-        check_unmasked(y, "y")
         if isinstance(X, pd.DataFrame):
+            check_target(y)
+            check_cells(X)
             validate_data(self, X, skip_check_array=True)
             check_consistent_length(X, y)
             if len(X) < 2:
@@ -200,7 +199,6 @@ class NoisyLabelClassifier(
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
         X = as_frame(X)
-        check_column_names(X)
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, skip_check_array=True, reset=False)
         else:

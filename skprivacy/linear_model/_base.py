@@ -11,16 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from .._door import validate_data
 from .._groups import Groups, protected
 from .._sklearn import StrOptions
 from .._validation import (
     Interval,
-    check_column_names,
     check_delta_is_small,
-    check_numbers,
-    check_unmasked,
 )
 from ..accounting import Event, PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit
@@ -64,11 +62,6 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
 
     def _validated(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
         self._validate_params()
-        check_column_names(X)
-        check_numbers(X)
-        check_unmasked(y, "y")
-        if checks.get("y_numeric"):
-            check_numbers(y, "y")
         rows, target = validate_data(
             self, X, y, dtype=np.float64, ensure_all_finite=False, **checks
         )

@@ -76,11 +76,12 @@ class Fitting:
         self.split = split
         self._first = first if first is not None and first.begins(model) else None
         self._fitted = model if self._first is None else model[1:]
+        self._name = "" if self._first is None else model.steps[0][0]
 
     @property
     def model(self) -> Any:
         """The model that takes records as they are."""
-        return self._fitted if self._first is None else self._first.before(self._fitted)
+        return self._fitted if self._first is None else self._first.before(self._fitted, self._name)
 
     @property
     def is_behind(self) -> bool:

@@ -33,7 +33,6 @@ class FirstStep:
     that its pipeline would be, and no record is in another one's fold by it.
     """
 
-    name: str
     step: SchemaTransformer
     features: NDArray[Any]
 
@@ -42,9 +41,12 @@ class FirstStep:
         other = _of(model)
         return other is not None and _params(other) == _params(self.step)
 
-    def before(self, model: Pipeline) -> Pipeline:
-        """Return the model that takes records as they are, with this step, fitted, before it."""
-        return Pipeline([(self.name, self.step), *model.steps])
+    def before(self, model: Pipeline, name: str) -> Pipeline:
+        """Return the model that takes records as they are: this step, fitted, before the others.
+
+        ``name`` is the step's in that model: in another one it may be that of a later step.
+        """
+        return Pipeline([(name, self.step), *model.steps])
 
     def part(self, rows: Any) -> FirstStep:
         """Return what it makes of some of the records."""
@@ -72,7 +74,7 @@ def first_step(model: Any, X: Any) -> FirstStep | None:
         return None
     if type(features) is not np.ndarray:
         return None
-    return FirstStep(model.steps[0][0], fitted, features)
+    return FirstStep(fitted, features)
 
 
 def _of(model: Any) -> SchemaTransformer | None:

@@ -135,7 +135,8 @@ class Fits:
             )
         model = candidate.model
         if records.first is not None and records.first.begins(model):
-            model = records.first.before(model[1:])  # it is fitted, so that shadows share it, too
+            # It is fitted, so that shadows share it, too.
+            model = records.first.before(model[1:], model.steps[0][0])
         pool = clone(asked).set_params(estimator=model)
         if pool.path is not None:
             epsilon = next(iter(candidate.params.values()))

@@ -7,17 +7,15 @@ from typing import Any
 
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import column_or_1d, get_tags, indexable
-from sklearn.utils.validation import validate_data
 
 from .._config import warn_caller
+from .._door import check_target, validate_data
 from .._groups import check_groups
 from .._sklearn import num_samples
 from .._validation import (
     Interval,
     as_frame,
-    check_column_names,
     check_delta_is_small,
-    check_unmasked,
 )
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin
@@ -327,8 +325,7 @@ default=None
                     "learned from it is released as it is. Pass public records."
                 )
         X = as_frame(X)
-        check_column_names(X)
-        check_unmasked(y, "y")
+        check_target(y)
         X, y = indexable(X, y)
         validate_data(self, X, skip_check_array=True)
         y = column_or_1d(y, warn=True)

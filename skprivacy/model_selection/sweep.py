@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.utils import get_tags, indexable
-from sklearn.utils.validation import validate_data
 
 from .._clones import check_weights, group_names, weight_name
+from .._door import validate_data
 from .._groups import check_groups
 from .._identifiers import ask_whose
 from .._jobs import check_n_jobs

@@ -15,18 +15,16 @@ from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_array, check_consistent_length
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from .._blas import PREDICT_WORK, threads_for
+from .._door import validate_data
 from .._groups import Groups, check_groups
 from .._sklearn import StrOptions, num_samples
 from .._validation import (
     Interval,
-    check_column_names,
-    check_numbers,
     check_random_state,
-    check_unmasked,
 )
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
@@ -252,11 +250,8 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         if not isinstance(self.hidden_layer_sizes, str):
             _check_hidden(self.hidden_layer_sizes)
         usable_device(self.device)
-        check_unmasked(y, "y")
         if is_mapped(X) and X.ndim == 2:
             return self._mapped_rows(X, y, first, **checks)
-        check_column_names(X)
-        check_numbers(X)
         floats = [np.float64, np.float32]
         return validate_data(
             self, X, y, dtype=floats, ensure_all_finite=False, reset=first, **checks

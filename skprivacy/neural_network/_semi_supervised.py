@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._blas import threads_for
+from .._door import validate_data
 from .._validation import Interval, check_one_type, check_random_state
 from ._training.net import make_module
 

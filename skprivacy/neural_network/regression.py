@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
 from .._groups import check_order
-from .._validation import check_numbers
 from ..accounting import PrivacyBudget
 from ..public_facts import public_target_bounds
 from ._gradients.losses import SquaredError
@@ -344,7 +343,6 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, first: bool
     ) -> DPSGDRegressor:
         with self._private_fit() as fit, self._peers() as peers:
-            check_numbers(y, "y")
             check_order(groups, X)
             rows, values = self._rows(X, y, first, y_numeric=True)
             if first:

@@ -51,10 +51,15 @@ def plain(column: pd.Series) -> pd.Series:
     """Return a column without values that are neither text nor number: these count as missing."""
     if pd.api.types.is_complex_dtype(column):  # one complex number makes all others such
         return column.map(lambda v: v.real if v.imag == 0 else np.nan).astype(np.float64)
-    if column.dtype != object:
+    if column.dtype != object and not _is_of_arrow(column.dtype):
         return column
     kept = [v if isinstance(v, (str, numbers.Real, np.bool_)) else None for v in column]
     return pd.Series(kept, name=column.name, dtype=object)
+
+
+def _is_of_arrow(dtype: Any) -> bool:
+    """Whether values are Arrow's, and no numbers: text, or what has no hash, such as lists."""
+    return isinstance(dtype, pd.ArrowDtype) and not pd.api.types.is_numeric_dtype(dtype)
 
 
 def category_codes(column: pd.Series, values: Iterable[Any]) -> np.ndarray:

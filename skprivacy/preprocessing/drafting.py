@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from .. import _config
+from .._identifiers import identifiers
 from ._column import Column
 from ._inferring import target_facts
 from ._values import category_key
@@ -25,6 +26,10 @@ _MISSING = 0.01  # share from which a feature for missing values is worth one
 _LONG = 30  # letters of free text, on average
 _FORMATS = (None, "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
 _TRIED = 1000  # values on which a format is tried
+_WHOSE = (
+    "left out: it seems to say whose record each is. If anybody can have several, pass it as "
+    "groups (--groups)"
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,8 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
     """Guess a schema from data. This LEAKS: it is to be compared with a codebook, column by column.
 
     Numbers get bounds, words categories, dates their range; what has very many values is dealt to
-    buckets by a hash. Free text and names of records are left out, with advice.
+    buckets by a hash. Free text, names of records and columns that say whose record it is, such as
+    ``patient_id``, are left out, with advice.
 
     Parameters
     ----------
@@ -102,7 +108,7 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
         name = str(label)
         if label == target:
             continue
-        fact, note = _guess(table[label])
+        fact, note = (None, _WHOSE) if identifiers([name]) else _guess(table[label])
         if fact is not None:
             columns[name] = fact
         if note:

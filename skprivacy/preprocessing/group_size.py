@@ -9,10 +9,10 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from .._groups import check_groups
-from .._validation import whole
+from .._validation import is_whole
 from ..accounting import PrivacyBudget
 from ._release import Release
-from .statistics import private_quantile
+from .statistics import MOST_CANDIDATES, private_quantile
 
 __all__ = ["private_group_size"]
 
@@ -83,7 +83,9 @@ def private_group_size(
     >>> privacy
     1.00-DP per patient, add-remove, proved
     """
-    whole("most", most, least=2)
+    if not (is_whole(most) and 2 <= most < MOST_CANDIDATES):
+        raise ValueError(f"most={most!r} must be an integer from 2 to {MOST_CANDIDATES - 1}.")
+    most = int(most)
     who = check_groups(groups, groups)
     # One number for each group; between each two, and before the first, lies one candidate.
     sizes = np.minimum(who.sizes(), most)

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from .._door import validate_data
 from .._groups import check_order
 from .._sklearn import StrOptions
-from .._validation import Interval, check_column_names, check_numbers
+from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
@@ -145,8 +146,6 @@ class PrivateStandardScaler(
         """
         with self._private_fit() as fit:
             self._validate_params()
-            check_column_names(X)
-            check_numbers(X)
             check_order(groups, X)
             rows = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
             columns = Columns(rows, public_bounds(fit, rows, self.bounds), groups)

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from .._door import validate_data
 from .._groups import check_order
 from .._sklearn import HasMethods
-from .._validation import Interval, check_column_names, check_random_state
+from .._validation import Interval, check_random_state
 from ..base import undone_if_refused
 from ..metrics import clopper_pearson
 
@@ -143,7 +144,6 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             Itself, fitted.
         """
         self._validate_params()
-        check_column_names(X)
         check_order(groups, X)
         # An error about one record would reveal its presence, so the estimator handles it.
         rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from .._validation import as_frame, check_column_names, sequence
+from .._door import validate_data
+from .._validation import as_frame, sequence
 from ..base import undone_on_error
 from ._column import Column
 from .schema import Schema
@@ -211,7 +212,6 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
 
     def _checked(self, X: Any, reset: bool) -> Any:
         X = as_frame(X)
-        check_column_names(X)
         if self.schema is None:
             return validate_data(self, X, reset=reset, dtype=np.float64)
         if isinstance(X, pd.DataFrame):

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from .._validation import as_frame, check_column_names, check_random_state, flag, is_whole
+from .._door import validate_data
+from .._validation import as_frame, check_random_state, flag, is_whole
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..preprocessing import Schema
 from ._domain import Domain
@@ -95,7 +96,6 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     def _checked(self, X: Any) -> Any:
         X = as_frame(X)
-        check_column_names(X)
         if self.schema is None:
             if isinstance(X, pd.DataFrame):
                 validate_data(self, X, skip_check_array=True)

@@ -59,7 +59,7 @@ def _cast(column: pd.Series, dtype: Any) -> pd.Series:
         column = column.clip(ends.min, ends.max)
     try:
         return column.astype(dtype)
-    except (TypeError, ValueError):  # such as a missing value among integers
+    except (TypeError, ValueError, NotImplementedError):  # a missing value among integers, a date
         return column.infer_objects()
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
-from .._validation import check_unmasked
+from .._door import check_readable
 from ..base import PrivateFit
 from ..preprocessing import Bounded, Categories, Schema
 from ..preprocessing.transformer import check_columns, described_columns
@@ -60,7 +61,7 @@ class Facts:
     def of(cls, fit: PrivateFit, X: Any, y: Any, schema: Schema | None, label: str | None) -> Facts:
         """Check a table against the schema; read the schema off it if there is none."""
         if y is not None:
-            check_unmasked(y, "y")
+            check_readable(y, "y")
             if not np.ndim(y):
                 raise ValueError(f"y={y!r} must have a label for each record of X, or be None.")
             check_consistent_length(X, y)
@@ -85,7 +86,7 @@ class Facts:
         if y is not None:
             target = name = _target_name(schema, y)
             columns[name] = _target(fit, schema, y)
-            series.append(y if isinstance(y, pd.Series) else pd.Series(y, dtype=y.dtype))
+            series.append(y if isinstance(y, pd.Series) else _series(y))
             order = [*order, name]
             if isinstance(y, pd.Series) or (
                 isinstance(columns[name], Bounded) and y.dtype.kind in "iu"
@@ -144,6 +145,11 @@ class Facts:
                 weights[places[0], places[1]] = float(weight)
         largest = max(weights.values(), default=0.0) or 1.0
         return {pair: weight / largest for pair, weight in weights.items()}
+
+
+def _series(y: NDArray[Any]) -> pd.Series[Any]:
+    """Return an array as a Series, of its own type where pandas has it."""
+    return pd.Series(y, dtype=None if y.dtype.kind in "mM" else y.dtype)
 
 
 def _column(y: Any) -> Any:

@@ -16,8 +16,9 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils import check_consistent_length, column_or_1d, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from .._door import check_target, validate_data
 from .._frozen import of_frozen_parts
 from .._sklearn import HasMethods
 from .._validation import (
@@ -26,7 +27,6 @@ from .._validation import (
     check_column_names,
     check_one_type,
     check_random_state,
-    check_unmasked,
     n_records,
 )
 from ..base import PrivateEstimatorMixin
@@ -152,7 +152,6 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
         X = as_frame(X)
-        check_column_names(X)
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, skip_check_array=True, reset=False)
             return X
@@ -167,7 +166,7 @@ def _target(model: Any, X: Any, y: Any) -> Any:
             f"This {type(model).__name__} estimator requires y to be passed, but the target y is "
             "None."
         )
-    check_unmasked(y, "y")
+    check_target(y)
     values = column_or_1d(y, warn=True)
     n_records(X)
     check_consistent_length(X, values)

@@ -64,9 +64,9 @@ class Server:
     def kill(self) -> None:
         """End all its processes at once, as a loss of power would."""
         os.killpg(self._running.pid, signal.SIGKILL)
-        self._running.wait(30)
+        self._running.wait(300)
 
     def stop(self) -> None:
         self._running.send_signal(signal.SIGINT)  # without waiting for idle connections
-        self._running.wait(30)
+        self._running.wait(300)
         shutil.rmtree(self._folder, ignore_errors=True)

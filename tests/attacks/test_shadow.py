@@ -303,6 +303,14 @@ def test_resumes_after_a_kill(tmp_path):
         clone(pool).set_params(n_shadows=4).fit(X, y)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX")
+def test_files_of_models_without_a_guarantee_are_for_their_owner_alone(tmp_path):
+    ShadowPool(GaussianNB(), n_shadows=2, path=tmp_path / "pool").fit(*records())
+    found = [tmp_path / "pool", *(tmp_path / "pool").iterdir()]
+    assert len(found) == 4
+    assert not any(path.stat().st_mode & 0o077 for path in found)
+
+
 @pytest.mark.parametrize(
     "plan", [None, "", "{", "[]", '{"seed": 1}', '{"content": "", "seed": "x"}']
 )
@@ -342,7 +350,7 @@ def test_resumes_after_a_real_kill(tmp_path, stacked):
         pool.fit(X, y)
     """
     process = run(code, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert process.wait(timeout=150) == -signal.SIGKILL
+    assert process.wait(timeout=300) == -signal.SIGKILL
     there = {file: file.stat().st_mtime_ns for file in tmp_path.glob("*.joblib")}
     assert len(there) == 2
     (draft,) = (file for file in tmp_path.glob(".*"))  # written, and not yet in its place

@@ -256,7 +256,7 @@ def test_whose_data_the_claim_protects_is_shown():
     patients = replace(CLAIM, unit="<i>patient")
     report = audit(Claiming(1, patients).fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
     assert "per <i>patient" in repr(report)
-    assert "all records with the same value of &lt;i&gt;patient" in report.to_html()
+    assert "the group of all records with one &lt;i&gt;patient" in report.to_html()
     assert report.to_dict()["claim"]["unit"] == "<i>patient"
     alone = replace(report, guarantee=CLAIM)
     assert "<dd>one record</dd>" in alone.to_html()

@@ -55,7 +55,7 @@ def seen(tmp_path, page, width, *options):
     profile = f"--user-data-dir={tmp_path / 'profile'}"
     told = subprocess.run(
         [BROWSER, *OFFLINE, profile, *options, "--dump-dom", framed.as_uri()],
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=300, check=True,
     )  # fmt: skip
     return html.unescape(told.stdout)
 
@@ -98,7 +98,7 @@ def test_it_prints(tmp_path, honest):  # noqa: F811
     honest.to_html(page)
     profile = f"--user-data-dir={tmp_path / 'profile'}"
     command = [BROWSER, *OFFLINE, profile, f"--print-to-pdf={target}", page.as_uri()]
-    subprocess.run(command, capture_output=True, timeout=60, check=True)
+    subprocess.run(command, capture_output=True, timeout=300, check=True)
     assert target.read_bytes().startswith(b"%PDF")
     pages = len(re.findall(rb"/Type\s*/Page\b", target.read_bytes()))
     assert 3 <= pages <= 6

@@ -386,6 +386,16 @@ def test_keys_are_private_and_never_overwritten(tmp_path):
         verify_certificate(tmp_path / "key.pem", key=tmp_path / "key.pem")
 
 
+@pytest.mark.parametrize("password", ["", "\ud800", "long" * 256])
+def test_a_password_protects_or_is_refused(tmp_path, password):
+    """An empty one, of a variable that is not set, wrote the private key in plain text."""
+    create_key(tmp_path / "key.pem")
+    for call in (create_key, private_key):
+        with pytest.raises(ValueError, match="password must be text of 1 to 1023 bytes"):
+            call(tmp_path / ("another" if call is create_key else "key.pem"), password=password)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["key.pem", "key.pem.pub"]
+
+
 def test_a_digest_does_not_depend_on_the_order_of_keys():
     assert digest({"a": 1, "b": [2.5]}) == digest({"b": [2.5], "a": 1})
     assert digest({"a": 1}) != digest({"a": 2})

@@ -395,7 +395,7 @@ def test_interrupt_is_quiet():
         text=True,
         env=environment,
         cwd=Path(skprivacy.__file__).parents[1],
-        timeout=150,
+        timeout=300,
         check=False,
     )
     assert "baselines:" in done.stderr  # the progress bar: training had begun

@@ -48,6 +48,15 @@ def run(text, capsys):
     return code, printed.out, printed.err
 
 
+def test_a_column_that_says_whose_records_these_are_is_asked_about(folder, capsys):
+    """It stands beside the schema, so that no step of the pipeline ever sees its name."""
+    train = f"train visits.csv --schema schema.json {LINEAR}"
+    code, _, told = run(train, capsys)
+    assert code == 0
+    assert "about single records. If anybody has several, pass `--groups patient_id`." in told
+    assert "single records" not in run(f"{train} --groups patient_id", capsys)[2]
+
+
 @pytest.fixture
 def halves():
     """Watch who is on which side."""

@@ -148,7 +148,7 @@ def test_memory_is_that_of_some_rows(frame, tmp_path):
     """
     found = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), tmp_path / "small", tmp_path / "large"],
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert found.returncode == 0, found.stderr
     assert int(found.stdout) < 40

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
@@ -298,6 +300,8 @@ FOUND = [
         GaussianNB(), synthesis.PrivateSynthesizer(epsilon=1.0)).fit(X, UNORDERED)),
     ("attribute", lambda: attacks.AttributeInference(LogisticRegression().fit(MARKED, y)).fit(
         np.column_stack([UNORDERED, X]), y)),
+    ("most", lambda: preprocessing.private_group_size(y, most=1 << 63, epsilon=1.0)),
+    ("most", lambda: preprocessing.private_group_size(y, most=10**9, epsilon=1.0)),
 ]  # fmt: skip
 
 
@@ -379,3 +383,20 @@ def test_classes_without_an_order_are_refused_by_name(given):
     ):
         with pytest.raises(TypeError, match="classes must have labels of one type"):
             model.fit([[0.5]] * 90, ["a"] * 90, np.arange(90))
+
+
+WIDER = Schema({"age": preprocessing.Bounded(0, 100), "other": preprocessing.Bounded(0, 1)})
+DATE = pd.ArrowDtype(pa.date32())
+
+
+@pytest.mark.parametrize("values", [
+    pd.array([[1]] * 24, pd.ArrowDtype(pa.list_(pa.int64()))),  # which have no hash
+    pd.array([datetime.date(2020, 1, 1)] * 24, DATE),  # no number becomes one
+])  # fmt: skip
+def test_what_a_synthesizer_was_paid_for_can_be_sampled(values):
+    """A value without a hash ended a fit that was charged; a date of Arrow's ended each sample."""
+    budget = PrivacyBudget(10.0, 1e-4)
+    made = synthesis.PrivateSynthesizer(schema=WIDER, method="independent", budget=budget)
+    made.fit(TABLE.assign(other=values))
+    assert len(made.sample(5)) == 5
+    assert list(budget.entries()["status"]) == ["commit"]

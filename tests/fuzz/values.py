@@ -13,6 +13,8 @@ import pandas as pd
 from hypothesis import strategies as st
 from scipy import sparse
 
+from .containers import COLUMNS, LABELS, TABLES, with_column
+
 __all__ = ["arguments", "odd_arrays", "odd_values", "records"]
 
 _NUMBERS = [
@@ -67,7 +69,8 @@ def arguments(draw: st.DrawFn, valid: dict[str, Any], least: int = 0, most: int 
 
 def odd_arrays() -> st.SearchStrategy[Any]:
     """Draw arrays, and what may be taken for one, of any type and shape."""
-    return st.one_of(_arrays(), odd_values())
+    kept = st.sampled_from(sorted(TABLES)).map(lambda how: TABLES[how](np.zeros((20, 3))))
+    return st.one_of(_arrays(), odd_values(), kept)
 
 
 @st.composite
@@ -119,6 +122,18 @@ def _with_number(X: np.ndarray, y: np.ndarray, draw: st.DrawFn) -> tuple[Any, An
     return X, y
 
 
+def _kept_otherwise(X: np.ndarray, y: np.ndarray, draw: st.DrawFn) -> tuple[Any, Any]:
+    return TABLES[draw(st.sampled_from(sorted(TABLES)))](X), y
+
+
+def _column_kept_otherwise(X: np.ndarray, y: np.ndarray, draw: st.DrawFn) -> tuple[Any, Any]:
+    return with_column(X, COLUMNS[draw(st.sampled_from(sorted(COLUMNS)))](len(X))), y
+
+
+def _labels_kept_otherwise(X: np.ndarray, y: np.ndarray, draw: st.DrawFn) -> tuple[Any, Any]:
+    return X, LABELS[draw(st.sampled_from(sorted(LABELS)))](y)
+
+
 def _table(X: np.ndarray, y: np.ndarray, draw: st.DrawFn) -> tuple[Any, Any]:
     names = draw(st.sampled_from([list("abcdef"), list("aabbcc"), range(6), [None] * 6]))
     index = draw(st.sampled_from([np.arange(len(y)), np.zeros(len(y), int)]))
@@ -146,4 +161,7 @@ _SPOILT = {
     "half floats": lambda X, y, draw: (X.astype(np.float16), y.astype(np.int8)),
     "complex": lambda X, y, draw: (X + 1j, y),
     "cube": lambda X, y, draw: (X[:, :, None], y),
+    "kept otherwise": _kept_otherwise,
+    "a column kept otherwise": _column_kept_otherwise,
+    "labels kept otherwise": _labels_kept_otherwise,
 }

@@ -122,7 +122,7 @@ def test_without_memory_for_all_numbers_are_drawn_when_they_are_added(monkeypatc
         raise MemoryError
 
     monkeypatch.setattr(SecureRandom, "normal", no_room)
-    stream = DrawnAhead(SecureRandom(), N, elsewhere=True)
+    stream = DrawnAhead(SecureRandom(13), N, elsewhere=True)
     stream._wait()
     monkeypatch.setattr(SecureRandom, "normal", normal)
     assert stats.kstest(added(stream), "norm").pvalue > 1e-6

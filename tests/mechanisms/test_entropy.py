@@ -121,7 +121,7 @@ class TestFork:
         """Both are number 1, each of its own namespace."""
         found = subprocess.run(
             ["unshare", "--pid", "--fork", sys.executable, "-c", textwrap.dedent(TWO_NAMESPACES)],
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         if "Operation not permitted" in found.stderr:
             pytest.skip("this user may not make pid namespaces")

@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from skprivacy import PrivacyBudget
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import LiRA, ShadowPool
+from skprivacy.audit import claim_of
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV, _split
@@ -248,6 +249,21 @@ def test_a_model_that_begins_otherwise_is_not_fitted_behind_it():
         model = make_pipeline(SchemaTransformer(SCHEMA), Exact(seen=seen))
         swept(model, *frame(), shared=shared, baseline={"same model without privacy": free})
     assert log[0] == log[1]
+
+
+def test_a_step_keeps_its_name_in_a_model_whose_later_step_has_the_other_name():
+    """Two steps of one name would be one parameter, and one line of what is not covered."""
+    X, y = frame()
+    step = SchemaTransformer(SCHEMA)
+    models = {
+        "plain": Pipeline([("scaled", step), ("last", Exact())]),
+        "scaled": Pipeline([("first", step), ("scaled", StandardScaler()), ("last", Exact())]),
+    }
+    claims = mock.patch("skprivacy.model_selection._attacked.claim_of", side_effect=claim_of)
+    with claims as claimed:
+        PrivacySweepCV(models, epsilons=[1.0], cv=CV, baseline=None).fit(X, y)
+    names = {tuple(name for name, _ in call.args[0].steps) for call in claimed.call_args_list}
+    assert names == {("scaled", "last"), ("first", "scaled", "last")}
 
 
 def test_a_later_step_that_learns_is_fitted_anew_for_every_model_and_takes_the_proof_away():

@@ -58,7 +58,7 @@ from ..private_estimators import SEARCH
 SEEDED = "ignore:noise_seed:skprivacy.exceptions.PrivacyWarning"
 X, y = make_classification(3000, n_features=5, random_state=0)
 BOUNDS = (-4.0, 4.0)
-CHANCE = 1e-7
+CHANCE = 1e-8
 
 
 def linear(**params):

@@ -733,7 +733,7 @@ def test_a_function_that_mixes_records_takes_the_proof_away():
         assert np.isnan(sweep.cv_results_["mean_claimed_epsilon"]).all() == (kind == "estimate")
     told = "step 'functiontransformer' treats each record by itself (tried on 20 records)"
     tried = sweep_of(make_pipeline(apart, Noisy()), epsilons=[1], cv=2).fit(X, y)
-    assert told in tried.charged_.assumptions
+    assert any(assumed.startswith(told) for assumed in tried.charged_.assumptions)
 
 
 def test_the_claimed_epsilon_is_that_of_the_whole_model():

@@ -22,7 +22,7 @@ from skprivacy.neural_network._training import distributed
 from skprivacy.neural_network._training.distributed import ProcessGroup
 from skprivacy.neural_network._training.engine import Training
 
-PATIENCE = timedelta(seconds=15)  # also for the start of both processes on a busy machine
+PATIENCE = timedelta(seconds=15)  # with a process that has begun
 N, FIRST = 600, 250  # records, and how many of them are the first process's
 
 
@@ -387,9 +387,11 @@ def freezing_before(rank: int, folder: Path) -> dict[str, Any]:
 
 def run_freezing(rank: int, folder: str, results: Any, scene: Any = freezing_on_the_way) -> None:
     warnings.simplefilter("ignore")
-    dist.init_process_group(
-        "gloo", f"file://{folder}/rendezvous", rank=rank, world_size=2, timeout=PATIENCE
-    )
+    store = dist.FileStore(f"{folder}/rendezvous", 2)
+    store.set(f"begun {rank}", "")
+    # On a busy machine one process takes minutes longer than the other to import what it needs.
+    store.wait([f"begun {other}" for other in range(2)], timedelta(minutes=4))
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=PATIENCE)
     results.put((rank, scene.__name__, scene(rank, Path(folder))))
 
 

@@ -37,7 +37,7 @@ def results(tmp_path_factory):
     found: dict = {scene.__name__: {} for scene in processes.SCENES}
     with two_processes(processes.run, tmp_path_factory.mktemp("processes")) as queue:
         while not found["dying"]:  # only the first process comes to the end of this one
-            rank, scene, result = queue.get(timeout=120)
+            rank, scene, result = queue.get(timeout=300)
             found[scene][rank] = result
     return found
 
@@ -205,7 +205,7 @@ def test_a_process_that_dies_stops_the_others(results):
 )
 def test_a_frozen_process_is_waited_for_as_long_as_the_caller_said(tmp_path, scene, charged):
     with two_processes(scene, tmp_path) as queue:
-        rank, _, found = queue.get(timeout=120)  # 30 minutes, if the timeout were not passed on
+        rank, _, found = queue.get(timeout=300)  # 30 minutes, if the timeout were not passed on
     assert rank == 0
     assert "has not answered within the timeout" in found["error"]
     assert found["charged"] == charged

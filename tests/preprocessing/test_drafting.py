@@ -41,6 +41,7 @@ def table(n=300):
             "name": [f"Person {i}" for i in range(n)],
             "notes": [f"was seen on the ward for the {i}th time, complained of pain" * 2
                       for i in range(n)],
+            "patient_id": rng.choice([f"P{i:05}" for i in range(200)], n),
             "empty": np.nan,
             "ill": rng.choice(["no", "yes"], n),
             "cost": rng.uniform(0, 100, n),
@@ -65,6 +66,7 @@ def test_each_column_gets_the_facts_of_its_kind(draft):
     assert schema.classes == ("no", "yes")
     assert "number the records" in draft.notes["id"]
     assert "names" in draft.notes["name"]
+    assert "pass it as groups (--groups)" in draft.notes["patient_id"]
     assert "free text" in draft.notes["notes"]
     assert "empty" in draft.notes["empty"]
     assert "log" in draft.notes["income"]

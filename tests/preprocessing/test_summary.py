@@ -281,7 +281,7 @@ def test_an_interrupted_scan_stays_charged_once(file, tmp_path, how):
     ) as child:
         assert child.stdout.readline() == b"scanned\n"
         os.kill(child.pid, how)
-        child.wait(60)
+        child.wait(300)
     assert len(budget.entries()) == 1
     budget.verify()
 

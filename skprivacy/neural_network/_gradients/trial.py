@@ -256,9 +256,10 @@ def _are_probabilities(outputs: Tensor) -> bool:
 
 
 def _refuse_memory(trial: nn.Module, loss: Loss, probe: Probe) -> None:
-    """Refuse what computes other gradients after it has seen other examples.
+    """Refuse what computes other gradients, or has other weights, after it has seen other examples.
 
     Buffers are not all that a module can keep something in, and the loss may keep something too.
+    Weights that a forward pass shifts are released, whether gradients tell of it or not.
     """
     views = probe.views
     other = replace(
@@ -266,29 +267,33 @@ def _refuse_memory(trial: nn.Module, loss: Loss, probe: Probe) -> None:
         inputs=probe.inputs[:1].expand_as(probe.inputs),
         targets=probe.targets[:1].expand_as(probe.targets),
     )
-    if not _agree(
-        *[_gradients_after(first, probe, trial, loss, views) for first in (probe, other)]
-    ):
+    (found, weights), (expected, others) = [
+        _after(first, probe, trial, loss, views) for first in (probe, other)
+    ]
+    same = all(torch.allclose(a, b, equal_nan=True) for a, b in zip(weights, others, strict=True))
+    if not (same and _agree(found, expected)):
         raise ValueError(
-            f"module={type(trial).__name__}, or its loss, computes other gradients after it has "
-            "seen other examples: it keeps something of private records, and one of them reaches "
-            "the gradients of those that follow. Let both depend on their arguments alone."
+            f"module={type(trial).__name__}, or its loss, computes other gradients or has other "
+            "weights after it has seen other examples: it keeps something of private records, and "
+            "one of them reaches the gradients of those that follow. Let both depend on their "
+            "arguments alone, and change nothing."
         )
 
 
-def _gradients_after(
+def _after(
     first: Probe, then: Probe, trial: nn.Module, loss: Loss, views: int
-) -> tuple[Tensor, Tensor]:
-    """Return the sums on ``then`` of copies that have seen ``first``."""
+) -> tuple[tuple[Tensor, Tensor], list[Tensor]]:
+    """Return the sums on ``then`` of copies that have seen ``first``, and their weights."""
     fresh, its_loss = copy.deepcopy((trial, loss))
     flatten_parameters(fresh)
     way = OneByOne(fresh, its_loss, views)
     devices = [then.inputs.device] if then.inputs.is_cuda else []
     with torch.random.fork_rng(devices=devices):
+        fresh(first.inputs)  # all at once, as book-keeping shows them
         for probe in (first, then):
             torch.manual_seed(0)  # for dropout that is not a layer
             found = _sums(fresh, way, probe)
-    return found
+    return found, [p.detach() for p in fresh.parameters()]
 
 
 def _sums(module: nn.Module, way: PerExampleGradients, probe: Probe) -> tuple[Tensor, Tensor]:

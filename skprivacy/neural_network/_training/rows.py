@@ -217,12 +217,11 @@ def as_targets(y: Any, n: int) -> NDArray:
 
 def _numbers(values: Any, name: str) -> NDArray:
     if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
-    elif hasattr(values, "to_numpy"):
-        values = values.to_numpy()
+        values = values.detach().cpu()
+        values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
     try:
-        array = np.asarray(values)
-    except ValueError:  # a data set, or a list of arrays of different lengths
+        array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    except ValueError:  # a data set, a list of arrays of different lengths, Arrow's with gaps
         array = np.asarray(None)
     if array.dtype.kind not in "biuf" or array.ndim == 0:
         raise ValueError(

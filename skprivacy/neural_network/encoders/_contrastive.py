@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
 from ..._blas import threads_for
+from ..._door import validate_data
 from ..._validation import Interval, check_random_state
 from ...base import undone_if_refused
 from .._training.environment import ordinary_torch, usable_device

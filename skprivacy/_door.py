@@ -1,0 +1,163 @@
+"""The door through which records enter an estimator: what numpy would misread is refused by name.
+
+scikit-learn's own check speaks of no parameter where numpy fails, and some of its errors print the
+records, which are private.
+"""
+
+from __future__ import annotations
+
+import sys
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.utils import validation
+
+from ._validation import check_column_names, check_numbers, check_unmasked, has_length, is_tensor
+
+__all__ = ["check_cells", "check_readable", "check_target", "validate_data"]
+
+_LARGEST = sys.float_info.max
+_NOT_GIVEN = "no_validation"  # scikit-learn's word for records that are not there
+
+
+def validate_data(
+    estimator: Any,
+    X: Any = _NOT_GIVEN,
+    y: Any = _NOT_GIVEN,
+    *,
+    dtype: Any = "numeric",
+    skip_check_array: bool = False,
+    **checks: Any,
+) -> Any:
+    """Validate records and targets as scikit-learn's function of this name does.
+
+    Raises
+    ------
+    ValueError, TypeError
+        What is wrong, and with which of the two. Neither records nor targets are shown.
+    """
+    if not _is_absent(X):
+        check_readable(X)
+        check_column_names(X)
+        if not skip_check_array:
+            X, checks["dtype"] = _without_strings(X), dtype
+            _check_real(X, "X")
+            if dtype is not None:
+                check_numbers(X)
+    if not _is_absent(y):
+        check_target(y)
+        if checks.get("y_numeric"):
+            check_numbers(y, "y")
+            y = _as_numbers(y)
+    return validation.validate_data(estimator, X, y, skip_check_array=skip_check_array, **checks)
+
+
+def check_readable(values: Any, name: str = "X") -> None:
+    """Refuse what numpy cannot read, or reads as something else."""
+    check_unmasked(values, name)
+    if isinstance(values, np.matrix | memoryview):
+        raise TypeError(f"{name} is a {type(values).__name__}. Pass numpy.asarray({name}).")
+    if type(values).__name__ == "LazyFrame":  # of polars
+        raise TypeError(f"{name} is a LazyFrame. Pass {name}.collect().")
+    if is_tensor(values):
+        _check_tensor(values, name)
+    if isinstance(values, pd.DataFrame) and values.shape[1] == 0:
+        raise ValueError(f"{name} has no columns while a minimum of 1 is required.")
+    if any(isinstance(dtype, np.dtype) and dtype.names for dtype in _dtypes(values)):
+        raise TypeError(f"{name} is a structured array. Pass pandas.DataFrame({name}).")
+
+
+def check_target(y: Any) -> None:
+    """Refuse targets of which a record has none, or several, whatever they are kept in."""
+    check_readable(y, "y")
+    _check_real(y, "y")
+    if y is None or sparse.issparse(y):  # which scikit-learn refuses where it has to
+        return
+    try:
+        values = np.asarray(y)
+    except ValueError:
+        raise ValueError(
+            "y must have one label or number for each record; it holds sequences of several "
+            "lengths."
+        ) from None
+    if values.dtype.kind == "T":
+        raise TypeError("y is of numpy's StringDType. Pass y.astype(object).")
+    if values.dtype.kind != "O":
+        return
+    if any(map(has_length, values.flat)):
+        raise TypeError(
+            "y holds a sequence or another collection; expected one label or number for each "
+            "record."
+        )
+    if any(map(_is_missing, values.flat)):
+        raise ValueError(
+            "Input y contains NaN or another missing value. Drop records without a target before "
+            "the fit."
+        )
+
+
+def _is_absent(values: Any) -> bool:
+    return isinstance(values, str) and values == _NOT_GIVEN
+
+
+def _without_strings(X: Any) -> Any:
+    """Return X without numpy's own strings, which scikit-learn does not know."""
+    return X.astype(object) if getattr(getattr(X, "dtype", None), "kind", None) == "T" else X
+
+
+def _as_numbers(y: Any) -> Any:
+    """Return numbers that are kept as text or objects as an array of floats."""
+    if y is None or sparse.issparse(y):
+        return y
+    values = np.asarray(y)
+    return values.astype(np.float64) if values.dtype.kind in "OUS" else y
+
+
+def check_cells(X: pd.DataFrame, name: str = "X") -> None:
+    """Refuse numbers that break whatever compares or converts them, in records that are public."""
+    for place, dtype in enumerate(X.dtypes):
+        if dtype.kind == "O" and any(map(_is_beyond_floats, X.iloc[:, place])):
+            raise ValueError(
+                f"{name} holds a number that is no float in the column {X.columns[place]!r}. "
+                "Check its unit."
+            )
+
+
+def _is_beyond_floats(value: Any) -> bool:
+    if isinstance(value, int):
+        return not -_LARGEST <= value <= _LARGEST
+    return isinstance(value, Decimal) and value.is_snan()
+
+
+def _dtypes(values: Any) -> list[Any]:
+    if isinstance(values, pd.DataFrame):
+        return list(values.dtypes)
+    return [getattr(values, "dtype", None)]
+
+
+def _check_real(values: Any, name: str) -> None:
+    """Refuse complex numbers; scikit-learn's error would print them."""
+    if any(getattr(dtype, "kind", None) == "c" for dtype in _dtypes(values)):
+        raise ValueError(
+            f"Complex data not supported: {name} holds complex numbers. Pass their real and "
+            "imaginary parts as columns."
+        )
+
+
+def _check_tensor(values: Any, name: str) -> None:
+    try:
+        np.asarray(values[:0] if values.ndim else values)
+    except (RuntimeError, TypeError) as error:
+        raise TypeError(
+            f"{name} is a tensor that numpy cannot read ({error}). Pass "
+            f"{name}.detach().cpu().float()."
+        ) from None
+
+
+def _is_missing(value: Any) -> bool:
+    if isinstance(value, Decimal):  # of which one kind of NaN does not bear to be compared
+        return value.is_nan()
+    return value is None or bool(pd.isna(value))
