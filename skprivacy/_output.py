@@ -17,9 +17,11 @@ if TYPE_CHECKING:  # the command line shows its help without it
     from matplotlib.figure import Figure
 
 __all__ = [
+    "OF_SQLITE",
     "as_path",
     "create_file",
     "displayable",
+    "is_database",
     "output_path",
     "without_formulas",
     "without_mathtext",
@@ -29,6 +31,7 @@ __all__ = [
 
 Content = str | bytes | memoryview  # text is written in UTF-8
 
+OF_SQLITE = ("-journal", "-wal", "-shm")  # after its name, files that SQLite has beside a database
 _DATABASE = b"SQLite format 3\0"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet begins to compute with
 
@@ -55,20 +58,33 @@ def output_path(path: str | PathLike[str], *suffixes: str) -> Path:
     TypeError
         If it is no path.
     ValueError
-        If there is a database at the path, such as a ledger. It is left as it is. Or if the name
-        ends in none of ``suffixes``, where some are given: it would lie about what is inside.
+        If there is a database at the path, such as a ledger, or its name is that of a file which
+        SQLite keeps beside one. It is left as it is. Or if the name ends in none of ``suffixes``,
+        where some are given: it would lie about what is inside.
     """
     found = Path(as_path("path", path))
     if suffixes and found.suffix.lower() not in suffixes:
         raise ValueError(f"{str(found)!r} must end in {' or '.join(suffixes)}. Rename it.")
-    if found.is_file():
-        with found.open("rb") as file:
-            if file.read(len(_DATABASE)) == _DATABASE:
-                raise ValueError(
-                    f"{found} is a database, perhaps a privacy ledger, and is not overwritten. "
-                    "Pass another file name."
-                )
+    if is_database(found):
+        raise ValueError(
+            f"{found} is a database, perhaps a privacy ledger, and is not overwritten. Pass "
+            "another file name."
+        )
+    beside = next((rest for rest in OF_SQLITE if found.name.endswith(rest)), None)
+    if beside and is_database(found.with_name(found.name.removesuffix(beside) or ".")):
+        raise ValueError(
+            f"{found} belongs to the database beside it, perhaps a privacy ledger, which would "
+            "delete it or be damaged by it. Pass another file name."
+        )
     return found
+
+
+def is_database(path: Path) -> bool:
+    """Return whether there is a file of SQLite's at a path."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_DATABASE)) == _DATABASE
 
 
 def write_file(path: str | PathLike[str], content: Content, mode: int | None = None) -> None:
@@ -117,6 +133,8 @@ def create_file(path: str | PathLike[str], content: Content, mode: int | None = 
     may leave a part of it.
     """
     place = Path(path).absolute()
+    if not place.exists():  # else it is not written to
+        output_path(place)
     with _named(path), _draft(place, content, mode) as draft:
         try:
             os.link(draft, place)

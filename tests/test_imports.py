@@ -294,6 +294,15 @@ def test_accounting_loads_neither_attacks_nor_audits():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_accounting_loads_no_more_of_scikit_learn_than_its_base():
+    code = (
+        "import sys, sklearn.base, pandas; before = set(sys.modules); import skprivacy.accounting; "
+        "more = {n.partition('.')[2].partition('.')[0] for n in set(sys.modules) - before "
+        "if n.startswith('sklearn.')}; assert not more, more"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_audit_is_a_function_and_a_subpackage():
     code = """
 import pickle

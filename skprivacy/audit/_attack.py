@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,13 +14,15 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
+from .._global_chance import seeded_globally
 from ..metrics._fresh_runs import Counts, Curve
 from ._neighbours import Pair
 from ._tells import N_COUNTS, Event, matrix, plan, separation
 
-__all__ = ["Attack", "Effort", "Release", "Runs"]
+__all__ = ["Attack", "Effort", "Release", "Runs", "copies_repeat"]
 
 Release = Callable[[Any], Any]
+Batch = tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]  # a list a side
 
 _TRIAL = 16  # runs a side of each pair, at first
 _FEWEST = 64  # fresh runs a side
@@ -28,39 +33,79 @@ _PLAIN = 1e-8
 _MARGIN = 4
 _CERTAIN = 40.0  # deviations between two neighbours, which no noise leaves
 _MOST = 200_000
+_COPIED = 64  # runs that two copies of a release do not have in common by chance
 
 
 @dataclass
 class Runs:
-    """Runs of a release on one data set, made as they are asked for.
+    """Runs of a release on two neighbours, made as they are asked for.
+
+    The sides take turns in random order: a clock, a counter or a processor that slows down, which
+    a release may well tell, would otherwise tell the sides apart, or hide what does.
 
     **Guarantees.** No two calls return the same run.
     """
 
     release: Release
-    data: Any
+    pair: Pair
     n_jobs: int
-    made: list[NDArray[np.float64]] = field(default_factory=list)
+    made: Batch = field(default_factory=lambda: ([], []))
 
-    def up_to(self, n: int) -> list[NDArray[np.float64]]:
-        """Return the first ``n`` runs of the pilot, those of earlier calls among them."""
-        if n > len(self.made):
-            self.made += self.fresh(n - len(self.made))
-        return self.made[:n]
+    def up_to(self, n: int) -> Batch:
+        """Return the first ``n`` runs a side of the pilot, those of earlier calls among them."""
+        if n > self.n_made:
+            for side, more in zip(self.made, self.fresh(n - self.n_made), strict=True):
+                side += more
+        return self.made[0][:n], self.made[1][:n]
 
-    def fresh(self, n: int) -> list[NDArray[np.float64]]:
-        """Return ``n`` runs that nobody has seen."""
+    @property
+    def n_made(self) -> int:
+        """How many runs a side the pilot has."""
+        return len(self.made[0])
+
+    def fresh(self, n: int) -> Batch:
+        """Return ``n`` runs a side that nobody has seen: with the record, and without it."""
+        turns = np.random.default_rng().permutation(np.repeat([True, False], n))
         if self.n_jobs == 1 or n < 2 * self.n_jobs:
-            return _batch(self.release, self.data, n)
-        sizes = [len(part) for part in np.array_split(np.arange(n), 4 * self.n_jobs)]
-        parts = Parallel(n_jobs=self.n_jobs)(
-            delayed(_batch)(self.release, self.data, size) for size in sizes if size
-        )
-        return [run for part in parts for run in part]
+            runs = _batch(self.release, self.pair, turns)
+        else:
+            parts = Parallel(n_jobs=self.n_jobs)(
+                delayed(_elsewhere)(self.release, self.pair, part, os.getpid())
+                for part in np.array_split(turns, 4 * self.n_jobs)
+            )
+            runs = [run for part in parts for run in part]
+        sides: Batch = ([], [])
+        for run, inside in zip(runs, turns, strict=True):
+            sides[0 if inside else 1].append(run)
+        return sides
 
 
-def _batch(release: Release, data: Any, n: int) -> list[NDArray[np.float64]]:
-    return [np.asarray(release(data), dtype=float).ravel() for _ in range(n)]
+def _batch(release: Release, pair: Pair, turns: NDArray[np.bool_]) -> list[NDArray[np.float64]]:
+    data = (pair.other, pair.data)
+    return [np.asarray(release(data[inside]), dtype=float).ravel() for inside in turns.astype(int)]
+
+
+def copies_repeat(release: Release, data: Any, n_jobs: int) -> bool:
+    """Return whether a release draws the same noise in every process that gets a copy of it.
+
+    It does if it has a generator of its own, such as one of numpy in its closure.
+
+    **Edge cases.** False if there is no noise: then nothing is repeated.
+    """
+    turns = np.zeros(_COPIED, bool)
+    first, second = Parallel(n_jobs=n_jobs)(
+        delayed(_elsewhere)(release, Pair("", data, data), turns, os.getpid()) for _ in range(2)
+    )
+    drawn = {run.tobytes() for run in first}
+    return len(drawn) > 1 and all(map(np.array_equal, first, second))
+
+
+def _elsewhere(
+    release: Release, pair: Pair, turns: NDArray[np.bool_], parent: int
+) -> list[NDArray[np.float64]]:
+    """Run a batch in a process that may have been forked: with the generators of its parent."""
+    with nullcontext() if os.getpid() == parent else seeded_globally(secrets.randbelow(2**32)):
+        return _batch(release, pair, turns)
 
 
 @dataclass(frozen=True)
@@ -136,72 +181,63 @@ class Attack:
         ValueError
             If the release returns numbers for no pair.
         """
-        tried = [(pair, _sides(release, pair, effort.n_jobs)) for pair in pairs]
-        works = [
-            (pair, sides) for pair, sides in tried if all(side.up_to(1)[0].size for side in sides)
-        ]
-        left_out = tuple(pair.name for pair, sides in tried if all(p is not pair for p, _ in works))
+        tried = [Runs(release, pair, effort.n_jobs) for pair in pairs]
+        works = [runs for runs in tried if all(side[0].size for side in runs.up_to(1))]
+        left_out = tuple(runs.pair.name for runs in tried if all(runs is not w for w in works))
         if not works:
             raise ValueError(
                 "the release returned no numbers on any neighbours. Pass X and y on which it works."
             )
         # After the first runs, whose costs others do not have.
         started = time.perf_counter()
-        for _, sides in works:
-            sides[0].up_to(3)
+        for runs in works:
+            runs.up_to(2)
         a_run = max((time.perf_counter() - started) / (2 * len(works)), 1e-6)
-        pair, sides = _most_apart(works, effort.trial(a_run, len(works)))
-        events, width, n = _settled(sides, curve, delta, alpha, effort, a_run, steps)
-        fresh = [matrix(side.fresh(n), width) for side in sides]
+        runs = _most_apart(works, effort.trial(a_run, len(works)))
+        events, width, n = _settled(runs, curve, delta, alpha, effort, a_run, steps)
+        inside, outside = (matrix(side, width) for side in runs.fresh(n))
         return cls(
-            pair,
-            tuple(event.counted(fresh[0], fresh[1]) for event in events),
-            sum(len(side.made) for _, both in tried for side in both),
+            runs.pair,
+            tuple(event.counted(inside, outside) for event in events),
+            sum(2 * both.n_made for both in tried),
             left_out,
         )
 
 
-def _sides(release: Release, pair: Pair, n_jobs: int) -> tuple[Runs, Runs]:
-    return Runs(release, pair.data, n_jobs), Runs(release, pair.other, n_jobs)
-
-
-def _most_apart(
-    works: list[tuple[Pair, tuple[Runs, Runs]]], n: int
-) -> tuple[Pair, tuple[Runs, Runs]]:
+def _most_apart(works: list[Runs], n: int) -> Runs:
     """Return the neighbours that runs tell apart best; the better half gets twice the runs.
 
     The first that are told apart beyond all noise are as good as any.
     """
     while len(works) > 1:
         found = []
-        for work in works:
-            found.append(_apart(work[1], n))
+        for runs in works:
+            found.append(_apart(runs.up_to(n)))
             if found[-1] > _CERTAIN:
-                return work
+                return runs
         works = [works[i] for i in np.argsort(found)[::-1][: len(works) // 2]]
         n *= 2
     return works[0]
 
 
-def _apart(sides: tuple[Runs, Runs], n: int) -> float:
-    runs, others = (side.up_to(n) for side in sides)
-    width = max(len(run) for run in [*runs, *others])
-    return separation(matrix(runs, width), matrix(others, width))
+def _apart(both: Batch) -> float:
+    width = max(len(run) for side in both for run in side)
+    runs, others = (matrix(side, width) for side in both)
+    return separation(runs, others)
 
 
 def _settled(
-    sides: tuple[Runs, Runs], curve: Curve, delta: float, alpha: float, effort: Effort,
-    a_run: float, steps: Sequence[slice],
+    runs: Runs, curve: Curve, delta: float, alpha: float, effort: Effort, a_run: float,
+    steps: Sequence[slice],
 ) -> tuple[tuple[Event, ...], int, int]:  # fmt: skip
     """Return the events to count, how many numbers of a run they see, and how often to run."""
     most, enough = effort.fresh(a_run), effort.pilot(a_run)
     n = min(_PILOT, enough)
     columns = [slice(step.start + N_COUNTS, step.stop + N_COUNTS) for step in steps]
     while True:
-        both = [side.up_to(n) for side in sides]
+        both = runs.up_to(n)
         width = max(len(run) for side in both for run in side)
-        runs = [matrix(side, width) for side in both]
-        learn, check = ([side[i::2] for side in runs] for i in (0, 1))
+        learn, check = ([matrix(side[i::2], width) for side in both] for i in (0, 1))
         found = plan((learn[0], learn[1]), (check[0], check[1]), curve, delta, alpha, columns)
         if found.surprise < _PLAIN or n >= enough:
             break

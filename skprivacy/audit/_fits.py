@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import secrets
 import warnings
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,11 @@ from ._released import adds_up_answers, numbers_of
 from .claims import claim_of
 
 __all__ = ["Fits"]
+
+# What noise may be drawn from in other libraries, beside random_state. A clone has a copy of its
+# generator, which would draw the same noise in every run.
+_SEEDS = ("seed", "random_seed")
+_GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
 
 _FOREIGN = "epsilon and delta are what the parameters say, for replaced records"
 
@@ -49,8 +55,9 @@ class Fits:
     -----
     **Guarantees.** Runs are independent: a ``noise_seed`` is taken out. Where there is one, the
     claim is that nothing else needs to be secret, so ``random_state`` and the global generators of
-    random, numpy and torch are the same in every run. Where there is none, ``random_state`` may
-    drive the noise, and every run gets a fresh one. Budgets are taken out: nothing is charged.
+    random, numpy and torch are the same in every run. Where there is none, ``random_state``, a
+    ``seed`` or a generator may drive the noise, and every run gets a fresh one. Budgets are taken
+    out: nothing is charged.
     """
 
     estimator: Any
@@ -176,7 +183,7 @@ class Fits:
                 said.append(f"{name}=None: the runs are not charged")
             if last == "noise_seed" and value is not None:
                 said.append(f"{name}=None: every run has its own noise")
-            if last == "random_state" and value is not None and not self._keeps_seeds:
+            if name in self._seeds and value is not None:
                 said.append(f"{name} is fresh in every run: it may drive the noise")
         return tuple(said)
 
@@ -198,17 +205,22 @@ class Fits:
         return model.set_params(**changes) if changes else model
 
     @cached_property
-    def _seeds(self) -> tuple[str, ...]:
-        """The parameters that need a fresh seed for every run."""
+    def _seeds(self) -> dict[str, Any]:
+        """The parameters that need a fresh seed, or generator, for every run; with their values."""
         if self._keeps_seeds:
-            return ()
-        names = self.estimator.get_params()
-        return tuple(name for name in names if name.split("__")[-1] == "random_state")
+            return {}
+        return {
+            name: value
+            for name, value in self.estimator.get_params().items()
+            if (last := name.split("__")[-1]) == "random_state"
+            or (last in _SEEDS and value is not None)
+            or isinstance(value, _GENERATORS)
+        }
 
     def _clone(self) -> Any:
         model = clone(self._prototype)
         if self._seeds:
-            model.set_params(**{name: secrets.randbelow(2**31) for name in self._seeds})
+            model.set_params(**{name: _fresh(value) for name, value in self._seeds.items()})
         return model
 
     @contextmanager
@@ -219,3 +231,13 @@ class Fits:
             return
         with seeded_globally(0):
             yield
+
+
+def _fresh(value: Any) -> Any:
+    """Return a fresh generator like one that is given, or a seed for anything else."""
+    seed = secrets.randbelow(2**31)
+    if isinstance(value, np.random.Generator):
+        return np.random.default_rng(seed)
+    if isinstance(value, np.random.RandomState):
+        return np.random.RandomState(seed)
+    return random.Random(seed) if isinstance(value, random.Random) else seed

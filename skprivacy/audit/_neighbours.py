@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 
-__all__ = ["Pair", "Public", "default_records", "neighbours"]
+from ..accounting import PrivacyGuarantee
+
+__all__ = ["Agreed", "Pair", "Public", "default_records", "neighbours"]
 
 _N_DEFAULT = 24
 _FAR = (2.0, 10.0, 1e3)  # how far outside the bounds outliers lie, in half-widths
@@ -74,12 +76,63 @@ class Public:
         """The middle of the ranges."""
         return (self.low + self.high) / 2
 
+    def holds(self, x: NDArray[np.float64], target: Any) -> bool:
+        """Return whether a record is within the ranges."""
+        inside = bool(((self.low <= x) & (x <= self.high)).all())
+        return inside and not (
+            self.numbers and not min(self.targets) <= target <= max(self.targets)
+        )
+
     def other(self, target: Any) -> Any:
         """Return a target as different as can be."""
         for option in self.targets:
             if not np.array_equal(option, target):
                 return option
         return target
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """In what neighbours are alike, because the claim takes it for public though data say it.
+
+    Attributes
+    ----------
+    labels : bool
+        Which labels there are.
+    ranges : bool
+        Between which numbers features and targets lie.
+    """
+
+    labels: bool = False
+    ranges: bool = False
+
+    @classmethod
+    def of(cls, guarantee: PrivacyGuarantee) -> Agreed:
+        """Read the assumptions about facts that a fit takes from the data."""
+        taken = [text for text in guarantee.assumptions if "read off" in text or "reads" in text]
+        return cls(
+            labels=any("labels" in text or "classes" in text for text in taken),
+            ranges=any("bounds" in text or "schema" in text for text in taken),
+        )
+
+    def among(
+        self, X: NDArray[np.float64], y: NDArray[Any] | None, public: Public
+    ) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
+        """Return the records with some, in the place of the first, that say all of it."""
+        targets = public.targets if y is not None and (self.labels or public.numbers) else ()
+        if not (self.labels or self.ranges):
+            return X, y
+        n = min(max(len(targets), 2 * self.ranges), len(X))
+        X, y = X.copy(), None if y is None else y.copy()
+        for row in range(n):
+            ends = (public.low, public.high)
+            X[row] = ends[row % 2] if self.ranges else public.middle
+            if y is not None and targets:
+                y[row] = targets[row % len(targets)]
+        return X, y
+
+
+_NOTHING = Agreed()
 
 
 def _last_named(params: dict[str, Any]) -> dict[str, Any]:
@@ -113,8 +166,9 @@ def default_records(public: Public) -> tuple[NDArray[np.float64], NDArray[Any] |
 
 
 def neighbours(
-    relation: str, X: NDArray[np.float64], y: NDArray[Any] | None, public: Public, *, erased: bool
-) -> Iterator[Pair]:
+    relation: str, X: NDArray[np.float64], y: NDArray[Any] | None, public: Public, *,
+    erased: bool, agreed: Agreed = _NOTHING,
+) -> Iterator[Pair]:  # fmt: skip
     """Yield pairs of data sets that differ by one step of ``relation``.
 
     Parameters
@@ -126,16 +180,21 @@ def neighbours(
     erased : bool
         Whether a record that is zeroed out leaves an empty place. Otherwise missing values stand
         there, which count for nothing.
+    agreed : Agreed
+        In what neighbours are alike under the claim.
 
     Notes
     -----
     **Edge cases.** Without labels, and under "label" without two labels, there are fewer pairs.
     """
-    if relation == "label" and y is not None:
-        yield from _each_label(X, y, public)
+    if relation == "label":
+        yield from _each_label(*agreed.among(X, y, public), public)
     for of_record, x, target in _records(X, y, public):
+        if agreed.ranges and not public.holds(x, target):
+            continue
         for of_others, others, labels in _others(X, y, x, target, public, relation):
             name = f"{of_record} among {of_others}"
+            others, labels = agreed.among(others, labels, public)
             here = (np.vstack([others, x]), _behind(labels, target))
             if relation == "add_remove" or (relation == "zero_out" and erased):
                 yield Pair(name, here, (others, labels))
@@ -153,8 +212,10 @@ def neighbours(
             yield Pair(name, here, (np.vstack([others, there]), _behind(labels, label)))
 
 
-def _each_label(X: NDArray[np.float64], y: NDArray[Any], public: Public) -> Iterator[Pair]:
+def _each_label(X: NDArray[np.float64], y: NDArray[Any] | None, public: Public) -> Iterator[Pair]:
     """Yield pairs that differ in one label: reports have places, and one may be without noise."""
+    if y is None:
+        return
     for i, own in enumerate(y):
         changed = y.copy()
         changed[i] = public.other(own)

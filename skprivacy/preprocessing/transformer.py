@@ -261,5 +261,7 @@ def check_columns(schema: Schema, X: Any) -> None:
 def described_columns(schema: Schema, X: Any) -> Iterator[tuple[pd.Series, Column]]:
     """Yield each column that the schema describes, with its facts."""
     for i, (name, fact) in enumerate(schema.items()):
-        # An array's own type: pandas would make text of one that it cannot write.
-        yield (X[name] if isinstance(X, pd.DataFrame) else pd.Series(X[:, i], dtype=X.dtype)), fact
+        if isinstance(X, pd.DataFrame):
+            yield X[name], fact
+        else:  # an array's own type: pandas would make text of one that it cannot write
+            yield pd.Series(X[:, i], dtype=X.dtype, copy=False), fact

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from unittest import mock
 
 import joblib
@@ -152,6 +153,32 @@ def test_fork_shares_the_ledger_and_does_not_delete_it():
     assert worker.exitcode == 0
     assert budget.spent() == pytest.approx(0.1)
     assert os.path.exists(budget.path)
+
+
+def test_a_fork_while_a_thread_charges_shares_the_ledger():
+    """The child inherited the thread's lock, which nobody gave up: its charges were refused."""
+    budget = PrivacyBudget(epsilon=1.0)
+    budget._ledger.timeout = 5.0  # seconds, of the child that finds it locked
+    inside = threading.Event()
+
+    def work():
+        with budget._ledger.transaction():
+            inside.set()
+            time.sleep(0.3)  # the fork begins meanwhile
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    inside.wait()
+    worker = multiprocessing.get_context("fork").Process(
+        target=lambda: budget.reserve(LaplaceEvent(10.0))
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        worker.start()
+    thread.join()
+    worker.join(30)
+    assert worker.exitcode == 0
+    assert budget.spent() == pytest.approx(0.1)
 
 
 def test_a_child_with_its_parents_number_does_not_delete_the_ledger():

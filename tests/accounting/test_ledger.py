@@ -15,6 +15,7 @@ from unittest import mock
 
 import pytest
 
+from skprivacy._output import write_file
 from skprivacy.accounting import (
     LaplaceEvent,
     LedgerError,
@@ -24,6 +25,7 @@ from skprivacy.accounting import (
 from skprivacy.accounting.budget.ledger import ledger_at
 from skprivacy.accounting.budget.log import Log
 from skprivacy.accounting.budget.sqlite import SQLiteLedger
+from skprivacy.certificates import create_key
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 
 
@@ -378,6 +380,48 @@ def test_no_ledger_begins_beside_what_another_left(ledger, rest):
     with pytest.raises(LedgerError, match="left from another ledger"):
         PrivacyBudget(1.0, path=ledger)
     assert [file.name for file in ledger.parent.iterdir()] == [left.name]
+
+
+@pytest.mark.parametrize("rest", ["-wal", "-journal", "-shm"])
+def test_no_ledger_has_the_name_of_a_file_that_sqlite_deletes(ledger, rest):
+    """The first charge to one ledger deleted the other, with all that was charged to it."""
+    budget = PrivacyBudget(1.0, path=ledger)
+    beside = ledger.with_name(ledger.name + rest)
+    with pytest.raises(ValueError, match=f"is the name of a file .* ends in none of .*{rest}"):
+        PrivacyBudget(1.0, path=beside)
+    with pytest.raises(ValueError, match="belongs to the database beside it"):
+        write_file(beside, b"x")
+    with pytest.raises(ValueError, match="belongs to the database beside it"):
+        create_key(beside)
+    assert [file.name for file in ledger.parent.iterdir()] == [ledger.name]
+    if rest == "-shm":  # which SQLite leaves alone
+        return
+    other = PrivacyBudget(1.0, path=ledger.with_name("other"))
+    other.reserve(LaplaceEvent(10.0))
+    Path(other.path).rename(beside)
+    for use in (budget.spent, budget.verify, lambda: budget.reserve(LaplaceEvent(10.0))):
+        with pytest.raises(LedgerError, match=f"{rest} is a database.*Rename it"):
+            use()
+    assert PrivacyBudget.open(beside).spent() == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("how", ["replaced", "deleted"])
+def test_a_charge_counts_if_its_file_is_still_there(ledger, how, monkeypatch):
+    """SQLite sees a file that went before a line is written, not one that goes before the end."""
+    budget = PrivacyBudget(1.0, path=ledger)
+    earlier = shutil.copy(ledger, ledger.with_name("earlier"))
+    append = Log.append
+
+    def meanwhile(*args, **kwargs):
+        number = append(*args, **kwargs)
+        os.replace(earlier, ledger) if how == "replaced" else ledger.unlink()
+        return number
+
+    monkeypatch.setattr(Log, "append", meanwhile)
+    with pytest.raises(LedgerError, match="was replaced or deleted while it was written"):
+        budget.scope("a", 0.5)
+    if how == "replaced":
+        assert PrivacyBudget.open(ledger).scope("a").cap is None
 
 
 def test_a_ledger_may_be_opened_by_its_terms_while_another_process_writes(ledger):

@@ -65,7 +65,14 @@ def test_private_estimators(name, data):
         unchanged=lambda: (len(budget.entries()), state_of(model)),
     )
     if not isinstance(fitted, Refused):
+        _check_claim(model, budget)
         _asked(model, names, data)
+
+
+def _check_claim(model, budget):
+    """What is claimed was charged, whatever the records were: not less, and no NaN."""
+    assert list(budget.entries()["status"]) == ["commit"]
+    assert 0 <= model.epsilon_ <= budget.spent(model.delta_) * 1.000001
 
 
 @pytest.mark.parametrize("name", PLAIN)

@@ -54,8 +54,9 @@ class Ledger(ABC):
 
         **Guarantees.** On return, the new lines are on the disk. Outcomes too: budgets remember
         the last line that they have seen, and auditors its digest, and would take one that a power
-        failure undid for one that was cut off.
+        failure undid for one that was cut off. They are in the file that stands at the address.
         """
+        place = self._place()
         with self._connection() as connection:
             try:
                 for statement in self._begin:
@@ -67,7 +68,18 @@ class Ledger(ABC):
                 with suppress(Exception):  # the first error is the one to report
                     connection.execute("ROLLBACK")
                 raise
-            self._keep(log)  # only now: until then it held lines that were not yet written
+        if self._place() != place:
+            raise LedgerError(
+                f"The privacy ledger {self.address} was replaced or deleted while it was written; "
+                "what was written is gone with the earlier file, and nothing was released. Find "
+                "out what handles the file, such as a backup that restores it or a service that "
+                "synchronises folders."
+            )
+        self._keep(log)  # only now: until then it held lines that were not yet written
+
+    def _place(self) -> Any:
+        """Return what tells the file at the address from another one, if it is a file."""
+        return None
 
     def read(self) -> Log:
         """Return the log as it is now, without a lock that others wait for."""

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from ..._output import OF_SQLITE, is_database
+from .forks import no_fork
 from .ledger import Ledger
 from .log import SCHEMA, LedgerError, Log
 
@@ -18,7 +20,9 @@ _GUARDS = (
     "CREATE TRIGGER no_update BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'append only'); END",
     "CREATE TRIGGER no_delete BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'append only'); END",
 )
-_RESTS = ("-journal", "-wal", "-shm")  # files that SQLite may leave beside the ledger
+# Of the files beside a ledger, those that SQLite may delete. It locks none of them: to open and
+# close a file that it has locked, such as the ledger itself, would give up the locks.
+_DELETED = ("-journal", "-wal")
 
 
 class SQLiteLedger(Ledger):
@@ -58,7 +62,12 @@ class SQLiteLedger(Ledger):
         )
 
     def create(self, body: str) -> None:
-        for rest in _RESTS:
+        if self.path.name.endswith(OF_SQLITE):
+            raise ValueError(
+                f"path={self.address!r} is the name of a file that SQLite keeps beside another "
+                f"ledger, and deletes. Pass one that ends in none of {', '.join(OF_SQLITE)}."
+            )
+        for rest in OF_SQLITE:
             if os.path.exists(f"{self.path}{rest}"):
                 if os.path.exists(self.path):  # it belongs to a process at work, or killed
                     raise FileExistsError(self.address)
@@ -80,7 +89,7 @@ class SQLiteLedger(Ledger):
         except OSError as error:
             raise self._broken(error) from error
         finally:
-            for rest in ("", *_RESTS):
+            for rest in ("", *OF_SQLITE):
                 with suppress(OSError):  # such as a folder that cannot be
                     os.unlink(f"{draft.path}{rest}")
 
@@ -92,14 +101,36 @@ class SQLiteLedger(Ledger):
             Log.begin(connection, body)
             connection.execute("COMMIT")
 
+    def _place(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except OSError:  # whoever opens it says more
+            return None
+        return found.st_dev, found.st_ino
+
+    def _check_beside(self) -> None:
+        """Refuse a ledger beside which another one has the name of a file of SQLite's own."""
+        for rest in _DELETED:
+            other = Path(f"{self.path}{rest}")
+            try:
+                found = is_database(other)
+            except OSError:  # a file that cannot be read, which SQLite refuses where it matters
+                continue
+            if found:
+                raise LedgerError(
+                    f"The file {other} is a database, perhaps a ledger of its own, and SQLite "
+                    f"would delete it once {self.path} is used; nothing was released. Rename it."
+                )
+
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
+        self._check_beside()
         try:
             uri = f"{self.path.as_uri()}?mode=rw"
             opened = sqlite3.connect(
                 uri, uri=True, timeout=self.timeout, isolation_level=None, check_same_thread=False
             )
-            with closing(opened) as connection:
+            with no_fork(), closing(opened) as connection:
                 connection.execute("PRAGMA synchronous=EXTRA")
                 yield connection
         except (sqlite3.Error, UnicodeDecodeError) as error:  # of a damaged text, or its error
