@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -67,8 +68,8 @@ def utility_loss(y_true: ArrayLike, unprotected: ArrayLike, protected: ArrayLike
     >>> found.loss, found.relative
     (0.375, 0.5)
     """
-    truth, before = np.asarray(y_true), np.asarray(unprotected)
-    after = np.atleast_2d(np.asarray(protected))
+    truth, before = _read("y_true", y_true), _read("unprotected", unprotected)
+    after = np.atleast_2d(_read("protected", protected))
     if truth.ndim != 1 or not len(truth):
         raise ValueError(f"y_true has shape {truth.shape}; expected one label for each record.")
     if before.shape != truth.shape:
@@ -85,6 +86,16 @@ def utility_loss(y_true: ArrayLike, unprotected: ArrayLike, protected: ArrayLike
     loss, accuracy = float(lost.mean()), float((before == truth).mean())
     variance = _variance_of_mean(lost.mean(axis=0)) + _variance_of_mean(lost.mean(axis=1))
     return UtilityLoss(loss, loss / accuracy if accuracy else math.nan, math.sqrt(variance))
+
+
+def _read(name: str, labels: Any) -> np.ndarray:
+    try:
+        found = np.asarray(labels)
+    except (TypeError, ValueError, RuntimeError) as error:  # the last of tensors
+        raise TypeError(f"{name} cannot be read as an array ({error}).") from None
+    if found.dtype.names:
+        raise TypeError(f"{name} is a structured array; expected labels.")
+    return found
 
 
 def _variance_of_mean(values: np.ndarray) -> float:
