@@ -44,6 +44,10 @@ def as_records(X: Any, name: str = "X") -> Any:
         records = np.asarray(X)
     except ValueError:
         raise ValueError(f"{name} must be records with the same number of features each.") from None
+    except (TypeError, RuntimeError) as error:  # of a tensor that is no array of numpy's
+        raise TypeError(f"{name} cannot be read as an array ({error}).") from None
+    if records.dtype.names:
+        raise TypeError(f"{name} is a structured array. Pass pandas.DataFrame({name}).")
     if not records.ndim:
         raise ValueError(f"{name} must be a table of records, not of type {type(X).__name__}.")
     return records

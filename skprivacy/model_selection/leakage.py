@@ -61,8 +61,8 @@ def loss_auc(model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> 
     if not hasattr(model, "predict"):
         raise TypeError(f"model={model!r} must be a fitted classifier or regressor.")
     return auc(
-        _minus_loss(model, _records("X_train", X_train), _labels("y_train", y_train)),
-        _minus_loss(model, _records("X_new", X_new), _labels("y_new", y_new)),
+        _minus_loss(model, _records("X_train", X_train), _labels("y_train", y_train, model)),
+        _minus_loss(model, _records("X_new", X_new), _labels("y_new", y_new, model)),
     )
 
 
@@ -73,9 +73,11 @@ def _records(name: str, X: Any) -> Any:
     return found
 
 
-def _labels(name: str, y: Any) -> NDArray[Any]:
+def _labels(name: str, y: Any, model: Any = None) -> NDArray[Any]:
     if not np.ndim(y):
         raise ValueError(f"{name}={y!r} must have a label for each record.")
+    if hasattr(model, "classes_") and np.ndim(y) != 1:
+        raise ValueError(f"{name} has shape {np.shape(y)}; expected one label for each record.")
     return np.asarray(y)
 
 

@@ -74,7 +74,7 @@ class Dates(Column):
         super().__post_init__()
         for name in ("first", "last"):
             value = getattr(self, name)
-            if isinstance(value, date):  # or datetime, which is one
+            if isinstance(value, date) and value is not pd.NaT:  # or datetime, which is one
                 object.__setattr__(self, name, value.isoformat())
             elif not isinstance(value, str) or _from_iso(value) is None:
                 raise ValueError(

@@ -47,6 +47,8 @@ from skprivacy.linear_model import (
 )
 from skprivacy.preprocessing import Schema
 
+from . import containers
+
 X = np.random.RandomState(0).uniform(size=(24, 3))
 y = np.arange(24) % 2
 TARGET = LogisticRegression().fit(X, y)
@@ -300,6 +302,11 @@ FOUND = [
         GaussianNB(), synthesis.PrivateSynthesizer(epsilon=1.0)).fit(X, UNORDERED)),
     ("attribute", lambda: attacks.AttributeInference(LogisticRegression().fit(MARKED, y)).fit(
         np.column_stack([UNORDERED, X]), y)),
+    ("X", lambda: attacks.DensityRatio().fit(X, X + 1.0).score_samples(
+        containers.TABLES["structured"](X))),
+    ("X_train", lambda: audit.audit(TARGET, containers.TABLES["tensor with gradient"](X), y, X, y)),
+    ("last", lambda: preprocessing.Dates("2020-01-01", pd.NaT)),
+    ("y_new", lambda: model_selection.loss_auc(TARGET, X, y, X, MARKED)),
     ("most", lambda: preprocessing.private_group_size(y, most=1 << 63, epsilon=1.0)),
     ("most", lambda: preprocessing.private_group_size(y, most=10**9, epsilon=1.0)),
 ]  # fmt: skip
