@@ -11,10 +11,17 @@ from typing import Any
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # it has no types
 
-__all__ = ["MUCH_WORK", "blas_threads", "one_blas_thread", "one_torch_thread", "threads_for"]
+__all__ = [
+    "MANY_NUMBERS", "MUCH_WORK", "PREDICT_WORK", "blas_threads", "one_blas_thread", "one_thread",
+    "one_torch_thread", "threads_for",
+]  # fmt: skip
 
 # Multiplications of an operation that are worth several threads.
 MUCH_WORK = 1 << 25
+# Of a prediction, which is asked for once and not step after step.
+PREDICT_WORK = 1 << 28
+# Numbers of the records that are worth several threads to an estimator of scikit-learn's.
+MANY_NUMBERS = 1 << 23
 
 
 def blas_threads() -> int:
@@ -35,6 +42,20 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     if _threads(controller) == 1:
         return nullcontext()
     return controller.limit(limits=1, user_api="blas")
+
+
+@contextmanager
+def one_thread(numbers: float, worth: float = MANY_NUMBERS) -> Iterator[None]:
+    """Let linear algebra and compiled loops (OpenMP) take this thread, on ``numbers`` so few.
+
+    That is below ``worth``. Threads that wait for one another take ten times the processor time
+    where other processes want the cores, too.
+    """
+    if numbers >= worth:
+        yield
+        return
+    with one_blas_thread(), _controller().limit(limits=1, user_api="openmp"):
+        yield
 
 
 @contextmanager
@@ -60,8 +81,12 @@ def one_torch_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def threads_for(module: Any, n_rows: float) -> AbstractContextManager[Any]:
+def threads_for(
+    module: Any, n_rows: float, worth: float = MUCH_WORK
+) -> AbstractContextManager[Any]:
     """Return a context with as many threads of torch as passes of so many rows are worth.
+
+    That is one below ``worth`` multiplications by weights.
 
     **Edge cases.** What a convolution works is not known from its weights: it gets all threads.
     """
@@ -69,7 +94,7 @@ def threads_for(module: Any, n_rows: float) -> AbstractContextManager[Any]:
     if any(len(shape) > 2 for shape in shapes):
         return nullcontext()
     work = n_rows * sum(shape.numel() for shape in shapes)
-    return one_torch_thread() if work < MUCH_WORK else nullcontext()
+    return one_torch_thread() if work < worth else nullcontext()
 
 
 def _controller() -> ThreadpoolController:

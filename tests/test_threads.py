@@ -10,12 +10,26 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from sklearn.ensemble import (  # noqa: E402
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.neural_network import MLPClassifier  # noqa: E402
 from threadpoolctl import ThreadpoolController  # noqa: E402
 
-from skprivacy._blas import MUCH_WORK, blas_threads, threads_for  # noqa: E402
-from skprivacy.attacks import GradientInversion, WhiteBoxAttack, party_gradient  # noqa: E402
+from skprivacy import PATEClassifier  # noqa: E402
+from skprivacy._blas import MUCH_WORK, blas_threads, one_thread, threads_for  # noqa: E402
+from skprivacy.attacks import (  # noqa: E402
+    GradientInversion,
+    QuantileAttack,
+    WhiteBoxAttack,
+    party_gradient,
+)
+from skprivacy.label_privacy import RandomizedResponseClassifier  # noqa: E402
 from skprivacy.linear_model import OutputPerturbationClassifier, _logistic  # noqa: E402
+from skprivacy.model_selection._baselines import fit_baseline  # noqa: E402
+from skprivacy.model_selection._split import Records, Split  # noqa: E402
 from skprivacy.neural_network import SCARFEncoder, VATStudent  # noqa: E402
 
 X = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
@@ -26,7 +40,7 @@ Y = (X[:, 0] > 0).astype(int)
 def two_threads():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    with ThreadpoolController().limit(limits=2, user_api="blas"):
+    with ThreadpoolController().limit(limits=2):
         yield
         assert (torch.get_num_threads(), blas_threads()) == (2, 2)
     torch.set_num_threads(before)
@@ -81,6 +95,66 @@ def test_short_products_of_a_solver_take_one_thread(many, threads, monkeypatch):
     monkeypatch.setattr(_logistic.LogisticLoss, "gradient", watched)
     OutputPerturbationClassifier(bounds=(-3, 3), classes=[0, 1]).fit(X, Y)
     assert seen == {threads}
+
+
+def all_threads():
+    return {(pool["user_api"], pool["num_threads"]) for pool in ThreadpoolController().info()}
+
+
+ONE = {("blas", 1), ("openmp", 1)}
+
+
+def teachers(X, Y):
+    model = PATEClassifier(epsilon=1.0, classes=[0, 1], n_teachers=2, n_queries=4, random_state=0)
+    return partial(model.fit, X, Y, X_public=X[:, ::-1])
+
+
+def responses(X, Y):
+    return partial(RandomizedResponseClassifier(epsilon=1.0, classes=[0, 1]).fit, X, Y)
+
+
+def quantiles(X, Y):
+    return partial(QuantileAttack(LogisticRegression().fit(X, Y)).fit, X, Y)
+
+
+def baseline(X, Y):
+    split = Split(*[Records(X, Y)] * 3)
+    trees = HistGradientBoostingClassifier(max_iter=1)
+    return partial(fit_baseline, trees, split, {}, None, "trees", False)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (teachers, LogisticRegression),
+        (responses, LogisticRegression),
+        (quantiles, HistGradientBoostingRegressor),
+        (baseline, HistGradientBoostingClassifier),
+    ],
+)
+def test_estimators_of_few_numbers_take_one_thread(make, kind, monkeypatch):
+    train, seen, fit = make(X, Y), set(), kind.fit
+
+    def watched(self, *args, **kwargs):
+        seen.update(all_threads())
+        return fit(self, *args, **kwargs)
+
+    monkeypatch.setattr(kind, "fit", watched)
+    train()
+    assert seen == ONE
+
+
+def test_many_numbers_take_all_threads():
+    before = all_threads()
+    with one_thread(5, worth=6):
+        assert all_threads() == ONE
+        with one_thread(6, worth=6):  # what is around it decides
+            assert all_threads() == ONE
+    with one_thread(6, worth=6):
+        assert all_threads() == before
+    with pytest.raises(KeyboardInterrupt), one_thread(1):
+        raise KeyboardInterrupt
+    assert all_threads() == before
 
 
 def test_long_passes_and_convolutions_take_all_threads():

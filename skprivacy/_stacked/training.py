@@ -25,7 +25,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_X_y
 
-from .._blas import blas_threads, one_blas_thread
+from .._blas import PREDICT_WORK, blas_threads, one_blas_thread, one_thread
 from .._clones import shadow_clone
 from .._sklearn import safe_indexing
 from .._validation import label_columns
@@ -71,10 +71,12 @@ class StackedMember:
         """Return class probabilities of shape (n_records, n_classes)."""
         hidden = X if self.preprocessing is None else self.preprocessing.transform(X)
         hidden = np.asarray(hidden.toarray() if hasattr(hidden, "toarray") else hidden, np.float32)
-        for weight, bias in self.layers[:-1]:
-            hidden = _ACTIVATIONS[self.activation](hidden @ weight + bias)
-        weight, bias = self.layers[-1]
-        logits = (hidden @ weight + bias).astype(float)
+        work = len(hidden) * sum(weight.size for weight, _ in self.layers)
+        with one_thread(work, PREDICT_WORK):
+            for weight, bias in self.layers[:-1]:
+                hidden = _ACTIVATIONS[self.activation](hidden @ weight + bias)
+            weight, bias = self.layers[-1]
+            logits = (hidden @ weight + bias).astype(float)
         if logits.shape[1] == 1:
             return np.hstack([expit(-logits), expit(logits)])
         return softmax(logits, axis=1)

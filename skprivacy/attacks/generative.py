@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils.validation import check_is_fitted
 
+from .._blas import one_thread
 from .._validation import flag
 from . import scores
 from ._generated import GeneratorAttack
@@ -122,7 +124,8 @@ class GenerativeAttack(GeneratorAttack):
                     f"{num_samples(reference)}, which is too few; expected dozens of each. Pass "
                     "more records."
                 )
-            models.append(clone(base).fit(safe_indexing(X, rows), made[rows].astype(int)))
+            with one_thread(math.prod(np.shape(X))):
+                models.append(clone(base).fit(safe_indexing(X, rows), made[rows].astype(int)))
         self.models_ = models
         return self
 

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from .._blas import one_thread
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import label_columns
 from . import scores
@@ -89,23 +90,25 @@ class QuantileAttack(MembershipAttack):
         base = self.regressor or HistGradientBoostingRegressor(
             loss="quantile", max_iter=60, max_leaf_nodes=15, random_state=0
         )
-        self._regressors = [
-            [
-                clone(base).set_params(quantile=level).fit(features[fold != k], signal[fold != k])
-                for level in (0.5, HIGH)
+        with one_thread(features.size):
+            self._regressors = [
+                [
+                    clone(base).set_params(quantile=q).fit(features[fold != k], signal[fold != k])
+                    for q in (0.5, HIGH)
+                ]
+                for k in range(N_FOLDS)
             ]
-            for k in range(N_FOLDS)
-        ]
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         signal = scores.logit(*self._target_proba(X, y))
         features, fold = self._features(X, y), fingerprints(X) % N_FOLDS
         middle, high = np.empty(len(signal)), np.empty(len(signal))
-        for k, (median, quantile) in enumerate(self._regressors):
-            here = fold == k
-            if here.any():
-                middle[here] = median.predict(features[here])
-                high[here] = quantile.predict(features[here])
+        with one_thread(features.size):
+            for k, (median, quantile) in enumerate(self._regressors):
+                here = fold == k
+                if here.any():
+                    middle[here] = median.predict(features[here])
+                    high[here] = quantile.predict(features[here])
         # quantiles fitted separately may cross, and those of a constant model coincide
         spread = np.maximum(high - middle, 0.1)
         return (signal - middle) / spread

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, rel_entr
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from .._blas import one_thread
 from ..metrics._evidence import epsilon_of_rates
 from ..metrics._fresh_runs import Counts, Curve
 from ..metrics._rates import clopper_pearson
@@ -223,7 +224,9 @@ def _grown(runs: Matrix, others: Matrix, sums: list[Score]) -> Iterator[Score]:
         max_leaf_nodes=8, learning_rate=0.1, max_iter=80, early_stopping=False, random_state=0
     )
     labels = np.r_[np.ones(len(runs)), np.zeros(len(others))]
-    trees.fit(np.vstack([seen(runs), seen(others)]), labels)
+    features = np.vstack([seen(runs), seen(others)])
+    with one_thread(features.size):
+        trees.fit(features, labels)
     yield lambda values: np.asarray(trees.predict_proba(seen(values))[:, 1])
 
 

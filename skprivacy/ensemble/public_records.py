@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.metrics import pairwise_distances_argmin
 
+from .._blas import one_thread
 from .._sklearn import num_samples
 from ..preprocessing import Bounded, Categories, Schema
 from ..preprocessing.columns import Column
@@ -177,8 +178,9 @@ def chosen_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.
     matrix = _numbers(X)
     if matrix is None or n >= n_public:
         return random.permutation(n_public)[:n]
-    clusters = MiniBatchKMeans(n, n_init=1, batch_size=4096, random_state=random).fit(matrix)
-    nearest = np.unique(pairwise_distances_argmin(clusters.cluster_centers_, matrix))
+    with one_thread(matrix.size):
+        clusters = MiniBatchKMeans(n, n_init=1, batch_size=4096, random_state=random).fit(matrix)
+        nearest = np.unique(pairwise_distances_argmin(clusters.cluster_centers_, matrix))
     others = np.setdiff1d(random.permutation(n_public), nearest)
     chosen = np.concatenate([nearest, random.permutation(others)[: n - len(nearest)]])
     return random.permutation(chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Integral, Real
 from typing import Any
 
@@ -14,6 +15,7 @@ from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTraini
 from sklearn.utils.extmath import softmax
 from sklearn.utils.validation import check_is_fitted
 
+from .._blas import one_thread
 from .._door import validate_data
 from .._sklearn import safe_indexing
 from .._validation import Interval, check_one_type
@@ -247,7 +249,8 @@ def taught(student: Any, X: Any, labels: NDArray[np.int64]) -> Any:
         The fitted student.
     """
     last = student.steps[-1][1] if isinstance(student, Pipeline) else student
-    if isinstance(last, _SEMI_SUPERVISED) or getattr(last, "semi_supervised", False):
+    if not (isinstance(last, _SEMI_SUPERVISED) or getattr(last, "semi_supervised", False)):
+        answered = np.flatnonzero(labels != UNANSWERED)
+        X, labels = safe_indexing(X, answered), labels[answered]
+    with one_thread(math.prod(np.shape(X))):
         return student.fit(X, labels)
-    answered = np.flatnonzero(labels != UNANSWERED)
-    return student.fit(safe_indexing(X, answered), labels[answered])

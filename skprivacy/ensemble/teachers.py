@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import warnings
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
+from .._blas import one_thread
 from .._clones import shadow_clone
 from .._global_chance import seeded_globally
 from .._jobs import workers
@@ -110,13 +112,14 @@ def votes_of_each(
                   i % len(classes))
             for i, (member, part, seed) in enumerate(zip(members, own_parts, seeds, strict=True))
         ]  # fmt: skip
-    votes: list[NDArray[np.int64]] = Parallel(n_jobs=workers(n_jobs, len(rows)))(
-        delayed(_vote)(
-            train, teacher, safe_indexing(X, own), y[own], queries, classes, int(seeds[i]),
-            i % len(classes),
-        )
-        for i, own in enumerate(rows)
-    )  # fmt: skip
+    with one_thread(math.prod(np.shape(X)) / n_teachers):
+        votes: list[NDArray[np.int64]] = Parallel(n_jobs=workers(n_jobs, len(rows)))(
+            delayed(_vote)(
+                train, teacher, safe_indexing(X, own), y[own], queries, classes, int(seeds[i]),
+                i % len(classes),
+            )
+            for i, own in enumerate(rows)
+        )  # fmt: skip
     return votes
 
 
@@ -148,7 +151,7 @@ def try_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str = 
         )
     some = safe_indexing(public, np.arange(_TRIED) % num_samples(public))
     made_up = classes[np.arange(_TRIED) % 2]
-    with _own_chance(0), warnings.catch_warnings():
+    with _own_chance(0), warnings.catch_warnings(), one_thread(math.prod(np.shape(some))):
         warnings.simplefilter("ignore")
         try:
             train = _training(teacher)

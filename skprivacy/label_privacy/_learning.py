@@ -7,6 +7,7 @@ posterior; with the posterior as weights a model can be fitted, which gives a be
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
+from .._blas import one_thread
 from .._sklearn import num_samples, safe_indexing
 
 __all__ = ["believed", "crossed", "first_prior", "fitted", "heat", "learned", "posterior"]
@@ -175,7 +177,8 @@ def fitted(estimator: Any, X: Any, weights: Floats, random: np.random.RandomStat
     if len(np.unique(labels)) < 2:
         return DummyClassifier(strategy="constant", constant=labels[0]).fit(labels, labels)
     whole = len(rows) == len(weights)  # one class a record: no copy is needed
-    return model.fit(X if whole else safe_indexing(X, rows), labels, **fit_params)
+    with one_thread(math.prod(np.shape(X))):
+        return model.fit(X if whole else safe_indexing(X, rows), labels, **fit_params)
 
 
 def _seeded(estimator: Any, random: np.random.RandomState) -> Any:

@@ -16,6 +16,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 
+from .._blas import one_thread
 from .._config import warn_caller
 from ..attacks import LabelInferenceAttack
 from ..exceptions import BudgetExceededError
@@ -25,6 +26,7 @@ from ._split import Split
 __all__ = ["checked_baselines", "fit_baseline", "sibling_of"]
 
 _SIBLING = " without privacy"
+_BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 
 
 def checked_baselines(
@@ -91,7 +93,9 @@ def fit_baseline(
     """
     attackable = not (hasattr(attack, "n_shadows") or isinstance(attack, LabelInferenceAttack))
     try:
-        with warnings.catch_warnings():  # the private models give the same ones
+        trees = isinstance(_last(model), _BOOSTING)
+        few = one_thread(math.prod(np.shape(split.own.X)) if trees else math.inf)
+        with warnings.catch_warnings(), few:  # the private models give the same ones
             warnings.simplefilter("ignore")
             warnings.filterwarnings("always", message="(The scorer|attack=).* NaN")
             fitting = Fitting(model, split)
@@ -117,10 +121,14 @@ def fit_baseline(
         return None
 
 
-def _named(model: Any) -> str:
+def _last(model: Any) -> Any:
     while isinstance(model, Pipeline):
         model = model.steps[-1][1]
-    return type(model).__name__
+    return model
+
+
+def _named(model: Any) -> str:
+    return type(_last(model)).__name__
 
 
 def _boosting(X: Any, of_numbers: bool = False) -> Any:

@@ -18,7 +18,7 @@ from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from .._blas import one_torch_thread
+from .._blas import PREDICT_WORK, threads_for
 from .._door import validate_data
 from .._groups import Groups, check_groups
 from .._sklearn import StrOptions, num_samples
@@ -58,7 +58,6 @@ __all__ = [
 
 _PREDICT_ROWS = 1 << 16
 _PREDICT_NUMBERS = 1 << 20  # that are read from a file at a time
-_PREDICT_WORK = 1 << 28  # multiplications by weights that are worth several threads
 
 # Of the parameters that every private training has; two of them have other names in skorch.
 EPOCHS = [Interval(Integral, 1, None, closed="left")]
@@ -386,9 +385,10 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         """Return what ``link`` makes of the outputs of the network in double precision."""
         check_is_fitted(self, "module_")
         answers, start = torch.empty(0), 0
+        least = PREDICT_WORK if self.module is None else 0  # whatever that does with its weights
         with torch.inference_mode():
             for part in self._parts(X):
-                with self._threads_for(len(part)):
+                with threads_for(self.module_, len(part), worth=least):
                     found = link(self.module_(part).double())
                     if start == 0:  # one block: many small ones would pin the parts' memory
                         shape = num_samples(X), *found.shape[1:]
@@ -396,13 +396,6 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
                     answers[start : start + len(part)] = found
                 start += len(part)
         return np.asarray(answers.numpy())
-
-    def _threads_for(self, n_rows: int) -> AbstractContextManager[Any]:
-        """Return a context with as many threads as are worth while for the outputs of a part."""
-        if self.module is not None:  # whatever that does with its weights
-            return nullcontext()
-        weights = sum(p.numel() for p in self.module_.parameters())
-        return one_torch_thread() if n_rows * weights < _PREDICT_WORK else nullcontext()
 
     def _parts(self, X: ArrayLike) -> Iterable[Tensor]:
         """Yield finite rows, a part at a time."""

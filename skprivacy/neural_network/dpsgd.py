@@ -206,8 +206,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
     With ``epsilon=numpy.inf`` "auto" is what one would do without privacy: 256 rectified units,
     batches of 128, 8,000 steps but no more than 100 epochs, Adam at 0.003 (a ``module``: 0.001)
-    that falls to zero, no clipping. It is then another network than the private one. With a
-    ``learning_rate`` of one's own it is gradient descent, clipped, as with privacy.
+    that falls to zero, no clipping; from 5,120 records on larger batches, up to 512, and fewer
+    steps. It is then another network than the private one. With a ``learning_rate`` of one's own it
+    is gradient descent, clipped, as with privacy.
 
     **Edge cases.** A record with NaN, infinite or huge values has no finite gradient and is
     ignored; whether there are such records must not show, so nothing is said about them. Of a group

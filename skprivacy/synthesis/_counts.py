@@ -27,7 +27,7 @@ class Records:
         Shares of records in their unit, in whole ``PARTS``; ``None`` if each is a unit of its own.
     """
 
-    codes: NDArray[np.int32]
+    codes: NDArray[np.integer]
     sizes: list[int]
     weights: NDArray[np.float64] | None
 

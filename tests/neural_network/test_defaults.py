@@ -123,6 +123,31 @@ def test_a_rate_of_ones_own_is_of_clipped_gradient_descent_without_privacy_too()
     assert chosen(AUTO, facts(epsilon=np.inf, clipping="adaptive")).max_grad_norm == 1.0
 
 
+@pytest.mark.parametrize(
+    ("n", "batch", "epochs"),
+    [(100, 100, 100), (5000, 128, 100), (10_240, 256, 100), (40_960, 512, 25)],
+)
+def test_without_privacy_large_tables_take_larger_batches_and_as_many_records(n, batch, epochs):
+    recipe = chosen(AUTO, facts(epsilon=np.inf, n_records=n))
+    assert (recipe.batch_size, recipe.epochs) == (batch, epochs)
+    assert recipe.learning_rate == pytest.approx(0.003 * (max(batch, 128) / 128) ** 0.75)
+
+
+@pytest.mark.parametrize(
+    ("given", "known"),
+    [
+        ({}, {"classifies": False}),
+        ({}, {"perceptron": False}),
+        ({"batch_size": 128}, {}),
+        ({"learning_rate": 0.5}, {}),
+        ({"optimizer": "sgd"}, {}),
+    ],
+)
+def test_batches_without_privacy_grow_only_as_they_were_studied(given, known):
+    recipe = chosen(AUTO | given, facts(epsilon=np.inf, n_records=40_960, **known))
+    assert (recipe.batch_size, recipe.epochs) == (128, 25)
+
+
 def test_what_the_study_does_not_know_is_as_it_was():
     for known in (
         facts(classifies=False, studied=False),

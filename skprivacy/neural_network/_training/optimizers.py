@@ -73,6 +73,8 @@ class PrivateAdam(torch.optim.Optimizer):
                 if p.grad is not None:
                     self._update(p.detach(), p.grad.detach(), self.state[p], group)
 
+    step.hooked = True  # type: ignore[attr-defined]  # or torch's profiler wraps it
+
     @staticmethod
     def _update(p: Tensor, grad: Tensor, state: Any, group: dict[str, Any]) -> None:
         if not state:
@@ -87,15 +89,21 @@ class PrivateAdam(torch.optim.Optimizer):
             # torch's calls take longer than so few numbers
             g, mean, own = grad.numpy(), state["mean"].numpy(), state["square"].numpy()
             with np.errstate(all="ignore"):
-                mean += (g - mean) * np.float32(1 - first)
+                room = np.subtract(g, mean)
+                room *= np.float32(1 - first)
+                mean += room
+                np.multiply(g, g, out=room)
+                room *= np.float32(1 - second)
                 own *= np.float32(second)
-                own += g * g * np.float32(1 - second)
-                root = own / np.float32(1 - second**t)
+                own += room
+                root = np.divide(own, np.float32(1 - second**t), out=room)
                 root -= np.float32(noise)
                 np.maximum(root, np.float32(least), out=root)
                 np.sqrt(root, out=root)
                 root += np.float32(group["eps"])
-                p.numpy()[...] -= np.float32(rate) * mean / root
+                change = np.divide(mean, root, out=room)
+                change *= np.float32(rate)
+                p.numpy()[...] -= change
             return
         state["mean"].lerp_(grad, 1 - first)
         state["square"].mul_(second).addcmul_(grad, grad, value=1 - second)

@@ -180,7 +180,16 @@ def _has_huge(rows: Tensor) -> bool:
     """Whether there are numbers that are too large to compute with; part by part."""
     if not rows.is_floating_point():
         return False
-    return any(bool((part.abs() > _LARGEST).any()) for part in rows.split(_AT_A_TIME))
+    return any(map(_holds_huge, rows.split(_AT_A_TIME)))
+
+
+def _holds_huge(rows: Tensor) -> bool:
+    """Look at the extremes first: numpy finds them in one pass, without threads to wait for."""
+    values = rows.numpy()
+    with np.errstate(invalid="ignore"):
+        if values.min(initial=0) >= -_LARGEST and values.max(initial=0) <= _LARGEST:
+            return False
+    return bool((rows.abs() > _LARGEST).any())  # false where there is only NaN
 
 
 def as_rows(X: Any) -> Tensor | MappedRows:
