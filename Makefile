@@ -22,11 +22,11 @@ GPU_TESTS = tests/mechanisms/test_chacha.py tests/neural_network/test_gpu.py \
 
 help:
 	@echo "make demo       install, train, draw the privacy-utility curve, write report.html and curve.png"
-	@echo "make quick      the inner loop, some 90 seconds: style, types, and the tests that cost little"
+	@echo "make quick      the inner loop, under a minute: style, types, and the tests that cost little"
 	@echo "make test       install, check style and types, run the tests and the doctests"
 	@echo "make test-slow  the long proofs: many models, whole data sets"
 	@echo "make test-matrix  the tests with the oldest and newest versions of all, on each Python"
-	@echo "make test-without-torch  the quick tests of all that works without the extra"
+	@echo "make test-without-torch  the tests of all that works without the extra"
 	@echo "make test-gpu   the tests that need a GPU, and what shows on the processor what it does"
 	@echo "make test-clusters  sweeps on Dask and Ray, with a worker killed on the way"
 	@echo "make fuzz       ten thousand odd inputs into every public entry"
@@ -129,7 +129,7 @@ test-without-torch:
 	.venv-without-torch/bin/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable ".[test]"
 	.venv-without-torch/bin/python -m pip uninstall --quiet --yes torch skorch opacus
-	.venv-without-torch/bin/python -m pytest -q $(PARALLEL) -m "not slow and not heavy" tests $(TESTS)
+	.venv-without-torch/bin/python -m pytest -q $(PARALLEL) tests $(TESTS)
 
 # Input that nobody expects, into every public entry: tests/fuzz draws anew in each run.
 .PHONY: fuzz

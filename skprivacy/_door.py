@@ -92,7 +92,7 @@ def check_target(y: Any) -> None:
             "y holds a sequence or another collection; expected one label or number for each "
             "record."
         )
-    if any(map(_is_missing, values.flat)):
+    if _is_any_missing(values):
         raise ValueError(
             "Input y contains NaN or another missing value. Drop records without a target before "
             "the fit."
@@ -157,7 +157,8 @@ def _check_tensor(values: Any, name: str) -> None:
         ) from None
 
 
-def _is_missing(value: Any) -> bool:
-    if isinstance(value, Decimal):  # of which one kind of NaN does not bear to be compared
-        return value.is_nan()
-    return value is None or bool(pd.isna(value))
+def _is_any_missing(values: Any) -> bool:
+    try:
+        return bool(pd.isna(values).any())
+    except ArithmeticError:  # a signalling NaN of decimals, which does not bear to be compared
+        return True

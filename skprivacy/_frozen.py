@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 from sklearn.base import BaseEstimator, clone
@@ -13,6 +14,7 @@ from sklearn.utils import get_tags
 __all__ = ["of_frozen_parts", "on_its_word"]
 
 _KNOWN = {"skprivacy", "sklearn"}  # packages whose classes say of themselves what is so
+_LIBRARIES = {*_KNOWN, "numpy", "scipy"}  # whose functions have seen nobody's records
 
 
 def of_frozen_parts(params: Mapping[str, Any], relation: str) -> Iterator[str]:
@@ -29,15 +31,22 @@ def of_frozen_parts(params: Mapping[str, Any], relation: str) -> Iterator[str]:
     Notes
     -----
     **Edge cases.** A method of an estimator, as in ``FunctionTransformer(scaler.transform)``, keeps
-    what that has learned. Nothing is assumed of a part that learns nothing, or says by
-    ``data_independent_`` that it has not.
+    what that has learned. What a function knows, such as a mean, is nowhere seen: those that an
+    estimator was handed are assumed of, and one that is itself a parameter by whoever takes it.
+    Nothing is assumed of a part that learns nothing, or says by ``data_independent_`` that it has
+    not.
     """
     private = "label" if relation == "label" else "record"
     for name, value in params.items():
         if _is_frozen(value) and _may_have_learned(value):
             yield f"the {name} depends on no private {private}"
-        elif any(map(_may_have_learned, _frozen_in(value))):
+            continue
+        found = list(_frozen_in(value))
+        functions = [part for part in found if isinstance(part, FunctionType)]
+        if any(_may_have_learned(part) for part in found if part not in functions):
             yield f"what is frozen in {name} depends on no private {private}"
+        if functions:
+            yield f"the functions in {name} depend on no private {private}"
 
 
 def on_its_word(step: Any) -> bool:
@@ -48,22 +57,27 @@ def on_its_word(step: Any) -> bool:
     return hasattr(step, "data_independent_") and type(step).__module__.split(".")[0] not in _KNOWN
 
 
-def _frozen_in(value: Any) -> Iterator[Any]:
-    """Yield the frozen estimators in a parameter, to any depth."""
+def _frozen_in(value: Any, inside: bool = False) -> Iterator[Any]:
+    """Yield the frozen estimators in a parameter, to any depth, and functions of its estimators."""
     if isinstance(value, Mapping):
         value = list(value.values())
     elif isinstance(value, partial):
         value = [value.func, *value.args, value.keywords]
     if isinstance(value, list | tuple):
         for part in value:
-            yield from _frozen_in(part)
+            yield from _frozen_in(part, inside)
     elif _is_estimator(owner := getattr(value, "__self__", None)):
         yield owner
+    elif isinstance(value, FunctionType):
+        if inside and (value.__module__ or "").split(".")[0] not in _LIBRARIES:
+            yield value
     elif _is_frozen(value):
         yield value
+        if isinstance(value, FrozenEstimator):
+            yield from _frozen_in(value.estimator, inside=True)
     elif _is_estimator(value):
         for part in value.get_params(deep=False).values():
-            yield from _frozen_in(part)
+            yield from _frozen_in(part, inside=True)
 
 
 def _is_estimator(value: Any) -> bool:

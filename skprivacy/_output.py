@@ -195,7 +195,7 @@ def displayable(text: str) -> str:
 
 def without_mathtext(text: object) -> str:
     """Return text in which matplotlib finds no formulas, whatever names it holds."""
-    return str(text).replace("$", r"\$")
+    return displayable(str(text)).replace("$", r"\$")
 
 
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:

@@ -1,10 +1,11 @@
-"""All private names of scikit-learn that the library uses."""
+"""All private names of scikit-learn that the library uses.
+
+Accounting imports this file, but neither metrics nor searches: those are imported when asked for.
+"""
 
 from inspect import signature
 from typing import Any
 
-from sklearn.metrics._scorer import _PassthroughScorer, _Scorer
-from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._param_validation import (
     HasMethods,
@@ -15,11 +16,11 @@ from sklearn.utils._param_validation import (
 from sklearn.utils.validation import _num_samples as num_samples
 
 __all__ = [
-    "BaseSearchCV",
     "HasMethods",
     "Interval",
     "StrOptions",
     "asks_predictions_alone",
+    "is_search",
     "num_samples",
     "output_container",
     "safe_indexing",
@@ -30,7 +31,16 @@ __all__ = [
 
 def asks_predictions_alone(scorer: Any) -> bool:
     """Return whether a scorer does nothing with records but to hand them to the model."""
+    from sklearn.metrics._scorer import _PassthroughScorer, _Scorer
+
     return type(scorer) in (_PassthroughScorer, _Scorer)
+
+
+def is_search(model: Any) -> bool:
+    """Return whether a model is one of scikit-learn's searches, or made after them."""
+    from sklearn.model_selection._search import BaseSearchCV
+
+    return isinstance(model, BaseSearchCV)
 
 
 def output_container(transformer: Any) -> str | None:

@@ -48,6 +48,7 @@ __all__ = [
     "positive",
     "probability",
     "sequence",
+    "storable",
     "whole",
 ]
 
@@ -349,6 +350,14 @@ def whole(name: str, value: Any, least: int = 1) -> None:
     """Raise ValueError unless ``value`` is an integer of at least ``least``."""
     if not is_whole(value) or value < least:
         raise ValueError(f"{name}={value!r} must be an integer >= {least}.")
+
+
+def storable(name: str, text: str) -> None:
+    """Raise ValueError for text with half a character, which no file and no table can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name}={text!r} must be text that can be stored as UTF-8.") from None
 
 
 def flag(name: str, value: Any) -> None:

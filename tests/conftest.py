@@ -47,6 +47,22 @@ HEAVY = frozenset(
 )
 
 
+def leaves_out_heavy(config):
+    """Return whether this is the inner loop, which need not even collect what it leaves out."""
+    return "not heavy" in config.option.markexpr
+
+
+def pytest_ignore_collect(collection_path, config):
+    path = collection_path.relative_to(config.rootpath).as_posix()
+    return True if leaves_out_heavy(config) and path in HEAVY else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector, name):
+    heavy = leaves_out_heavy(collector.config) and f"{collector.nodeid}::{name}" in HEAVY
+    return [] if heavy else None
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
         file, test = item.nodeid.partition("::")[0], item.nodeid.partition("[")[0]

@@ -6,7 +6,7 @@ A new estimator is one more line in ``CASES`` and one in ``SCIKIT_LEARN``; ``tes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -760,6 +760,15 @@ CASES = {
     **TRAINED_ON_SYNTHETIC,
     "DPGANSynthesizer": Case(_gan, three_classes, null_label=0, samples=True, before=1),
 }
+
+
+def in_forms(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the name of the first form of each estimator, and the names of its other forms."""
+    first: dict[str, str] = {}
+    for name in names:
+        first.setdefault(name.partition("-")[0], name)
+    return list(first.values()), [name for name in names if name not in first.values()]
+
 
 # What scikit-learn's own checks run on. They cannot pass public facts, and most of them compare two
 # fits, which only a seed makes equal.

@@ -19,7 +19,7 @@ from skprivacy.neural_network._training import engine
 from skprivacy.preprocessing import LocalPerturbation
 
 from . import contracts, contracts_labels, contracts_once, contracts_refused
-from .private_estimators import CASES, LABELS, OVERFLOWING, SCIKIT_LEARN
+from .private_estimators import CASES, LABELS, OVERFLOWING, SCIKIT_LEARN, in_forms
 
 PRIVATE = [
     "ensemble", "federated", "fine_tuning", "label_privacy", "linear_model", "model_selection",
@@ -48,9 +48,18 @@ SAMPLERS = [
 STREAMS = [contracts.check_turns]
 
 
+FIRST, OTHERS = in_forms(CASES)
+
+
 @pytest.mark.parametrize("check", EVERYBODY, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", FIRST)
 def test_contract(name, check):
+    check(CASES[name])
+
+
+@pytest.mark.parametrize("check", EVERYBODY, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", OTHERS)
+def test_contract_of_another_form(name, check):
     check(CASES[name])
 
 

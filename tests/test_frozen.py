@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
@@ -32,6 +33,7 @@ from skprivacy.synthesis import PrivateSynthesizer, SyntheticDataClassifier
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(300, 3))
 Y = (X[:, 0] > 0).astype(int)
+MEAN = X.mean(axis=0)
 PUBLIC = RNG.uniform(-1, 1, size=(60, 3))
 SCALER = FrozenEstimator(StandardScaler().fit(X))
 MODEL = FrozenEstimator(LogisticRegression().fit(X, Y))
@@ -210,8 +212,31 @@ def test_what_a_subclass_says_of_itself_is_assumed():
     ],
 )
 def test_a_method_of_an_estimator_is_frozen_with_it(function):
-    told = by_votes(teacher=behind(FunctionTransformer(function))).privacy_.assumptions
-    assert "what is frozen in teacher depends on no private record" in told
+    step = FunctionTransformer(function)
+    for given in (step, FrozenEstimator(step)):
+        told = by_votes(teacher=behind(given)).privacy_.assumptions
+        assert "what is frozen in teacher depends on no private record" in told
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda Z: Z - MEAN, True),
+        (partial(lambda Z, by: Z - by, by=MEAN), True),
+        (np.tanh, False),
+        (np.cbrt, False),
+        (expit, False),
+        (np.nan_to_num, False),
+    ],
+)
+def test_what_a_function_knows_is_assumed(function, told):
+    step = FunctionTransformer(function)
+    frozen = FrozenEstimator(step)
+    for model in (by_votes(teacher=behind(step)), of_synthetic_records(behind(frozen))):
+        words = [a for a in model.privacy_.assumptions if "functions" in a]
+        part = "teacher" if isinstance(model, PATEClassifier) else "estimator"
+        expected = [f"the functions in {part} depend on no private record"]
+        assert words == (expected if told else [])
 
 
 def test_a_private_search_refuses_them():

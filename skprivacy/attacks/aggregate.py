@@ -201,7 +201,7 @@ class AggregateAttack(BaseEstimator):
     >>> from skprivacy.preprocessing import private_mean
     >>> release = private_mean(patients, bounds=(0, 1), epsilon=1.0, delta=1e-5)
     >>> attack = AggregateAttack(n_records=100, noise=None).fit(release.value, reference)
-    >>> attack.evaluate(patients, strangers).auc < 0.8
+    >>> attack.evaluate(patients, strangers).auc < 0.9
     True
     """
 

@@ -1,16 +1,59 @@
-"""Signs that the groups of an audit are not what it takes them for."""
+"""Signs that the samples of an audit are not what it takes them for."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..attacks import AttackResult
 from ..metrics import auc_interval, clopper_pearson
 
-__all__ = ["Accuracy", "why_doubtful"]
+__all__ = ["Accuracy", "why_copied", "why_doubtful"]
+
+# How many copies of it a record has in its own sample, on average, from which intervals for
+# independent records are too narrow; up to here their slack covers it. And how much rarer copies
+# in the other sample must be for a random split to be out of the question.
+_COPIES, _RARER = 1.0, 0.1
 
 Accuracy = tuple[float, int]
+
+
+def why_copied(members: NDArray[np.uint64], others: NDArray[np.uint64]) -> str:
+    """Return why records are copies of one another, of which a sample has all; else nothing.
+
+    Parameters
+    ----------
+    members, others : ndarray of shape (n_members,) and (n_others,)
+        Fingerprints of the records.
+
+    Notes
+    -----
+    A random split gives a record about as many copies in one sample as in the other, whatever the
+    records are. Members that were repeated on their own, or people whose records are alike, are no
+    independent records: one lucky guess counts several times.
+    """
+    for who, own, other in (("members", members, others), ("non-members", others, members)):
+        alike, counts = np.unique(own, return_counts=True)
+        copies = float((counts * (counts - 1)).sum() / len(own))
+        met = _met(alike, counts, other)
+        if copies > _COPIES and met < _RARER * copies:
+            return (
+                f"A record of the {who} has {copies:.1f} copies among them on average, and one of "
+                f"the others has {met:.1f} there, as no random split leaves them. Copies are not "
+                "independent, and a claim about one record says less about several: the audit says "
+                "nothing about it. Repeat it with distinct records, or pass groups that tell whose "
+                "they are."
+            )
+    return ""
+
+
+def _met(alike: NDArray[np.uint64], counts: NDArray[np.int64], other: NDArray[np.uint64]) -> float:
+    """Return how many copies in one sample a record of the other has on average."""
+    place = np.minimum(np.searchsorted(alike, other), len(alike) - 1)
+    return float(np.where(alike[place] == other, counts[place], 0).mean())
 
 
 def why_doubtful(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -39,6 +43,9 @@ _PUBLIC = {"privacy_", "privacy_event_", "epsilon_", "delta_", "n_features_in_",
 _ANSWERS = ("predict_proba", "decision_function", "predict", "transform")
 _MOST = 20_000  # numbers of a model
 _DEPTH = 8
+_BITS = 1000  # of whole numbers that a float holds
+# Code, and generators, whose states tell no more than what was drawn from them.
+_SKIPPED = (type, ModuleType, BuiltinFunctionType, np.random.RandomState, np.random.Generator)
 
 
 def adds_up_answers(guarantee: PrivacyGuarantee, mechanisms: Sequence[Mechanism]) -> bool:
@@ -61,11 +68,12 @@ def numbers_of(model: Any, probes: Any) -> NDArray[np.float64]:
     """Return all numbers that a model learned, and its answers about some records.
 
     **Guarantees.** The order is the same for models of one kind. Attributes are read, private ones
-    too: whoever has the model has them.
+    too, and what a pickle holds of anything else: whoever has the model has them.
 
-    **Edge cases.** Text is left out, and answers if all of them raise.
+    **Edge cases.** Text counts by its length and a digest. Answers are left out if all of them
+    raise, and what is beyond some 20,000 numbers.
     """
-    learned = list(_walk(model, set(), _DEPTH))
+    learned = list(_walk(model, {}, _DEPTH))
     return np.concatenate([np.zeros(0), *learned, _answers(model, probes)])[:_MOST]
 
 
@@ -85,19 +93,33 @@ def _answers(model: Any, probes: Any) -> NDArray[np.float64]:
     return np.zeros(0)
 
 
-def _walk(value: Any, seen: set[int], depth: int) -> Iterator[NDArray[np.float64]]:
-    if isinstance(value, (bool, int, float, np.number, np.bool_)):
-        yield np.array([float(value)])
-    elif isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        yield value.astype(float).ravel()
+def _walk(value: Any, seen: dict[int, Any], depth: int) -> Iterator[NDArray[np.float64]]:
+    if isinstance(value, (bool, int, float, np.number, np.bool_, str, bytes)):
+        yield _digits(value)
+    elif isinstance(value, np.ndarray) and value.dtype.kind in "biufcmM":
+        plain = value.view(np.int64) if value.dtype.kind in "mM" else value
+        pair = (plain.real, plain.imag) if plain.dtype.kind == "c" else (plain,)
+        yield from (part.astype(float).ravel() for part in pair)
     elif sparse.issparse(value):
         yield from (np.asarray(value.data, float), np.asarray(value.nonzero(), float).ravel())
     elif _is_tensor(value):
         yield value.detach().cpu().double().numpy().ravel()
     elif depth and id(value) not in seen:
-        seen.add(id(value))
+        seen[id(value)] = value  # kept: of what is gone, another object may get the id
         for part in _parts(value):
             yield from _walk(part, seen, depth - 1)
+
+
+def _digits(value: Any) -> NDArray[np.float64]:
+    """Return a scalar as numbers; of text, and of what no float holds, its size and a digest."""
+    if isinstance(value, (str, bytes)):
+        text = value.encode(errors="surrogatepass") if isinstance(value, str) else value
+        return np.array([len(text), zlib.crc32(text)], float)
+    if isinstance(value, (complex, np.complexfloating)):
+        return np.array([value.real, value.imag], float)
+    if isinstance(value, int) and value.bit_length() > _BITS:
+        return np.array([value.bit_length(), value % (1 << 53)], float)
+    return np.array([float(value)])
 
 
 def _is_tensor(value: Any) -> bool:
@@ -106,33 +128,53 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _parts(value: Any) -> list[Any]:
-    """Return what a value is made of; nothing for what is no container, tree, network or model."""
+    """Return what a value is made of; nothing for what holds no data, or keeps it to itself."""
     if isinstance(value, Mapping):
-        return list(value.values())
-    if isinstance(value, (list, tuple)):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, (list, tuple, set, frozenset)):
         return list(value)
-    if isinstance(value, np.ndarray) and value.dtype == object:
-        return list(value.ravel())
+    if isinstance(value, (pd.DataFrame, pd.Series)):
+        return [value.index.to_numpy(), value.to_numpy()]
+    if isinstance(value, np.ndarray):  # of objects, of text, or of several fields
+        return value.ravel().tolist()
     if callable(getattr(value, "state_dict", None)):
         return list(value.state_dict().values())
-    if isinstance(value, (type, np.random.RandomState, np.random.Generator)):
+    if isinstance(value, FunctionType):  # what it was made with; its module has nothing of a fit
+        return [*(cell.cell_contents for cell in value.__closure__ or () if _filled(cell))]
+    if isinstance(value, MethodType):
+        return [value.__self__]
+    if isinstance(value, partial):
+        return [value.func, value.args, value.keywords]
+    if isinstance(value, _SKIPPED):
         return []
-    if callable(value) and not hasattr(value, "fit"):
-        return []
-    held = _attributes(value)
+    if not hasattr(value, "__dict__"):
+        return _pickled(value)
+    held = vars(value)
     params = set(value.get_params(deep=False)) if hasattr(value, "get_params") else set()
     skipped = _PUBLIC | (params if hasattr(value, "fit") else set())
     # Arrays before models and lists, whose sizes may differ from run to run: so they keep places.
     return [held[name] for name in sorted(held, key=_shape_may_vary(held)) if name not in skipped]
 
 
+def _filled(cell: Any) -> bool:
+    """Return whether a cell of a closure has a value yet."""
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+def _pickled(value: Any) -> list[Any]:
+    """Return what a pickle of a value would hold; nothing if it refuses."""
+    try:
+        _, *held = value.__reduce_ex__(4)
+        return [part if isinstance(part, (tuple, dict)) else list(part) for part in held if part]
+    except Exception as error:
+        if is_alarm(error):
+            raise
+        return []
+
+
 def _shape_may_vary(held: dict[str, Any]) -> Callable[[str], tuple[bool, str]]:
     plain = (bool, int, float, np.number, np.bool_, np.ndarray)
     return lambda name: (not isinstance(held[name], plain), name)
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    if hasattr(value, "__dict__"):
-        return dict(vars(value))
-    state = value.__getstate__() if type(value).__module__.startswith("sklearn.") else None
-    return state if isinstance(state, dict) else {}

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from .._sklearn import BaseSearchCV
+from .._sklearn import is_search
 from ..accounting import ApproxDP, Composed, PrivacyGuarantee, Repeated
 from ._composition import composed
 from ._private import guarantee_in, holds_private
@@ -77,7 +77,7 @@ def charged_by(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarant
 
 def _counts_its_fits(search: Any) -> bool:
     """Return whether a search is scikit-learn's; a subclass may fit more than it reports."""
-    return isinstance(search, BaseSearchCV) and type(search).__module__.startswith("sklearn.")
+    return is_search(search) and type(search).__module__.startswith("sklearn.")
 
 
 def _requested(candidate: Any, fitted: dict[str, Any]) -> list[ApproxDP]:

@@ -73,6 +73,8 @@ class AuditReport:
         How far each attack tells the members of each class and subgroup, most exposed first.
     attacked : str
         What members are: "record", or the name of the ``groups`` that the audit was given.
+    copied : str
+        Why the records are no independent ones; empty if nothing shows it.
     """
 
     model: str
@@ -94,6 +96,7 @@ class AuditReport:
     disclosure: DisclosureReport | None = None
     exposures: tuple[GroupExposure, ...] = ()
     attacked: str = "record"
+    copied: str = ""
 
     of_labels: ClassVar[bool] = False  # whether labels are guessed, and not membership
 
@@ -152,8 +155,8 @@ class AuditReport:
     def verdict(self) -> str:
         """ "consistent", "VIOLATED", "DOUBTFUL", "no claim", or "no claim: " and the reason.
 
-        "consistent" means only that no attack refuted the claim; "DOUBTFUL" that none did, but
-        members look like non-members (see ``doubt``).
+        "consistent" means only that no attack refuted the claim; "DOUBTFUL" that members
+        look like non-members, or records are copies of one another (see ``doubt``).
         """
         if not self.claims:
             return self.reason or NO_CLAIM
@@ -172,19 +175,22 @@ class AuditReport:
         Returns
         -------
         bool
-            False where there is no claim.
+            False where there is no claim, or records are copies of one another.
         """
         beyond = finding.epsilon_lower_bound > self.claimed_epsilon
-        return self.claims and (beyond or bool(finding.refutation))
+        return self.claims and not self.copied and (beyond or bool(finding.refutation))
 
     @property
     def refutations(self) -> list[str]:
         """How attacks contradict the claimed trade-off curve, in words."""
-        return [f"{f.result.attack}: {f.refutation}" for f in self.findings if f.refutation]
+        found = [] if self.copied else self.findings
+        return [f"{f.result.attack}: {f.refutation}" for f in found if f.refutation]
 
     @property
     def doubt(self) -> str:
-        """Why the groups look exchanged: AUC below one half, or worse accuracy on own records."""
+        """Why the samples are no random ones: exchanged, by AUC or accuracy, or full of copies."""
+        if self.copied:
+            return self.copied
         own, new = (self.train_accuracy, self.n_train), (self.test_accuracy, self.n_test)
         return why_doubtful([finding.result for finding in self.findings], own, new, self.alpha)
 

@@ -21,6 +21,7 @@ from ..attacks._modules import askable
 from ..attacks._records import as_records, check_alike, fingerprints
 from ..attacks.shadow import NOT_LEARNING
 from ._attacking import findings_of, together
+from ._doubt import why_copied
 from ._exposure import group_exposures, partitions_of
 from ._facts import facts_of, facts_of_people
 from ._people import People, claim_for
@@ -221,6 +222,9 @@ def audit(
         why_not_measured=why,
         exposures=group_exposures([f.result for f in findings], partitions, float(alpha)),
         disclosure=disclosure,
+        copied=why_copied(*map(fingerprints, map(as_records, (X_train, X_test))))
+        if people is None
+        else "",
     )
 
 

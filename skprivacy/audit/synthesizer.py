@@ -203,7 +203,7 @@ def audit_synthesizer(
     >>> X = pd.DataFrame({"age": rng.integers(18, 90, 500), "job": rng.choice(["no", "yes"], 500)})
     >>> schema = Schema({"age": Bounded(18, 90), "job": Categories(["no", "yes"])})
     >>> synthesizer = PrivateSynthesizer(4.0, 1e-6, schema=schema)
-    >>> report = audit_synthesizer(synthesizer, X, n_runs=30, alpha=1e-6)
+    >>> report = audit_synthesizer(synthesizer, X, n_runs=30, alpha=1e-8)
     >>> report.verdict, round(report.claimed_mu, 2)
     ('consistent', 0.84)
     """

@@ -304,7 +304,8 @@ def verify_release(
     >>> from skprivacy.mechanisms import Laplace, SecureRandom
     >>> noise, random = Laplace(0.5, sensitivity=1.0), SecureRandom()
     >>> claim = PrivacyGuarantee(noise.event)
-    >>> verify_release(lambda v: noise.release(v, random), [(1.0, 0.0)], claim, n_runs=500).broken
+    >>> release = lambda v: noise.release(v, random)
+    >>> verify_release(release, [(1.0, 0.0)], claim, n_runs=500, alpha=1e-8).broken
     False
     >>> half = Laplace(0.1, sensitivity=1.0)
     >>> verify_release(lambda v: half.release(v, random), [(1.0, 0.0)], claim, n_runs=500).broken

@@ -111,7 +111,8 @@ def make_model(
         model = kind(**{**usual, **given})
     except TypeError as error:
         raise UserError(
-            f"--set: {error}. The parameters of {kind.__name__} are {', '.join(known)}."
+            f"--set: {str(error).rstrip('.')}. "
+            f"The parameters of {kind.__name__} are {', '.join(known)}."
         ) from None
     if is_regressor(model) == records.classifies:
         raise UserError(

@@ -19,7 +19,8 @@ examples:
   skprivacy audit patients.csv --schema patients.json --attack loss,RMIA --set epochs=50
 
 exit codes: 0 the claim was not refuted, 1 it was refuted (VIOLATED), 2 an error in the arguments or
-the data, 3 members look like non-members, so that the audit says nothing (DOUBTFUL).
+the data, 3 members look like non-members, or records are copies, so that the audit says
+nothing (DOUBTFUL).
 A measured epsilon is a lower bound: it can refute a claim, never prove one. To audit your own
 model, call skprivacy.audit.audit from Python.
 """

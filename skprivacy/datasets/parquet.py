@@ -18,7 +18,7 @@ from .._validation import as_path, as_paths, flag, sequence
 __all__ = ["open_parquet"]
 
 _ROWS = 1 << 14  # rows read at a time
-_BUFFER = 1 << 20  # bytes of a column's pages that are read ahead
+_BUFFER = 1 << 16  # bytes of a column's pages that are read ahead
 _READABLE = "iufb"
 
 Path = str | PathLike[str]
@@ -77,8 +77,9 @@ def open_parquet(
     process ends, however it ends (on Windows it has a name until then).
 
     **Edge cases.** A missing number becomes NaN; a network ignores such a record. Numbers beyond
-    single precision become infinite. Passing ``data`` to another process, as joblib does, copies it
-    into memory: let each process open the file itself.
+    single precision become infinite. While files are read, memory holds some pages of each column,
+    3 MB of each as pyarrow writes them, however many rows there are. Passing ``data`` to another
+    process, as joblib does, copies it into memory: let each process open the file itself.
 
     Examples
     --------

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -77,11 +78,7 @@ class RecordScore:
                 [self._each(model, safe_indexing(X, part), y[part]) for part in parts]
             )
         found = np.asarray(self.of_records(y, predicted), dtype=float)
-        if found.shape != y.shape:
-            raise TypeError(
-                f"scoring={self.of_records!r} returned an array of shape {found.shape}; expected a "
-                "number for each record. Return an array of the shape of the true values."
-            )
+        _check_shape(self.of_records, found, y)
         return np.clip(np.nan_to_num(found, nan=0.0), 0.0, 1.0)
 
     def mean(self, noisy_sum: float, count: float) -> float:
@@ -108,8 +105,11 @@ def record_score(scoring: Any, model: Any, target_bounds: Any) -> RecordScore:
     ------
     ValueError
         If it is not a mean over records, or a regressor's target has no public bounds.
+    TypeError
+        If a function does not take true and predicted values, or returns one number for all.
     """
     if callable(scoring):
+        _check_function(scoring)
         return RecordScore(
             getattr(scoring, "__name__", repr(scoring)),
             scoring,
@@ -137,6 +137,34 @@ def record_score(scoring: Any, model: Any, target_bounds: Any) -> RecordScore:
     power = _ERRORS[scoring]
     lowest = -((upper - lower) ** power)
     return RecordScore(scoring, partial(_closeness, lower, upper, power), lowest, 0.0)
+
+
+def _check_function(scoring: Callable[..., Any]) -> None:
+    """Refuse what takes something else, before anything is charged, as far as that can be told."""
+    try:
+        signature(scoring).bind(None, None)
+    except TypeError as error:
+        raise TypeError(
+            f"scoring={scoring!r} must take true and predicted values, (y_true, y_pred), and "
+            f"return a number from 0 to 1 for each record: {error}. A scorer of scikit-learn takes "
+            "a model; pass a function."
+        ) from error
+    except ValueError:  # its signature is not known
+        pass
+    zeros = np.zeros(2)
+    try:
+        found = np.asarray(scoring(zeros, zeros), dtype=float)
+    except Exception:  # it may be made for labels of another type
+        return
+    _check_shape(scoring, found, zeros)
+
+
+def _check_shape(scoring: Any, found: NDArray[Any], y: NDArray[Any]) -> None:
+    if found.shape != y.shape:
+        raise TypeError(
+            f"scoring={scoring!r} returned an array of shape {found.shape}; expected a number for "
+            "each record. Return an array of the shape of the true values."
+        )
 
 
 _ERRORS = {"neg_mean_absolute_error": 1, "neg_mean_squared_error": 2}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._validation import is_whole
+from .._validation import is_whole, storable
 from ._column import Column
 from ._values import category_codes, category_key, column_numbers
 
@@ -251,6 +251,7 @@ class Categories(Column):
         seen: set[str] = set()
         for value in plain:
             key = category_key(value)
+            storable("values", key)
             if key in seen:
                 raise ValueError(
                     f"Categories: {value!r} occurs more than once (1 and '1' count as equal). "

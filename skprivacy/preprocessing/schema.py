@@ -15,7 +15,7 @@ import pandas as pd
 
 from .. import _config
 from .._output import write_file
-from .._validation import as_frame, as_path, flag, sequence, whole
+from .._validation import as_frame, as_path, flag, sequence, storable, whole
 from ..mechanisms.bounds import checked_bounds
 from ._column import Column
 from ._inferring import column_name, inferred_column, target_facts
@@ -84,6 +84,7 @@ class Schema(Mapping[str, Column]):
                     f"Schema: column name {name!r} must be text. Rename the column, for example to "
                     f"'x{name}'."
                 )
+            storable("columns", name)
             if not isinstance(column, tuple(KINDS.values())):
                 raise TypeError(
                     f"Schema: column {name!r} must be Bounded(lower, upper), Categories(values), "
@@ -91,6 +92,7 @@ class Schema(Mapping[str, Column]):
                 )
         if target is not None and not isinstance(target, str):
             raise TypeError(f"Schema: target={target!r} must be the name of a column, or None.")
+        storable("target", target or "")
         if target is not None and target in columns:
             raise ValueError(
                 f"Schema: target={target!r} must not be among the feature columns. Remove it from "

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._door import validate_data
+from .._identifiers import identifiers
 from .._validation import as_frame, sequence
 from ..base import undone_on_error
 from ._column import Column
@@ -244,14 +245,23 @@ def check_columns(schema: Schema, X: Any) -> None:
             f"X lacks the schema's columns {missing}; it has {names}. Add or rename columns."
         )
     if extra := [name for name in names if name not in schema]:
+        whose = identifiers(extra)
         raise ValueError(
             f"X has columns that the schema does not describe: {extra}. Drop them, for example "
             "X[list(schema)]."
+            + (
+                f" {whose[0]!r} seems to say whose record each is: if anybody has several, pass it "
+                "as groups to the private model's fit."
+                if whose
+                else ""
+            )
         )
 
 
 def described_columns(schema: Schema, X: Any) -> Iterator[tuple[pd.Series, Column]]:
     """Yield each column that the schema describes, with its facts."""
     for i, (name, fact) in enumerate(schema.items()):
-        # An array's own type: pandas would make text of one that it cannot write.
-        yield (X[name] if isinstance(X, pd.DataFrame) else pd.Series(X[:, i], dtype=X.dtype)), fact
+        if isinstance(X, pd.DataFrame):
+            yield X[name], fact
+        else:  # an array's own type: pandas would make text of one that it cannot write
+            yield pd.Series(X[:, i], dtype=X.dtype, copy=False), fact

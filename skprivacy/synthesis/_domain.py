@@ -116,7 +116,7 @@ class Domain:
     def sizes(self) -> list[int]:
         return [column.size for column in self.columns]
 
-    def encoded(self, series: list[pd.Series]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def encoded(self, series: list[pd.Series]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Return codes of the records that are kept, and which these are.
 
         Returns
@@ -124,13 +124,18 @@ class Domain:
         codes : ndarray of shape (n_kept, n_columns)
         kept : ndarray of shape (n_samples,)
         """
-        found = [c.cells.codes(s) for c, s in zip(self.columns, series, strict=True)]
-        codes = np.column_stack(found)
-        unknown = codes < 0
-        may = np.array([column.may_be_missing for column in self.columns])
-        kept = ~(unknown & ~may).any(axis=1) & ~unknown.all(axis=1)
-        codes = np.where(unknown, [column.cells.size for column in self.columns], codes)
-        return codes[kept], kept
+        n = len(series[0])
+        codes = np.empty((n, len(self.columns)), np.int32)  # half as much as X, at most
+        lacking, known = np.zeros(n, bool), np.zeros(n, bool)
+        for j, (column, values) in enumerate(zip(self.columns, series, strict=True)):
+            found = column.cells.codes(values)
+            unknown = found < 0
+            known |= ~unknown
+            if not column.may_be_missing:
+                lacking |= unknown
+            codes[:, j] = np.where(unknown, column.cells.size, found)
+        kept = known & ~lacking
+        return codes if kept.all() else codes[kept], kept
 
     def decoded(self, codes: NDArray[np.int64], random: np.random.RandomState) -> pd.DataFrame:
         """Return a record for each row of codes."""

@@ -54,14 +54,21 @@ class Features:
     def _place(self) -> int:
         return self.domain.names.index(str(self.label))
 
-    def rows(self, codes: NDArray[np.int64]) -> NDArray[np.float32]:
+    def rows(self, codes: NDArray[np.int32]) -> NDArray[np.float32]:
         """Return a row for each record of codes, of shape (n, sum of widths)."""
-        parts = [_row(column, codes[:, j]) for column, j in self.columns]
-        return np.concatenate(parts, axis=1, dtype=np.float32)
+        rows = np.empty((len(codes), sum(self.widths)), np.float32)
+        start = 0
+        for column, j in self.columns:
+            width = sum(_widths(column))
+            rows[:, start : start + width] = _row(column, codes[:, j])
+            start += width
+        return rows
 
-    def labels(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def labels(self, codes: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the cell of each record's label, or 0."""
-        return codes[:, self._place] if self.label is not None else np.zeros(len(codes), np.int64)
+        if self.label is None:
+            return np.zeros(len(codes), np.int64)
+        return codes[:, self._place].astype(np.int64)
 
     def codes(self, rows: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the codes of made rows, of shape (n, n_columns)."""
@@ -82,7 +89,7 @@ def _widths(column: Column) -> tuple[int, ...]:
     return (1, 2) if column.may_be_missing else (1,)
 
 
-def _row(column: Column, codes: NDArray[np.int64]) -> NDArray[np.float32]:
+def _row(column: Column, codes: NDArray[np.int32]) -> NDArray[np.float32]:
     if not column.ordered:
         return np.eye(column.size, dtype=np.float32)[codes]
     missing = codes == column.cells.size

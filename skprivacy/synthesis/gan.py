@@ -373,6 +373,8 @@ class DPGANSynthesizer(Synthesizer):
 
 def _placed(values: NDArray[Any], kept: NDArray[np.bool_]) -> NDArray[Any]:
     """Return a row for each record; those that are left out have none that counts."""
+    if kept.all():
+        return values
     empty = np.nan if values.dtype.kind == "f" else 0
     rows = np.full((len(kept), *values.shape[1:]), empty, dtype=values.dtype)
     rows[kept] = values

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+import uuid
 from glob import glob
 
 import psycopg
@@ -34,7 +35,7 @@ class Server:
             self._port = free.getsockname()[1]
         self.url = f"postgresql://tester@127.0.0.1:{self._port}/postgres"
         # Not under pytest's folder, which another account may not enter.
-        self._folder = f"/tmp/skprivacy-postgres-{self._port}"
+        self._folder = f"/tmp/skprivacy-postgres-{uuid.uuid4().hex}"
         self._how = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
         if os.geteuid() == 0:
             self._how["user"] = "postgres"
@@ -53,13 +54,20 @@ class Server:
                 start_new_session=True, **self._how,
             )  # fmt: skip
             while running.poll() is None:  # it ends if what was killed has not yet let go
-                try:
-                    psycopg.connect(self.url).close()
+                if self._answers():
                     self._running = running
                     return
-                except psycopg.OperationalError:
-                    time.sleep(0.1)
+                time.sleep(0.1)
         raise TimeoutError("the server does not start")
+
+    def _answers(self) -> bool:
+        """Tell whether it is this server: another may have taken the port that was free."""
+        try:
+            with psycopg.connect(self.url) as connection:
+                [folder] = connection.execute("SHOW data_directory").fetchone()
+        except psycopg.OperationalError:
+            return False
+        return folder == self._folder
 
     def kill(self) -> None:
         """End all its processes at once, as a loss of power would."""

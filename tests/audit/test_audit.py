@@ -499,6 +499,7 @@ def test_small_shares_keep_two_digits():
 
 def test_forgotten_noise_is_caught():
     """The whole chain: DP-SGD that claims epsilon = 0.1 and adds no noise is found out."""
+    pytest.importorskip("torch")
     from skprivacy.mechanisms import FloatGaussian
     from skprivacy.neural_network import DPSGDClassifier
 

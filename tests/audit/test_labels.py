@@ -68,7 +68,8 @@ def test_who_memorises_labels_is_caught():
 
 
 def test_who_protects_them_is_not_and_membership_stays_open():
-    report = audit(HONEST.fit(*PARTS[:2]), *PARTS, random_state=0)
+    # Reports are fresh, so this alpha is how often the claim is refuted.
+    report = audit(HONEST.fit(*PARTS[:2]), *PARTS, alpha=1e-8, random_state=0)
     assert report.verdict == "consistent"
     assert any("Membership was not tested" in caveat for caveat in report.caveats)
     assert "Membership was not tested" in repr(report)

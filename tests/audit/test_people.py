@@ -316,6 +316,7 @@ def test_an_ensemble_that_protects_people_is_audited_by_people():
         partition="hash", classes=[0, 1], n_queries=20, random_state=0,
     )  # fmt: skip
     model.fit(*records[:2], X_public=X[:50] + 0.5, groups=groups[0])
-    report = audit(model, *records, attacks=[LossThreshold()], groups=groups)
+    # The noise is fresh, so this alpha is how often it is accused, or doubted.
+    report = audit(model, *records, attacks=[LossThreshold()], groups=groups, alpha=1e-8)
     assert report.unit == report.attacked == "patient"
     assert report.verdict == "consistent"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from unittest import mock
 
 import numpy as np
@@ -56,9 +57,9 @@ def test_it_shows_most_of_what_is_claimed_and_rows_less():
 
 @pytest.mark.usefixtures("fast")
 def test_one_canary_in_a_fit_shows_all_but_the_choices():
-    report = audit_synthesizer(synthesizer(method="tree"), X, n_runs=40, random_state=0)
-    # 1.79 of 1.85, since 5 % go to choices: right with probability 0.81
-    assert report.tables.right >= 19
+    report = audit_synthesizer(synthesizer(method="tree"), X, n_runs=80, random_state=0)
+    # 1.79 of 1.85, since 5 % go to choices: right with probability 0.81, so fewer in 1 of 10^7 runs
+    assert report.tables.right >= 44
     assert [bound.bound for bound in report.tables.bounds] == ["approximate", "product"]
     assert "interfere" not in repr(report)
 
@@ -146,7 +147,7 @@ def shows_real_records():
     [
         (no_noise, {}, 40, 1),
         (half_the_noise, {}, 250, 1),  # missed less than once in 10 million
-        (shows_real_records, {}, 40, 1),
+        (shows_real_records, {}, 120, 1),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
             for case in [
@@ -162,9 +163,11 @@ def shows_real_records():
 @pytest.mark.usefixtures("fast")
 def test_planted_bugs_refute_the_claim(bug, params, n_runs, n_canaries):
     with bug():
+        # The tables of the last bug are as claimed, and accused as often as alpha says.
         report = audit_synthesizer(
-            synthesizer(8.0, **params), X, n_runs=n_runs, n_canaries=n_canaries
-        )
+            synthesizer(8.0, **params), X, n_runs=n_runs, n_canaries=n_canaries,
+            alpha=1e-7 if bug is shows_real_records else 0.05,
+        )  # fmt: skip
     assert report.verdict == "VIOLATED"
     assert "VIOLATED" in repr(report)
     if bug is shows_real_records:
@@ -184,7 +187,7 @@ def refutations(n, n_runs, n_canaries, alpha):
 @pytest.mark.usefixtures("fast")
 def test_true_claims_are_rarely_refuted():
     """With coins that are refuted at a share that shows a mistake in few runs."""
-    assert refutations(10, 1, 50, 0.1) <= binom.ppf(1 - 1e-6, 10, 0.1)
+    assert refutations(10, 1, 50, 0.1) <= binom.ppf(1 - 1e-8, 10, 0.1)
 
 
 def test_guesses_of_coins_in_runs_of_their_own_are_right_as_often_as_a_curve_allows():
@@ -196,16 +199,16 @@ def test_guesses_of_coins_in_runs_of_their_own_are_right_as_often_as_a_curve_all
         scores = random.normal(size=n) + mu * (coins - 0.5)
         right = int((guessed_in_turn(scores) == coins).sum())
         for claimed in refuted:
-            refuted[claimed] += LIMITS[claimed] <= right
+            refuted[claimed] += least_refuted(claimed) <= right
     assert refuted[1.0] <= binom.ppf(1 - 1e-6, 2000, 0.05)
     assert refuted[1.0] > 20
     assert refuted[0.7] > 800
 
 
-LIMITS = {
-    mu: next(k for k in range(201) if refutes_apart(k, 200, gaussian(mu), 0.05))
-    for mu in (0.7, 1.0)
-}
+@cache
+def least_refuted(mu):
+    """Return how many right guesses of 200 refute a claim."""
+    return next(k for k in range(201) if refutes_apart(k, 200, gaussian(mu), 0.05))
 
 
 @pytest.mark.slow

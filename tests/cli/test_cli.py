@@ -70,6 +70,7 @@ def run(text, capsys):
 
 
 def test_sweep_of_a_table(folder, capsys):
+    pytest.importorskip("torch")
     code, out, err = run(
         "sweep data.csv --schema schema.json --epsilons 1 10,inf --cv 2 --delta 1e-4 --quiet "
         "--out report.html --plot curve.png --csv results.csv",
@@ -98,6 +99,7 @@ def test_sweep_of_a_table(folder, capsys):
 
 
 def test_the_report_escapes_the_name_of_the_file(folder, capsys):
+    pytest.importorskip("torch")
     (folder / "<script>.csv").write_text((folder / "data.csv").read_text())
     line = "sweep <script>.csv --schema schema.json --epsilons 9 --cv 2 --delta 1e-4 --quiet"
     assert run(f"{line} --out report.html", capsys)[0] == 0
@@ -108,6 +110,7 @@ def test_the_report_escapes_the_name_of_the_file(folder, capsys):
 
 @pytest.mark.parametrize("attack", ["lira", "strongest"])
 def test_sweep_with_shadow_models(attack, folder, capsys):
+    pytest.importorskip("torch")
     code, out, _ = run(
         f"sweep data.csv --schema schema.json --epsilons 5 --cv 2 --delta 1e-4 --attack {attack} "
         "--n-shadows 4 --quiet",
@@ -185,6 +188,7 @@ def test_without_schema_the_warning_is_loud(folder, capsys, monkeypatch):
 
 @pytest.mark.parametrize("schema", ["", "--schema open.json"])
 def test_classes_read_off_the_data_are_an_assumption_of_the_claim(schema, folder, capsys):
+    pytest.importorskip("torch")
     line = f"data.csv --target ill {schema} --delta 1e-4 --quiet --out report.html"
     words = "the set of class labels is public (it was read off y)"
     for command in (f"audit {NEVER} --attack loss", "sweep --cv 2"):
@@ -205,6 +209,7 @@ def test_given_classes_are_no_assumption(folder, capsys):
 
 
 def test_a_schema_read_off_the_data_proves_nothing(folder, capsys):
+    pytest.importorskip("torch")
     line = "data.csv --target ill --delta 1e-4 --quiet"
     _, out, _ = run(f"audit {line} --attack loss {NEVER}", capsys)
     assert "estimate" in out
@@ -301,6 +306,7 @@ def test_categories_that_look_missing_are_categories(folder):
     ],
 )
 def test_a_users_mistake_is_one_line(line, words, folder, capsys, monkeypatch):
+    pytest.importorskip("torch")
     from skprivacy.neural_network import DPSGDClassifier
 
     monkeypatch.setattr(DPSGDClassifier, "fit", lambda *args: pytest.fail("trained"))
@@ -352,6 +358,8 @@ def test_datasets(capsys):
 
 
 def test_demo_takes_adult_or_says_that_it_takes_digits(capsys, monkeypatch):
+    pytest.importorskip("torch")
+
     def absent(**kwargs):
         raise DatasetNotFoundError("no adult here")
 
@@ -373,6 +381,7 @@ def test_interrupt_is_quiet():
     an interrupt away, as in the removal of an object. A shell that runs the tests in the background
     lets every child ignore the signal; the command is to hear it as it does in a terminal.
     """
+    pytest.importorskip("torch")
     command = """if True:
         import os, signal, sys
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -426,6 +435,7 @@ def test_the_type_of_a_report_follows_its_name(folder, capsys):
 
 
 def test_a_sweep_as_a_page_json_or_a_table(folder, capsys):
+    pytest.importorskip("torch")
     line = "sweep data.csv --schema schema.json --epsilons 5,inf --cv 2 --delta 1e-4 --quiet"
     assert run(f"{line} --out sweep.json --csv both.csv", capsys)[0] == 0
     read = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))

@@ -400,3 +400,28 @@ def test_what_a_synthesizer_was_paid_for_can_be_sampled(values):
     made.fit(TABLE.assign(other=values))
     assert len(made.sample(5)) == 5
     assert list(budget.entries()["status"]) == ["commit"]
+
+
+HALF = "\ud800"  # half a character, which neither a file nor a table of Arrow's can hold
+
+
+@pytest.mark.parametrize(("name", "call"), [
+    ("name", lambda: PrivacyBudget(1.0).scope(HALF, 0.5)),
+    ("key", lambda: PrivacyBudget(1.0).partition(HALF)),
+    ("unit", lambda: PrivacyBudget(1.0).reserve(accounting.LaplaceEvent(9.0), unit=HALF)),
+    ("values", lambda: preprocessing.Categories(["a", HALF])),
+    ("columns", lambda: Schema({HALF: preprocessing.Bounded(0, 1)})),
+    ("target", lambda: Schema({"age": preprocessing.Bounded(0, 1)}, target=HALF)),
+])  # fmt: skip
+def test_half_a_character_names_nothing_that_is_stored(name, call):
+    with pytest.raises(ValueError, match=f"^{name}=.* must be text that can be stored"):
+        call()
+
+
+def test_a_class_of_half_a_character_is_shown_by_its_code(tmp_path):
+    """All of the audit was done when its page could not be drawn, or not be written."""
+    labels = np.array(["a", HALF] * 12, dtype=object)
+    target = LogisticRegression().fit(X, labels)
+    report = audit.audit(target, X, labels, X + 1.0, labels, attacks=[attacks.LossThreshold()])
+    report.to_html(tmp_path / "page.html")
+    assert r"\ud800" in (tmp_path / "page.html").read_text(encoding="utf-8")

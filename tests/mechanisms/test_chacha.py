@@ -88,7 +88,8 @@ def test_the_tails_and_the_middle_of_logistic_numbers():
 
 def test_no_key_serves_twice():
     random = DeviceRandom(SecureRandom(), CPU)
-    assert not torch.isin(random.normal(1000), random.normal(1000)).any()
+    again = torch.isin(random.normal(1000), random.normal(1000))
+    assert again.sum() < 10  # float32 has ties: of a million pairs, .011 in the mean
 
 
 def test_parts_of_a_long_vector_are_made_of_blocks_of_their_own():

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification, make_regression
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, make_scorer
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -697,6 +698,21 @@ def test_a_score_of_ones_own_is_clipped_and_must_be_one_for_each_record():
     assert "the scoring function treats each record by itself" in search.privacy_.assumptions
     with pytest.raises(TypeError, match="expected a number for each record"):
         searched(epsilon=6.0, scoring=lambda y, p: 0.5).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("scoring", "match"),
+    [
+        (make_scorer(accuracy_score), "must take true and predicted values"),
+        (lambda model, X, y: model.score(X, y), "must take true and predicted values"),
+        (accuracy_score, r"array of shape \(\)"),
+    ],
+)
+def test_a_scorer_of_scikit_learn_is_refused_before_anything_is_charged(scoring, match):
+    budget = PrivacyBudget(epsilon=10.0, delta=1e-3)
+    with pytest.raises(TypeError, match=match):
+        searched(epsilon=6.0, scoring=scoring, budget=budget).fit(X, y)
+    assert budget.spent() == 0
 
 
 def test_neither_warnings_nor_progress_tell_how_many_trials_there_are():

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from ..._config import warn_caller
 from ..._output import displayable
+from ..._validation import storable
 from ...exceptions import BudgetExceededError, PrivacyWarning
 from .._checks import whole
 from .._event import check_event
@@ -159,6 +160,7 @@ class PrivacyBudget(Statement):
                 f"name={name!r} must be a non-empty string without '/' that does not begin with "
                 "'='. Use partition() for a part of the records."
             )
+        storable("name", name)
         return self._inner(name, epsilon, delta)
 
     def partition(self, key: str) -> PrivacyBudget:
@@ -187,6 +189,7 @@ class PrivacyBudget(Statement):
             raise ValueError(
                 f"key={key!r} must be a non-empty string without '/'. Pass the name of the part."
             )
+        storable("key", key)
         return self._inner(f"={key}", None, None)
 
     def _inner(self, name: str, epsilon: float | None, delta: float | None) -> PrivacyBudget:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 
+from ..._validation import storable
 from .._checks import replaces
 from ..events import Event
 from .log import LedgerError, Log
@@ -38,6 +39,7 @@ def scope_of(path: str) -> str:
     """
     if not isinstance(path, str):
         raise TypeError(f"scope={path!r} must be a string, such as 'adult' or '/adult/sweep/'.")
+    storable("scope", path)
     scope = "/"
     if path == scope:
         return scope

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..._validation import storable
 from ..events import RELATIONS
 from .log import LedgerError, Record
 
@@ -14,16 +15,14 @@ def check_unit(unit: Any) -> str:
     """Return ``unit`` if it is valid."""
     if not isinstance(unit, str) or not unit:
         raise ValueError(f"unit={unit!r} must be 'record' or the name of a column.")
+    storable("unit", unit)
     return unit
 
 
 def check_who(who: Any) -> str:
     """Return who is charged as text that can be stored."""
     text = str(who)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"who={text!r} must be text that can be stored as UTF-8.") from None
+    storable("who", text)
     return text
 
 
