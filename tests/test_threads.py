@@ -18,7 +18,6 @@ from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.neural_network import MLPClassifier  # noqa: E402
 from threadpoolctl import ThreadpoolController  # noqa: E402
 
-from skprivacy import PATEClassifier  # noqa: E402
 from skprivacy._blas import MUCH_WORK, blas_threads, one_thread, threads_for  # noqa: E402
 from skprivacy.attacks import (  # noqa: E402
     GradientInversion,
@@ -26,6 +25,8 @@ from skprivacy.attacks import (  # noqa: E402
     WhiteBoxAttack,
     party_gradient,
 )
+from skprivacy.ensemble.students import taught  # noqa: E402
+from skprivacy.ensemble.teachers import votes_of_each  # noqa: E402
 from skprivacy.label_privacy import RandomizedResponseClassifier  # noqa: E402
 from skprivacy.linear_model import OutputPerturbationClassifier, _logistic  # noqa: E402
 from skprivacy.model_selection._baselines import fit_baseline  # noqa: E402
@@ -105,8 +106,12 @@ ONE = {("blas", 1), ("openmp", 1)}
 
 
 def teachers(X, Y):
-    model = PATEClassifier(epsilon=1.0, classes=[0, 1], n_teachers=2, n_queries=4, random_state=0)
-    return partial(model.fit, X, Y, X_public=X[:, ::-1])
+    parts, both = np.arange(60) % 2, np.arange(2)
+    return partial(votes_of_each, LogisticRegression(), X, Y, parts, 2, X, both, both)
+
+
+def student_of_votes(X, Y):
+    return partial(taught, LogisticRegression(), X, np.where(np.arange(60) < 30, Y, -1))
 
 
 def responses(X, Y):
@@ -127,6 +132,7 @@ def baseline(X, Y):
     ("make", "kind"),
     [
         (teachers, LogisticRegression),
+        (student_of_votes, LogisticRegression),
         (responses, LogisticRegression),
         (quantiles, HistGradientBoostingRegressor),
         (baseline, HistGradientBoostingClassifier),

@@ -125,6 +125,7 @@ NEVER = "--alpha 1e-7"
 
 
 def test_audit_of_an_honest_model(folder, capsys):
+    pytest.importorskip("torch")
     code, out, _ = run(
         "audit data.csv --schema schema.json --epsilon 1 --delta 1e-4 --n-shadows 2 --quiet "
         f"--out audit.html --csv audit.csv --subgroups city {NEVER}",
@@ -417,6 +418,7 @@ REPORTED = "data.csv --schema schema.json --epsilon 1 --delta 1e-4 --attack loss
 
 
 def test_the_type_of_a_report_follows_its_name(folder, capsys):
+    pytest.importorskip("torch")
     line = f"audit {REPORTED} {NEVER} --author Curator --record person --seed 5"
     assert run(f"{line} --out audit.json", capsys)[0] == 0
     read = json.loads((folder / "audit.json").read_text(encoding="utf-8"))

@@ -143,7 +143,7 @@ def test_tests_and_answers_are_charged_whatever_happens():
     )
     assert replace(ready, noise=None, threshold_noise=None) == aggregator
     assert 7.9 < fitted.epsilon_ <= 8.0
-    assert fitted.score(X, Y) > 0.7
+    assert fitted.score(X, Y) > 0.6  # 0.94 +- 0.03
 
 
 def test_a_student_that_knows_better_leaves_answers_for_where_it_does_not():

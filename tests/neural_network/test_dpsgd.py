@@ -44,7 +44,7 @@ def private(**params):
 
 def test_learns(blobs):
     model = private().fit(*blobs)
-    assert model.score(*blobs) > 0.9
+    assert model.score(*blobs) > 0.87  # 0.959 +- 0.010
     assert model.predict_proba(blobs[0]).sum(1) == pytest.approx(1.0)
 
 
@@ -97,7 +97,7 @@ def test_averaging_takes_noise_away(blobs):
     for averaging in (0.0, 0.5):
         models = [
             private(averaging=averaging, **steady, epsilon=0.5, random_state=0).fit(X, y)
-            for _ in range(15)
+            for _ in range(25)  # at 15 the spreads were five deviations apart
         ]
         spread[averaging] = np.std([_weights(m) for m in models], axis=0).mean()
     assert spread[0.5] < spread[0.0]
@@ -111,7 +111,7 @@ def test_string_labels_and_frames(blobs):
     assert model.classes_.tolist() == ["no", "yes"]
     assert set(model.predict(frame)) == {"no", "yes"}
     assert model.feature_names_in_.tolist() == ["a", "b", "c"]
-    assert model.score(frame, labels) > 0.9
+    assert model.score(frame, labels) > 0.87  # 0.964 +- 0.011
 
 
 def test_a_class_without_records_is_still_a_class(blobs):

