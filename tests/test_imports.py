@@ -45,7 +45,7 @@ ANYWHERE = {
     "_blas",
     "_clones",
     "_config",
-    "_door",
+    "_data_validation",
     "_frozen",
     "_global_chance",
     "_identifiers",

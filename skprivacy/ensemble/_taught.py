@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .. import _config
-from .._door import check_target, validate_data
+from .._data_validation import check_y, validate_data
 from .._sklearn import num_samples, safe_indexing
 from .._validation import (
     all_numbers,
@@ -70,7 +70,7 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         self._validate_params()
         X = as_frame(X)
         if isinstance(X, pd.DataFrame) and not all_numbers(X):
-            check_target(y)
+            check_y(y)
             validate_data(self, X, skip_check_array=True)
             check_consistent_length(X, y)
             y = column_or_1d(y, warn=True)

@@ -16,7 +16,7 @@ from sklearn.utils.extmath import softmax
 from sklearn.utils.validation import check_is_fitted
 
 from .._blas import one_thread
-from .._door import validate_data
+from .._data_validation import validate_data
 from .._sklearn import safe_indexing
 from .._validation import Interval, check_one_type
 from ..base import undone_if_refused

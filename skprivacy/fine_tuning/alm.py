@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from .._door import check_target, validate_data
+from .._data_validation import check_y, validate_data
 from .._groups import Groups, check_order, protected
 from .._sklearn import HasMethods, StrOptions
 from .._validation import (
@@ -356,7 +356,7 @@ the encoder treats each record by itself (tried on records that are not private)
         self._validate_params()
         X = as_frame(X)
         if isinstance(X, pd.DataFrame) and not all_numbers(X):
-            check_target(y)
+            check_y(y)
             validate_data(self, X, skip_check_array=True)
             check_consistent_length(X, y)
             target = column_or_1d(y, warn=True)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._door import validate_data
+from .._data_validation import validate_data
 from ..mechanisms.bounds import quantize
 
 __all__ = ["FEATURE_NORM", "HalfWhitening", "unit_rows", "with_constant"]

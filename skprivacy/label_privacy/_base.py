@@ -20,7 +20,7 @@ from sklearn.utils import check_consistent_length, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from .._door import check_cells, check_target, validate_data
+from .._data_validation import check_cells, check_y, validate_data
 from .._groups import check_order, protected
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import (
@@ -165,7 +165,7 @@ class NoisyLabelClassifier(
         self._validate_params()
         X = as_frame(X)
         if isinstance(X, pd.DataFrame):
-            check_target(y)
+            check_y(y)
             check_cells(X)
             validate_data(self, X, skip_check_array=True)
             check_consistent_length(X, y)

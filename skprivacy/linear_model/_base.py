@@ -13,7 +13,7 @@ from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._door import validate_data
+from .._data_validation import validate_data
 from .._groups import Groups, protected
 from .._sklearn import StrOptions
 from .._validation import (

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import column_or_1d, get_tags, indexable
 
 from .._config import warn_caller
-from .._door import check_target, validate_data
+from .._data_validation import check_y, validate_data
 from .._groups import check_groups
 from .._sklearn import num_samples
 from .._validation import (
@@ -325,7 +325,7 @@ default=None
                     "learned from it is released as it is. Pass public records."
                 )
         X = as_frame(X)
-        check_target(y)
+        check_y(y)
         X, y = indexable(X, y)
         validate_data(self, X, skip_check_array=True)
         y = column_or_1d(y, warn=True)

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils import get_tags, indexable
 
 from .._clones import check_weights, group_names, weight_name
-from .._door import validate_data
+from .._data_validation import validate_data
 from .._groups import check_groups
 from .._identifiers import ask_whose
 from .._jobs import check_n_jobs

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from .._blas import PREDICT_WORK, threads_for
-from .._door import validate_data
+from .._data_validation import validate_data
 from .._groups import Groups, check_groups
 from .._sklearn import StrOptions, num_samples
 from .._validation import (

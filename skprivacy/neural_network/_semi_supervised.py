@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._blas import threads_for
-from .._door import validate_data
+from .._data_validation import validate_data
 from .._validation import Interval, check_one_type, check_random_state
 from ._training.net import make_module
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._door import validate_data
+from .._data_validation import validate_data
 from .._groups import check_order
 from .._sklearn import StrOptions
 from .._validation import Interval

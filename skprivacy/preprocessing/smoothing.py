@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from .._door import validate_data
+from .._data_validation import validate_data
 from .._groups import check_order
 from .._sklearn import HasMethods
 from .._validation import Interval, check_random_state

@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._door import validate_data
+from .._data_validation import validate_data
 from .._identifiers import identifiers
 from .._validation import as_frame, sequence
 from ..base import undone_on_error

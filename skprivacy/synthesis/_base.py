@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from .._door import validate_data
+from .._data_validation import validate_data
 from .._validation import as_frame, check_random_state, flag, is_whole
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..preprocessing import Schema

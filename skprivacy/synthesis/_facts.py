@@ -14,7 +14,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
-from .._door import check_readable
+from .._data_validation import check_readable
 from ..base import PrivateFit
 from ..preprocessing import Bounded, Categories, Schema
 from ..preprocessing.transformer import check_columns, described_columns

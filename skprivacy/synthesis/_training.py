@@ -18,7 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from .._door import check_target, validate_data
+from .._data_validation import check_y, validate_data
 from .._frozen import of_frozen_parts
 from .._sklearn import HasMethods
 from .._validation import (
@@ -166,7 +166,7 @@ def _target(model: Any, X: Any, y: Any) -> Any:
             f"This {type(model).__name__} estimator requires y to be passed, but the target y is "
             "None."
         )
-    check_target(y)
+    check_y(y)
     values = column_or_1d(y, warn=True)
     n_records(X)
     check_consistent_length(X, values)

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from ..._blas import threads_for
-from ..._door import validate_data
+from ..._data_validation import validate_data
 from ..._validation import Interval, check_random_state
 from ...base import undone_if_refused
 from .._training.environment import ordinary_torch, usable_device

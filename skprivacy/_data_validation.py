@@ -1,4 +1,4 @@
-"""The door through which records enter an estimator: what numpy would misread is refused by name.
+"""Validation of records and targets, in every estimator: what numpy misreads is refused by name.
 
 scikit-learn's own check speaks of no parameter where numpy fails, and some of its errors print the
 records, which are private.
@@ -17,7 +17,7 @@ from sklearn.utils import validation
 
 from ._validation import check_column_names, check_numbers, check_unmasked, has_length, is_tensor
 
-__all__ = ["check_cells", "check_readable", "check_target", "validate_data"]
+__all__ = ["check_cells", "check_readable", "check_y", "validate_data"]
 
 _LARGEST = sys.float_info.max
 _NOT_GIVEN = "no_validation"  # scikit-learn's word for records that are not there
@@ -48,7 +48,7 @@ def validate_data(
             if dtype is not None:
                 check_numbers(X)
     if not _is_absent(y):
-        check_target(y)
+        check_y(y)
         if checks.get("y_numeric"):
             check_numbers(y, "y")
             y = _as_numbers(y)
@@ -70,7 +70,7 @@ def check_readable(values: Any, name: str = "X") -> None:
         raise TypeError(f"{name} is a structured array. Pass pandas.DataFrame({name}).")
 
 
-def check_target(y: Any) -> None:
+def check_y(y: Any) -> None:
     """Refuse targets of which a record has none, or several, whatever they are kept in."""
     check_readable(y, "y")
     _check_real(y, "y")
