@@ -73,6 +73,8 @@ class LabelAuditReport(AuditReport):
         Features are public, and so is who is in the table.
     exposures : tuple
         Empty.
+    copied : str
+        Empty: coins decide on labels one by one, whatever the features.
     """
 
     of_labels: ClassVar[bool] = True
