@@ -89,7 +89,7 @@ class Mean(BaseEstimator):
         {"rng": random.Random(0)},
         {"seed": 0},
     ],
-    ids=str,
+    ids=["Generator", "RandomState", "Random", "seed"],
 )
 def test_what_noise_is_drawn_from_is_fresh_in_every_run(given):
     """A clone has a copy of a generator: with the same noise in every run all claims are broken."""
