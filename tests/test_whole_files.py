@@ -219,9 +219,10 @@ def test_no_model_of_other_halves_is_used(tmp_path):
 
 
 def test_pools_that_begin_at_once_have_the_same_halves(tmp_path, monkeypatch):
-    def later(plan, content):
-        create_file(plan, json.dumps(json.loads(content) | {"seed": 7}))  # another's, before ours
-        create_file(plan, content)
+    def later(plan, content, mode):
+        another = json.dumps(json.loads(content) | {"seed": 7})
+        create_file(plan, another, mode)  # before ours
+        create_file(plan, content, mode)
 
     monkeypatch.setattr(_pool_folder, "create_file", later)
     first = pool(tmp_path, random_state=0)
