@@ -143,7 +143,14 @@ def times_broken(name, times=TIMES):
     return sum(v.broken for v in verified)
 
 
-@pytest.mark.parametrize("name", TIGHT)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "randomised response",
+        pytest.param("Laplace", marks=pytest.mark.slow),
+        pytest.param("Gaussian", marks=pytest.mark.slow),
+    ],
+)
 def test_a_true_claim_is_broken_in_at_most_alpha(name):
     assert times_broken(name) <= MOST
 
@@ -286,7 +293,7 @@ REGRESSION = FunctionalMechanismRegressor(
     [
         (SCALER, "_release", fixed_seed, 500),
         (SCALER, "_noise", global_noise, 1000),
-        (SCALER, "_noise", half, 3500),
+        pytest.param(SCALER, "_noise", half, 3500, marks=pytest.mark.slow),
         (REGRESSION, "_release", fixed_seed, 500),
         (REGRESSION, "_noise", global_noise, 1000),
         pytest.param(REGRESSION, "_noise", half, 4000, marks=pytest.mark.slow),

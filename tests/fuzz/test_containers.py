@@ -15,9 +15,16 @@ from .oracle import Refused, attempt
 N = 24
 # One of each way in; the others are met by chance in test_estimators.
 NAMES = [
-    "AdaSSPRegressor", "ALMFineTuner", "DPFederatedClassifier", "DPSGDRegressor",
-    "OutputPerturbationClassifier", "PATEClassifier", "PrivateStandardScaler",
-    "PrivateSynthesizer-independent", "RandomizedResponseClassifier", "SyntheticDataClassifier",
+    "OutputPerturbationClassifier",
+    "PATEClassifier",
+    "PrivateSynthesizer-independent",
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in [
+            "AdaSSPRegressor", "ALMFineTuner", "DPFederatedClassifier", "DPSGDRegressor",
+            "PrivateStandardScaler", "RandomizedResponseClassifier", "SyntheticDataClassifier",
+        ]
+    ),
 ]  # fmt: skip
 KINDS = [
     *(("X", how) for how in (*containers.TABLES, *containers.COLUMNS)),
