@@ -69,7 +69,7 @@ class PropertyAttack(BaseEstimator):
         """
         rng = check_random_state(self.random_state)
         self._check_parameters()
-        whole("n_shadows", self.n_shadows)
+        whole("n_shadows", self.n_shadows, least=2)  # one with the property, one without
         check_n_jobs(self.n_jobs)
         if self.n_train is not None:
             whole("n_train", self.n_train)
@@ -209,7 +209,7 @@ class PropertyInference(PropertyAttack):
     estimator : classifier or pipeline with ``predict_proba``
         Cloned for the shadow models.
     n_shadows : int, default=40
-        Number of shadow models; every second one has the property.
+        Number of shadow models, two at least; every second one has the property.
     n_train : int, default=None
         Number of records each one is trained on. None: a quarter of those given.
     attack_model : classifier with ``predict_proba``, default=None

@@ -37,7 +37,7 @@ class UpdatesPropertyInference(PropertyAttack):
         weights that it sends back, with all its clipping, noise and compression. None: one step on
         the mean of (clipped) gradients, and the noise of the target.
     n_shadows : int, default=40
-        Number of shadow sets; every second one has the property.
+        Number of shadow sets, two at least; every second one has the property.
     n_train : int, default=None
         Number of records in each. None: as many as in the target.
     attack_model : classifier with ``predict_proba``, default=None

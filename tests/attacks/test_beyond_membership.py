@@ -127,6 +127,8 @@ def test_property_mistakes():
             PropertyInference(GaussianNB()).fit(X, y, strange)
     with pytest.raises(ValueError, match="inconsistent numbers"):
         PropertyInference(GaussianNB()).fit(X, y, group[:-1])
+    with pytest.raises(ValueError, match="n_shadows=1 must be an integer >= 2"):
+        PropertyInference(GaussianNB(), n_shadows=1).fit(X, y, group)
     PropertyInference(GaussianNB(), n_shadows=2, n_train=20).fit(X, y, group.astype(int))
     with pytest.raises(ValueError, match="Lower n_train"):
         PropertyInference(GaussianNB(), n_train=90).fit(X, y, group)
