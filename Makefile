@@ -22,7 +22,7 @@ GPU_TESTS = tests/mechanisms/test_chacha.py tests/neural_network/test_gpu.py \
 
 help:
 	@echo "make demo       install, train, draw the privacy-utility curve, write report.html and curve.png"
-	@echo "make quick      the inner loop, under a minute: style, types, and the tests that cost little"
+	@echo "make quick      the inner loop, about a minute: style, types, and the tests that cost little"
 	@echo "make test       install, check style and types, run the tests and the doctests"
 	@echo "make test-slow  the long proofs: many models, whole data sets"
 	@echo "make test-matrix  the tests with the oldest and newest versions of all, on each Python"
