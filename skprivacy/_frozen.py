@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from types import FunctionType
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
+import numpy as np
+from scipy import special
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 
 __all__ = ["of_frozen_parts", "on_its_word"]
 
-_KNOWN = {"skprivacy", "sklearn"}  # packages whose classes say of themselves what is so
-_LIBRARIES = {*_KNOWN, "numpy", "scipy"}  # whose functions have seen nobody's records
+_KNOWN = {"skprivacy", "sklearn", "skorch"}  # whose classes say of themselves what is so
+_LIBRARIES = {*_KNOWN, "numpy", "scipy", "torch"}  # whose functions have seen nobody's records
 
 
 def of_frozen_parts(params: Mapping[str, Any], relation: str) -> Iterator[str]:
@@ -42,10 +44,9 @@ def of_frozen_parts(params: Mapping[str, Any], relation: str) -> Iterator[str]:
             yield f"the {name} depends on no private {private}"
             continue
         found = list(_frozen_in(value))
-        functions = [part for part in found if isinstance(part, FunctionType)]
-        if any(_may_have_learned(part) for part in found if part not in functions):
+        if any(_may_have_learned(part) for part in found if _is_estimator(part)):
             yield f"what is frozen in {name} depends on no private {private}"
-        if functions:
+        if not all(map(_is_estimator, found)):
             yield f"the functions in {name} depend on no private {private}"
 
 
@@ -54,7 +55,7 @@ def on_its_word(step: Any) -> bool:
 
     A subclass of SchemaTransformer inherits what that says, whatever its own ``fit`` does.
     """
-    return hasattr(step, "data_independent_") and type(step).__module__.split(".")[0] not in _KNOWN
+    return hasattr(step, "data_independent_") and _package(type(step)) not in _KNOWN
 
 
 def _frozen_in(value: Any, inside: bool = False) -> Iterator[Any]:
@@ -63,14 +64,15 @@ def _frozen_in(value: Any, inside: bool = False) -> Iterator[Any]:
         value = list(value.values())
     elif isinstance(value, partial):
         value = [value.func, *value.args, value.keywords]
+    elif isinstance(value, np.vectorize):
+        value = [value.pyfunc]
     if isinstance(value, list | tuple):
         for part in value:
             yield from _frozen_in(part, inside)
     elif _is_estimator(owner := getattr(value, "__self__", None)):
         yield owner
-    elif isinstance(value, FunctionType):
-        if inside and (value.__module__ or "").split(".")[0] not in _LIBRARIES:
-            yield value
+    elif inside and _is_function(value):
+        yield value
     elif _is_frozen(value):
         yield value
         if isinstance(value, FrozenEstimator):
@@ -78,6 +80,25 @@ def _frozen_in(value: Any, inside: bool = False) -> Iterator[Any]:
     elif _is_estimator(value):
         for part in value.get_params(deep=False).values():
             yield from _frozen_in(part, inside=True)
+
+
+def _is_function(value: Any) -> bool:
+    """Return whether it is a user's function, or an object with data that is called like one."""
+    if not callable(value) or isinstance(value, type) or _is_estimator(value):
+        return False
+    if isinstance(value, np.ufunc):
+        return not any(getattr(of, value.__name__, None) is value for of in (np, special))
+    owner = getattr(value, "__self__", None)
+    if isinstance(value, BuiltinFunctionType) and isinstance(owner, type | ModuleType | None):
+        return False
+    # A function has a name of its own, in numpy's dispatchers too; an object has its class's alone.
+    if isinstance(owner, type) or (owner is None and hasattr(value, "__qualname__")):
+        return _package(value) not in _LIBRARIES
+    return _package(value if owner is None else type(owner)) not in _KNOWN
+
+
+def _package(value: Any) -> str:
+    return (getattr(value, "__module__", None) or "").split(".")[0]
 
 
 def _is_estimator(value: Any) -> bool:

@@ -8,7 +8,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.interpolate import CubicSpline
+from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
@@ -17,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from skprivacy import PATEClassifier, PrivateSearchCV, load_model, save_model
+from skprivacy._frozen import of_frozen_parts
 from skprivacy.audit import claim_of
 from skprivacy.ensemble import PrivateKNNClassifier
 from skprivacy.fine_tuning import ALMFineTuner
@@ -237,6 +239,41 @@ def test_what_a_function_knows_is_assumed(function, told):
         part = "teacher" if isinstance(model, PATEClassifier) else "estimator"
         expected = [f"the functions in {part} depend on no private record"]
         assert words == (expected if told else [])
+
+
+class Centre:
+    """Subtracts what it was handed; no estimator, and no function either."""
+
+    def __init__(self, middle):
+        self.middle = middle
+
+    def __call__(self, Z):
+        return Z - self.middle
+
+
+MIDDLE = Centre(X.mean(axis=0))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        MIDDLE,
+        MIDDLE.__call__,
+        partial(np.subtract, MIDDLE),
+        np.vectorize(lambda z: z - MIDDLE.middle[0]),
+        np.frompyfunc(lambda z: z - MIDDLE.middle[0], 1, 1),
+        CubicSpline([-9.0, 9.0], [-9.0, 9.0]),
+    ],
+    ids=["object", "method", "partial", "vectorize", "frompyfunc", "interpolator"],
+)
+def test_what_is_called_like_a_function_is_assumed_of(function):
+    told = list(of_frozen_parts({"teacher": behind(FunctionTransformer(function))}, "add_remove"))
+    assert told == ["the functions in teacher depend on no private record"]
+
+
+@pytest.mark.parametrize("function", [np.log1p, expit, abs, np.nan_to_num, softmax, None])
+def test_functions_of_libraries_have_seen_nobody(function):
+    assert not list(of_frozen_parts({"teacher": behind(FunctionTransformer(function))}, "label"))
 
 
 def test_a_private_search_refuses_them():
