@@ -301,12 +301,12 @@ def _reads_as_number(value: Any) -> bool:
 
 def label_columns(y: Any, classes: NDArray[Any], name: str = "y") -> NDArray[np.intp]:
     """Return the column of each label in ``classes``."""
-    y = np.asarray(y)
+    y = as_array(name, y)
     if y.ndim != 1:
         raise ValueError(f"{name} has shape {y.shape}; expected one label for each record.")
     try:
         columns = np.searchsorted(classes, y)
-    except TypeError:
+    except (TypeError, ValueError, ArithmeticError):
         raise TypeError(
             f"{name} holds labels of another type than the model's, {classes.tolist()[:20]}."
         ) from None

@@ -218,7 +218,10 @@ def _text(column: pd.Series[Any]) -> Any:
     """
     if column.dtype == object:  # may hold values that are equal and still differ, as None and nan
         return _marked(column.to_numpy())
-    codes, values = pd.factorize(column)
+    try:
+        codes, values = pd.factorize(column)
+    except (TypeError, NotImplementedError):  # of lists, such as Arrow's
+        return _marked(column.to_numpy(dtype=object))
     marks = _marked(np.append(values.to_numpy(dtype=object), np.nan))  # the last is the missing one
     distinct, place = np.unique(marks, return_inverse=True)
     return pd.Categorical.from_codes(place[codes], categories=distinct.tolist())
