@@ -223,6 +223,8 @@ class ShadowPool(BaseEstimator):
                 f"n_shadows={self.n_shadows} must be even: shadow models come in pairs that "
                 f"train on complementary halves. Use {self.n_shadows + 1}."
             )
+        if not hasattr(self.estimator, "fit"):
+            raise TypeError(f"estimator={self.estimator!r} must be a model to be trained.")
         X = as_records(X)
         y = targets_of(y, num_samples(X))
         check_consistent_length(X, y)
