@@ -55,10 +55,9 @@ class SQLiteLedger(Ledger):
 
     def _missing(self, error: BaseException) -> LedgerError:
         return LedgerError(
-            f"There is no privacy ledger at {self.address} ({error}); nothing was released. A "
-            "pickled budget, alone or in a model, stores the path of its ledger, not its content. "
-            "Restore the file at this path, or use a budget with another ledger. A missing ledger "
-            "is never created again."
+            f"There is no privacy ledger at {self.address} ({error}). A pickled budget, alone or "
+            "in a model, stores the path of its ledger, not its content. Restore the file at this "
+            "path, or use a budget with another ledger. A missing ledger is never created again."
         )
 
     def create(self, body: str) -> None:
@@ -119,7 +118,7 @@ class SQLiteLedger(Ledger):
             if found:
                 raise LedgerError(
                     f"The file {other} is a database, perhaps a ledger of its own, and SQLite "
-                    f"would delete it once {self.path} is used; nothing was released. Rename it."
+                    f"would delete it once {self.path} is used. Rename it."
                 )
 
     @contextmanager
