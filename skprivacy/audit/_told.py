@@ -53,6 +53,8 @@ def in_words(report: Any) -> str:
         if worst.exposed
     ]
     if report.disclosure is not None and report.disclosure.flagged:
-        lines.append(f"  signs of disclosure: {', '.join(report.disclosure.flagged)}")
+        lines.append("  signs of disclosure, which by themselves prove no leak:")
+        found = [check for check in report.disclosure.checks if check.flagged]
+        lines += [f"    {check.name}: {check.says}" for check in found]
     lines += [f"  ! {caveat}" for caveat in report.caveats]
     return "\n".join(lines)
