@@ -103,6 +103,7 @@ def claim_for(people: People, claim: Claim) -> Claim:
     return replace(
         claim,
         guarantee=None,
+        charged=None,  # the reason says what it is, and it is no cost of a search
         reason=f"{NO_CLAIM} for {people.unit}: {guarantee!r} is about {protects}",
     )
 

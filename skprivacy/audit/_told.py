@@ -31,12 +31,14 @@ def in_words(report: Any) -> str:
     assumed = () if shown is None else shown.assumptions
     lines = [
         f"Audit: {report.verdict}",
+        *([f"  ! {report.doubt}"] if report.doubt else []),
         f"  claimed:  {bare(report.guarantee)}",
         *_charged(report),
         *(f"            if {assumption}" for assumption in assumed),
         f"  measured: epsilon of at least {report.epsilon_lower_bound:.3g} at delta "
         f"{report.claimed_delta:g} (confidence {1 - report.alpha:.0%}); "
         "a lower bound proves no privacy",
+        *(f"            if {assumption}" for assumption in report.assumptions),
         *(f"  refuted by {text}" for text in report.refutations if report.claims),
         *_accuracy(report),
     ]
@@ -56,5 +58,5 @@ def in_words(report: Any) -> str:
         lines.append("  signs of disclosure, which by themselves prove no leak:")
         found = [check for check in report.disclosure.checks if check.flagged]
         lines += [f"    {check.name}: {check.says}" for check in found]
-    lines += [f"  ! {caveat}" for caveat in report.caveats]
+    lines += [f"  ! {caveat}" for caveat in report.caveats if caveat != report.doubt]
     return "\n".join(lines)

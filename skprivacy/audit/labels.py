@@ -99,6 +99,11 @@ class LabelAuditReport(AuditReport):
         return ""
 
     @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Nothing of the records: coins are fair, whatever they are."""
+        return ()
+
+    @property
     def caveats(self) -> list[str]:
         """Limitations of the claim or the measurement, in words."""
         return [f"Membership was not tested: {NOT_MEMBERSHIP}.", *super().caveats]

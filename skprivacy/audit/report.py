@@ -195,10 +195,19 @@ class AuditReport:
         return why_doubtful([finding.result for finding in self.findings], own, new, self.alpha)
 
     @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the measured epsilon, and so the verdict, rest on."""
+        return (
+            f"{self._members} are independent given the model, and those in the training data and "
+            "the others were drawn from one population",
+        )
+
+    @property
     def caveats(self) -> list[str]:
         """Limitations of the claim or the measurement, in words."""
         found = [self.doubt] if self.doubt else []
-        found += [f"Step {name!r}: {reason}." for name, reason in self.uncovered.items()]
+        if self.guarantee is not None or self.charged is not None:
+            found += [f"Step {name!r}: {reason}." for name, reason in self.uncovered.items()]
         if self.uncovered and self.claims:
             found.append(
                 "Because of these steps no guarantee covers the model as it would be released: "
@@ -208,6 +217,12 @@ class AuditReport:
             found.append(
                 f"The claim is for values of {self.unit}, and records were attacked one by one, as "
                 f"if nobody had several. Pass groups=(groups of members, groups of non-members)."
+            )
+        if self.reason.startswith(f"{NO_CLAIM} for "):
+            found.append(
+                f"For a claim about {self.attacked}, train with groups. What a model trained "
+                "without them claims if nobody has more than k records is told by "
+                f"privacy_.group(k, unit={self.attacked!r})."
             )
         if self.not_measured:
             found.append(

@@ -296,7 +296,8 @@ def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: 
         if unknown := set(np.unique(np.asarray(y)).tolist()) - set(known):
             raise ValueError(
                 f"y_{part} holds labels that the model does not know: {sorted(unknown)[:5]}; "
-                f"it knows {known[:20]}. Remove these records."
+                f"it knows {known[:20]}. Remove these records, or pass labels in the form that the "
+                "model was fitted with."
             )
     check_alike(as_records(X_train), as_records(X_test), "X_train and X_test")
 

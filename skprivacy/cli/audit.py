@@ -8,7 +8,7 @@ from typing import Any
 from . import _attacks, _config_file, _data, _model, _release, _report
 from ._console import UserError, say, show
 
-__all__ = ["add_parser", "run"]
+__all__ = ["add_parser", "exit_code", "run"]
 
 EXAMPLES = """\
 examples:
@@ -18,15 +18,14 @@ examples:
   skprivacy audit houses.parquet --schema houses.json --model AdaSSPRegressor
   skprivacy audit patients.csv --schema patients.json --attack loss,RMIA --set epochs=50
 
-exit codes: 0 the claim was not refuted, 1 it was refuted (VIOLATED), 2 an error in the arguments or
-the data, 3 members look like non-members, or records are copies, so that the audit says
-nothing (DOUBTFUL).
+exit codes: 0 no claim was refuted, 1 it was refuted (VIOLATED), 2 an error in the arguments or the
+data, 3 members look like non-members, or records are copies, so that the audit says nothing
+(DOUBTFUL, or no claim).
 A measured epsilon is a lower bound: it can refute a claim, never prove one. To audit your own
 model, call skprivacy.audit.audit from Python.
 """
 
 DEFAULT_ATTACK = "both"
-EXIT_CODES = {"VIOLATED": 1, "DOUBTFUL": 3}
 
 
 def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
@@ -124,7 +123,14 @@ def run(args: argparse.Namespace) -> int:
         _report.write_exposed(args.exposed, report, rows, whose)
         say(f"wrote {args.exposed}, which names people's records: keep it as you keep {args.data}")
     _release.certify(args, model, records.schema, budget, report)
-    return EXIT_CODES.get(report.verdict, 0)
+    return exit_code(report)
+
+
+def exit_code(report: Any) -> int:
+    """Return the exit code of an audit's verdict."""
+    if report.verdict == "VIOLATED":
+        return 1
+    return 3 if report.doubt else 0
 
 
 def _check_records(args: argparse.Namespace, attacks: Any, own: Any, new: Any) -> None:

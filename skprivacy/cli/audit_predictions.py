@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..preprocessing.columns import category_key
 from . import _report
 from ._console import UserError, say, show
-from .audit import EXIT_CODES
+from .audit import exit_code
 
 __all__ = ["add_parser", "run"]
 
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     show(report)
     for name in _report.write_audit(args, report, _report.about(args, Path(args.table).name)):
         say(f"wrote {name}")
-    return EXIT_CODES.get(report.verdict, 0)
+    return exit_code(report)
 
 
 def _read(name: str) -> _Table:

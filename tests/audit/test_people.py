@@ -149,6 +149,8 @@ def test_a_claim_for_records_is_none_for_people():
         report = audit(model, *records, attacks=[LossThreshold()], groups=groups)
         assert report.verdict.startswith("no claim for patient: ")
         assert report.verdict.endswith(about)
+        assert not report.cost_of_search
+        assert "For a claim about patient, train with groups." in report.caveats[0]
     bounded = PrivacyGuarantee(ApproxDP(0.5)).group(4, unit="patient")
     model = Whispering(bounded).fit(*records[:2])
     assert audit(model, *records, attacks=[LossThreshold()], groups=groups).claimed_epsilon == 2.0

@@ -59,6 +59,15 @@ def test_without_shadow_models_the_report_says_so(tables, capsys):
     assert "Not measured: StrongestAttack" in shown
 
 
+def test_exchanged_groups_are_no_success(tables, tmp_path, capsys):
+    """Without a claim there is no verdict, and the command ended as if all were well."""
+    swapped = changed(tables, tmp_path, lambda f: f.assign(member=1 - f["member"].astype(int)))
+    assert main(["audit-predictions", swapped]) == 3
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "Audit: no claim"
+    assert "exchanged?" in shown[1]
+
+
 def changed(tables, tmp_path, change):
     frame = pd.read_csv(tables / "target.csv", dtype=str)
     path = tmp_path / "changed.csv"
