@@ -157,6 +157,11 @@ def _measured(report: Any) -> str:
             f"{attacks} tried. What they found is told below; other attacks may find more, so that "
             "finding little proves nothing."
         )
+    if not report.could_refute:
+        return (
+            f"{attacks} tried, and none refuted the claim, as none could have done with so few "
+            "records, whatever the model tells."
+        )
     return (
         f"{attacks} tried, and none refuted the claim. That proves nothing by itself: another "
         "attack may find more."

@@ -29,9 +29,10 @@ def in_words(report: Any) -> str:
     """Return the verdict, the claim, what was measured and all caveats."""
     shown = report.guarantee if report.claims else report.charged if report.cost_of_search else None
     assumed = () if shown is None else shown.assumptions
+    first = [report.doubt] if report.doubt else [] if report.could_refute else report._too_few()
     lines = [
         f"Audit: {report.verdict}",
-        *([f"  ! {report.doubt}"] if report.doubt else []),
+        *(f"  ! {caveat}" for caveat in first),
         f"  claimed:  {bare(report.guarantee)}",
         *_charged(report),
         *(f"            if {assumption}" for assumption in assumed),
@@ -58,5 +59,5 @@ def in_words(report: Any) -> str:
         lines.append("  signs of disclosure, which by themselves prove no leak:")
         found = [check for check in report.disclosure.checks if check.flagged]
         lines += [f"    {check.name}: {check.says}" for check in found]
-    lines += [f"  ! {caveat}" for caveat in report.caveats if caveat != report.doubt]
+    lines += [f"  ! {caveat}" for caveat in report.caveats if caveat not in first]
     return "\n".join(lines)

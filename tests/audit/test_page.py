@@ -11,7 +11,7 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.accounting import ApproxDP, GaussianEvent, PrivacyGuarantee
-from skprivacy.attacks import AttackResult, LossThreshold
+from skprivacy.attacks import AttackResult, LossThreshold, SupervisedAttack
 from skprivacy.audit import About, AttackFinding, LabelAuditReport, audit
 from skprivacy.audit._briefing import briefing
 from skprivacy.audit._origin import origin_in_words, origin_point
@@ -249,6 +249,32 @@ def test_no_assumptions_are_announced_where_there_are_none(honest):
     assert told.startswith("The limit is proved. It means: ")
     assuming = replace(honest, guarantee=replace(proved, assumptions=("n is public",)))
     assert "proved, under the assumptions listed below. It" in answers(assuming)[sure]
+
+
+def test_a_verdict_that_could_not_have_been_another_is_not_green(honest):
+    """With eight records, "consistent" is said of any model."""
+    few = [part[:8] for part in PARTS]
+    one = PrivacyGuarantee(ApproxDP(1.0, 1e-6), at_delta=1e-6)
+    report = audit(Claiming(1, one).fit(*few[:2]), *few, attacks=[LossThreshold()])
+    assert report.verdict == "consistent"
+    assert not report.could_refute
+    assert "no leak could have refuted the claim" in repr(report).splitlines()[1]
+    assert repr(report).count("could have refuted") == 1
+    page = report.to_html()
+    assert '<div class="verdict open"><strong>Consistent with the claim, but no audit of so' in page
+    assert "as none could have done with so few records" in answers(report)["How sure is that?"]
+    assert honest.could_refute
+    assert '<div class="verdict good"><strong>Consistent with the claim</strong>' in (
+        honest.to_html()
+    )
+
+
+def test_what_cannot_be_measured_is_told_once_for_each_rate():
+    few = [part[:50] for part in PARTS]
+    attacks = [LossThreshold(), SupervisedAttack()]
+    report = audit(Claiming(1).fit(*few[:2]), *few, attacks=attacks)
+    told = [caveat for caveat in report.caveats if "cannot measure" in caveat]
+    assert [caveat.partition(" ")[0] for caveat in told] == ["50", "50"]
 
 
 def test_what_a_measurement_rests_on_stands_beside_it(honest):
