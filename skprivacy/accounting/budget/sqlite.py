@@ -115,8 +115,7 @@ class SQLiteLedger(Ledger):
             if os.path.isdir(other):  # of too long a name too, at which Path.is_dir raises
                 raise LedgerError(
                     f"The folder {other} has the name of a file that SQLite keeps beside the "
-                    f"ledger {self.path}, which cannot be used; nothing was released. Rename the "
-                    "folder."
+                    f"ledger {self.path}, which cannot be used. Rename the folder."
                 )
             try:
                 found = is_database(other)
@@ -142,8 +141,7 @@ class SQLiteLedger(Ledger):
         except (sqlite3.Error, UnicodeDecodeError) as error:  # of a damaged text, or its error
             if os.path.isdir(self.path):
                 raise LedgerError(
-                    f"{self.address} is a folder, not a ledger; nothing was released. Pass the "
-                    "path of a file."
+                    f"{self.address} is a folder, not a ledger. Pass the path of a file."
                 ) from error
             found = os.path.exists(self.path)
             raise (self._broken if found else self._missing)(error) from error
