@@ -85,6 +85,8 @@ class PropertyAttack(BaseEstimator):
                 f"group must hold both True and False; got {bool(group.all())} only. Pass records "
                 "of the group and others."
             )
+        for share in given:  # before anything is drawn
+            self._counts(group, share)
         with undone_on_error(self):
             self.classes_ = np.unique(y)
             self._learn(X, y, group, given, rng)
@@ -172,6 +174,15 @@ class PropertyAttack(BaseEstimator):
         self, group: NDArray[np.bool_], share: float, rng: Any
     ) -> tuple[NDArray[np.intp], int]:
         """Return the records of one shadow set, and a seed for what is made of it."""
+        n_group, n_others = self._counts(group, share)
+        rows = np.r_[
+            rng.permutation(np.flatnonzero(group))[:n_group],
+            rng.permutation(np.flatnonzero(~group))[:n_others],
+        ]
+        return rows, int(rng.randint(2**31 - 1))
+
+    def _counts(self, group: NDArray[np.bool_], share: float) -> tuple[int, int]:
+        """Return how many records of the group, and how many others, make a shadow set."""
         n_train = self._size(len(group))
         n_group = round(share * n_train)
         if n_group > group.sum() or n_train - n_group > (~group).sum():
@@ -180,11 +191,7 @@ class PropertyAttack(BaseEstimator):
                 f"group and {n_train - n_group} others; X has {group.sum()} and "
                 f"{(~group).sum()}. Lower n_train or pass more records."
             )
-        rows = np.r_[
-            rng.permutation(np.flatnonzero(group))[:n_group],
-            rng.permutation(np.flatnonzero(~group))[: n_train - n_group],
-        ]
-        return rows, int(rng.randint(2**31 - 1))
+        return n_group, n_train - n_group
 
     def _taught(self, views: NDArray[np.float64], has_property: NDArray[np.bool_]) -> Any:
         default = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))

@@ -403,11 +403,19 @@ def test_records_that_are_far_from_all_have_scores(attack):
     assert np.isfinite(found.scores_in).all()
 
 
-def test_a_refusal_draws_nothing(monkeypatch):
-    """A seed had been drawn before the records were counted."""
-    monkeypatch.setattr(np.random.mtrand, "_rand", None)
-    with pytest.raises(ValueError, match="too few to train proxies"):
-        attacks.StolenMemoriesAttack(NETWORK, random_state=None).fit(X[:12], y[:12])
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: attacks.StolenMemoriesAttack(NETWORK, random_state=None).fit(X[:12], y[:12]),
+     "too few to train proxies"),
+    (lambda: attacks.PropertyInference(TARGET, n_train=6).fit(X, y, np.arange(24) < 4, (0.5, 1.0)),
+     "share=1 of n_train=6"),
+    (lambda: of_updates().fit(X, y, np.arange(24) < 4, (0.5, 1.0)), "share=1 of n_train=6"),
+])  # fmt: skip
+def test_a_refusal_draws_nothing(call, words):
+    """Seeds had been drawn before the records were counted."""
+    before = np.random.get_state()[1:3]  # noqa: NPY002
+    with pytest.raises(ValueError, match=words):
+        call()
+    assert str(np.random.get_state()[1:3]) == str(before)  # noqa: NPY002
 
 
 def test_an_attribute_may_be_text_that_is_no_utf_8():
