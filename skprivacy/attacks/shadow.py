@@ -238,11 +238,16 @@ class ShadowPool(BaseEstimator):
         all_prints = fingerprints(X)
         prints, first, rows = np.unique(all_prints, return_index=True, return_inverse=True)
         units = rows if people is None else hanging_together(rows, people)
-        if units.max() < 3 or (classes is not None and len(np.unique(y)) < 2):
+        if classes is not None and len(np.unique(y)) < 2:
+            raise ValueError(
+                "y has one class alone, of which shadow models learn nothing. Pass records of "
+                "every class, or use attacks that need no shadow models, such as LossThreshold."
+            )
+        if units.max() < 3:
             what = "distinct rows" if people is None else f"values of {people.unit}"
             raise ValueError(
-                f"X has {units.max() + 1} {what} and {len(np.unique(y))} classes, which cannot "
-                f"be halved; expected at least 4 {what} and 2 classes. Pass more records."
+                f"X has {units.max() + 1} {what}, too few for halves; expected at least 4. Pass "
+                "more records."
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         folder, content = None if self.path is None else Path(self.path), ""

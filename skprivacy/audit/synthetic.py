@@ -25,12 +25,13 @@ from ..attacks import (
 from ..attacks._records import as_records, fingerprints
 from ..attacks.shadow_generators import refitted
 from ..synthesis import PrivateSynthesizer
+from ._error_probability import check_alpha
 from ._facts import facts_of_people
 from ._people import People, claim_for
 from .claims import NO_CLAIM, Claim
 from .finding import AttackFinding
 from .report import AuditReport
-from .runner import check_alpha, shared_rows
+from .runner import shared_rows
 
 __all__ = ["audit_synthetic"]
 

@@ -411,6 +411,29 @@ def test_no_ledger_begins_beside_what_another_left(ledger, rest):
     assert [file.name for file in ledger.parent.iterdir()] == [left.name]
 
 
+@pytest.mark.parametrize("rest", ["-wal", "-journal"])
+def test_a_folder_where_sqlite_needs_a_file_is_named(ledger, rest):
+    """It was called "disk I/O error", and the ledger suspected."""
+    beside = ledger.with_name(ledger.name + rest)
+    beside.mkdir()
+    with pytest.raises(LedgerError, match=f"The folder .*{rest} has the name .* Rename the folder"):
+        PrivacyBudget(1.0, path=ledger)
+    beside.rmdir()
+    budget = PrivacyBudget(1.0, path=ledger)
+    beside.mkdir()
+    for use in (budget.spent, lambda: budget.reserve(LaplaceEvent(10.0))):
+        with pytest.raises(LedgerError, match=f"The folder .*{rest} has the name"):
+            use()
+    beside.rmdir()
+    assert budget.spent() == 0
+
+
+def test_a_folder_is_no_ledger(tmp_path):
+    for use in (PrivacyBudget.open, lambda path: PrivacyBudget(1.0, path=path)):
+        with pytest.raises(LedgerError, match=r"is a folder, not a ledger.* Pass the path of a"):
+            use(tmp_path)
+
+
 @pytest.mark.parametrize("rest", ["-wal", "-journal", "-shm"])
 def test_no_ledger_has_the_name_of_a_file_that_sqlite_deletes(ledger, rest):
     """The first charge to one ledger deleted the other, with all that was charged to it."""

@@ -41,10 +41,24 @@ def explained(log: Log, leaf: str, refusal: Refusal, event: Event) -> str:
     return (
         f"the budget of epsilon={cap.epsilon:.4g}, delta={cap.delta:.4g} of scope {scope!r} would "
         f"be overspent. The filter {after.filter!r} counts epsilon={spent.epsilon:.4g}, "
-        f"delta={spent.delta:.4g} as spent, and {_with(event, cost, after)}. Use more noise or "
-        "fewer steps. Call budget.remaining(event) to see how many more such releases fit, or run "
-        f"`skprivacy budget what-if` in a shell.{_elsewhere(log, leaf, event, after)}"
+        f"delta={spent.delta:.4g} as spent, and {_with(event, cost, after)}. "
+        f"{_less(event, cost, after)} Call budget.remaining(event) to see how many more such "
+        "releases fit, or run `skprivacy budget what-if` in a shell."
+        f"{_elsewhere(log, leaf, event, after)}"
     )
+
+
+def _less(event: Event, cost: Cost, after: Account) -> str:
+    """Return what to do, in words for whoever set an epsilon and for whoever set the noise."""
+    if math.isinf(cost.epsilon) and has_no_epsilon(event, after.relation):
+        if after.left().delta <= 0:
+            return "Use Laplace noise, or a budget with a larger delta."
+        if after.filter == "basic":
+            return "Charge it as ApproxDP(epsilon, delta), or use a budget with another filter."
+    if Cost(0.0, cost.delta).within(after.cap):
+        return "Use a smaller epsilon, which takes more noise or fewer steps."
+    alone = Cost(cost.epsilon, 0.0).within(after.cap)
+    return f"Use a smaller {'delta' if alone else 'epsilon and a smaller delta'}."
 
 
 def _with(event: Event, cost: Cost, after: Account) -> str:

@@ -66,6 +66,7 @@ class SQLiteLedger(Ledger):
                 f"path={self.address!r} is the name of a file that SQLite keeps beside another "
                 f"ledger, and deletes. Pass one that ends in none of {', '.join(OF_SQLITE)}."
             )
+        self._check_beside()
         for rest in OF_SQLITE:
             if os.path.exists(f"{self.path}{rest}"):
                 if os.path.exists(self.path):  # it belongs to a process at work, or killed
@@ -108,9 +109,14 @@ class SQLiteLedger(Ledger):
         return found.st_dev, found.st_ino
 
     def _check_beside(self) -> None:
-        """Refuse a ledger beside which another one has the name of a file of SQLite's own."""
+        """Refuse a ledger beside which a folder or another ledger has a name that SQLite needs."""
         for rest in _DELETED:
             other = Path(f"{self.path}{rest}")
+            if os.path.isdir(other):  # of too long a name too, at which Path.is_dir raises
+                raise LedgerError(
+                    f"The folder {other} has the name of a file that SQLite keeps beside the "
+                    f"ledger {self.path}, which cannot be used. Rename the folder."
+                )
             try:
                 found = is_database(other)
             except OSError:  # a file that cannot be read, which SQLite refuses where it matters
@@ -133,6 +139,10 @@ class SQLiteLedger(Ledger):
                 connection.execute("PRAGMA synchronous=EXTRA")
                 yield connection
         except (sqlite3.Error, UnicodeDecodeError) as error:  # of a damaged text, or its error
+            if os.path.isdir(self.path):
+                raise LedgerError(
+                    f"{self.address} is a folder, not a ledger. Pass the path of a file."
+                ) from error
             found = os.path.exists(self.path)
             raise (self._broken if found else self._missing)(error) from error
 
