@@ -287,7 +287,7 @@ def _holds_text(values: Any, name: str) -> bool:
         return False
     array = as_array(name, values)
     if array.dtype.kind not in "OUS":
-        return array.dtype.kind in "Mm"
+        return array.dtype.kind in "MmT"  # dates, and numpy's own strings
     return any(isinstance(v, str | bytes | date) and not _reads_as_number(v) for v in array.flat)
 
 

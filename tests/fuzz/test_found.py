@@ -358,6 +358,13 @@ FOUND = [
     ("params", lambda: neural_network.PrivateAdam([])),
     ("refit", lambda: swept(refit=pd.NA).fit(X, y)),
     ("X", lambda: swept().fit(None, y)),
+    ("groups", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(
+        X, X[:, 0], containers.TABLES["memoryview"](X))),
+    ("X_public", lambda: fine_tuning.ALMFineTuner(classes=[0, 1]).fit(
+        X, y, X_public=containers.TABLES["tensor with gradient"](X))),
+    ("X_train", lambda: model_selection.loss_auc(
+        TARGET, containers.TABLES["Arrow's, same names"](X), y, X, y)),
+    ("epsilons", lambda: accounting.pld(ONE).deltas(GRADIENT)),
     ("y:", lambda: defences.RoundedClassifier(LogisticRegression()).fit(X, UNORDERED)),
 ]  # fmt: skip
 
