@@ -246,6 +246,9 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
         step = f"step {name!r}" if name else kind
         alone = f"treats each record by itself ({tried}), and holds nothing learned from others"
         return _Part(name, assumption=f"{step} {alone}")
+    if last and _of_another_library(model):
+        why = f"{NO_CLAIM}: {kind} has an epsilon and states no guarantee (privacy_)"
+        return _Part(name, refusal=f"{why}; verify_privacy tests it", disguised=True)
     if last:
         return _Part(name, refusal=f"{NO_CLAIM}: {kind} makes none")
     public = f"step {name!r} ({kind}) was fitted on public records alone"
@@ -255,6 +258,11 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
         ignores_labels=ignores_labels(model),
         if_frozen=public if needs_public_records(model) else "",
     )
+
+
+def _of_another_library(model: Any) -> bool:
+    """Return whether an estimator looks private: with scikit-learn an epsilon is something else."""
+    return hasattr(model, "epsilon") and not type(model).__module__.startswith("sklearn.")
 
 
 def _fitted_beforehand(part: _Part) -> _Part:

@@ -36,7 +36,8 @@ __all__ = ["audit_predictions"]
 
 NO_SHADOWS = (
     "There are no predictions of shadow models, which say what is usual for each record. The "
-    "attacks that were run need none and are weaker. Pass shadow_probas and shadow_trained."
+    "attacks that were run need none and are weaker. Pass shadow_probas and shadow_trained, in a "
+    "shell --shadows."
 )
 # Standard deviations that a fair draw of halves does not reach: once in 10^9 shadow models.
 _BEYOND_CHANCE = 6.1

@@ -91,6 +91,7 @@ def audit(
     subgroups : str, int or (array-like, array-like), default=None
         What groups the records, beside their class, to show who is most exposed: a column of
         ``X_train`` and ``X_test``, or the groups of their records. At most 100 different values.
+        With ``groups`` it must be the same in all records of a person.
     random_state : int, RandomState instance or None, default=None
         Seed of the random halves that shadow models are trained on.
     n_jobs : int, default=None
@@ -169,12 +170,13 @@ def audit(
     if groups is None:
         ask_whose(getattr(X_train, "columns", ()), "What an audit shows")
     else:
-        if subgroups is not None:
-            raise ValueError("subgroups are of records, and groups make members people. Pass one.")
         people = People.of(groups, num_samples(X_train), num_samples(X_test))
         for whose, X in zip(groups, (X_train, X_test), strict=True):
             check_order(whose, X)
+        labels = (None, None)  # they are of records, and members are people
     partitions = partitions_of(subgroups, X_train, labels[0], X_test, labels[1])
+    if people is not None:
+        partitions = {by: people.divided(by, pair) for by, pair in partitions.items()}
     claim = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
     if protects_labels(claim):
         if subgroups is not None:
@@ -182,7 +184,7 @@ def audit(
         attack = label_attack(attacks, random_state)
         return audited_labels(model, claim, attack, *records, alpha, people)
     if people is not None:
-        partitions, claim = {}, claim_for(people, claim)
+        claim = claim_for(people, claim)
     chosen = [clone(attack).set_params(target=model) for attack in check_attacks(attacks)]
     X, y = together(records)
     for attack in chosen:
@@ -291,7 +293,8 @@ def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: 
         if unknown := set(np.unique(np.asarray(y)).tolist()) - set(known):
             raise ValueError(
                 f"y_{part} holds labels that the model does not know: {sorted(unknown)[:5]}; "
-                f"it knows {known[:20]}. Remove these records."
+                f"it knows {known[:20]}. Remove these records, or pass labels in the form that the "
+                "model was fitted with."
             )
     check_alike(as_records(X_train), as_records(X_test), "X_train and X_test")
 

@@ -22,7 +22,7 @@ from ..attacks import (
     NearestGenerated,
     ShadowGenerators,
 )
-from ..attacks._records import as_records, fingerprints, with_columns
+from ..attacks._records import as_records, fingerprints
 from ..attacks.shadow_generators import refitted
 from ..synthesis import PrivateSynthesizer
 from ._error_probability import check_alpha
@@ -133,7 +133,7 @@ def audit_synthetic(
     for name, records in (("synthetic", synthetic), ("X_in", X_in), ("X_out", X_out)):
         if num_samples(as_records(records, name)) < 2:
             raise ValueError(f"{name} must hold at least 2 records; got {num_samples(records)}.")
-    synthetic = with_columns(as_records(synthetic, "synthetic"), "synthetic")
+    synthetic = as_records(synthetic, "synthetic")
     _check_generator(generator, reference)
     _check_reference(reference, X_in, X_out)
     usual = attacks is None

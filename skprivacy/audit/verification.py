@@ -21,6 +21,7 @@ from ._attack import Attack, Effort, copies_repeat
 from ._error_probability import check_alpha
 from ._fits import Fits
 from ._neighbours import Agreed, Pair, Public, default_records, neighbours
+from ._plain import brief
 from ._telling import at_telling_epsilon
 
 __all__ = ["PrivacyVerification", "verify_privacy", "verify_release"]
@@ -104,7 +105,7 @@ class PrivacyVerification:
 
     def __repr__(self) -> str:
         lines = [
-            f"Verification of {self.model}: {self.verdict}",
+            f"Verification of {brief(self.model)}: {self.verdict}",
             f"  claim: {self.guarantee!r}",
             f"  neighbours: {self.neighbours}",
             *(f"  {_shown(counts, self.guarantee)}" for counts in self.counts),

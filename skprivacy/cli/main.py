@@ -13,7 +13,7 @@ from importlib import import_module
 from .. import __version__
 from ..exceptions import PrivacyWarning
 from . import _config_file
-from ._console import UserError, say, warn
+from ._console import UserError, check_overwritten, say, warn
 
 __all__ = ["main"]
 
@@ -78,6 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("once", PrivacyWarning)
             warnings.showwarning = warn
+            check_overwritten(args)
             return args.run(args)
     except KeyboardInterrupt:
         say("interrupted")

@@ -44,18 +44,29 @@ def test_no_step_is_no_release(ledger, action, steps, capsys):
     assert len(PrivacyBudget.open(ledger).entries()) == 0
 
 
+@pytest.mark.parametrize("action", ["what-if", "spend"])
+def test_no_epsilon_is_no_release(ledger, action, capsys):
+    assert main(["budget", action, ledger, "--epsilon", "0"]) == 2
+    assert "--epsilon=0 releases nothing. Give a number above 0." in capsys.readouterr().err
+    assert len(PrivacyBudget.open(ledger).entries()) == 0
+    assert main(["budget", action, ledger, "--epsilon", "0", "--delta", "1e-7"]) == 0
+
+
 def test_counting_ends_where_it_says(ledger, capsys):
     """It once answered 2199023255551 for what costs nothing."""
     event = json.dumps(Repeated(LaplaceEvent(1.0), 0).to_dict())
     assert main(["budget", "what-if", ledger, "--event", event]) == 0
-    assert "at least 1099511627776 more of Repeated" in capsys.readouterr().out
+    assert "at least 1099511627776 more such releases fit: Repeated" in capsys.readouterr().out
 
 
 def test_any_event_and_any_scope(ledger, capsys):
     event = json.dumps(LaplaceEvent(10.0).to_dict())
     to_ann = ["spend", ledger, "--event", event, "--scope", "adult/=ann"]
     assert main(["budget", *to_ann]) == 2
-    assert "there is no scope 'adult/=ann'; the scopes are none" in capsys.readouterr().err
+    assert (
+        "there is no scope 'adult/=ann'; the budget has no scopes yet. Add --new-scope to charge "
+        "a new one." in capsys.readouterr().err
+    )
     assert main(["budget", *to_ann, "--new-scope"]) == 0
     assert main(["budget", "spend", ledger, "--epsilon", "0.1", "--scope", "adult"]) == 0
     assert PrivacyBudget.open(ledger).spent(0.0) == pytest.approx(0.2)
@@ -67,7 +78,9 @@ def test_a_mistyped_scope_does_not_escape_its_cap(ledger, capsys):
     for action in ("spend", "what-if", "show"):
         release = [] if action == "show" else ["--epsilon", "1"]
         assert main(["budget", action, ledger, *release, "--scope", "adutl"]) == 2
-        assert "there is no scope 'adutl'; the scopes are adult." in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert "there is no scope 'adutl'; the scopes are adult." in error
+        assert ("--new-scope" in error) == (action != "show")  # which has no such option
     assert main(["budget", "spend", ledger, "--epsilon", "1", "--scope", "adult"]) == 1
     assert len(PrivacyBudget.open(ledger).entries()) == 0
 
