@@ -21,7 +21,7 @@ from .._groups import Groups, check_groups
 from .._jobs import N_JOBS
 from .._sklearn import StrOptions
 from .._stacked import is_stackable
-from .._validation import Interval, check_random_state
+from .._validation import VERBOSE, Interval, check_random_state
 from ..base import undone_if_refused
 from ._answers import KINDS, PROBABILITIES, answers_of, learns_classes, targets_of
 from ._halves import complementary_halves
@@ -157,7 +157,7 @@ class ShadowPool(BaseEstimator):
         "path": [None, str, os.PathLike],
         "stacked": ["boolean", StrOptions({"auto"})],
         "device": [None, str],
-        "verbose": ["verbose"],
+        "verbose": VERBOSE,
         "keep_models": ["boolean"],
     }
 
@@ -223,6 +223,8 @@ class ShadowPool(BaseEstimator):
                 f"n_shadows={self.n_shadows} must be even: shadow models come in pairs that "
                 f"train on complementary halves. Use {self.n_shadows + 1}."
             )
+        if not hasattr(self.estimator, "fit"):
+            raise TypeError(f"estimator={self.estimator!r} must be a model to be trained.")
         X = as_records(X)
         y = targets_of(y, num_samples(X))
         check_consistent_length(X, y)

@@ -21,7 +21,7 @@ from .._global_chance import seeded_globally
 from ..accounting import ApproxDP, PrivacyGuarantee
 from ..mechanisms.base import answers
 from ._alarms import is_alarm
-from ._released import adds_up_answers, numbers_of
+from ._released import Given, adds_up_answers, given_to, numbers_of
 from .claims import claim_of
 
 __all__ = ["Fits"]
@@ -80,7 +80,7 @@ class Fits:
                 return np.zeros(0)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            learned = numbers_of(model, self.probes)
+            learned = numbers_of(model, self.probes, self._given)
         return np.concatenate(
             [*(np.ravel(one) for _, one in told), learned] if self.answers else [learned]
         )
@@ -191,6 +191,10 @@ class Fits:
     def _keeps_seeds(self) -> bool:
         """Whether noise has a source of its own, so that other seeds may be known to anybody."""
         return any(name.split("__")[-1] == "noise_seed" for name in self.estimator.get_params())
+
+    @cached_property
+    def _given(self) -> Given:
+        return given_to(self._prototype)
 
     @cached_property
     def _prototype(self) -> Any:

@@ -24,12 +24,13 @@ from ..attacks import (
 from ..attacks._records import fingerprints
 from ..attacks._tables import Listed, PredictionTable, check_table, check_trained
 from ._attacking import findings_of
+from ._error_probability import check_alpha
 from ._exposure import group_exposures, partitions_of
 from ._facts import facts_of, facts_of_people
 from ._people import People
 from .claims import NO_CLAIM, Claim
 from .report import AuditReport
-from .runner import check_alpha, check_attacks, check_verbose, wants_pool
+from .runner import check_attacks, check_verbose, wants_pool
 
 __all__ = ["audit_predictions"]
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._groups import check_order
 from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
-from .._validation import as_frame, check_one_type, open_unit, sequence
+from .._validation import as_frame, check_one_type, sequence
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks._answers import one_label
 from ..attacks._modules import askable
@@ -22,6 +22,7 @@ from ..attacks._records import as_records, check_alike, fingerprints
 from ..attacks.shadow import NOT_LEARNING
 from ._attacking import findings_of, together
 from ._doubt import why_copied
+from ._error_probability import check_alpha
 from ._exposure import group_exposures, partitions_of
 from ._facts import facts_of, facts_of_people
 from ._people import People, claim_for
@@ -31,7 +32,7 @@ from .labels import audited_labels, label_attack, protects_labels
 from .report import AuditReport
 
 __all__ = [
-    "audit", "check_alpha", "check_attacks", "check_verbose", "shared_rows", "wants_pool",
+    "audit", "check_attacks", "check_verbose", "shared_rows", "wants_pool",
 ]  # fmt: skip
 
 NOT_TRAINABLE = (
@@ -228,10 +229,6 @@ def audit(
         if people is None
         else "",
     )
-
-
-def check_alpha(alpha: float) -> None:
-    open_unit("alpha", alpha)
 
 
 def check_verbose(verbose: Any) -> None:

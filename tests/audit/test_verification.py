@@ -356,6 +356,7 @@ def test_neighbours_that_are_refused_are_left_out_and_named():
         (laplace(1.0), {}, TypeError, "verify_release"),
         (PrivateStandardScaler(bounds=UNIT), {"n_runs": 5}, ValueError, "n_runs=5"),
         (PrivateStandardScaler(bounds=UNIT), {"alpha": 1.0}, ValueError, "alpha=1.0"),
+        (PrivateStandardScaler(bounds=UNIT), {"alpha": 1e-99}, ValueError, "at least 1e-80"),
         (PrivateStandardScaler(bounds=UNIT), {"seconds": 0}, ValueError, "seconds=0"),
         (PrivateStandardScaler(bounds=UNIT), {"X": [["a"]]}, TypeError, "numbers"),
         (PrivateStandardScaler(bounds=UNIT), {"X": [[1.0]], "y": [0, 1]}, ValueError, "two at"),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ..events import Event
 from .admission import Refusal, how_many_fit
 from .filters import Account
-from .log import Log
+from .log import LedgerError, Log
 from .rules import Cost, added_up
 
-__all__ = ["explained", "has_no_epsilon", "no_epsilon"]
+__all__ = ["before_release", "explained", "has_no_epsilon", "no_epsilon"]
 
 _SHOWN = 20  # counting the releases that another filter would have admitted stops here
 _OTHERS = {"basic": ("adaptive", "renyi", "pld"), "adaptive": ("renyi", "pld"), "renyi": ("pld",)}
@@ -20,6 +22,16 @@ _SETTLED = (
     " That filter is proved only if the events are fixed before the first answer is seen, as in "
     "cross-validation over a fixed grid."
 )
+
+
+@contextmanager
+def before_release() -> Iterator[None]:
+    """Add to an error of the ledger what it cannot know: that the data was not yet accessed."""
+    try:
+        yield
+    except LedgerError as error:
+        told = f"{error} As this charge failed, nothing was released for it."
+        raise LedgerError(told) from error.__cause__
 
 
 def explained(log: Log, leaf: str, refusal: Refusal, event: Event) -> str:

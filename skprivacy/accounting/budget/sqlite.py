@@ -55,10 +55,9 @@ class SQLiteLedger(Ledger):
 
     def _missing(self, error: BaseException) -> LedgerError:
         return LedgerError(
-            f"There is no privacy ledger at {self.address} ({error}); nothing was released. A "
-            "pickled budget, alone or in a model, stores the path of its ledger, not its content. "
-            "Restore the file at this path, or use a budget with another ledger. A missing ledger "
-            "is never created again."
+            f"There is no privacy ledger at {self.address} ({error}). A pickled budget, alone or "
+            "in a model, stores the path of its ledger, not its content. Restore the file at this "
+            "path, or use a budget with another ledger. A missing ledger is never created again."
         )
 
     def create(self, body: str) -> None:
@@ -116,8 +115,7 @@ class SQLiteLedger(Ledger):
             if os.path.isdir(other):  # of too long a name too, at which Path.is_dir raises
                 raise LedgerError(
                     f"The folder {other} has the name of a file that SQLite keeps beside the "
-                    f"ledger {self.path}, which cannot be used; nothing was released. Rename the "
-                    "folder."
+                    f"ledger {self.path}, which cannot be used. Rename the folder."
                 )
             try:
                 found = is_database(other)
@@ -126,7 +124,7 @@ class SQLiteLedger(Ledger):
             if found:
                 raise LedgerError(
                     f"The file {other} is a database, perhaps a ledger of its own, and SQLite "
-                    f"would delete it once {self.path} is used; nothing was released. Rename it."
+                    f"would delete it once {self.path} is used. Rename it."
                 )
 
     @contextmanager
@@ -143,8 +141,7 @@ class SQLiteLedger(Ledger):
         except (sqlite3.Error, UnicodeDecodeError) as error:  # of a damaged text, or its error
             if os.path.isdir(self.path):
                 raise LedgerError(
-                    f"{self.address} is a folder, not a ledger; nothing was released. Pass the "
-                    "path of a file."
+                    f"{self.address} is a folder, not a ledger. Pass the path of a file."
                 ) from error
             found = os.path.exists(self.path)
             raise (self._broken if found else self._missing)(error) from error

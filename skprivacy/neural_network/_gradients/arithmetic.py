@@ -149,7 +149,7 @@ def multiply_by_slope(kind: type[nn.Module], grad: Tensor, value: Tensor) -> Non
         d, v = grad.numpy(), value.numpy()
         d *= _SLOPES[kind](v)
     else:
-        _TIMES_SLOPE[kind](grad, value)
+        TIMES_SLOPE[kind](grad, value)
 
 
 def softmax_gradient(outputs: Tensor, targets: Tensor, out: Tensor) -> Tensor:
@@ -186,7 +186,7 @@ _SLOPES = {
     nn.ReLU: lambda value: value > 0,
     nn.Sigmoid: lambda value: value - value * value,
 }
-_TIMES_SLOPE = {
+TIMES_SLOPE = {
     nn.Tanh: lambda g, value: _ATEN.tanh_backward.grad_input(g, value, grad_input=g),
     nn.ReLU: lambda g, value: _ATEN.threshold_backward.grad_input(g, value, 0, grad_input=g),
     nn.Sigmoid: lambda g, value: _ATEN.sigmoid_backward.grad_input(g, value, grad_input=g),
