@@ -18,8 +18,10 @@ from ..metrics import GuessBound
 from ..metrics._fresh_runs import Counts, Curve, refuted_epsilon, refuted_mu
 from ..metrics._guesses import BOUNDS, gaussian_epsilon
 from ._attack import Attack, Effort, copies_repeat
+from ._error_probability import check_alpha
 from ._fits import Fits
 from ._neighbours import Agreed, Pair, Public, default_records, neighbours
+from ._plain import brief
 from ._telling import at_telling_epsilon
 
 __all__ = ["PrivacyVerification", "verify_privacy", "verify_release"]
@@ -103,7 +105,7 @@ class PrivacyVerification:
 
     def __repr__(self) -> str:
         lines = [
-            f"Verification of {self.model}: {self.verdict}",
+            f"Verification of {brief(self.model)}: {self.verdict}",
             f"  claim: {self.guarantee!r}",
             f"  neighbours: {self.neighbours}",
             *(f"  {_shown(counts, self.guarantee)}" for counts in self.counts),
@@ -410,7 +412,6 @@ def _effort(n_runs: Any, seconds: Any, alpha: Any, n_jobs: Any) -> Effort:
         )
     if not (is_number(seconds) and seconds > 0):
         raise ValueError(f"seconds={seconds!r} must be a number above 0, such as 60.")
-    if not (is_number(alpha) and 0 < alpha < 1):
-        raise ValueError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.01.")
+    check_alpha(alpha)
     check_n_jobs(n_jobs)
     return Effort(None if n_runs is None else int(n_runs), float(seconds), effective_n_jobs(n_jobs))

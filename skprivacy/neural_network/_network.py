@@ -23,6 +23,7 @@ from .._data_validation import validate_data
 from .._groups import Groups, check_groups
 from .._sklearn import StrOptions, num_samples
 from .._validation import (
+    VERBOSE,
     Interval,
     check_random_state,
 )
@@ -85,7 +86,7 @@ TRAINING_CONSTRAINTS: dict = {
     "noise_seed": [Integral, None],
     "budget": [PrivacyBudget, None],
     "distributed": [StrOptions({"replicated", "sharded"}), None],
-    "verbose": ["verbose"],
+    "verbose": VERBOSE,
 }
 NETWORK_CONSTRAINTS: dict = {
     **TRAINING_CONSTRAINTS,

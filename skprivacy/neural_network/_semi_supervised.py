@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from .._blas import threads_for
 from .._data_validation import validate_data
 from .._validation import Interval, check_one_type, check_random_state
+from ..base import undone_if_refused
 from ._training.net import make_module
 
 __all__ = ["SemiSupervisedNetwork"]
@@ -67,6 +68,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
     def _unlabelled_loss(self, network: nn.Module, rows: Tensor) -> Tensor:
         """Return what the network's answers to rows cost, whatever their labels."""
 
+    @undone_if_refused
     def fit(self, X: ArrayLike, y: ArrayLike) -> SemiSupervisedNetwork:
         """Fit to records of which some have a label.
 

@@ -57,7 +57,10 @@ def make_module(
     else:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(random_state.randint(2**31)))
-            made = module(**params)
+            try:
+                made = module(**params)
+            except TypeError as error:
+                raise TypeError(f"module={module!r} cannot be made: {error}") from error
     if not isinstance(made, nn.Module):
         raise ValueError(f"module={module!r} made a {type(made).__name__}, not a torch module.")
     if not any(p.requires_grad for p in made.parameters()):
