@@ -17,6 +17,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from ._sklearn import safe_indexing
+from .exceptions import BudgetExceededError, SyntheticTrainingError
 
 if TYPE_CHECKING:
     from ._groups import Groups
@@ -75,7 +76,7 @@ def named_failure(model: Any, what: str) -> Iterator[None]:
     """Say of an error of a model, which may name nothing, what the model was being asked."""
     try:
         yield
-    except NotFittedError:
+    except (NotFittedError, BudgetExceededError, SyntheticTrainingError):
         raise
     except (TypeError, ValueError, ArithmeticError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError

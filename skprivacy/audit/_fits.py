@@ -21,6 +21,7 @@ from .._global_chance import seeded_globally
 from ..accounting import ApproxDP, PrivacyGuarantee
 from ..mechanisms.base import answers
 from ._alarms import is_alarm
+from ._private import looks_private
 from ._released import Given, adds_up_answers, given_to, numbers_of
 from .claims import claim_of
 
@@ -136,7 +137,7 @@ class Fits:
         return found
 
     def _of_parameters(self, model: Any) -> PrivacyGuarantee | None:
-        epsilon = getattr(model, "epsilon", None)
+        epsilon = model.epsilon if looks_private(model) else None
         delta = getattr(model, "delta", 0.0)
         if not isinstance(epsilon, (int, float)) or not isinstance(delta, (int, float)):
             return None

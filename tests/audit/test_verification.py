@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import binom
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import LinearRegression
+from sklearn.svm import SVR
 
 import skprivacy
 from skprivacy.accounting import (
@@ -231,6 +232,12 @@ def test_a_known_defect_of_another_library_is_shown():
     assert found.guarantee.relation == "replace_one"
     assert any("what the parameters say" in text for text in found.guarantee.assumptions)
     assert not verify_privacy(ZeroSensitivity(repaired=True), n_runs=100, alpha=1e-8).broken
+
+
+def test_an_epsilon_of_scikit_learn_is_no_claim():
+    """SVR's tube was taken for a claim of privacy, and broken."""
+    with pytest.raises(ValueError, match=r"SVR has no claim\. Pass claim=PrivacyGuarantee"):
+        verify_privacy(SVR(), n_runs=100)
 
 
 def test_a_seed_that_may_drive_the_noise_is_fresh_in_every_run():

@@ -346,6 +346,8 @@ FOUND = [
     ("missing", lambda: synthesis.PrivateSynthesizer(schema=SCHEMA, missing=[[1]]).fit(TABLE)),
     ("X", lambda: neural_network.ScatteringTransformer((8, 8)).fit(SPANS)),
     ("module", lambda: neural_network.VATStudent(module=len).fit(X, y)),
+    ("groups_out", lambda: attacks.AttackResult(*SCORES).by_group(y, GRADIENT)),
+    ("y:", lambda: defences.RoundedClassifier(LogisticRegression()).fit(X, UNORDERED)),
 ]  # fmt: skip
 
 

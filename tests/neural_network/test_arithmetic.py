@@ -174,3 +174,23 @@ def test_numbers_whose_squares_vanish_are_clipped_all_the_same():
 def test_what_is_too_long_to_square_is_infinite_and_nobody_is_warned():
     for size in (8, 5000):
         assert squared_lengths(torch.full((1, size), 1e30), 0.0).item() == np.inf
+
+
+@pytest.mark.parametrize("target", [3, 100])
+def test_a_target_that_is_no_output_reaches_no_other_record(target):
+    X, y = batch(30)
+    with pytest.raises(IndexError):
+        sums("tanh", X, torch.where(torch.arange(30) == 7, target, y))
+
+
+@pytest.mark.parametrize("way", ["without tensors", "small", "large"])
+def test_a_target_that_the_loss_ignores_adds_nothing(way, request, monkeypatch):
+    X, y = batch(30)
+    y[7:9] = LOSS.ignore_index
+    X[8] = np.nan
+    if way != "without tensors":
+        request.getfixturevalue("by_layer")
+    if way == "large":
+        monkeypatch.setattr(arithmetic, "_FEW", -1)
+    kept = y >= 0
+    torch.testing.assert_close(sums("relu", X, y), sums("relu", X[kept], y[kept]))

@@ -153,12 +153,18 @@ def multiply_by_slope(kind: type[nn.Module], grad: Tensor, value: Tensor) -> Non
 
 
 def softmax_gradient(outputs: Tensor, targets: Tensor, out: Tensor) -> Tensor:
-    """Return each example's gradient of the cross-entropy by its outputs, in ``out``."""
+    """Return each example's gradient of the cross-entropy by its outputs, in ``out``.
+
+    One whose target is negative has none: ``nn.CrossEntropyLoss`` ignores it.
+    """
     grad = torch.softmax(outputs, 1, out=out)
-    if _is_few(grad):
-        grad.numpy()[np.arange(len(grad)), targets.numpy()] -= 1.0
-        return grad
-    return grad.scatter_add_(1, targets[:, None], grad.new_full((len(grad), 1), -1.0))
+    if numpy_sees(grad) and targets.numpy().min(initial=0) >= 0:
+        if _is_few(grad):
+            grad.numpy()[np.arange(len(grad)), targets.numpy()] -= 1.0
+            return grad
+        return grad.scatter_add_(1, targets[:, None], grad.new_full((len(grad), 1), -1.0))
+    counted = (targets >= 0)[:, None].to(grad.dtype)
+    return grad.scatter_add_(1, targets.clamp(min=0)[:, None], -counted).mul_(counted)
 
 
 def numpy_sees(values: Tensor) -> bool:
