@@ -23,7 +23,7 @@ from ..defences._output import OutputDefence
 from ..preprocessing.smoothing import SmoothedClassifier
 from ._alarms import is_alarm
 from ._composition import composed
-from ._private import guarantee_in, holds_private
+from ._private import guarantee_in, holds_private, looks_private
 from ._searches import charged_by
 from ._transformers import (
     ignores_labels,
@@ -246,7 +246,7 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
         step = f"step {name!r}" if name else kind
         alone = f"treats each record by itself ({tried}), and holds nothing learned from others"
         return _Part(name, assumption=f"{step} {alone}")
-    if last and _of_another_library(model):
+    if last and looks_private(model):
         why = f"{NO_CLAIM}: {kind} has an epsilon and states no guarantee (privacy_)"
         return _Part(name, refusal=f"{why}; verify_privacy tests it", disguised=True)
     if last:
@@ -258,11 +258,6 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
         ignores_labels=ignores_labels(model),
         if_frozen=public if needs_public_records(model) else "",
     )
-
-
-def _of_another_library(model: Any) -> bool:
-    """Return whether an estimator looks private: with scikit-learn an epsilon is something else."""
-    return hasattr(model, "epsilon") and not type(model).__module__.startswith("sklearn.")
 
 
 def _fitted_beforehand(part: _Part) -> _Part:

@@ -21,18 +21,25 @@ from ..accounting import (
     LogisticEvent,
     PoissonSampled,
     PrivacyBudget,
+    PrivacyGuarantee,
     Repeated,
     check_delta,
     compare_accountants,
 )
 from ..accounting.budget.admission import MANY
 from ..accounting.budget.filters import FILTERS
+from ..accounting.budget.rehearsal import rehearse_charges
 from ..exceptions import BudgetExceededError
 from ._console import UserError, check_outputs, show
 
 __all__ = ["add_parser", "open_ledger", "run"]
 
 _NOISE = {"gaussian": GaussianEvent, "laplace": LaplaceEvent, "logistic": LogisticEvent}
+
+_STATUS = {
+    "reserved": "at work, or its process was killed; it stays charged, as data may have been read",
+    "fail": "it ended in an error; it stays charged, as data may have been read",
+}
 
 _EPILOG = """\
 examples:
@@ -300,6 +307,9 @@ def _show(args: argparse.Namespace) -> int:
         shown = entries.assign(when=entries["when"].dt.strftime("%Y-%m-%d %H:%M:%S"))
         columns = ["charge", "when", "scope", "who", "status", "cost"]
         show(shown[columns].to_string(index=False, float_format=lambda x: f"{x:.4g}"))
+        for status, meaning in _STATUS.items():
+            if (entries["status"] == status).any():
+                show(f"{status}: {meaning}")
     _describe(budget)
     show(f"checked; last digest {budget.verify(args.digest)}")
     if args.csv:
@@ -332,7 +342,19 @@ def _what_if(args: argparse.Namespace) -> int:
     budget, event = _open(args), _event(args)
     left = budget.remaining(event)
     show(f"{left if left < MANY else f'at least {MANY}'} more such releases fit: {event}")
-    return 0 if left else 1
+    if left:
+        return 0
+    try:
+        rehearse_charges(budget, [_stated(event, budget)])
+    except BudgetExceededError as error:
+        show(error)
+    return 1
+
+
+def _stated(event: Event, budget: PrivacyBudget) -> PrivacyGuarantee:
+    """Return what a release would guarantee under the budget's own terms."""
+    relation, unit = budget.relation or "add_remove", budget.unit or "record"
+    return PrivacyGuarantee(event, relation=relation, unit=unit)
 
 
 def _compare(args: argparse.Namespace) -> int:

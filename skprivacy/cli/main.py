@@ -81,7 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_overwritten(args)
             return args.run(args)
     except KeyboardInterrupt:
-        say("interrupted")
+        kept = getattr(args, "resume", None)
+        say(f"interrupted; the same command goes on from {kept}" if kept else "interrupted")
         return 130
     except BrokenPipeError:  # the output's reader has exited, as in `skprivacy datasets | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -73,6 +73,31 @@ def test_any_event_and_any_scope(ledger, capsys):
     assert list(PrivacyBudget.open(ledger).entries()["scope"]) == ["/adult/=ann/", "/adult/"]
 
 
+def test_what_no_longer_fits_is_told_why(ledger, capsys):
+    budget = PrivacyBudget.open(ledger)
+    budget.reserve(LaplaceEvent(0.5))
+    assert main(["budget", "what-if", ledger, "--epsilon", "2"]) == 1
+    told = capsys.readouterr().out
+    assert "0 more such releases fit: ApproxDP(epsilon=2.0" in told
+    assert "counts epsilon=2, delta=0 as spent, and epsilon=4" in told
+    assert main(["budget", "what-if", ledger, "--noise-multiplier", ".1"]) == 1
+    assert "Use a smaller epsilon, which takes more noise" in capsys.readouterr().out
+    assert len(budget.entries()) == 1
+
+
+def test_what_was_never_settled_is_explained(ledger, capsys):
+    budget = PrivacyBudget.open(ledger)
+    budget.commit(budget.reserve(LaplaceEvent(10.0)))
+    assert main(["budget", "show", ledger]) == 0
+    assert "it stays charged" not in capsys.readouterr().out
+    budget.reserve(LaplaceEvent(10.0))
+    budget.fail(budget.reserve(LaplaceEvent(10.0)))
+    assert main(["budget", "show", ledger]) == 0
+    told = capsys.readouterr().out
+    assert "reserved: at work, or its process was killed; it stays charged" in told
+    assert "fail: it ended in an error; it stays charged" in told
+
+
 def test_a_mistyped_scope_does_not_escape_its_cap(ledger, capsys):
     PrivacyBudget.open(ledger).scope("adult", 0.2)
     for action in ("spend", "what-if", "show"):

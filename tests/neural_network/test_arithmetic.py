@@ -181,3 +181,16 @@ def test_a_target_that_is_no_output_reaches_no_other_record(target):
     X, y = batch(30)
     with pytest.raises(IndexError):
         sums("tanh", X, torch.where(torch.arange(30) == 7, target, y))
+
+
+@pytest.mark.parametrize("way", ["without tensors", "small", "large"])
+def test_a_target_that_the_loss_ignores_adds_nothing(way, request, monkeypatch):
+    X, y = batch(30)
+    y[7:9] = LOSS.ignore_index
+    X[8] = np.nan
+    if way != "without tensors":
+        request.getfixturevalue("by_layer")
+    if way == "large":
+        monkeypatch.setattr(arithmetic, "_FEW", -1)
+    kept = y >= 0
+    torch.testing.assert_close(sums("relu", X, y), sums("relu", X[kept], y[kept]))

@@ -274,8 +274,8 @@ class PrivacyBudget(Statement):
                 restated = (
                     ""
                     if either
-                    else ", or set the estimator's n_records or relation so that it "
-                    f"states {settled!r}"
+                    else ", or set the estimator's n_records or relation (in a shell by --set) "
+                    f"so that it states {settled!r}"
                 )
                 raise ValueError(
                     f"The event is stated for relation={relation!r} and the budget for "

@@ -119,8 +119,13 @@ def _softmax(logits: Array) -> Array:
 
 
 def _subtract_targets(probabilities: Array, targets: NDArray[np.int64]) -> None:
-    """Subtract 1 at each row's target; one that is no column raises, and reaches no other row."""
-    probabilities[np.arange(len(probabilities)), targets] -= np.float32(1.0)
+    """Subtract 1 at each row's target; a row with a negative one is ignored.
+
+    A target that is no column raises, and reaches no other row.
+    """
+    probabilities[np.arange(len(probabilities)), np.maximum(targets, 0)] -= np.float32(1.0)
+    if targets.min(initial=0) < 0:
+        probabilities[targets < 0] = 0.0
 
 
 def _squared_norms(a: Array, d: Array) -> Array:
