@@ -213,6 +213,7 @@ def audit(
         raise ValueError(f"attacks={attacks!r} cannot measure anything: {why}")
     for attack in served:
         attack.set_params(pool=pool)
+    del X, y  # each attack puts them together for itself, and they may be large
     run = [attack for attack in chosen if attack not in unmeasured]
     findings = findings_of(run, records, claim, alpha, people=people, verbose=verbose)
     return AuditReport(
