@@ -365,6 +365,8 @@ FOUND = [
     ("X_train", lambda: model_selection.loss_auc(
         TARGET, containers.TABLES["Arrow's, same names"](X), y, X, y)),
     ("epsilons", lambda: accounting.pld(ONE).deltas(GRADIENT)),
+    ("y_in", lambda: audit.audit_predictions(
+        np.c_[SCORES], sparse.coo_matrix(X), np.c_[SCORES], y)),
     ("y:", lambda: defences.RoundedClassifier(LogisticRegression()).fit(X, UNORDERED)),
 ]  # fmt: skip
 
